@@ -1,0 +1,77 @@
+//! Accounts: who owns keys.
+
+use std::fmt;
+
+/// The most characters that an e-mail address can have (RFC 5321, section 4.5.3.1.3, less the brackets).
+const EMAIL_CHARS_MAX: usize = 254;
+/// The most characters of a key's name.
+const NAME_CHARS_MAX: usize = 100;
+
+/// An e-mail address that could be one: trimmed, with one `@` between two parts that are not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Email(String);
+
+impl Email {
+    /// Reads an address; whether mail arrives there only a mail can tell.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (local, host) = text.split_once('@')?;
+        let plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        (plain && !local.is_empty() && !host.is_empty() && !host.contains('@') && text.len() <= EMAIL_CHARS_MAX)
+            .then(|| Self(text.to_owned()))
+    }
+
+    /// The address as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Email {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A key's name, chosen by its owner: trimmed, 1 to 100 characters, none of them a control character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyName(String);
+
+impl KeyName {
+    /// Reads a name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let chars = text.chars().count();
+        ((1..=NAME_CHARS_MAX).contains(&chars) && !text.chars().any(char::is_control)).then(|| Self(text.to_owned()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_email_has_one_at_between_two_parts() {
+        assert_eq!(Email::parse(" a@b.example ").as_ref().map(Email::as_str), Some("a@b.example"));
+        for odd in ["", "a", "@b", "a@", "a@b@c", "a b@c", "a\n@c"] {
+            assert!(Email::parse(odd).is_none(), "{odd:?} passed");
+        }
+    }
+
+    #[test]
+    fn a_name_is_neither_empty_nor_endless() {
+        assert!(KeyName::parse("  web shop ").is_some());
+        for odd in ["", "  ", "a\tb", &"x".repeat(101)] {
+            assert!(KeyName::parse(odd).is_none(), "{odd:?} passed");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Who asks, and how they came. Decided once, at the edge; nobody else reads a forwarding header.
+
+use std::net::IpAddr;
+
+/// The client's address.
+///
+/// It has no `Debug`, `Display` or `Serialize`, so that it cannot be logged or stored by accident: [`Address::expose`] is the one way out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Address(IpAddr);
+
+impl Address {
+    /// Takes an address as the socket or a trusted proxy gave it; an IPv4-mapped IPv6 address becomes IPv4.
+    #[must_use]
+    pub fn new(address: IpAddr) -> Self {
+        Self(address.to_canonical())
+    }
+
+    /// The bare address, for looking it up and for answering its owner.
+    #[must_use]
+    pub fn expose(self) -> IpAddr {
+        self.0
+    }
+}
+
+/// The machine that is answered for.
+#[derive(Clone, Copy)]
+pub struct Client {
+    /// Its address.
+    pub address: Address,
+    /// Its connection.
+    pub connection: Connection,
+}
+
+/// What is known of the client's own connection; `None` where nobody could measure it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// HTTP version of the request.
+    pub http_protocol: Option<HttpProtocol>,
+    /// TLS session; `None` on a clear connection.
+    pub tls: Option<Tls>,
+    /// Smoothed round-trip time, whole milliseconds.
+    pub rtt_ms: Option<u32>,
+    /// IATA code of the site that took the connection.
+    pub colo: Option<Colo>,
+}
+
+/// HTTP version of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpProtocol {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+    /// HTTP/2
+    Http2,
+    /// HTTP/3
+    Http3,
+}
+
+impl HttpProtocol {
+    /// The name that answers carry.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+            Self::Http3 => "HTTP/3",
+        }
+    }
+}
+
+/// A TLS session's version and cipher suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Negotiated version.
+    pub version: TlsVersion,
+    /// IANA name of the negotiated suite.
+    pub cipher: &'static str,
+}
+
+/// TLS versions that the service speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2
+    V12,
+    /// TLS 1.3
+    V13,
+}
+
+impl TlsVersion {
+    /// The name that answers carry.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V12 => "TLSv1.2",
+            Self::V13 => "TLSv1.3",
+        }
+    }
+}
+
+/// Three capital letters: the IATA code of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Colo([u8; 3]);
+
+impl Colo {
+    /// Reads a code; anything but three capital ASCII letters is `None`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let code: [u8; 3] = text.as_bytes().try_into().ok()?;
+        code.iter().all(u8::is_ascii_uppercase).then_some(Self(code))
+    }
+
+    /// The code as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_address_is_ipv4() {
+        let mapped = Address::new("::ffff:198.51.100.7".parse().expect("an address"));
+        assert_eq!(mapped.expose(), "198.51.100.7".parse::<IpAddr>().expect("an address"));
+    }
+
+    #[test]
+    fn a_colo_is_three_capital_letters() {
+        assert_eq!(Colo::parse("FRA").as_ref().map(Colo::as_str), Some("FRA"));
+        for odd in ["", "FR", "FRAX", "fra", "F1A", "ÄÖ"] {
+            assert!(Colo::parse(odd).is_none(), "{odd} passed");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The fields of an answer, in the order in which they are written, and which view shows which.
+
+use crate::scope::Scope;
+
+/// A selection of fields: a scope's, or the demo's fixed one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// What a scope allows.
+    Scope(Scope),
+    /// The demo's fixed set.
+    Demo,
+}
+
+macro_rules! fields {
+    ($($variant:ident $name:literal $scope:ident $demo:ident $meaning:literal;)+) => {
+        /// A field of an answer.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Field {
+            $(#[doc = $meaning] $variant,)+
+        }
+
+        impl Field {
+            /// All fields, in the order of an answer.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// The field's name on the wire.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What the field means, in one sentence.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)+ }
+            }
+
+            /// The lowest scope that shows the field.
+            #[must_use]
+            pub const fn scope(self) -> Scope {
+                match self { $(Self::$variant => Scope::$scope,)+ }
+            }
+
+            /// Whether the demo shows the field.
+            #[must_use]
+            pub const fn in_demo(self) -> bool {
+                match self { $(Self::$variant => $demo,)+ }
+            }
+        }
+    };
+}
+
+fields! {
+    Status         "status"          Ip   true  "Always `success`.";
+    Ip             "ip"              Ip   true  "IPv4 address; null for a client that came over IPv6.";
+    Ipv6           "ipv6"            Ip   true  "IPv6 address; null for a client that came over IPv4.";
+    City           "city"            Geo  true  "City name in English.";
+    Region         "region"          Geo  true  "Region or state name in English.";
+    RegionCode     "region_code"     Geo  true  "ISO 3166-2 code, such as `US-CA`.";
+    Country        "country"         Geo  true  "ISO 3166-1 alpha-2 code of the country.";
+    CountryName    "country_name"    Geo  true  "Country name in English.";
+    Continent      "continent"       Geo  true  "Two-letter continent code.";
+    Latitude       "latitude"        Geo  true  "Degrees north.";
+    Longitude      "longitude"       Geo  true  "Degrees east.";
+    Timezone       "timezone"        Geo  true  "IANA time zone.";
+    TimezoneOffset "timezone_offset" Geo  true  "UTC offset in seconds at the time of the request.";
+    PostalCode     "postal_code"     Geo  true  "Postal code.";
+    Asn            "asn"             Geo  true  "Autonomous system number.";
+    Org            "org"             Geo  true  "Name of the network's organisation.";
+    As             "as"              Geo  true  "`AS`, the number, a space and the organisation; null unless both are known.";
+    IsEu           "is_eu"           Geo  true  "Whether the country is in the European Union.";
+    Currency       "currency"        Geo  true  "ISO 4217 code of the country's currency.";
+    HttpProtocol   "http_protocol"   Full true  "HTTP version of the request.";
+    TlsVersion     "tls_version"     Full true  "TLS version of the connection; null when it is clear.";
+    TlsCipher      "tls_cipher"      Full false "IANA name of the TLS cipher suite; null when it is clear.";
+    Rtt            "rtt"             Full true  "Round-trip time in whole milliseconds, measured on the client's own socket.";
+    Colo           "colo"            Full true  "IATA code of the site that answered.";
+    Proxy          "proxy"           Full false "Whether the network belongs to a known VPN or proxy operator.";
+    Hosting        "hosting"         Full false "Whether the network belongs to a known hosting or cloud operator.";
+}
+
+impl View {
+    /// Whether this view shows a field.
+    #[must_use]
+    pub fn shows(self, field: Field) -> bool {
+        match self {
+            Self::Scope(scope) => field.scope() <= scope,
+            Self::Demo => field.in_demo(),
+        }
+    }
+
+    /// The fields of this view, in the order of an answer.
+    pub fn fields(self) -> impl Iterator<Item = Field> {
+        Field::ALL.into_iter().filter(move |field| self.shows(*field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ip_answer_has_status_ip_and_ipv6() {
+        let names: Vec<_> = View::Scope(Scope::Ip).fields().map(Field::name).collect();
+        assert_eq!(names, ["status", "ip", "ipv6"]);
+    }
+
+    #[test]
+    fn a_full_answer_has_every_field() {
+        assert_eq!(View::Scope(Scope::Full).fields().count(), Field::ALL.len());
+        assert_eq!(Field::ALL.len(), 26);
+    }
+
+    #[test]
+    fn the_demo_is_geo_and_four_connection_fields() {
+        let beyond_geo: Vec<_> =
+            View::Demo.fields().filter(|field| field.scope() == Scope::Full).map(Field::name).collect();
+        assert_eq!(beyond_geo, ["http_protocol", "tls_version", "rtt", "colo"]);
+        assert!(View::Scope(Scope::Geo).fields().all(|field| View::Demo.shows(field)));
+    }
+}

@@ -1,0 +1,214 @@
+//! API keys: parsed, hashed, never shown.
+//!
+//! `ips_` + 10 characters of public id + 32 of secret + 6 of CRC-32 over all that precedes; 52 in all, base62.
+//! As a regular expression for secret scanners: `ips_[0-9A-Za-z]{48}`.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+const PREFIX: &str = "ips_";
+const ID_CHARS: usize = 10;
+const SECRET_CHARS: usize = 32;
+const CHECKSUM_CHARS: usize = 6;
+const CHECKED_CHARS: usize = PREFIX.len() + ID_CHARS + SECRET_CHARS;
+const KEY_CHARS: usize = CHECKED_CHARS + CHECKSUM_CHARS;
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The public, random, never reused name of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId([u8; ID_CHARS]);
+
+impl KeyId {
+    /// Reads an id, with or without the `ips_` before it, as lists show it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let id: [u8; ID_CHARS] = text.strip_prefix(PREFIX).unwrap_or(text).as_bytes().try_into().ok()?;
+        is_base62(&id).then_some(Self(id))
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyId({})", self.as_str())
+    }
+}
+
+/// SHA-256 of a whole key. 190 random bits need no slow hash.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// Takes the bytes of a stored digest.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The digest's bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyDigest(..)")
+    }
+}
+
+/// A well-formed key as a caller presented it: its id and its digest. The clear text is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Finds the record.
+    pub id: KeyId,
+    /// Proves the secret.
+    pub digest: KeyDigest,
+}
+
+impl Key {
+    /// Reads a key; a typo is found by the checksum, with no I/O.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        if bytes.len() != KEY_CHARS || !text.starts_with(PREFIX) || !is_base62(&bytes[PREFIX.len()..]) {
+            return None;
+        }
+        let (checked, checksum) = bytes.split_at(CHECKED_CHARS);
+        if checksum != checksum_of(checked) {
+            return None;
+        }
+        let id = checked[PREFIX.len()..][..ID_CHARS].try_into().ok()?;
+        Some(Self { id: KeyId(id), digest: KeyDigest(Sha256::digest(bytes).into()) })
+    }
+}
+
+/// A key in clear: exists from the moment it is minted until its owner has seen it once.
+pub struct ClearKey(String);
+
+impl ClearKey {
+    /// Mints a key with a new id from a source of random bytes.
+    pub fn mint(mut random_byte: impl FnMut() -> u8) -> Self {
+        let id: Vec<u8> = (0..ID_CHARS).map(|_| random_char(&mut random_byte)).collect();
+        Self::with_id(&id, random_byte)
+    }
+
+    /// Mints a new secret under an id that exists, for a roll.
+    pub fn roll(id: KeyId, random_byte: impl FnMut() -> u8) -> Self {
+        Self::with_id(&id.0, random_byte)
+    }
+
+    fn with_id(id: &[u8], mut random_byte: impl FnMut() -> u8) -> Self {
+        let mut text = Vec::with_capacity(KEY_CHARS);
+        text.extend_from_slice(PREFIX.as_bytes());
+        text.extend_from_slice(id);
+        text.extend((0..SECRET_CHARS).map(|_| random_char(&mut random_byte)));
+        let checksum = checksum_of(&text);
+        text.extend_from_slice(&checksum);
+        Self(text.into_iter().map(char::from).collect())
+    }
+
+    /// The clear text, to be shown to its owner once.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// What the service keeps of it.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key::parse(&self.0).expect("a minted key is well-formed")
+    }
+}
+
+/// One unbiased base62 character: bytes beyond the last whole multiple of 62 are drawn again.
+fn random_char(random_byte: &mut impl FnMut() -> u8) -> u8 {
+    loop {
+        let byte = usize::from(random_byte());
+        if byte < 256 / 62 * 62 {
+            return BASE62[byte % 62];
+        }
+    }
+}
+
+fn checksum_of(checked: &[u8]) -> [u8; CHECKSUM_CHARS] {
+    let mut rest = crc32fast::hash(checked) as usize;
+    let mut text = [b'0'; CHECKSUM_CHARS];
+    for place in text.iter_mut().rev() {
+        *place = BASE62[rest % 62];
+        rest /= 62;
+    }
+    text
+}
+
+fn is_base62(bytes: &[u8]) -> bool {
+    bytes.iter().all(u8::is_ascii_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counting() -> impl FnMut() -> u8 {
+        let mut next = 0_u8;
+        move || {
+            next = next.wrapping_add(37);
+            next
+        }
+    }
+
+    #[test]
+    fn a_minted_key_parses_to_its_own_id() {
+        let clear = ClearKey::mint(counting());
+        assert_eq!(clear.expose().len(), 52);
+        assert_eq!(&clear.expose()[4..14], clear.key().id.as_str());
+    }
+
+    #[test]
+    fn every_single_typo_is_refused() {
+        let clear = ClearKey::mint(counting());
+        for place in 0..clear.expose().len() {
+            let mut typo = clear.expose().as_bytes().to_vec();
+            typo[place] = if typo[place] == b'x' { b'y' } else { b'x' };
+            assert!(Key::parse(std::str::from_utf8(&typo).expect("ascii")).is_none(), "typo at {place} passed");
+        }
+    }
+
+    #[test]
+    fn odd_lengths_and_characters_are_refused() {
+        let clear = ClearKey::mint(counting());
+        let text = clear.expose();
+        for odd in ["", "ips_", &text[1..], &format!("{text}0"), &text.replace(&text[20..21], "-"), &"é".repeat(26)] {
+            assert!(Key::parse(odd).is_none(), "{odd:?} passed");
+        }
+    }
+
+    #[test]
+    fn a_rolled_key_keeps_its_id_and_changes_its_digest() {
+        let old = ClearKey::mint(counting()).key();
+        let mut skewed = counting();
+        skewed();
+        let new = ClearKey::roll(old.id, skewed).key();
+        assert_eq!(old.id, new.id);
+        assert_ne!(old.digest, new.digest);
+    }
+
+    #[test]
+    fn neither_debug_shows_a_secret() {
+        let clear = ClearKey::mint(counting());
+        assert!(!format!("{:?}", clear.key()).contains(&clear.expose()[14..]));
+    }
+}

@@ -1,0 +1,64 @@
+//! Scopes: how much of an answer a key may see.
+
+use std::fmt;
+
+/// A key's scope; a wider one compares greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// The address alone.
+    Ip,
+    /// The address, its place and its network operator.
+    Geo,
+    /// Everything.
+    Full,
+}
+
+impl Scope {
+    /// All scopes, narrowest first.
+    pub const ALL: [Self; 3] = [Self::Ip, Self::Geo, Self::Full];
+
+    /// The scope's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Geo => "geo",
+            Self::Full => "full",
+        }
+    }
+
+    /// Reads a scope's name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == text)
+    }
+
+    /// This scope, narrowed by a request's wish; a wish that is absent, odd or broader changes nothing.
+    #[must_use]
+    pub fn narrowed(self, wish: Option<&str>) -> Self {
+        wish.and_then(Self::parse).map_or(self, |wish| wish.min(self))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_narrows_and_never_widens() {
+        for own in Scope::ALL {
+            for wish in Scope::ALL {
+                assert_eq!(own.narrowed(Some(wish.name())), own.min(wish));
+            }
+            for odd in [None, Some(""), Some("GEO"), Some("everything")] {
+                assert_eq!(own.narrowed(odd), own);
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! A key's standing: all that a verdict needs to know of it.
+
+use crate::key::{KeyDigest, KeyId};
+use crate::limit::Day;
+use crate::scope::Scope;
+use crate::state::Marks;
+
+/// All that a verdict needs to know of a key, as the durable store tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Which key.
+    pub id: KeyId,
+    /// Digest of the key that is valid now.
+    pub digest: KeyDigest,
+    /// The digest before a roll, while it still holds.
+    pub retired: Option<Retired>,
+    /// What it may see.
+    pub scope: Scope,
+    /// Requests a day, by the account's plan.
+    pub daily_limit: u64,
+    /// Deactivated, paused.
+    pub marks: Marks,
+    /// Raised by every change: of two standings the one with the higher generation is the newer.
+    pub generation: u64,
+    /// Raised by every resume: a pause belongs to one window.
+    pub window: u64,
+    /// The newest day that was rolled up, and its count.
+    pub used: Option<Used>,
+}
+
+/// The digest of a rolled key, and until when it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// Digest of the old key.
+    pub digest: KeyDigest,
+    /// Unix time in seconds.
+    pub until_s: u64,
+}
+
+/// Requests charged to a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The day.
+    pub day: Day,
+    /// Requests charged to it.
+    pub count: u64,
+}
