@@ -1,0 +1,59 @@
+//! What can go wrong, sorted by whose it is to mend.
+
+/// A failure of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The caller's to mend.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// PostgreSQL did not answer; may pass.
+    #[error("PostgreSQL did not answer; is it running, and is [store] url right?")]
+    Outage(#[source] sqlx::Error),
+    /// PostgreSQL answered in a way that this code does not expect: ours to mend.
+    #[error("PostgreSQL refused a statement; is the database migrated (`ipseity migrate`)?")]
+    Fault(#[source] sqlx::Error),
+}
+
+/// A wish that the store does not grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The e-mail address is taken.
+    #[error("an account with this e-mail address exists already")]
+    AccountExists,
+    /// No such account.
+    #[error("no account has this e-mail address; `ipseity account create` makes one")]
+    UnknownAccount,
+    /// No such plan.
+    #[error("no plan has this name; `ipseity plan list` shows them, `ipseity plan add` makes one")]
+    UnknownPlan,
+    /// The plan exists.
+    #[error("a plan with this name exists already; plans do not change, add one under another name")]
+    PlanExists,
+    /// No such key.
+    #[error("no key has this id; `ipseity key list` shows an account's keys")]
+    UnknownKey,
+    /// Ten keys are there.
+    #[error("the account holds 10 keys, and no account can hold more; delete one first")]
+    KeysSpent,
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+        // Class 57 is an operator's intervention (shutdown, crash, start-up), 53 a lack of resources, 08 a connection lost.
+        let passing = error
+            .as_database_error()
+            .and_then(|error| error.code())
+            .is_some_and(|code| ["57", "53", "08"].iter().any(|class| code.starts_with(class)));
+        if passing || matches!(error, Io(_) | PoolClosed | PoolTimedOut | Protocol(_) | Tls(_) | WorkerCrashed) {
+            Self::Outage(error)
+        } else {
+            Self::Fault(error)
+        }
+    }
+}
+
+/// Whether a statement failed on the constraint of this name.
+pub(crate) fn violates(error: &sqlx::Error, constraint: &str) -> bool {
+    error.as_database_error().and_then(|error| error.constraint()) == Some(constraint)
+}

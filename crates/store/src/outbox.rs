@@ -1,0 +1,115 @@
+//! The outbox: changes that are committed and must reach the counter store, also when the process that made them died.
+
+use std::time::Duration;
+
+use domain::KeyId;
+use sqlx::postgres::PgListener;
+use sqlx::{PgTransaction, Row};
+
+use crate::error::StoreError;
+use crate::keys::Change;
+use crate::pool::Store;
+use crate::standing;
+
+const CHANNEL: &str = "ipseity_outbox";
+
+/// A batch of the outbox that this process alone holds, until it is done with or dropped.
+pub struct Claim {
+    transaction: PgTransaction<'static>,
+    rows: Vec<i64>,
+    keys: Vec<KeyId>,
+}
+
+impl Claim {
+    /// The current standing of every key in the batch, read now.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn changes(&mut self) -> Result<Vec<Change>, StoreError> {
+        let mut changes = Vec::with_capacity(self.keys.len());
+        for id in &self.keys {
+            changes.push(standing::find(&mut *self.transaction, *id).await?.map_or(Change::Gone(*id), Change::Stands));
+        }
+        Ok(changes)
+    }
+
+    /// Removes the batch: its changes have reached the counter store.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn done(mut self) -> Result<(), StoreError> {
+        sqlx::query("delete from outbox where id = any($1)").bind(&self.rows).execute(&mut *self.transaction).await?;
+        Ok(self.transaction.commit().await?)
+    }
+}
+
+impl Store {
+    /// Takes up to `count_max` rows that no other process holds; `None` when there are none.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn claim_outbox(&self, count_max: i64) -> Result<Option<Claim>, StoreError> {
+        let mut transaction = self.pool.begin().await?;
+        let found = sqlx::query("select id, key_id from outbox order by id limit $1 for update skip locked")
+            .bind(count_max)
+            .fetch_all(&mut *transaction)
+            .await?;
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let rows = found.iter().map(|row| row.get("id")).collect();
+        let mut keys: Vec<KeyId> = found.iter().filter_map(|row| KeyId::parse(row.get("key_id"))).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(Some(Claim { transaction, rows, keys }))
+    }
+
+    /// Removes a change's rows: whoever made it has brought it to the counter store.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn applied(&self, change: &Change) -> Result<(), StoreError> {
+        let (id, generation) = match change {
+            Change::Stands(standing) => (standing.id, i64::try_from(standing.generation).unwrap_or(i64::MAX)),
+            Change::Gone(id) => (*id, i64::MAX),
+        };
+        // Rows that the relay holds are being seen to: nobody waits for it here.
+        sqlx::query(
+            "delete from outbox where id in
+             (select id from outbox where key_id = $1 and generation <= $2 for update skip locked)",
+        )
+        .bind(id.as_str())
+        .bind(generation)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Listens for changes.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn listen(&self) -> Result<Wake, StoreError> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen(CHANNEL).await?;
+        Ok(Wake { listener })
+    }
+}
+
+/// Wakes the relay when the outbox has grown.
+pub struct Wake {
+    listener: PgListener,
+}
+
+impl Wake {
+    /// Returns when something has changed, when the connection was lost and may have missed something, or after `patience`.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn wait(&mut self, patience: Duration) -> Result<(), StoreError> {
+        match tokio::time::timeout(patience, self.listener.try_recv()).await {
+            Ok(woken) => woken.map(drop).map_err(StoreError::from),
+            Err(_elapsed) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The connection pool.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+use crate::error::StoreError;
+
+/// How to reach PostgreSQL.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// `postgres://…`
+    pub url: String,
+    /// What PostgreSQL's own views and logs call these connections, so that requests and background work can be told apart.
+    pub application_name: &'static str,
+    /// Connections at the most.
+    pub connections_max: u32,
+    /// Time for a statement, waiting for a connection included.
+    pub timeout: Duration,
+}
+
+/// A handle on PostgreSQL; cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) pool: PgPool,
+}
+
+impl Store {
+    /// Makes a pool that connects when it is first used: a service must be able to start while its database is away.
+    ///
+    /// # Errors
+    /// When the address cannot be read.
+    pub fn new(options: &StoreOptions) -> Result<Self, StoreError> {
+        let timeout_ms = options.timeout.as_millis().to_string();
+        let connect = PgConnectOptions::from_str(&options.url)?
+            .application_name(options.application_name)
+            .options([("statement_timeout", timeout_ms.as_str()), ("timezone", "UTC")])
+            .disable_statement_logging();
+        let pool = PgPoolOptions::new()
+            .max_connections(options.connections_max)
+            .acquire_timeout(options.timeout)
+            // A ping before each use would double the round trips; a dead connection shows itself by its error.
+            .test_before_acquire(false)
+            .connect_lazy_with(connect);
+        Ok(Self { pool })
+    }
+
+    /// Brings the schema up to date.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away or holds a schema that this version does not know.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        sqlx::migrate!().run(&self.pool).await.map_err(|error| StoreError::Fault(sqlx::Error::Migrate(Box::new(error))))
+    }
+
+    /// Whether PostgreSQL answers and has the schema.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        sqlx::query("select 1 from plans limit 1").execute(&self.pool).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Reading a key's standing.
+
+use domain::{Day, KeyDigest, KeyId, Marks, Retired, Scope, Standing, Used};
+use sqlx::{FromRow, PgExecutor};
+
+use crate::error::StoreError;
+use crate::pool::Store;
+
+/// By primary keys and one index only: no table scan on the way of a request.
+const STANDING: &str = "
+    select k.id, k.digest, k.retired_digest, extract(epoch from k.retired_until)::bigint as retired_until_s, k.scope,
+           p.daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+           k.generation, k.burst_window, u.day, u.admitted
+    from keys k
+    join accounts a on a.id = k.account_id
+    join plans p on p.name = a.plan
+    left join lateral (
+        select day - date '1970-01-01' as day, admitted from usage where key_id = k.id order by usage.day desc limit 1
+    ) u on true
+    where k.id = $1";
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    digest: Vec<u8>,
+    retired_digest: Option<Vec<u8>>,
+    retired_until_s: Option<i64>,
+    scope: String,
+    daily_limit: i64,
+    deactivated: bool,
+    paused: bool,
+    generation: i64,
+    burst_window: i64,
+    day: Option<i32>,
+    admitted: Option<i64>,
+}
+
+impl Row {
+    /// `None` only for a row that the schema's checks do not let in.
+    fn standing(self) -> Option<Standing> {
+        let retired = match (self.retired_digest, self.retired_until_s) {
+            (Some(digest), Some(until)) => Some(Retired { digest: digest_of(&digest)?, until_s: until.unsigned_abs() }),
+            (None, _) | (_, None) => None,
+        };
+        let used = match (self.day, self.admitted) {
+            (Some(day), Some(count)) => Some(Used { day: Day(day.unsigned_abs()), count: count.unsigned_abs() }),
+            (None, _) | (_, None) => None,
+        };
+        Some(Standing {
+            id: KeyId::parse(&self.id)?,
+            digest: digest_of(&self.digest)?,
+            retired,
+            scope: Scope::parse(&self.scope)?,
+            daily_limit: self.daily_limit.unsigned_abs(),
+            marks: Marks { deactivated: self.deactivated, paused: self.paused },
+            generation: self.generation.unsigned_abs(),
+            window: self.burst_window.unsigned_abs(),
+            used,
+        })
+    }
+}
+
+fn digest_of(bytes: &[u8]) -> Option<KeyDigest> {
+    bytes.try_into().ok().map(KeyDigest::new)
+}
+
+pub(crate) async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<Standing>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(STANDING).bind(id.as_str()).fetch_optional(executor).await?;
+    Ok(row.and_then(Row::standing))
+}
+
+impl Store {
+    /// A key's standing now; `None` when no such key exists.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find_standing(&self, id: KeyId) -> Result<Option<Standing>, StoreError> {
+        find(&self.pool, id).await
+    }
+}

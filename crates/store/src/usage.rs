@@ -1,0 +1,150 @@
+//! Usage: what was answered and refused, per key and day.
+
+use domain::{Day, KeyId, Used};
+
+use crate::error::StoreError;
+use crate::pool::Store;
+
+/// A day's count of a key, absolute: merging it twice or late does no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolledUp {
+    /// The key.
+    pub key: KeyId,
+    /// The day and its count.
+    pub used: Used,
+}
+
+/// Why a request with a known key was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RefusedReason {
+    /// The key is deactivated.
+    Inactive,
+    /// The key is paused.
+    Paused,
+    /// The request paused the key.
+    Burst,
+    /// The day's quota is spent.
+    Day,
+    /// The id is known, the secret is not its.
+    WrongSecret,
+}
+
+impl RefusedReason {
+    /// The reason's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inactive => "inactive",
+            Self::Paused => "paused",
+            Self::Burst => "burst",
+            Self::Day => "day",
+            Self::WrongSecret => "wrong_secret",
+        }
+    }
+}
+
+/// Requests refused since the last flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The key.
+    pub key: KeyId,
+    /// The day.
+    pub day: Day,
+    /// Why.
+    pub reason: RefusedReason,
+    /// How many.
+    pub count: u64,
+}
+
+impl Store {
+    /// Merges absolute counts; the greater one stays.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn roll_up(&self, counts: &[RolledUp]) -> Result<(), StoreError> {
+        let keys: Vec<&str> = counts.iter().map(|row| row.key.as_str()).collect();
+        let days: Vec<i32> = counts.iter().map(|row| day_of(row.used.day)).collect();
+        let admitted: Vec<i64> = counts.iter().map(|row| count_of(row.used.count)).collect();
+        // Sorted, so that two nodes that roll up the same keys never wait for each other in a circle.
+        sqlx::query(
+            "insert into usage (key_id, day, admitted)
+             select rolled.key_id, date '1970-01-01' + rolled.day, rolled.admitted
+             from unnest($1::text[], $2::int[], $3::bigint[]) rolled (key_id, day, admitted)
+             join keys on keys.id = rolled.key_id
+             order by rolled.key_id, rolled.day
+             on conflict (key_id, day) do update set admitted = excluded.admitted
+             where usage.admitted < excluded.admitted",
+        )
+        .bind(keys)
+        .bind(days)
+        .bind(admitted)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Adds refusals to their days.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn add_refusals(&self, refusals: &[Refused]) -> Result<(), StoreError> {
+        let keys: Vec<&str> = refusals.iter().map(|row| row.key.as_str()).collect();
+        let days: Vec<i32> = refusals.iter().map(|row| day_of(row.day)).collect();
+        let reasons: Vec<&str> = refusals.iter().map(|row| row.reason.name()).collect();
+        let counts: Vec<i64> = refusals.iter().map(|row| count_of(row.count)).collect();
+        sqlx::query(
+            "insert into refusals (key_id, day, reason, count)
+             select refused.key_id, date '1970-01-01' + refused.day, refused.reason, refused.count
+             from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
+             join keys on keys.id = refused.key_id
+             order by refused.key_id, refused.day, refused.reason
+             on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count",
+        )
+        .bind(keys)
+        .bind(days)
+        .bind(reasons)
+        .bind(counts)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Merges the demo's absolute count and adds its refusals.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn roll_up_demo(&self, used: Used, refused: u64) -> Result<(), StoreError> {
+        sqlx::query(
+            "insert into demo_usage (day, admitted, refused) values (date '1970-01-01' + $1::int, $2, $3)
+             on conflict (day) do update set admitted = greatest(demo_usage.admitted, excluded.admitted),
+                                             refused = demo_usage.refused + excluded.refused",
+        )
+        .bind(day_of(used.day))
+        .bind(count_of(used.count))
+        .bind(count_of(refused))
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// The newest day of the demo that was rolled up.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find_demo_used(&self) -> Result<Option<Used>, StoreError> {
+        let row: Option<(i32, i64)> = sqlx::query_as(
+            "select day - date '1970-01-01', admitted from demo_usage order by demo_usage.day desc limit 1",
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.map(|(day, count)| Used { day: Day(day.unsigned_abs()), count: count.unsigned_abs() }))
+    }
+}
+
+fn day_of(day: Day) -> i32 {
+    i32::try_from(day.0).unwrap_or(i32::MAX)
+}
+
+fn count_of(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
