@@ -1,0 +1,57 @@
+//! Failures of the counter store, sorted before anything is tried again.
+
+use redis::RedisError;
+
+/// A failure of the counter store.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// Nothing was applied: safe to try again, here or elsewhere.
+    #[error("the counter store could not take the call; is Redis running, and is [ledger] url right?")]
+    NotApplied(#[source] RedisError),
+    /// No connection could be had in time: nothing was applied.
+    #[error("the counter store could not be reached within [ledger] timeout_ms")]
+    Unreachable,
+    /// The call went out and no answer came: it may have been applied.
+    #[error("the counter store did not answer within [ledger] timeout_ms; the charge may have been applied")]
+    Unanswered,
+    /// The connection broke with the call under way: it may have been applied.
+    #[error("the connection to the counter store broke; the charge may have been applied")]
+    Ambiguous(#[source] RedisError),
+    /// The counter store answered in a way that this code does not expect: ours to mend.
+    #[error("the counter store refused a script")]
+    Fault(#[source] RedisError),
+    /// A reply of another shape.
+    #[error("the counter store's reply has an unexpected {0}; do nodes of different versions share the layout `i1`?")]
+    Strange(&'static str),
+}
+
+/// Replies that say that nothing was applied.
+const NOT_APPLIED: [&str; 10] =
+    ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MISCONF", "OOM", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN"];
+
+/// Replies after which another connection, with another identity, may be right.
+const MOVED_AWAY: [&str; 3] = ["READONLY", "MOVED", "MASTERDOWN"];
+
+impl From<RedisError> for LedgerError {
+    fn from(error: RedisError) -> Self {
+        match error.code() {
+            Some(code) if NOT_APPLIED.contains(&code) => Self::NotApplied(error),
+            _ if error.is_connection_refusal() => Self::NotApplied(error),
+            _ if error.is_io_error() || error.is_unrecoverable_error() => Self::Ambiguous(error),
+            _ => Self::Fault(error),
+        }
+    }
+}
+
+impl LedgerError {
+    /// Whether the connection that this came from is of no more use.
+    pub(crate) fn ends_session(&self) -> bool {
+        match self {
+            Self::Ambiguous(_) => true,
+            Self::NotApplied(error) => {
+                error.is_io_error() || error.code().is_some_and(|code| MOVED_AWAY.contains(&code))
+            }
+            Self::Unreachable | Self::Unanswered | Self::Fault(_) | Self::Strange(_) => false,
+        }
+    }
+}
