@@ -1,0 +1,63 @@
+//! What a connection may take: time, bytes, streams. Nothing here enforces; each bound is held where its resource is.
+
+use std::time::Duration;
+
+/// The bounds of every connection, and of all together.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Connections held at once, over all listeners of one edge; each listener keeps one of them for its next caller.
+    pub connections_max: usize,
+    /// Time for the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Time for a connection's first request, and for each header block of HTTP/1 from the end of the answer before.
+    pub header_timeout: Duration,
+    /// Time that a connection may stay open with no request in flight.
+    pub idle_timeout: Duration,
+    /// Time that a connection may go without taking a byte of what is ready for it.
+    pub write_timeout: Duration,
+    /// Time that open requests get to finish once the drain has begun.
+    pub drain_timeout: Duration,
+    /// Bytes of a request's header block.
+    pub header_bytes_max: usize,
+    /// Lines of a request's header block (HTTP/1).
+    pub header_lines_max: usize,
+    /// Streams at once on an HTTP/2 connection.
+    pub streams_max: u32,
+    /// Streams that a client may reset before their answer, before its connection is closed.
+    pub resets_max: usize,
+}
+
+/// The bound that closed a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The TLS handshake took too long.
+    Handshake,
+    /// No whole request header came in time.
+    Header,
+    /// No request was in flight for too long.
+    Idle,
+    /// The peer took no byte for too long.
+    Write,
+    /// The peer reset too many streams.
+    Resets,
+    /// The connection outlived the drain.
+    Drain,
+}
+
+impl Bound {
+    /// Every bound.
+    pub const ALL: [Self; 6] = [Self::Handshake, Self::Header, Self::Idle, Self::Write, Self::Resets, Self::Drain];
+
+    /// The name that metrics carry.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Header => "header",
+            Self::Idle => "idle",
+            Self::Write => "write",
+            Self::Resets => "resets",
+            Self::Drain => "drain",
+        }
+    }
+}

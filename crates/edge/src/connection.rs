@@ -1,0 +1,148 @@
+//! One connection from its first byte to its last. The protocol is told by ALPN or by the preface, always under a deadline.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use domain::Address;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::identify::Peer;
+use crate::service::{Application, Identified};
+use crate::socket::Socket;
+use crate::tls::{self, ALPN_HTTP2};
+use crate::vigil::Vigil;
+use crate::{Bound, Bounds, Drain, Edge, Tls, Transport};
+
+/// The least that hyper takes for an HTTP/1 buffer.
+const BUFFER_BYTES_MIN: usize = 8192;
+/// What an HTTP/2 client may send ahead of being read: bodies of requests are of no use here.
+const WINDOW_BYTES: u32 = 65_535;
+
+/// What a connection needs of its listener.
+#[derive(Clone)]
+pub(crate) struct House<S> {
+    pub(crate) transport: Transport,
+    pub(crate) edge: Arc<Edge>,
+    pub(crate) application: S,
+    pub(crate) drain: Drain,
+}
+
+impl<S: Application> House<S> {
+    /// Serves an accepted connection until it ends, or a bound ends it.
+    pub(crate) async fn receive(self, stream: TcpStream, address: Address) {
+        // Fails only for a peer that has gone already, which the first read will tell.
+        let _ = stream.set_nodelay(true);
+        let vigil = Arc::new(Vigil::new(Arc::clone(&self.edge)));
+        let socket = Socket::new(stream, Arc::clone(&vigil));
+        let peer = Peer { edge: Arc::clone(&self.edge), address, tls: None, rtt: socket.rtt() };
+        match self.transport.clone() {
+            Transport::Clear => self.receive_clear(socket, peer, vigil).await,
+            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, vigil).await,
+        }
+    }
+
+    async fn receive_clear(self, mut socket: Socket, peer: Peer, vigil: Arc<Vigil>) {
+        match timeout(self.edge.bounds.header_timeout, socket.begins_http2()).await {
+            Ok(Ok(is_http2)) => self.converse(socket, is_http2, peer, vigil).await,
+            Ok(Err(_gone)) => {}
+            Err(_late) => self.edge.stats().close(Bound::Header, 1),
+        }
+    }
+
+    async fn receive_tls(self, tls: Tls, socket: Socket, mut peer: Peer, vigil: Arc<Vigil>) {
+        match timeout(self.edge.bounds.handshake_timeout, tls.0.accept(socket)).await {
+            Ok(Ok(stream)) => {
+                let session = stream.get_ref().1;
+                let is_http2 = session.alpn_protocol() == Some(ALPN_HTTP2);
+                peer.tls = tls::session(session);
+                vigil.ready();
+                self.converse(stream, is_http2, peer, vigil).await;
+            }
+            Ok(Err(_failed)) => self.edge.stats().handshakes_failed.add(1),
+            Err(_late) => self.edge.stats().close(Bound::Handshake, 1),
+        }
+    }
+
+    async fn converse<I>(self, io: I, is_http2: bool, peer: Peer, vigil: Arc<Vigil>)
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let Self { edge, application, drain, .. } = self;
+        let service = Identified { application, peer, vigil: Arc::clone(&vigil) };
+        let io = TokioIo::new(io);
+        if is_http2 {
+            let connection = http2_builder(&edge.bounds).serve_connection(io, service);
+            attend(connection, &edge, &vigil, &drain).await;
+        } else {
+            let connection = http1_builder(&edge.bounds).serve_connection(io, service);
+            attend(connection, &edge, &vigil, &drain).await;
+        }
+    }
+}
+
+fn http1_builder(bounds: &Bounds) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.header_timeout)
+        .max_headers(bounds.header_lines_max)
+        .max_header_size(bounds.header_bytes_max)
+        .max_buf_size(bounds.header_bytes_max.max(BUFFER_BYTES_MIN));
+    builder
+}
+
+fn http2_builder(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    // No pings of our own: a peer that answers them may still be idle, and one that does not is found by its bounds.
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(bounds.streams_max)
+        .max_header_list_size(u32::try_from(bounds.header_bytes_max).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(bounds.resets_max)
+        .max_local_error_reset_streams(bounds.resets_max)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES);
+    builder
+}
+
+/// Drives a connection to its end: its own, the drain's, or that of a broken bound, which is counted once.
+async fn attend<C>(connection: C, edge: &Edge, vigil: &Vigil, drain: &Drain)
+where
+    C: GracefulConnection<Error = hyper::Error>,
+{
+    let mut connection = pin!(connection);
+    // A connection that has asked nothing yet may have its first request on the way: it is answered before it must go.
+    let mut drained = pin!(async {
+        drain.started().await;
+        vigil.asked().await;
+    });
+    let mut leaving = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if !leaving && ended.is_err_and(|error| error.is_timeout()) {
+                    edge.stats().close(Bound::Header, 1);
+                }
+                return;
+            }
+            () = drained.as_mut(), if !leaving => {}
+            bound = vigil.broken() => {
+                if leaving {
+                    return;
+                }
+                edge.stats().close(bound, 1);
+                if bound != Bound::Idle {
+                    return;
+                }
+            }
+        }
+        leaving = true;
+        vigil.leave();
+        connection.as_mut().graceful_shutdown();
+    }
+}

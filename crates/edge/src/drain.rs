@@ -1,0 +1,33 @@
+//! The word to stop: given once, heard by every listener and every connection.
+
+use tokio::sync::watch;
+
+/// Starts the drain; dropping it does the same.
+#[must_use = "the drain starts when this is dropped"]
+pub struct DrainSwitch(watch::Sender<()>);
+
+impl DrainSwitch {
+    /// Starts the drain.
+    pub fn start(self) {
+        drop(self.0);
+    }
+}
+
+/// Hears when the drain starts.
+#[derive(Clone)]
+pub struct Drain(watch::Receiver<()>);
+
+impl Drain {
+    /// A drain that has not started, and its switch.
+    pub fn new() -> (DrainSwitch, Self) {
+        let (switch, drain) = watch::channel(());
+        (DrainSwitch(switch), Self(drain))
+    }
+
+    /// Waits until the drain has started.
+    pub async fn started(&self) {
+        let mut drain = self.0.clone();
+        // Nothing is ever sent: the channel's end is the word.
+        while drain.changed().await.is_ok() {}
+    }
+}

@@ -1,0 +1,33 @@
+//! Sockets, TLS and the client's identity.
+//!
+//! A connection is accepted, held to its [`Bounds`], and each of its requests is given to a `tower::Service` with a
+//! [`domain::Client`] in its extensions. Forwarding headers are read here and nowhere else.
+//!
+//! Deliberately absent: routes, answers of our own, and any log line, error or `Debug` that could show an address.
+
+mod bounds;
+mod connection;
+mod drain;
+mod edge;
+mod forwarded;
+mod identify;
+mod listen;
+mod rtt;
+mod serve;
+mod service;
+mod socket;
+mod stats;
+mod tls;
+mod trust;
+mod vigil;
+
+pub use bounds::{Bound, Bounds};
+pub use drain::{Drain, DrainSwitch};
+pub use edge::Edge;
+pub use forwarded::ForwardingHeader;
+pub use listen::Listener;
+pub use serve::{Transport, serve};
+pub use service::Application;
+pub use stats::{Counter, Stats};
+pub use tls::{CertificateError, Tls};
+pub use trust::{Origin, Trust, UnsafeTrust};

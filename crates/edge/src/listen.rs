@@ -1,0 +1,66 @@
+//! Listening sockets. A listener knows nothing of what its connections speak.
+
+use std::io::{self, ErrorKind};
+use std::iter;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::sleep;
+
+use crate::Edge;
+use crate::edge::Seat;
+
+const BACKLOG: u32 = 1024;
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// A bound socket that takes connections.
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Binds an address; `[::]` takes IPv4 too where the system says so. Needs a running tokio runtime.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A restarted node must not wait for the connections of the one before it.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG).map(Self)
+    }
+
+    /// The address that it is bound to.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Waits for a seat, then for a connection; outlasts every error.
+    pub(crate) async fn accept(&self, edge: &Edge) -> (TcpStream, SocketAddr, Seat) {
+        loop {
+            let seat = edge.seat().await;
+            match self.0.accept().await {
+                Ok((stream, peer)) => return (stream, peer, seat),
+                Err(error) if is_of_one_peer(&error) => {}
+                Err(error) => {
+                    // Out of descriptors or memory: the connection stays in the queue, so trying at once would spin.
+                    edge.stats().accept_errors.add(1);
+                    tracing::warn!(%error, "a connection could not be accepted; trying again");
+                    sleep(PAUSE_AFTER_ERROR).await;
+                }
+            }
+        }
+    }
+
+    /// Stops listening; gives the connections that the kernel had already taken, which would get a reset otherwise.
+    pub(crate) fn close(self) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+        let listener = self.0.into_std().ok();
+        iter::from_fn(move || {
+            let (stream, peer) = listener.as_ref()?.accept().ok()?;
+            stream.set_nonblocking(true).ok()?;
+            Some((TcpStream::from_std(stream).ok()?, peer))
+        })
+    }
+}
+
+/// Whether the error is one connection's, which is gone by then, and says nothing of the next.
+fn is_of_one_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
+}

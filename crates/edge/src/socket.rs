@@ -1,0 +1,109 @@
+//! One accepted socket, as the protocols above read and write it.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::rtt::Rtt;
+use crate::vigil::Vigil;
+
+/// The first bytes of an HTTP/2 client (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A socket that notes when its peer takes nothing, and whose round-trip time can be asked for.
+pub(crate) struct Socket {
+    read: Arc<OwnedReadHalf>,
+    write: OwnedWriteHalf,
+    /// Bytes that were read to tell the protocol and still have to be read by it.
+    ahead: Vec<u8>,
+    vigil: Arc<Vigil>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, vigil: Arc<Vigil>) -> Self {
+        let (read, write) = stream.into_split();
+        Self { read: Arc::new(read), write, ahead: Vec::new(), vigil }
+    }
+
+    pub(crate) fn rtt(&self) -> Rtt {
+        Rtt::new(&self.read)
+    }
+
+    /// Whether the peer begins HTTP/2; known as soon as one byte differs.
+    pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
+        // Read and kept rather than peeked at: a peek cannot wait for the byte after the last one seen.
+        let mut room = [0; PREFACE.len()];
+        while PREFACE.starts_with(&self.ahead) && self.ahead.len() < PREFACE.len() {
+            self.read.readable().await?;
+            match self.read.try_read(&mut room[self.ahead.len()..]) {
+                Ok(0) => return Ok(false),
+                Ok(count) => {
+                    let start = self.ahead.len();
+                    self.ahead.extend_from_slice(&room[start..start + count]);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.ahead == PREFACE)
+    }
+
+    fn note<T>(&self, written: Poll<T>) -> Poll<T> {
+        self.vigil.wrote(written.is_pending());
+        written
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let count = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead[..count]);
+            self.ahead.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            let stream: &TcpStream = (*self.read).as_ref();
+            ready!(stream.poll_read_ready(cx))?;
+            match stream.try_read_buf(buf) {
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.write).poll_write(cx, bytes);
+        self.note(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.write).poll_write_vectored(cx, slices);
+        self.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.write.is_write_vectored()
+    }
+
+    // A TCP socket has nothing to flush, so a flush says nothing about the peer.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,170 @@
+//! The watch over one connection: what it is doing, and when one of its bounds breaks.
+//!
+//! Everything that happens on a connection is noted here; nothing here touches the connection itself.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::{Bound, Bounds, Edge};
+
+/// What is known of a connection.
+pub(crate) struct Vigil {
+    edge: Arc<Edge>,
+    notes: Mutex<Notes>,
+    asked: Notify,
+    flooded: Notify,
+}
+
+struct Notes {
+    /// Requests whose answer has not ended.
+    in_flight: usize,
+    /// When the last answer ended, or the connection was ready for its first request.
+    quiet_since: Instant,
+    asked: bool,
+    /// Since when the socket has refused what we write.
+    blocked_since: Option<Instant>,
+    /// Answers of which a piece is ready and the peer has not made room for it, and when the last piece was taken.
+    untaken: usize,
+    taken_at: Instant,
+    resets: usize,
+    leaving_since: Option<Instant>,
+}
+
+impl Vigil {
+    pub(crate) fn new(edge: Arc<Edge>) -> Self {
+        let now = Instant::now();
+        let notes = Notes {
+            in_flight: 0,
+            quiet_since: now,
+            asked: false,
+            blocked_since: None,
+            untaken: 0,
+            taken_at: now,
+            resets: 0,
+            leaving_since: None,
+        };
+        Self { edge, notes: Mutex::new(notes), asked: Notify::new(), flooded: Notify::new() }
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection is ready for its first request from now on.
+    pub(crate) fn ready(&self) {
+        self.notes().quiet_since = Instant::now();
+    }
+
+    /// A request has begun; it is in flight until what is returned is dropped.
+    pub(crate) fn request(self: &Arc<Self>) -> InFlight {
+        let mut notes = self.notes();
+        notes.in_flight += 1;
+        if !notes.asked {
+            notes.asked = true;
+            self.asked.notify_one();
+        }
+        InFlight { vigil: Arc::clone(self), answered: false, untaken: false }
+    }
+
+    /// Waits for the first request; one waiter hears it, once.
+    pub(crate) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// A write ended, or could not.
+    pub(crate) fn wrote(&self, blocked: bool) {
+        let mut notes = self.notes();
+        if blocked {
+            notes.blocked_since.get_or_insert_with(Instant::now);
+        } else {
+            notes.blocked_since = None;
+        }
+    }
+
+    /// The connection was told to end.
+    pub(crate) fn leave(&self) {
+        self.notes().leaving_since = Some(Instant::now());
+    }
+
+    /// Waits until a bound is broken.
+    pub(crate) async fn broken(&self) -> Bound {
+        loop {
+            let look_at = match self.notes().judge(Instant::now(), &self.edge.bounds) {
+                Ok(look_at) => look_at,
+                Err(bound) => return bound,
+            };
+            tokio::select! {
+                () = sleep_until(look_at) => {}
+                () = self.flooded.notified() => {}
+            }
+        }
+    }
+}
+
+impl Notes {
+    /// The bound that is broken now, or when to look again.
+    fn judge(&self, now: Instant, bounds: &Bounds) -> Result<Instant, Bound> {
+        if self.resets > bounds.resets_max {
+            return Err(Bound::Resets);
+        }
+        let quiet = match self.leaving_since {
+            // The peer gets one more write's time to hear that it should go.
+            Some(leaving) => (leaving.max(self.quiet_since) + bounds.write_timeout, Bound::Idle),
+            None if self.asked => (self.quiet_since + bounds.idle_timeout, Bound::Idle),
+            None => (self.quiet_since + bounds.header_timeout, Bound::Header),
+        };
+        let ends = [
+            (self.in_flight == 0).then_some(quiet),
+            self.blocked_since.map(|since| (since + bounds.write_timeout, Bound::Write)),
+            (self.untaken > 0).then_some((self.taken_at + bounds.write_timeout, Bound::Write)),
+        ];
+        // What begins after this look breaks no sooner than the shortest bound from now, so nothing has to wake the watch.
+        let shortest = bounds.write_timeout.min(bounds.idle_timeout).min(bounds.header_timeout);
+        ends.into_iter().flatten().try_fold(
+            now + shortest,
+            |look_at, (end, bound)| {
+                if end <= now { Err(bound) } else { Ok(look_at.min(end)) }
+            },
+        )
+    }
+}
+
+/// A request from its header to the end of its answer.
+pub(crate) struct InFlight {
+    vigil: Arc<Vigil>,
+    answered: bool,
+    untaken: bool,
+}
+
+impl InFlight {
+    /// The answer's head is made.
+    pub(crate) fn answer(&mut self) {
+        self.answered = true;
+        self.offer(true);
+    }
+
+    /// A piece of the answer waits for the peer, or it was taken and the next one is not ready.
+    pub(crate) fn offer(&mut self, waits: bool) {
+        let mut notes = self.vigil.notes();
+        notes.untaken = notes.untaken - usize::from(self.untaken) + usize::from(waits);
+        notes.taken_at = Instant::now();
+        self.untaken = waits;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.offer(false);
+        let mut notes = self.vigil.notes();
+        notes.in_flight -= 1;
+        notes.quiet_since = Instant::now();
+        if !self.answered {
+            notes.resets += 1;
+            if notes.resets > self.vigil.edge.bounds.resets_max {
+                self.vigil.flooded.notify_one();
+            }
+        }
+    }
+}

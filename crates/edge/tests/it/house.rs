@@ -1,0 +1,194 @@
+//! A small application behind a real listener, and ways to talk to it.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::{Client, Colo, HttpProtocol};
+use edge::{Bounds, Drain, DrainSwitch, Edge, Listener, Tls, Transport, Trust, serve};
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// Longer than any honest step takes here.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// A bound that a test waits for.
+pub const SHORT: Duration = Duration::from_millis(300);
+/// More than the kernel buffers of both ends hold.
+pub const BIG_BYTES: usize = 32 << 20;
+
+/// Bounds that no test meets by accident.
+pub fn wide() -> Bounds {
+    Bounds {
+        connections_max: 100,
+        handshake_timeout: PATIENCE,
+        header_timeout: PATIENCE,
+        idle_timeout: PATIENCE,
+        write_timeout: PATIENCE,
+        drain_timeout: PATIENCE,
+        header_bytes_max: 16384,
+        header_lines_max: 100,
+        streams_max: 128,
+        resets_max: 100,
+    }
+}
+
+/// Tells when a request to `/held` has come in, and lets it go.
+pub struct Gate {
+    pub entered: Notify,
+    pub release: Semaphore,
+}
+
+/// A served listener.
+pub struct House {
+    pub address: SocketAddr,
+    pub edge: Arc<Edge>,
+    pub gate: Arc<Gate>,
+    switch: DrainSwitch,
+    serving: JoinHandle<()>,
+}
+
+impl House {
+    pub fn open(bounds: Bounds, trust: Trust, transport: Transport) -> Self {
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        Self::on(listener, bounds, trust, transport)
+    }
+
+    pub fn on(listener: Listener, bounds: Bounds, trust: Trust, transport: Transport) -> Self {
+        let address = listener.local_addr().expect("an address");
+        let edge = Arc::new(Edge::new(bounds, trust, Colo::parse("FRA")));
+        let gate = Arc::new(Gate { entered: Notify::new(), release: Semaphore::new(0) });
+        let (switch, drain) = Drain::new();
+        let application = {
+            let gate = Arc::clone(&gate);
+            tower::service_fn(move |request| answer(request, Arc::clone(&gate)))
+        };
+        let serving = tokio::spawn(serve(listener, transport, Arc::clone(&edge), application, drain));
+        Self { address, edge, gate, switch, serving }
+    }
+
+    pub fn clear(bounds: Bounds) -> Self {
+        Self::open(bounds, Trust::nobody(), Transport::Clear)
+    }
+
+    pub async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("a connection")
+    }
+
+    /// Starts the drain; what is returned ends when `serve` does.
+    pub fn drain(self) -> JoinHandle<()> {
+        self.switch.start();
+        self.serving
+    }
+}
+
+/// Says what the edge says of the client, line by line; `/held` waits at the gate, `/big` answers with [`BIG_BYTES`].
+async fn answer(request: Request<Incoming>, gate: Arc<Gate>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let body = match request.uri().path() {
+        "/big" => Bytes::from(vec![b'.'; BIG_BYTES]),
+        "/held" => {
+            gate.entered.notify_one();
+            gate.release.acquire().await.expect("an open gate").forget();
+            Bytes::from_static(b"let go")
+        }
+        _ => Bytes::from(describe(request.extensions().get().expect("a client"))),
+    };
+    Ok(Response::new(Full::new(body)))
+}
+
+fn describe(client: &Client) -> String {
+    let connection = client.connection;
+    let mut text = format!("ip={}", client.address.expose());
+    let _ = write!(text, " protocol={}", connection.http_protocol.map_or("-", HttpProtocol::name));
+    let _ = write!(text, " tls={}", connection.tls.map_or("-", |tls| tls.version.name()));
+    let _ = write!(text, " cipher={}", connection.tls.map_or("-", |tls| tls.cipher));
+    // On the loopback the time itself is next to nothing; that it was measured is what can be shown.
+    let _ = write!(text, " rtt={}", connection.rtt_ms.map_or("-", |ms| if ms < 1000 { "short" } else { "long" }));
+    let _ = write!(text, " colo={}", connection.colo.as_ref().map_or("-", Colo::as_str));
+    text
+}
+
+/// Runs curl; gives its exit code and what it printed.
+pub async fn curl(arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--max-time", "20"]).args(arguments);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("curl");
+    (output.status.code().expect("an exit code"), String::from_utf8(output.stdout).expect("text"))
+}
+
+/// Sends bytes and reads until the other end closes.
+pub async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> String {
+    stream.write_all(bytes).await.expect("sent");
+    read_to_end(stream).await
+}
+
+/// Reads until the other end closes, in either way.
+pub async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    // A reset closes as well as an end does.
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut text)).await.expect("the connection was never closed");
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Reads until the text has been seen.
+pub async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    let seen = async {
+        while !text.contains(end) {
+            let byte = stream.read_u8().await.expect("a byte");
+            text.push(char::from(byte));
+        }
+    };
+    timeout(PATIENCE, seen).await.expect("the text never came");
+    text
+}
+
+/// Waits until a condition holds.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let held = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, held).await.unwrap_or_else(|_| panic!("never held: {what}"));
+}
+
+/// A certificate for `localhost` and its key, in files of their own.
+pub struct Pair {
+    pub certificate_file: PathBuf,
+    pub key_file: PathBuf,
+}
+
+impl Pair {
+    pub fn issue() -> Self {
+        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        Self {
+            certificate_file: write_file(&issued.cert.pem()),
+            key_file: write_file(&issued.signing_key.serialize_pem()),
+        }
+    }
+
+    pub fn open(&self) -> Transport {
+        Transport::Tls(Tls::open(&self.certificate_file, &self.key_file).expect("a pair"))
+    }
+}
+
+/// Writes a file that no other test has.
+pub fn write_file(text: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("edge-{}-{}.pem", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&file, text).expect("a file");
+    file
+}
