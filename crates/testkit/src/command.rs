@@ -1,0 +1,57 @@
+//! Commands that run to their end, with what they said.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+const COMMAND_MAX: Duration = Duration::from_secs(60);
+
+/// What a command left behind.
+#[derive(Debug, Clone)]
+pub struct CliOutput {
+    /// Exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error, as text.
+    pub stderr: String,
+}
+
+impl CliOutput {
+    /// Whether the command ended well.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// The standard output as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// The standard output as JSON.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_slice(&self.stdout).with_context(|| format!("not JSON: {}{}", self.text(), self.stderr))
+    }
+
+    /// The output of a command that ended well; otherwise an error with what it said.
+    pub fn success(self) -> Result<Self> {
+        ensure!(self.is_success(), "exit code {:?}: {}{}", self.code, self.text(), self.stderr);
+        Ok(self)
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) async fn run(command: &mut Command) -> Result<CliOutput> {
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
+    let output = timeout(COMMAND_MAX, command.kill_on_drop(true).output())
+        .await
+        .with_context(|| format!("{name} did not end within {COMMAND_MAX:?}"))?
+        .with_context(|| format!("cannot run {name}"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(CliOutput { code: output.status.code(), stdout: output.stdout, stderr })
+}

@@ -1,0 +1,171 @@
+//! A line that takes its time: two TUN devices, and between them a thread that holds every packet before it passes it on.
+//!
+//! The server's end is on this machine; the client's is in a network namespace that has no name, so that the kernel removes all
+//! of it when the process ends, however it ends. Deliberately no loss, no jitter and no bound on bandwidth. Needs root and
+//! iproute2's `ip`.
+
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::process::Command;
+use std::ptr;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::client::curl_command;
+use crate::command::{CliOutput, run};
+
+/// 198.18.0.0/15, set aside for measurements between networks (RFC 2544), in blocks of four addresses.
+const NETWORK: u32 = 0xC612_0000;
+const BLOCKS: u32 = 1 << 15;
+/// The kernel puts a free number in place of `%d`.
+const DEVICE: &[u8] = b"ipseity%d";
+const PACKET_BYTES_MAX: usize = 1 << 16;
+
+/// A line on which every packet takes the same time; devices, namespace and thread are gone when it is dropped.
+#[derive(Debug)]
+pub struct Line {
+    server: Ipv4Addr,
+    client: Ipv4Addr,
+    namespace: File,
+    stop: Option<PipeWriter>,
+    carrier: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Line {
+    /// Lays a line on which a packet takes this long each way.
+    pub fn open(each_way: Duration) -> Result<Self> {
+        let block = NETWORK + 4 * fastrand::u32(..BLOCKS);
+        let [server, client] = [block + 1, block + 2].map(Ipv4Addr::from_bits);
+        let here = open_end(server, client)?;
+        // On a thread of its own, because it cannot come back.
+        let lay = move || -> Result<_> {
+            let namespace = leave_network().context("cannot make a network namespace, for which one must be root")?;
+            Ok((namespace, open_end(client, server)?))
+        };
+        let (namespace, there) =
+            thread::spawn(lay).join().map_err(|_| anyhow!("the thread that laid the client's end panicked"))??;
+        let (stopped, stop) = io::pipe()?;
+        let carrier = thread::spawn(move || carry(&[here, there], &stopped, each_way));
+        Ok(Self { server, client, namespace, stop: Some(stop), carrier: Some(carrier) })
+    }
+
+    /// The address of this machine on the line, for a server to listen on.
+    #[must_use]
+    pub const fn server(&self) -> IpAddr {
+        IpAddr::V4(self.server)
+    }
+
+    /// The address from which whoever calls over the line comes.
+    #[must_use]
+    pub const fn client(&self) -> IpAddr {
+        IpAddr::V4(self.client)
+    }
+
+    /// Runs curl at the client's end of the line.
+    pub async fn curl(&self, arguments: &[&str]) -> Result<CliOutput> {
+        let mut command = curl_command(&[&["--noproxy", "*"], arguments].concat());
+        self.enter(&mut command);
+        run(&mut command).await
+    }
+
+    #[expect(unsafe_code, reason = "only an async-signal-safe call between fork and exec: setns")]
+    fn enter(&self, command: &mut tokio::process::Command) {
+        let namespace = self.namespace.as_raw_fd();
+        // SAFETY: setns takes no memory, and the closure neither allocates nor locks. The caller runs the command while it has the line.
+        unsafe { command.pre_exec(move || checked(libc::setns(namespace, libc::CLONE_NEWNET))) };
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // It owns the devices' only descriptors, so that they are gone when it has ended; its error has nobody to go to.
+        let _ = self.carrier.take().map(JoinHandle::join);
+    }
+}
+
+/// Passes packets on between the two ends until the other end of `stopped` is closed. All are held equally long, so they leave in
+/// the order in which they came, whatever their direction.
+fn carry(ends: &[File; 2], stopped: &PipeReader, each_way: Duration) -> io::Result<()> {
+    let mut held: VecDeque<(Instant, usize, Vec<u8>)> = VecDeque::new();
+    let mut buffer = vec![0; PACKET_BYTES_MAX];
+    loop {
+        while let Some((_, to, packet)) = held.pop_front_if(|(due, ..)| *due <= Instant::now()) {
+            (&ends[to]).write_all(&packet)?;
+        }
+        let timeout = held.front().map(|(due, ..)| due.saturating_duration_since(Instant::now()));
+        let ready = wait([ends[0].as_fd(), ends[1].as_fd(), stopped.as_fd()], timeout)?;
+        if ready[2] {
+            return Ok(());
+        }
+        for from in (0..ends.len()).filter(|&end| ready[end]) {
+            let length = (&ends[from]).read(&mut buffer)?;
+            held.push_back((Instant::now() + each_way, 1 - from, buffer[..length].to_vec()));
+        }
+    }
+}
+
+/// Opens one end in the network of the calling thread.
+fn open_end(local: Ipv4Addr, peer: Ipv4Addr) -> Result<File> {
+    let (file, device) = open_device().context("cannot open a TUN device, for which one must be root")?;
+    let (local, peer) = (local.to_string(), peer.to_string());
+    ip(&["address", "add", &local, "peer", &peer, "dev", &device])?;
+    ip(&["link", "set", &device, "up"])?;
+    Ok(file)
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    let output = Command::new("ip").args(arguments).output();
+    let output = output.context("cannot run ip, which sets up the line: install iproute2")?;
+    ensure!(output.status.success(), "ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Puts the calling thread into a new network namespace.
+#[expect(unsafe_code, reason = "std knows no namespaces")]
+fn leave_network() -> io::Result<File> {
+    // SAFETY: a system call without memory.
+    checked(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+    File::open("/proc/thread-self/ns/net")
+}
+
+/// A new TUN device, which lives as long as the file, and its name.
+#[expect(unsafe_code, reason = "a TUN device is made by an ioctl")]
+fn open_device() -> io::Result<(File, String)> {
+    let file = File::options().read(true).write(true).open("/dev/net/tun")?;
+    // SAFETY: plain integers, for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(DEVICE) {
+        *place = byte.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: the kernel reads and writes one `ifreq`.
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    // SAFETY: the kernel ends the name with a zero.
+    let name = unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) };
+    Ok((file, name.to_string_lossy().into_owned()))
+}
+
+/// Waits until one of the files can be read or is closed, or the time is over; says which.
+#[expect(unsafe_code, reason = "std has no poll, and a line needs one that is finer than a millisecond")]
+fn wait<const N: usize>(files: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
+    let mut polled = files.map(|file| libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let timeout = timeout
+        .map(|time| libc::timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the array has N elements, the time is null or outlives the call, and no mask is given.
+    match checked(unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, timeout, ptr::null()) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        Ok(()) | Err(_) => Ok(polled.map(|file| file.revents != 0)),
+    }
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

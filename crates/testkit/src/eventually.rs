@@ -1,0 +1,20 @@
+//! Waiting for a condition with a deadline, in place of fixed sleeps.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::time::{Instant, sleep, timeout_at};
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// Asks until the condition holds; fails with `what` when it does not within the time, also when the question itself hangs.
+pub async fn eventually(what: &str, within: Duration, mut condition: impl AsyncFnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + within;
+    loop {
+        match timeout_at(deadline, condition()).await {
+            Ok(true) => return Ok(()),
+            Ok(false) if Instant::now() < deadline => sleep(POLL).await,
+            Ok(false) | Err(_) => bail!("{what}: not within {within:?}"),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A whole house: PostgreSQL, Redis and any number of nodes that share them, with a throw-away database.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+use domain::Scope;
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::certificate::Certificate;
+use crate::command::{CliOutput, run};
+use crate::folder::Folder;
+use crate::node::{self, Env, Node};
+use crate::postgres::{Postgres, PostgresOptions};
+use crate::redis::{Redis, RedisOptions};
+use crate::{atlas, client};
+
+const DATABASE: &str = "ipseity";
+
+/// How a house is built.
+#[derive(Debug, Clone)]
+pub struct HouseOptions {
+    /// How many nodes.
+    pub nodes: usize,
+    /// Settings for all nodes, over the house's own.
+    pub env: Env,
+    /// The PostgreSQL cluster.
+    pub postgres: PostgresOptions,
+    /// The Redis server, and its clock.
+    pub redis: RedisOptions,
+    /// MMDB files; the small database of [`crate::samples`] if empty.
+    pub geo_files: Vec<PathBuf>,
+    /// Hears of each step before it is taken.
+    pub progress: fn(&str),
+}
+
+impl Default for HouseOptions {
+    fn default() -> Self {
+        Self {
+            nodes: 1,
+            env: Env::new(),
+            postgres: PostgresOptions::default(),
+            redis: RedisOptions::default(),
+            geo_files: Vec::new(),
+            progress: |_| {},
+        }
+    }
+}
+
+/// A key as it was shown at its issue.
+#[derive(Clone, Deserialize)]
+pub struct Issued {
+    /// Its public id.
+    pub id: String,
+    /// The key in clear.
+    pub key: String,
+}
+
+impl Issued {
+    /// The value of an Authorization header with this key.
+    #[must_use]
+    pub fn bearer(&self) -> String {
+        format!("Bearer {}", self.key)
+    }
+}
+
+/// A running house; all of it is ended and removed when dropped.
+#[derive(Debug)]
+pub struct House {
+    /// The nodes, to be killed, ended or replaced.
+    pub nodes: Vec<Node>,
+    /// The cluster, which holds one database.
+    pub postgres: Postgres,
+    /// The counter store.
+    pub redis: Redis,
+    /// The certificate of the TLS listeners.
+    pub certificate: Certificate,
+    program: PathBuf,
+    env: Env,
+    issued: AtomicU32,
+    folder: Folder,
+}
+
+impl House {
+    /// Builds a house and waits until every node is ready.
+    pub async fn start(options: HouseOptions) -> Result<Self> {
+        let program = node::find_program()?;
+        let folder = Folder::open()?;
+        (options.progress)("making a PostgreSQL cluster");
+        let postgres = Postgres::start(options.postgres).await?;
+        let store_url = postgres.create_database(DATABASE).await?;
+        (options.progress)("starting Redis");
+        let redis = Redis::start(options.redis).await?;
+        (options.progress)("making a certificate");
+        let certificate = Certificate::write(folder.path())?;
+        let geo_files = if options.geo_files.is_empty() {
+            (options.progress)("writing a small geo database");
+            atlas::write(folder.path())?.to_vec()
+        } else {
+            options.geo_files
+        };
+        let own = [
+            ("IPSEITY__STORE__URL", store_url),
+            ("IPSEITY__LEDGER__URL", redis.url()),
+            ("IPSEITY__EDGE__CERTIFICATE_FILE", certificate.chain.display().to_string()),
+            ("IPSEITY__EDGE__PRIVATE_KEY_FILE", certificate.private_key.display().to_string()),
+            ("IPSEITY__EDGE__TRUSTED_PROXIES", "127.0.0.0/8,::1/128".to_owned()),
+            (
+                "IPSEITY__GEO__FILES",
+                geo_files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(","),
+            ),
+        ];
+        let mut env: Env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        env.extend(options.env);
+        let issued = AtomicU32::new(0);
+        let mut house = Self { nodes: Vec::new(), postgres, redis, certificate, program, env, issued, folder };
+        (options.progress)("migrating the database");
+        house.cli(&["migrate"]).await?.success().context("ipseity migrate failed")?;
+        for number in 1..=options.nodes {
+            (options.progress)(&format!("starting node {number} of {}", options.nodes));
+            let node = house.start_node(&Env::new()).await?;
+            house.nodes.push(node);
+        }
+        Ok(house)
+    }
+
+    /// Starts one more node that shares the house's stores, with settings of its own over theirs.
+    pub async fn start_node(&self, env: &Env) -> Result<Node> {
+        let mut all = self.env.clone();
+        all.extend(env.clone());
+        Node::start(&self.program, &all).await
+    }
+
+    /// The settings that all nodes and commands share.
+    #[must_use]
+    pub const fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The address of the house's database.
+    #[must_use]
+    pub fn store_url(&self) -> String {
+        self.postgres.url(DATABASE)
+    }
+
+    /// Runs `ipseity` with these arguments on this house.
+    pub async fn cli(&self, arguments: &[&str]) -> Result<CliOutput> {
+        let mut command = std::process::Command::new(&self.program);
+        command.args(arguments).current_dir(self.folder.path());
+        node::set_env(&mut command, &self.env);
+        run(&mut Command::from(command)).await
+    }
+
+    /// Makes an account on the free plan.
+    pub async fn account(&self, email: &str) -> Result<()> {
+        self.cli(&["account", "create", "--email", email, "--json"]).await?.success().context("no account was made")?;
+        Ok(())
+    }
+
+    /// Issues a key of an account.
+    pub async fn issue(&self, account: &str, scope: Scope) -> Result<Issued> {
+        let name = format!("{scope} {}", self.issued.fetch_add(1, Ordering::Relaxed) + 1);
+        let arguments = ["key", "issue", "--account", account, "--scope", scope.name(), "--name", &name, "--json"];
+        let output = self.cli(&arguments).await?.success().context("no key was issued")?;
+        serde_json::from_slice(&output.stdout).context("a key was issued and not shown as id and key")
+    }
+
+    /// Runs curl against TLS listeners of the house, whose authority it trusts.
+    pub async fn curl(&self, arguments: &[&str]) -> Result<CliOutput> {
+        let authority = self.certificate.authority.display().to_string();
+        client::curl(&[&["--cacert", &authority], arguments].concat()).await
+    }
+}

@@ -1,0 +1,34 @@
+//! Real PostgreSQL, Redis and Ipseity processes for tests: started, killed, frozen and removed.
+//!
+//! Nothing here stands in for our own code, and nothing outlives the process that started it. Linux only: children die with
+//! their parent by `PR_SET_PDEATHSIG`, families are found in `/proc`.
+
+pub mod atlas;
+pub mod certificate;
+pub mod client;
+pub mod clock;
+pub mod command;
+pub mod delay;
+mod eventually;
+mod folder;
+pub mod house;
+pub mod node;
+mod ports;
+pub mod postgres;
+mod process;
+pub mod redis;
+pub mod samples;
+pub mod search;
+
+pub use client::{Caller, Reply, curl};
+pub use clock::Clock;
+pub use command::CliOutput;
+pub use delay::Line;
+pub use eventually::eventually;
+pub use folder::Folder;
+pub use house::{House, HouseOptions, Issued};
+pub use node::Node;
+pub use postgres::{Postgres, PostgresOptions};
+pub use redis::{Redis, RedisOptions};
+pub use samples::Sample;
+pub use search::{Finding, Form, Needle, Search};

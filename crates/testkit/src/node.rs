@@ -1,0 +1,158 @@
+//! One process of the service, `ipseity serve`, on free ports.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::client::Caller;
+use crate::eventually;
+use crate::folder::Folder;
+use crate::ports::Port;
+use crate::process::Process;
+
+const READY_MAX: Duration = Duration::from_secs(60);
+const TERMINATE_MAX: Duration = Duration::from_secs(60);
+const STARTS_MAX: usize = 3;
+
+/// Settings by their environment names, such as `IPSEITY__STORE__URL`.
+pub type Env = BTreeMap<String, String>;
+
+/// A running node; killed when dropped.
+#[derive(Debug)]
+pub struct Node {
+    process: Process,
+    http: Port,
+    https: Port,
+    ops: Port,
+    env: Env,
+    folder: Folder,
+}
+
+impl Node {
+    /// Starts a node and waits until it is ready. What `env` says wins over the node's own ports.
+    pub(crate) async fn start(program: &Path, env: &Env) -> Result<Self> {
+        for _ in 1..STARTS_MAX {
+            match Self::try_start(program, env).await {
+                // A stranger may have taken a port in between.
+                Err(error) if error.to_string().contains("in use") => {}
+                result => return result,
+            }
+        }
+        Self::try_start(program, env).await
+    }
+
+    async fn try_start(program: &Path, env: &Env) -> Result<Self> {
+        let (folder, http, https, ops) = (Folder::open()?, Port::open()?, Port::open()?, Port::open()?);
+        let own = [
+            ("IPSEITY__EDGE__HTTP", http.address().to_string()),
+            ("IPSEITY__EDGE__HTTPS", https.address().to_string()),
+            ("IPSEITY__OPS__LISTEN", ops.address().to_string()),
+            ("IPSEITY__PUBLIC__BASE_URL", format!("http://{}", http.address())),
+        ];
+        let mut all: Env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        all.extend(env.clone());
+        let mut command = Command::new(program);
+        command.arg("serve").current_dir(folder.path());
+        set_env(&mut command, &all);
+        let process = Process::spawn(command, &folder.path().join("node.log"))?;
+        let mut node = Self { process, http, https, ops, env: all, folder };
+        let mut private = Caller::new(node.ops());
+        let ready = eventually("the node is ready", READY_MAX, async || {
+            !node.process.is_running() || private.get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200)
+        })
+        .await;
+        if ready.is_err() || !node.process.is_running() {
+            bail!("the node did not become ready; it says:\n{}", node.log()?);
+        }
+        Ok(node)
+    }
+
+    /// The listener for clear HTTP.
+    #[must_use]
+    pub fn http(&self) -> SocketAddr {
+        self.http.address()
+    }
+
+    /// The listener for TLS.
+    #[must_use]
+    pub fn https(&self) -> SocketAddr {
+        self.https.address()
+    }
+
+    /// The private listener.
+    #[must_use]
+    pub fn ops(&self) -> SocketAddr {
+        self.ops.address()
+    }
+
+    /// A new caller of the clear listener.
+    #[must_use]
+    pub fn caller(&self) -> Caller {
+        Caller::new(self.http())
+    }
+
+    /// The node's metrics, as the private listener gives them.
+    pub async fn metrics(&self) -> Result<String> {
+        let reply = Caller::new(self.ops()).get("/metrics", &[]).await?;
+        ensure!(reply.status == 200, "/metrics answers {}", reply.status);
+        Ok(reply.text())
+    }
+
+    /// The settings that this node was started with.
+    #[must_use]
+    pub const fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Everything that it has written to its standard output and error.
+    pub fn log(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(self.folder.path().join("node.log"))?).into_owned())
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// Asks it to end with SIGTERM and waits until it has.
+    pub async fn terminate(&mut self) -> Result<ExitStatus> {
+        self.process.signal(libc::SIGTERM);
+        self.process.ended(TERMINATE_MAX).await
+    }
+}
+
+/// Gives a command these settings and none from our own environment.
+pub(crate) fn set_env(command: &mut Command, env: &Env) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("IPSEITY__")) {
+        command.env_remove(name);
+    }
+    command.envs(env);
+}
+
+/// The service's program: `IPSEITY_BIN`, or the one built beside the program that runs now.
+pub fn find_program() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os("IPSEITY_BIN") {
+        let program = PathBuf::from(program);
+        ensure!(program.is_file(), "IPSEITY_BIN names {}, which is no file", program.display());
+        return Ok(program);
+    }
+    let current = std::env::current_exe()?;
+    let beside = current.ancestors().skip(1).take(2).map(|folder| folder.join("ipseity"));
+    beside.into_iter().find(|program| program.is_file()).with_context(|| {
+        format!(
+            "no `ipseity` beside {}: build it first with `cargo build -p server`, or name one in IPSEITY_BIN",
+            current.display()
+        )
+    })
+}

@@ -1,0 +1,44 @@
+//! Ports on 127.0.0.1 that stay free for a server that is killed and started again.
+//!
+//! Taken from below the kernel's ephemeral range: a client that keeps calling a dead server on an ephemeral port is sooner or later
+//! given that very port to call from, connects to itself and keeps the server from coming back. Against each other, test
+//! processes reserve a port by binding an abstract socket of its name, which the kernel lets go when they die.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+
+use anyhow::{Context, Result};
+
+const PORTS: Range<u16> = 12_000..32_000;
+const TRIES_MAX: usize = 1_000;
+
+/// A port that no other test process takes while this lives.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    _reservation: UnixListener,
+}
+
+impl Port {
+    /// Reserves a port on which nobody listens.
+    pub(crate) fn open() -> Result<Self> {
+        (0..TRIES_MAX).find_map(|_| Self::reserve(fastrand::u16(PORTS))).context("no free port on 127.0.0.1")
+    }
+
+    fn reserve(number: u16) -> Option<Self> {
+        let name = UnixAddr::from_abstract_name(format!("ipseity-port-{number}")).ok()?;
+        let reservation = UnixListener::bind_addr(&name).ok()?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
+        Some(Self { number, _reservation: reservation })
+    }
+
+    pub(crate) const fn number(&self) -> u16 {
+        self.number
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.number).into()
+    }
+}

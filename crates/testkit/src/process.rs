@@ -1,0 +1,182 @@
+//! Child processes that cannot outlive us, with signals to whole families.
+//!
+//! `PR_SET_PDEATHSIG` fires when the *thread* that forked ends, and test threads end early; so one thread, which lives as long as the
+//! process does, forks them all.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::eventually;
+
+const POLL: Duration = Duration::from_millis(2);
+const DEATH_MAX: Duration = Duration::from_secs(10);
+
+type Order = (Command, mpsc::Sender<io::Result<Child>>);
+
+/// A running child in its own process group; killed with its family when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts a command whose output goes to the end of the file `log`.
+    pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Self> {
+        let log = File::options().create(true).append(true).open(log)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        die_with_us(&mut command);
+        let name = command.get_program().to_string_lossy().into_owned();
+        let (reply, child) = mpsc::channel();
+        nursery().send((command, reply)).context("the thread that starts processes is gone")?;
+        let child = child.recv()?.with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends a signal to the process alone; nothing when it has ended.
+    pub(crate) fn signal(&mut self, signal: i32) {
+        if self.is_running() {
+            send(self.child.id(), signal);
+        }
+    }
+
+    /// Waits for the process to end.
+    pub(crate) async fn ended(&mut self, within: Duration) -> Result<ExitStatus> {
+        let name = format!("the end of process {}", self.pid());
+        eventually(&name, within, async || !self.is_running()).await?;
+        Ok(self.child.wait()?)
+    }
+
+    /// Stops the process and its descendants where they stand.
+    pub(crate) fn freeze(&mut self) {
+        // The parent first, so that it forks no more while its children are looked up.
+        self.signal(libc::SIGSTOP);
+        self.signal_descendants(libc::SIGSTOP);
+    }
+
+    /// Lets a frozen family go on.
+    pub(crate) fn thaw(&mut self) {
+        self.signal_descendants(libc::SIGCONT);
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Kills the family with SIGKILL and waits until none of it runs.
+    pub(crate) fn kill9(&mut self) {
+        if !self.is_running() {
+            return;
+        }
+        self.signal(libc::SIGSTOP);
+        let family = descendants(self.pid());
+        self.signal(libc::SIGKILL);
+        family.iter().for_each(|&pid| send(pid, libc::SIGKILL));
+        let _ = self.child.wait();
+        let deadline = Instant::now() + DEATH_MAX;
+        while family.iter().any(|&pid| is_alive(pid)) && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Sends a signal, waits a while without an async runtime, and kills what is left.
+    pub(crate) fn end(&mut self, signal: i32, within: Duration) {
+        self.thaw();
+        self.signal(signal);
+        let deadline = Instant::now() + within;
+        while self.is_running() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        self.kill9();
+    }
+
+    fn signal_descendants(&mut self, signal: i32) {
+        if self.is_running() {
+            descendants(self.pid()).into_iter().for_each(|pid| send(pid, signal));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+fn nursery() -> mpsc::Sender<Order> {
+    static NURSERY: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    let start = || {
+        let (orders, inbox) = mpsc::channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, reply) in inbox {
+                // Whoever ordered it may have given up; the child is then dropped by nobody, and dies with us.
+                let _ = reply.send(command.spawn());
+            }
+        });
+        orders
+    };
+    NURSERY.get_or_init(start).clone()
+}
+
+#[expect(unsafe_code, reason = "only async-signal-safe calls between fork and exec: prctl, getppid")]
+fn die_with_us(command: &mut Command) {
+    let parent = std::process::id();
+    let arrange = move || {
+        // SAFETY: both are plain system calls without memory.
+        let (set, now) = unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
+        // A parent that died before the call above would never be noticed.
+        if set == 0 && u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure neither allocates nor locks.
+    unsafe { command.pre_exec(arrange) };
+}
+
+#[expect(unsafe_code, reason = "std sends no signal but SIGKILL")]
+fn send(pid: u32, signal: i32) {
+    if let Ok(pid) = libc::pid_t::try_from(pid) {
+        // SAFETY: kill takes no memory. A process that is gone already is what we wanted.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+fn descendants(root: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
+            && let Some((_, parent)) = state_and_parent(pid)
+        {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut family = children.remove(&root).unwrap_or_default();
+    let mut next = 0;
+    while let Some(pid) = family.get(next) {
+        family.extend(children.remove(pid).unwrap_or_default());
+        next += 1;
+    }
+    family
+}
+
+fn is_alive(pid: u32) -> bool {
+    state_and_parent(pid).is_some_and(|(state, _)| state != 'Z')
+}
+
+fn state_and_parent(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it stands in parentheses and may hold any character.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}

@@ -1,0 +1,210 @@
+//! A Redis server of its own: killed, frozen, brought back from a snapshot, moved in time and removed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command as StdCommand;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Value, cmd};
+use tokio::process::Command;
+
+use crate::clock::Clock;
+use crate::command::run;
+use crate::eventually;
+use crate::folder::Folder;
+use crate::ports::Port;
+use crate::process::Process;
+
+const START_MAX: Duration = Duration::from_secs(30);
+/// The client's own half second is too short for a snapshot.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+const STARTS_MAX: usize = 3;
+
+/// How a server is started.
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    /// Keeps an append-only file, so that a killed server comes back with everything. Without it, it comes back with the last snapshot.
+    pub appendonly: bool,
+    /// The server's wall clock; the real one if absent.
+    pub clock: Option<Clock>,
+}
+
+/// A running server on 127.0.0.1, which saves a snapshot only when it is told to.
+#[derive(Debug)]
+pub struct Redis {
+    process: Option<Process>,
+    port: Port,
+    options: RedisOptions,
+    folder: Folder,
+}
+
+impl Redis {
+    /// Starts an empty server and waits until it answers.
+    pub async fn start(options: RedisOptions) -> Result<Self> {
+        let mut redis = Self { process: None, port: Port::open()?, options, folder: Folder::open()? };
+        fs::create_dir(redis.data())?;
+        for _ in 1..STARTS_MAX {
+            if redis.launch().await.is_ok() {
+                return Ok(redis);
+            }
+            // A stranger may have taken the port in between.
+            redis.port = Port::open()?;
+        }
+        redis.launch().await?;
+        Ok(redis)
+    }
+
+    /// The server's address, as clients take it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.port.address())
+    }
+
+    /// A new connection.
+    pub async fn connection(&self) -> Result<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+        Ok(Client::open(self.url())?.get_multiplexed_async_connection_with_config(&config).await?)
+    }
+
+    /// The folder with every file that the server writes.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// What the server has logged since it was first started.
+    pub fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.log_file())?)
+    }
+
+    /// Kills the server with SIGKILL.
+    pub fn kill9(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts the server again, on the same port with what it finds in its folder; kills it before if it runs.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.kill9();
+        self.launch().await
+    }
+
+    /// Stops the server where it stands; connections stay open and unanswered.
+    pub fn freeze(&mut self) {
+        self.process.iter_mut().for_each(Process::freeze);
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&mut self) {
+        self.process.iter_mut().for_each(Process::thaw);
+    }
+
+    /// Forgets everything in memory, scripts kept.
+    pub async fn flushall(&self) -> Result<()> {
+        Ok(cmd("FLUSHALL").exec_async(&mut self.connection().await?).await?)
+    }
+
+    /// Saves a snapshot, and a copy of all files aside for [`Self::restore_snapshot`].
+    pub async fn save_snapshot(&self) -> Result<()> {
+        cmd("SAVE").exec_async(&mut self.connection().await?).await?;
+        copy(self.data(), self.aside()).await
+    }
+
+    /// Kills the server, puts the files of the last snapshot back and starts it on them.
+    pub async fn restore_snapshot(&mut self) -> Result<()> {
+        self.kill9();
+        copy(self.aside(), self.data()).await?;
+        self.launch().await
+    }
+
+    /// How often each command was called since the start, by its name in small letters.
+    pub async fn command_calls(&self) -> Result<BTreeMap<String, u64>> {
+        let info: String = cmd("INFO").arg("commandstats").query_async(&mut self.connection().await?).await?;
+        let calls = info.lines().filter_map(|line| {
+            let (name, numbers) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), numbers.split(',').next()?.parse().ok()?))
+        });
+        Ok(calls.collect())
+    }
+
+    /// Everything that it holds: keys, values and the slow log's commands, one item a line, never compressed.
+    pub async fn dump_bytes(&self) -> Result<Vec<u8>> {
+        let mut connection = self.connection().await?;
+        let mut bytes = Vec::new();
+        let keys: Vec<Vec<u8>> = cmd("KEYS").arg("*").query_async(&mut connection).await?;
+        for key in keys {
+            let kind: String = cmd("TYPE").arg(&key).query_async(&mut connection).await?;
+            let (read, range): (_, &[&str]) = match kind.as_str() {
+                "string" => ("GET", &[]),
+                "hash" => ("HGETALL", &[]),
+                "set" => ("SMEMBERS", &[]),
+                "list" => ("LRANGE", &["0", "-1"]),
+                "zset" => ("ZRANGE", &["0", "-1", "WITHSCORES"]),
+                "stream" => ("XRANGE", &["-", "+"]),
+                // Expired since it was listed.
+                "none" => continue,
+                other => bail!("a key of the unknown kind {other}"),
+            };
+            let value: Value = cmd(read).arg(&key).arg(range).query_async(&mut connection).await?;
+            write_flat(&Value::BulkString(key), &mut bytes);
+            write_flat(&value, &mut bytes);
+        }
+        let slow: Value = cmd("SLOWLOG").arg("GET").arg(-1).query_async(&mut connection).await?;
+        write_flat(&slow, &mut bytes);
+        Ok(bytes)
+    }
+
+    async fn launch(&mut self) -> Result<()> {
+        let mut command = StdCommand::new("redis-server");
+        let appendonly = if self.options.appendonly { "yes" } else { "no" };
+        command.arg("--port").arg(self.port.number().to_string()).arg("--dir").arg(self.data());
+        // Files are not compressed, so that searches see what is in them.
+        command.args(["--bind", "127.0.0.1", "--save", "", "--rdbcompression", "no", "--appendonly", appendonly]);
+        command.envs(self.options.clock.iter().flat_map(Clock::env));
+        let mut process = Process::spawn(command, &self.log_file())?;
+        let waited =
+            eventually("Redis answers", START_MAX, async || !process.is_running() || self.answers().await).await;
+        if waited.is_err() || !process.is_running() {
+            bail!("Redis did not start; it says:\n{}", self.log()?);
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Whether it answers, which it does not while it loads its files.
+    async fn answers(&self) -> bool {
+        match self.connection().await {
+            Ok(mut connection) => cmd("PING").exec_async(&mut connection).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.folder.path().join("aside")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("redis.log")
+    }
+}
+
+async fn copy(from: PathBuf, to: PathBuf) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(&to)?;
+    }
+    run(Command::new("cp").arg("-a").arg(from).arg(to)).await?.success().context("the snapshot was not copied")?;
+    Ok(())
+}
+
+fn write_flat(value: &Value, bytes: &mut Vec<u8>) {
+    if let Value::Array(items) = value {
+        items.iter().for_each(|item| write_flat(item, bytes));
+    } else if let Value::BulkString(text) = value {
+        bytes.extend_from_slice(text);
+        bytes.push(b'\n');
+    } else {
+        bytes.extend_from_slice(format!("{value:?}\n").as_bytes());
+    }
+}

@@ -1,0 +1,60 @@
+use std::net::SocketAddr;
+
+use testkit::certificate::Certificate;
+use testkit::{Caller, Folder, curl};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// Answers every request with how many came before it on the connection, and closes after the second.
+async fn listener() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            for before in 0..2 {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    let Ok(byte) = stream.read_u8().await else { break };
+                    request.push(byte);
+                }
+                let answer = format!("HTTP/1.1 200 OK\r\nX-Kind: test\r\nContent-Length: 1\r\n\r\n{before}");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_caller_keeps_its_connection_and_opens_another_when_it_was_closed() {
+    let address = listener().await;
+    let mut caller = Caller::new(address);
+    for expected in [0, 1, 0, 1] {
+        let reply = caller.get("/", &[("x-test", "1")]).await.expect("an answer");
+        assert_eq!((reply.status, reply.header("x-kind")), (200, Some("test")));
+        assert_eq!(reply.json().expect("a number"), expected);
+    }
+    let output = curl(&[&format!("http://{address}/")]).await.expect("curl").success().expect("an answer");
+    assert_eq!(output.text(), "0");
+}
+
+#[tokio::test]
+async fn the_authority_vouches_for_the_certificate() {
+    let folder = Folder::open().expect("a folder");
+    let files = Certificate::write(folder.path()).expect("a certificate");
+    let verified = std::process::Command::new("openssl")
+        .args([
+            "verify",
+            "-purpose",
+            "sslserver",
+            "-verify_ip",
+            "127.0.0.1",
+            "-verify_hostname",
+            "localhost",
+            "-CAfile",
+        ])
+        .args([&files.authority, &files.chain])
+        .output()
+        .expect("openssl");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+}

@@ -1,0 +1,89 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Script, cmd};
+use testkit::{Clock, Redis, RedisOptions, eventually};
+
+const MIDNIGHT_MS: i64 = 1_800_000_000_000 / 86_400_000 * 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
+
+async fn house() -> (Clock, Redis, MultiplexedConnection) {
+    let clock = Clock::open().expect("a clock");
+    let options = RedisOptions { clock: Some(clock.clone()), appendonly: true };
+    let redis = Redis::start(options).await.expect("a server");
+    let connection = redis.connection().await.expect("a connection");
+    (clock, redis, connection)
+}
+
+/// The time as a script sees it.
+async fn time_us(connection: &mut MultiplexedConnection) -> i64 {
+    let script = Script::new("return redis.call('TIME')");
+    let (seconds, us): (i64, i64) = script.invoke_async(connection).await.expect("a time");
+    seconds * 1_000_000 + us
+}
+
+fn real_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+    i64::try_from(since.as_micros()).expect("a time that fits")
+}
+
+async fn exists(connection: &mut MultiplexedConnection) -> bool {
+    cmd("EXISTS").arg("k").query_async(connection).await.expect("an answer")
+}
+
+#[tokio::test]
+async fn a_script_sees_a_shifted_clock_run_on() {
+    let (clock, _redis, mut connection) = house().await;
+    for shift_ms in [0, 5 * HOUR_MS, -400 * 24 * HOUR_MS, 7] {
+        clock.shift_ms(shift_ms);
+        let before = real_us();
+        let seen = time_us(&mut connection).await - shift_ms * 1_000;
+        assert!((before..=real_us()).contains(&seen), "shifted by {shift_ms} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_script_sees_a_still_clock_move_only_when_told() {
+    let (clock, mut redis, mut connection) = house().await;
+    clock.freeze_at_ms(MIDNIGHT_MS - 1);
+    for _ in 0..1_000 {
+        assert_eq!(time_us(&mut connection).await, (MIDNIGHT_MS - 1) * 1_000);
+    }
+    clock.advance_ms(1);
+    assert_eq!(time_us(&mut connection).await, MIDNIGHT_MS * 1_000);
+    clock.advance_ms(-HOUR_MS);
+    assert_eq!(time_us(&mut connection).await, (MIDNIGHT_MS - HOUR_MS) * 1_000);
+    redis.restart().await.expect("a server that starts on a still clock");
+    let mut connection = redis.connection().await.expect("a connection");
+    assert_eq!(time_us(&mut connection).await, (MIDNIGHT_MS - HOUR_MS) * 1_000);
+}
+
+#[tokio::test]
+async fn keys_expire_by_the_test_clock() {
+    let (clock, _redis, mut connection) = house().await;
+    clock.freeze_at_ms(MIDNIGHT_MS);
+    cmd("SET").arg("k").arg("v").arg("PX").arg(5_000).exec_async(&mut connection).await.expect("a key");
+    clock.advance_ms(4_999);
+    assert!(exists(&mut connection).await);
+    let left: i64 = cmd("PTTL").arg("k").query_async(&mut connection).await.expect("a time to live");
+    assert_eq!(left, 1);
+    clock.advance_ms(2);
+    assert!(!exists(&mut connection).await);
+}
+
+#[tokio::test]
+async fn the_server_cleans_up_and_saves_while_its_clock_stands_still() {
+    let (clock, redis, mut connection) = house().await;
+    clock.freeze_at_ms(MIDNIGHT_MS);
+    for number in 0..200 {
+        cmd("SET").arg(number).arg("v").arg("PX").arg(10).exec_async(&mut connection).await.expect("a key");
+    }
+    clock.advance_ms(HOUR_MS);
+    // Nobody asks for these keys: only the server's own timer, on the monotonic clock, removes them.
+    eventually("expired keys are removed", Duration::from_secs(10), async || {
+        cmd("DBSIZE").query_async::<i64>(&mut connection).await.is_ok_and(|keys| keys == 0)
+    })
+    .await
+    .expect("an empty server");
+    redis.save_snapshot().await.expect("a snapshot");
+}

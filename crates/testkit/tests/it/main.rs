@@ -1,0 +1,8 @@
+//! The kit itself, against real PostgreSQL and Redis processes.
+
+mod atlas;
+mod client;
+mod clock;
+mod postgres;
+mod processes;
+mod redis;
