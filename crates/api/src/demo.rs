@@ -1,0 +1,82 @@
+//! GET /api/v1/ip/demo: a fixed set of fields, no key, one quota for all anonymous callers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::response::Response;
+use domain::{Used, View};
+use http::request::Parts;
+use ledger::{Charged, DemoVerdict, Moment};
+
+use crate::Api;
+use crate::refusal::Refusal;
+
+pub(crate) async fn demo(State(api): State<Arc<Api>>, parts: Parts) -> Response {
+    let answer = async {
+        let charged = api.admit_demo().await?;
+        api.answer(&parts, View::Demo, &charged)
+    };
+    api.finish("demo", answer.await)
+}
+
+impl Api {
+    async fn admit_demo(&self) -> Result<Charged, Refusal> {
+        if let Some(charged) = self.demo_spent.remembered() {
+            self.tally.demo_refused(charged.day);
+            return Err(Refusal::DemoSpent(charged));
+        }
+        let verdict = match self.charge_demo().await {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                tracing::error!(error = &*error, "no verdict for the demo");
+                return Err(Refusal::Internal);
+            }
+        };
+        match verdict {
+            DemoVerdict::Admitted { charged, yesterday } => {
+                self.tally.demo_admitted(Used { day: charged.day, count: charged.used });
+                if let Some(yesterday) = yesterday {
+                    self.tally.demo_admitted(yesterday);
+                }
+                Ok(charged)
+            }
+            DemoVerdict::Spent(charged) => {
+                self.demo_spent.remember(charged);
+                self.tally.demo_refused(charged.day);
+                Err(Refusal::DemoSpent(charged))
+            }
+            DemoVerdict::Unknown => Err(Refusal::Internal),
+        }
+    }
+
+    async fn charge_demo(&self) -> Result<DemoVerdict, Box<dyn std::error::Error>> {
+        match self.ledger.charge_demo().await? {
+            DemoVerdict::Unknown => {
+                let rolled_up = self.store.find_demo_used().await?;
+                Ok(self.ledger.charge_demo_knowing(rolled_up).await?)
+            }
+            verdict @ (DemoVerdict::Spent(_) | DemoVerdict::Admitted { .. }) => Ok(verdict),
+        }
+    }
+}
+
+/// A spent demo quota stays spent until midnight: further callers cost the counter store nothing.
+#[derive(Default)]
+pub(crate) struct SpentMemory(Mutex<Option<(Instant, Charged)>>);
+
+impl SpentMemory {
+    fn remember(&self, charged: Charged) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), charged));
+    }
+
+    /// The verdict as the counter store would give it now; `None` when midnight may have passed.
+    fn remembered(&self) -> Option<Charged> {
+        let (since, charged) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let elapsed = since.elapsed();
+        (elapsed < Duration::from_secs(charged.retry_after_s().saturating_sub(1))).then(|| {
+            let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+            Charged { now: Moment(charged.now.0.saturating_add(elapsed_ms)), ..charged }
+        })
+    }
+}

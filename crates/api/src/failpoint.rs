@@ -1,0 +1,23 @@
+//! Places where a test can hold a request up, to force an interleaving that is rare by nature. Without the feature they are nothing.
+
+#[cfg(feature = "failpoints")]
+static POINTS: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+
+/// Arms fail points, such as `pause-before-row=60000,fill-before-write=500` (milliseconds to wait there).
+#[cfg(feature = "failpoints")]
+pub fn arm_failpoints(points: String) {
+    POINTS.get_or_init(|| points);
+}
+
+#[cfg(feature = "failpoints")]
+pub(crate) async fn hold(name: &str) {
+    let mut points = POINTS.get().map_or("", String::as_str).split(',');
+    if let Some(ms) = points.find_map(|point| point.strip_prefix(name)?.strip_prefix('=')?.parse().ok()) {
+        tracing::warn!(name, ms, "held at a fail point");
+        tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+#[expect(clippy::unused_async, reason = "its other half waits")]
+pub(crate) async fn hold(_name: &str) {}

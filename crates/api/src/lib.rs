@@ -1,0 +1,89 @@
+//! The lookup API: HTTP for programs.
+//!
+//! Deliberately absent: sockets (the edge's), pages (the portal's), configuration (the server's). A client's address is read in one place,
+//! the projection, and goes into its owner's answer only.
+
+mod admission;
+mod credentials;
+mod demo;
+mod dress;
+mod failpoint;
+mod flood;
+mod limits;
+mod links;
+mod lookup;
+mod metrics;
+mod projection;
+mod refusal;
+mod routes;
+mod tally;
+
+use std::sync::Arc;
+
+use domain::KeyId;
+use geo::Atlas;
+use ledger::Ledger;
+use quick_cache::sync::Cache;
+use store::Store;
+use tokio::sync::Semaphore;
+
+pub use dress::dress;
+#[cfg(feature = "failpoints")]
+pub use failpoint::arm_failpoints;
+pub use links::Links;
+pub use metrics::Metrics;
+pub use routes::router;
+pub use tally::{Taken, Tally};
+
+/// Bounds of what the API keeps in memory and asks for at once.
+#[derive(Clone, Copy, Debug)]
+pub struct ApiBounds {
+    /// Keys looked up in the durable store at once.
+    pub lookups_max: usize,
+    /// Ids remembered as unknown.
+    pub unknown_max: usize,
+    /// Keys remembered as refused.
+    pub refused_max: usize,
+}
+
+/// What the handlers share.
+pub struct Api {
+    ledger: Arc<Ledger>,
+    store: Store,
+    atlas: Arc<Atlas>,
+    links: Links,
+    tally: Arc<Tally>,
+    metrics: Metrics,
+    /// Ids that do not exist. They are random and never reused, so this cannot go stale; it also makes looking one up single-flight.
+    unknown: Cache<KeyId, ()>,
+    lookups: Semaphore,
+    floods: flood::Floods,
+    demo_spent: demo::SpentMemory,
+}
+
+impl Api {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(
+        ledger: Arc<Ledger>,
+        store: Store,
+        atlas: Arc<Atlas>,
+        links: Links,
+        tally: Arc<Tally>,
+        metrics: Metrics,
+        bounds: ApiBounds,
+    ) -> Self {
+        Self {
+            ledger,
+            store,
+            atlas,
+            links,
+            tally,
+            metrics,
+            unknown: Cache::new(bounds.unknown_max),
+            lookups: Semaphore::new(bounds.lookups_max),
+            floods: flood::Floods::new(bounds.refused_max),
+            demo_spent: demo::SpentMemory::default(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Rate-limit headers, in both dialects: X-RateLimit-* and the IETF's RateLimit fields
+//! (draft-ietf-httpapi-ratelimit-headers).
+
+use domain::{BURST_MAX, BURST_WINDOW_S, DAY_S};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use ledger::{Charged, Moment};
+
+/// What an answer says about a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    policy: Policy,
+    limit: u64,
+    remaining: u64,
+    reset_s: u64,
+    until_reset_s: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Day,
+    Burst,
+}
+
+impl Limits {
+    pub(crate) fn of_day(charged: &Charged) -> Self {
+        Self {
+            policy: Policy::Day,
+            limit: charged.limit,
+            remaining: charged.remaining(),
+            reset_s: charged.reset_s(),
+            until_reset_s: charged.retry_after_s(),
+        }
+    }
+
+    pub(crate) fn of_burst(now: Moment) -> Self {
+        Self {
+            policy: Policy::Burst,
+            limit: BURST_MAX as u64,
+            remaining: 0,
+            reset_s: now.s() + BURST_WINDOW_S,
+            until_reset_s: BURST_WINDOW_S,
+        }
+    }
+
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        let (name, window_s) = match self.policy {
+            Policy::Day => ("day", DAY_S),
+            Policy::Burst => ("burst", BURST_WINDOW_S),
+        };
+        headers.insert(HeaderName::from_static("x-ratelimit-limit"), self.limit.into());
+        headers.insert(HeaderName::from_static("x-ratelimit-remaining"), self.remaining.into());
+        headers.insert(HeaderName::from_static("x-ratelimit-reset"), self.reset_s.into());
+        insert_text(headers, "ratelimit-policy", &format!("\"{name}\";q={};w={window_s}", self.limit));
+        insert_text(headers, "ratelimit", &format!("\"{name}\";r={};t={}", self.remaining, self.until_reset_s));
+    }
+
+    /// The headers of a refusal: those of the limit, and when to come back.
+    pub(crate) fn write_refused(&self, headers: &mut HeaderMap) {
+        self.write(headers);
+        headers.insert(header::RETRY_AFTER, self.until_reset_s.into());
+    }
+}
+
+fn insert_text(headers: &mut HeaderMap, name: &'static str, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}

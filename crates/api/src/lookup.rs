@@ -1,0 +1,54 @@
+//! GET /api/v1/ip: the caller's own metadata, as much of it as the key's scope allows.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use domain::{Client, View};
+use http::request::Parts;
+use http::{HeaderValue, header};
+use ledger::Charged;
+
+use crate::limits::Limits;
+use crate::projection::Answer;
+use crate::refusal::Refusal;
+use crate::{Api, credentials};
+
+pub(crate) async fn lookup(State(api): State<Arc<Api>>, parts: Parts) -> Response {
+    let answer = async {
+        let admitted = api.admit(&parts).await?;
+        let wish = credentials::query(&parts, "scope");
+        api.answer(&parts, View::Scope(admitted.scope().narrowed(wish.as_deref())), admitted.charged())
+    };
+    api.finish("lookup", answer.await)
+}
+
+impl Api {
+    /// Locates the client and projects what is known of it. Whoever calls this has charged the request.
+    pub(crate) fn answer(&self, parts: &Parts, view: View, charged: &Charged) -> Result<Response, Refusal> {
+        let client: &Client = parts.extensions.get().ok_or_else(|| {
+            tracing::error!("a request came without its client; is a listener missing the edge?");
+            Refusal::Internal
+        })?;
+        let facts = self.atlas.locate(client.address, i64::try_from(charged.now.s()).unwrap_or(i64::MAX));
+        let body = serde_json::to_vec(&Answer { client, facts: &facts, view }).map_err(|_| Refusal::Internal)?;
+        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut response = ([json], body).into_response();
+        Limits::of_day(charged).write(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Counts the outcome and turns a refusal into its answer.
+    pub(crate) fn finish(&self, operation: &'static str, outcome: Result<Response, Refusal>) -> Response {
+        match outcome {
+            Ok(response) => {
+                self.metrics.answered(operation, "success");
+                response
+            }
+            Err(refusal) => {
+                self.metrics.answered(operation, refusal.outcome());
+                refusal.answer(&self.links)
+            }
+        }
+    }
+}
