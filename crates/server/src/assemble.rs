@@ -1,0 +1,207 @@
+//! Builds the house from configuration and runs it until it is told to stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use api::{Api, ApiBounds, Metrics, Tally};
+use axum::Router;
+use domain::Colo;
+use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, Tls, Transport, Trust};
+use geo::Atlas;
+use ledger::{Ledger, LedgerOptions};
+use prometheus_client::registry::Registry;
+use store::{Store, StoreOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::config::{Config, ms};
+use crate::gauges::Gauges;
+use crate::link::links;
+use crate::ops::{self, Ops};
+use crate::relay::Relay;
+use crate::rollup::Rollup;
+
+/// Patience of background work and commands, which no caller waits for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections of background work: the relay's listener, its claim, the roll-up and the readiness check.
+const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
+
+/// A store for background work and commands, under its own application name.
+pub(crate) fn background_store(config: &Config, application_name: &'static str) -> Result<Store> {
+    let connections_max = BACKGROUND_CONNECTIONS_MAX;
+    let url = config.store.url.clone();
+    Store::new(&StoreOptions { url, application_name, connections_max, timeout: PATIENCE })
+        .context("[store] url cannot be read")
+}
+
+/// A ledger for background work and commands.
+pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
+    Ledger::new(&LedgerOptions { url: config.ledger.url.clone(), timeout: PATIENCE })
+        .context("[ledger] url cannot be read")
+}
+
+/// What can be built, and so checked, without reaching a store.
+pub(crate) struct Ground {
+    atlas: Arc<Atlas>,
+    edge: Arc<Edge>,
+    tls: Option<Tls>,
+}
+
+impl Ground {
+    pub(crate) fn open(config: &Config) -> Result<Self> {
+        let settings = &config.edge;
+        let header = ForwardingHeader::parse(&settings.forwarding_header).with_context(|| {
+            format!(
+                "[edge] forwarding_header is {:?}; use \"x-forwarded-for\" or \"forwarded\"",
+                settings.forwarding_header
+            )
+        })?;
+        let trust =
+            Trust::new(settings.trusted_proxies.clone(), header).context("[edge] trusted_proxies is refused")?;
+        let colo = match settings.colo.as_str() {
+            "" => None,
+            code => Some(
+                Colo::parse(code)
+                    .with_context(|| format!("[edge] colo is {code:?}; use three capital letters, or none"))?,
+            ),
+        };
+        ensure!(
+            !(settings.http.is_empty() && settings.https.is_empty()),
+            "[edge] http and https are both empty; name at least one address to listen on"
+        );
+        let tls = match settings.https.is_empty() {
+            true => None,
+            false => Some(
+                Tls::open(&settings.certificate_file, &settings.private_key_file)
+                    .context("[edge] https needs certificate_file and private_key_file")?,
+            ),
+        };
+        let atlas = Arc::new(Atlas::open(&config.geo.files).context("[geo] files cannot be used")?);
+        Ok(Self { atlas, edge: Arc::new(Edge::new(bounds(config), trust, colo)), tls })
+    }
+}
+
+fn bounds(config: &Config) -> Bounds {
+    let settings = &config.edge;
+    Bounds {
+        connections_max: settings.connections_max,
+        handshake_timeout: ms(settings.handshake_timeout_ms),
+        header_timeout: ms(settings.header_timeout_ms),
+        idle_timeout: ms(settings.idle_timeout_ms),
+        write_timeout: ms(settings.write_timeout_ms),
+        drain_timeout: ms(settings.drain_timeout_ms),
+        header_bytes_max: settings.header_bytes_max,
+        header_lines_max: settings.header_lines_max,
+        streams_max: settings.streams_max,
+        resets_max: settings.resets_max,
+    }
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub(crate) async fn run(config: &Config) -> Result<()> {
+    let Ground { atlas, edge, tls } = Ground::open(config)?;
+    let tally = Arc::new(Tally::new(config.ledger.rollup_keys_max));
+    let mut registry = Registry::with_prefix("ipseity");
+    let metrics = Metrics::register(&mut registry);
+    registry.register_collector(Box::new(Gauges { edge: Arc::clone(&edge), atlas: Arc::clone(&atlas) }));
+
+    let public = public_router(config, metrics, &atlas, &tally)?;
+    let background = background_store(config, "ipseity-background")?;
+    let ledger = Arc::new(background_ledger(config)?);
+    let rollup = Rollup {
+        store: background.clone(),
+        ledger: Arc::clone(&ledger),
+        tally,
+        interval: ms(config.ledger.rollup_interval_ms),
+    };
+    let relay =
+        Relay { store: background.clone(), ledger: Arc::clone(&ledger), interval: ms(config.ledger.relay_interval_ms) };
+    let ops = Arc::new(Ops { store: background, ledger, registry, draining: AtomicBool::new(false) });
+
+    let (switch, drain) = Drain::new();
+    let mut listeners = JoinSet::new();
+    let clear = config.edge.http.iter().map(|address| (*address, Transport::Clear));
+    let secure =
+        config.edge.https.iter().zip(tls.into_iter().cycle()).map(|(address, tls)| (*address, Transport::Tls(tls)));
+    for (address, transport) in clear.chain(secure) {
+        let listener = bind(address)?;
+        listeners.spawn(edge::serve(listener, transport, Arc::clone(&edge), public.clone(), drain.clone()));
+    }
+    // The private listener outlives the drain: it tells how the drain goes.
+    let private_edge = Arc::new(Edge::new(bounds(config), Trust::nobody(), None));
+    let (private_switch, private_drain) = Drain::new();
+    let private = tokio::spawn(edge::serve(
+        bind(config.ops.listen)?,
+        Transport::Clear,
+        private_edge,
+        ops::router(Arc::clone(&ops)),
+        private_drain,
+    ));
+    tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
+
+    let relaying = {
+        let drain = drain.clone();
+        tokio::spawn(async move { relay.run(drain).await })
+    };
+    let stopping = async {
+        stop_signal().await?;
+        tracing::info!("draining");
+        ops.draining.store(true, Ordering::Release);
+        switch.start();
+        while listeners.join_next().await.is_some() {}
+        Ok::<_, anyhow::Error>(())
+    };
+    let (stopped, ()) = tokio::join!(stopping, rollup.run(drain));
+    stopped?;
+    rollup.roll_up().await;
+    relaying.await.map_err(|_| anyhow!("the relay panicked"))?;
+    private_switch.start();
+    private.await.map_err(|_| anyhow!("the private listener panicked"))?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn public_router(config: &Config, metrics: Metrics, atlas: &Arc<Atlas>, tally: &Arc<Tally>) -> Result<Router> {
+    let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: ms(config.ledger.timeout_ms) };
+    let store = StoreOptions {
+        url: config.store.url.clone(),
+        application_name: "ipseity-request",
+        connections_max: config.store.connections_max,
+        timeout: ms(config.store.timeout_ms),
+    };
+    let bounds = ApiBounds {
+        lookups_max: config.ledger.lookups_max,
+        unknown_max: config.ledger.unknown_max,
+        refused_max: config.ledger.refused_max,
+    };
+    let api = Arc::new(Api::new(
+        Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?),
+        Store::new(&store).context("[store] url cannot be read")?,
+        Arc::clone(atlas),
+        links(&config.public),
+        Arc::clone(tally),
+        metrics,
+        bounds,
+    ));
+    let mut router = api::router(Arc::clone(&api));
+    if config.portal.enabled {
+        router = router.merge(portal::router());
+    }
+    Ok(api::dress(router, &api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms)))
+}
+
+fn bind(address: std::net::SocketAddr) -> Result<Listener> {
+    Listener::bind(address).with_context(|| format!("{address} cannot be listened on; is another process there?"))
+}
+
+async fn stop_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

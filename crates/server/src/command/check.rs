@@ -1,0 +1,16 @@
+//! `ipseity check`
+
+use anyhow::Result;
+
+use super::show;
+use crate::assemble::Ground;
+use crate::config::Config;
+
+/// Builds all that can be built without reaching a store, and prints the settings.
+pub(super) fn run(config: &Config) -> Result<()> {
+    for setting in config.redacted()? {
+        show::line(&setting)?;
+    }
+    Ground::open(config)?;
+    show::line("The configuration is valid.")
+}

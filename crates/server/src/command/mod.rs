@@ -1,0 +1,94 @@
+//! The command line.
+
+mod account;
+mod check;
+mod key;
+mod plan;
+mod show;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use crate::assemble::{background_ledger, background_store};
+use crate::config::Config;
+use crate::{assemble, telemetry};
+
+/// Ipseity tells a caller who it is on the network.
+#[derive(Parser)]
+#[command(version, about, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Line {
+    /// Settings over the built-in defaults (TOML); the environment's IPSEITY__SECTION__SETTING wins over both.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the service until SIGTERM.
+    Serve,
+    /// Validate the configuration and print it as it takes effect, without passwords.
+    Check,
+    /// Bring the database's schema up to date.
+    Migrate,
+    /// Accounts: create, show, list, change the plan.
+    #[command(subcommand)]
+    Account(account::AccountCommand),
+    /// Keys: issue, list, deactivate, reactivate, resume, roll, delete.
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Plans: list, add.
+    #[command(subcommand)]
+    Plan(plan::PlanCommand),
+}
+
+impl Line {
+    /// Does what the line says.
+    pub(crate) fn run(self) -> Result<()> {
+        let config = Config::open(self.config.as_deref())?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(async {
+            match self.command {
+                Command::Serve => {
+                    telemetry::start(&config.log)?;
+                    #[cfg(feature = "failpoints")]
+                    api::arm_failpoints(std::env::var("IPSEITY_FAILPOINTS").unwrap_or_default());
+                    assemble::run(&config).await
+                }
+                Command::Check => check::run(&config),
+                Command::Migrate => {
+                    background_store(&config, "ipseity-migrate")?.migrate().await.context("the schema is as it was")?;
+                    show::line("The schema is up to date.")
+                }
+                Command::Account(command) => command.run(&Desk::open(&config)?).await,
+                Command::Key(command) => command.run(&Desk::open(&config)?).await,
+                Command::Plan(command) => command.run(&Desk::open(&config)?).await,
+            }
+        })
+    }
+}
+
+/// What commands work with.
+struct Desk {
+    store: store::Store,
+    ledger: ledger::Ledger,
+}
+
+impl Desk {
+    fn open(config: &Config) -> Result<Self> {
+        Ok(Self { store: background_store(config, "ipseity-command")?, ledger: background_ledger(config)? })
+    }
+
+    /// Brings a committed change to the counter store. A store that is away is no failure: the change is made, and a node's relay applies it.
+    async fn publish(&self, change: &store::Change) -> Result<()> {
+        if let Err(error) = crate::publish::publish_own(&self.store, &self.ledger, change).await {
+            show::warning(&format!(
+                "saved, but not yet in force: {error:#}. A running node applies it as soon as it can."
+            ))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! `ipseity`: the service and its command line.
+
+mod assemble;
+mod command;
+mod config;
+mod gauges;
+mod link;
+mod ops;
+mod publish;
+mod relay;
+mod rollup;
+mod telemetry;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let line = command::Line::parse();
+    match line.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut stderr = std::io::stderr().lock();
+            // Nobody is left to tell when stderr itself fails.
+            let _ = writeln!(stderr, "error: {error}");
+            for cause in error.chain().skip(1) {
+                let _ = writeln!(stderr, "  because: {cause}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

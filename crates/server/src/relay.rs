@@ -1,0 +1,75 @@
+//! The relay: brings to the counter store what a crash left in the outbox, and to the durable store the pauses that lack their row. It runs
+//! on every node; whoever comes first does the work.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use edge::Drain;
+use ledger::Ledger;
+use store::{Store, Wake};
+
+use crate::publish::publish;
+
+/// Outbox rows that one node takes at a time.
+const BATCH_MAX: i64 = 100;
+
+pub(crate) struct Relay {
+    pub(crate) store: Store,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) interval: Duration,
+}
+
+impl Relay {
+    /// Relays until the drain starts.
+    pub(crate) async fn run(&self, drain: Drain) {
+        tokio::select! {
+            () = self.relay() => {}
+            () = drain.started() => {}
+        }
+    }
+
+    async fn relay(&self) {
+        let mut wake = None;
+        let mut swept = None;
+        loop {
+            if let Err(error) = self.round(&mut wake, &mut swept).await {
+                tracing::warn!(error = &*error, "the relay could not do its round");
+                wake = None;
+                tokio::time::sleep(self.interval).await;
+            }
+        }
+    }
+
+    /// Waits until something has changed or the interval is over, and does what there is to do.
+    async fn round(&self, wake: &mut Option<Wake>, swept: &mut Option<Instant>) -> Result<()> {
+        self.drain_outbox().await?;
+        if swept.is_none_or(|swept| swept.elapsed() >= self.interval) {
+            *swept = Some(Instant::now());
+            self.sweep().await?;
+        }
+        let wake = match wake {
+            Some(wake) => wake,
+            None => wake.insert(self.store.listen().await?),
+        };
+        Ok(wake.wait(self.interval).await?)
+    }
+
+    async fn drain_outbox(&self) -> Result<()> {
+        while let Some(mut claim) = self.store.claim_outbox(BATCH_MAX).await? {
+            for change in claim.changes().await? {
+                publish(&self.ledger, &change).await?;
+            }
+            claim.done().await?;
+        }
+        Ok(())
+    }
+
+    async fn sweep(&self) -> Result<()> {
+        for pause in self.ledger.sweep(self.interval).await? {
+            self.store.record_pause(&pause).await?;
+            self.ledger.confirm(&pause).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Rolling counts up to the durable store, every few seconds and once more at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use api::{Taken, Tally};
+use edge::Drain;
+use ledger::Ledger;
+use store::Store;
+
+/// Rows in one statement: a million keys are rolled up in steps that PostgreSQL takes in milliseconds.
+const ROWS_MAX: usize = 5_000;
+
+pub(crate) struct Rollup {
+    pub(crate) store: Store,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) interval: Duration,
+}
+
+impl Rollup {
+    /// Rolls up until the drain starts.
+    pub(crate) async fn run(&self, drain: Drain) {
+        let mut tick = tokio::time::interval(self.interval);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => self.roll_up().await,
+                () = drain.started() => return,
+            }
+        }
+    }
+
+    /// Rolls up what waits; what fails waits on.
+    pub(crate) async fn roll_up(&self) {
+        let mut taken = self.tally.take();
+        if let Err(error) = self.flush(&mut taken).await {
+            tracing::warn!(error = &*error, "counts could not be rolled up yet");
+            self.tally.put_back(taken);
+        }
+    }
+
+    async fn flush(&self, taken: &mut Taken) -> Result<()> {
+        for rows in taken.refusals().chunks(ROWS_MAX) {
+            self.store.add_refusals(rows).await?;
+            taken.forget_refusals(rows);
+        }
+        for (used, refused) in taken.demo() {
+            self.store.roll_up_demo(used, refused).await?;
+            taken.forget_demo(used.day);
+        }
+        for rows in taken.rolled_up().chunks(ROWS_MAX) {
+            self.store.roll_up(rows).await?;
+        }
+        for key in taken.yesterdays() {
+            self.ledger.forget_yesterday(key).await?;
+        }
+        Ok(())
+    }
+}
