@@ -10,7 +10,9 @@ pub enum StoreError {
     #[error("PostgreSQL did not answer; is it running, and is [store] url right?")]
     Outage(#[source] sqlx::Error),
     /// PostgreSQL answered in a way that this code does not expect: ours to mend.
-    #[error("PostgreSQL refused a statement; is the database migrated (`ipseity migrate`)?")]
+    #[error(
+        "PostgreSQL refused a statement; does [store] url name the right role and database, and is it migrated (`ipseity migrate`)?"
+    )]
     Fault(#[source] sqlx::Error),
 }
 
@@ -18,7 +20,7 @@ pub enum StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The e-mail address is taken.
-    #[error("an account with this e-mail address exists already")]
+    #[error("an account with this e-mail address exists already; `ipseity account show` shows it")]
     AccountExists,
     /// No such account.
     #[error("no account has this e-mail address; `ipseity account create` makes one")]
@@ -33,18 +35,18 @@ pub enum Refused {
     #[error("no key has this id; `ipseity key list` shows an account's keys")]
     UnknownKey,
     /// Ten keys are there.
-    #[error("the account holds 10 keys, and no account can hold more; delete one first")]
+    #[error("the account holds 10 keys, and no account can hold more; `ipseity key delete` makes room")]
     KeysSpent,
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
-        // Class 57 is an operator's intervention (shutdown, crash, start-up), 53 a lack of resources, 08 a connection lost.
+        // Class 57 is an operator's intervention (shutdown, crash, start-up), 53 a lack of resources, 08 a connection lost, 40 a lost race.
         let passing = error
             .as_database_error()
             .and_then(|error| error.code())
-            .is_some_and(|code| ["57", "53", "08"].iter().any(|class| code.starts_with(class)));
+            .is_some_and(|code| ["57", "53", "08", "40"].iter().any(|class| code.starts_with(class)));
         if passing || matches!(error, Io(_) | PoolClosed | PoolTimedOut | Protocol(_) | Tls(_) | WorkerCrashed) {
             Self::Outage(error)
         } else {

@@ -142,8 +142,9 @@ impl Store {
     pub async fn roll(&self, new: &Key, overlap_s: u32) -> Result<Change, StoreError> {
         let mut transaction = self.pool.begin().await?;
         sqlx::query(
-            "update keys set retired_digest = digest, retired_until = now() + make_interval(secs => $3), digest = $2,
-                    generation = generation + 1 where id = $1",
+            "update keys set retired_digest = case when $3 > 0 then digest end,
+                    retired_until = case when $3 > 0 then now() + make_interval(secs => $3) end,
+                    digest = $2, generation = generation + 1 where id = $1",
         )
         .bind(new.id.as_str())
         .bind(new.digest.as_bytes().as_slice())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::KeyId;
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{PgTransaction, Row};
 
 use crate::error::StoreError;
@@ -74,14 +74,14 @@ impl Store {
             Change::Gone(id) => (*id, i64::MAX),
         };
         // Rows that the relay holds are being seen to: nobody waits for it here.
-        sqlx::query(
+        let removed = sqlx::query(
             "delete from outbox where id in
              (select id from outbox where key_id = $1 and generation <= $2 for update skip locked)",
         )
         .bind(id.as_str())
         .bind(generation)
-        .execute(&self.pool)
-        .await?;
+        .execute(&self.pool);
+        self.within(removed).await?;
         Ok(())
     }
 
@@ -90,26 +90,41 @@ impl Store {
     /// # Errors
     /// When PostgreSQL is away.
     pub async fn listen(&self) -> Result<Wake, StoreError> {
-        let mut listener = PgListener::connect_with(&self.pool).await?;
-        listener.listen(CHANNEL).await?;
-        Ok(Wake { listener })
+        Ok(Wake { listener: Some(self.listener().await?), store: self.clone() })
+    }
+
+    /// On a connection of its own: one from the pool may be dead without knowing it.
+    async fn listener(&self) -> Result<PgListener, StoreError> {
+        let options = self.pool.connect_options().as_ref().clone();
+        let alone = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
+        let pool = alone.acquire_timeout(self.timeout).connect_lazy_with(options);
+        let mut listener = self.within(PgListener::connect_with(&pool)).await?;
+        listener.eager_reconnect(false);
+        self.within(listener.listen(CHANNEL)).await?;
+        Ok(listener)
     }
 }
 
 /// Wakes the relay when the outbox has grown.
 pub struct Wake {
-    listener: PgListener,
+    store: Store,
+    /// Absent after its connection was lost.
+    listener: Option<PgListener>,
 }
 
 impl Wake {
-    /// Returns when something has changed, when the connection was lost and may have missed something, or after `patience`.
+    /// Returns when something has changed, when the connection was lost or made again and may have missed something, or after `patience`.
     ///
     /// # Errors
     /// When PostgreSQL is away.
     pub async fn wait(&mut self, patience: Duration) -> Result<(), StoreError> {
-        match tokio::time::timeout(patience, self.listener.try_recv()).await {
-            Ok(woken) => woken.map(drop).map_err(StoreError::from),
-            Err(_elapsed) => Ok(()),
+        let Some(listener) = &mut self.listener else {
+            self.listener = Some(self.store.listener().await?);
+            return Ok(());
+        };
+        if let Ok(Ok(None) | Err(_)) = tokio::time::timeout(patience, listener.try_recv()).await {
+            self.listener = None;
         }
+        Ok(())
     }
 }

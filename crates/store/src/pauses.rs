@@ -12,7 +12,7 @@ impl Store {
     /// When PostgreSQL is away.
     pub async fn record_pause(&self, pause: &Pause) -> Result<(), StoreError> {
         let counts: Vec<i16> = pause.counts.iter().map(|count| i16::try_from(*count).unwrap_or(i16::MAX)).collect();
-        sqlx::query(
+        let written = sqlx::query(
             "with paused as (
                  update keys set paused_at = to_timestamp($3 / 1000.0), generation = generation + 1
                  where id = $1 and burst_window = $2 and paused_at is null
@@ -24,8 +24,8 @@ impl Store {
         .bind(i64::try_from(pause.window).unwrap_or(i64::MAX))
         .bind(i64::try_from(pause.at_ms).unwrap_or(i64::MAX))
         .bind(counts)
-        .execute(&self.pool)
-        .await?;
+        .execute(&self.pool);
+        self.within(written).await?;
         Ok(())
     }
 }

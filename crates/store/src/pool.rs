@@ -1,9 +1,11 @@
 //! The connection pool.
 
+use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::error::StoreError;
@@ -25,6 +27,7 @@ pub struct StoreOptions {
 #[derive(Clone)]
 pub struct Store {
     pub(crate) pool: PgPool,
+    pub(crate) timeout: Duration,
 }
 
 impl Store {
@@ -44,7 +47,7 @@ impl Store {
             // A ping before each use would double the round trips; a dead connection shows itself by its error.
             .test_before_acquire(false)
             .connect_lazy_with(connect);
-        Ok(Self { pool })
+        Ok(Self { pool, timeout: options.timeout })
     }
 
     /// Brings the schema up to date.
@@ -52,7 +55,16 @@ impl Store {
     /// # Errors
     /// When PostgreSQL is away or holds a schema that this version does not know.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        sqlx::migrate!().run(&self.pool).await.map_err(|error| StoreError::Fault(sqlx::Error::Migrate(Box::new(error))))
+        // A connection of its own, not to be pooled: a migration may take its time, and may have to wait for another node's.
+        let mut connection = self.pool.acquire().await?.detach();
+        sqlx::query("set statement_timeout = 0").execute(&mut connection).await?;
+        sqlx::migrate!().run(&mut connection).await.map_err(|error| {
+            if let MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) = error {
+                cause.into()
+            } else {
+                StoreError::Fault(sqlx::Error::Migrate(Box::new(error)))
+            }
+        })
     }
 
     /// Whether PostgreSQL answers and has the schema.
@@ -60,7 +72,13 @@ impl Store {
     /// # Errors
     /// When it does not.
     pub async fn check(&self) -> Result<(), StoreError> {
-        sqlx::query("select 1 from plans limit 1").execute(&self.pool).await?;
+        self.within(sqlx::query("select 1 from plans limit 1").execute(&self.pool)).await?;
         Ok(())
+    }
+
+    /// Bounds a call in time on this side too: a server that froze keeps its connections open and stops no statement.
+    pub(crate) async fn within<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+        let silence = |_elapsed| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()));
+        Ok(tokio::time::timeout(self.timeout, call).await.unwrap_or_else(silence)?)
     }
 }

@@ -8,8 +8,8 @@ use crate::pool::Store;
 
 /// By primary keys and one index only: no table scan on the way of a request.
 const STANDING: &str = "
-    select k.id, k.digest, k.retired_digest, extract(epoch from k.retired_until)::bigint as retired_until_s, k.scope,
-           p.daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+    select k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
+           k.scope, p.daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
            k.generation, k.burst_window, u.day, u.admitted
     from keys k
     join accounts a on a.id = k.account_id
@@ -64,7 +64,7 @@ fn digest_of(bytes: &[u8]) -> Option<KeyDigest> {
     bytes.try_into().ok().map(KeyDigest::new)
 }
 
-pub(crate) async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<Standing>, StoreError> {
+pub(crate) async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<Standing>, sqlx::Error> {
     let row: Option<Row> = sqlx::query_as(STANDING).bind(id.as_str()).fetch_optional(executor).await?;
     Ok(row.and_then(Row::standing))
 }
@@ -75,6 +75,6 @@ impl Store {
     /// # Errors
     /// When PostgreSQL is away.
     pub async fn find_standing(&self, id: KeyId) -> Result<Option<Standing>, StoreError> {
-        find(&self.pool, id).await
+        self.within(find(&self.pool, id)).await
     }
 }

@@ -56,57 +56,62 @@ pub struct Refused {
     pub count: u64,
 }
 
+/// Rows of one statement: a million keys at once would outlast any timeout.
+const ROWS_MAX: usize = 5_000;
+
 impl Store {
     /// Merges absolute counts; the greater one stays.
     ///
     /// # Errors
     /// When PostgreSQL is away.
     pub async fn roll_up(&self, counts: &[RolledUp]) -> Result<(), StoreError> {
-        let keys: Vec<&str> = counts.iter().map(|row| row.key.as_str()).collect();
-        let days: Vec<i32> = counts.iter().map(|row| day_of(row.used.day)).collect();
-        let admitted: Vec<i64> = counts.iter().map(|row| count_of(row.used.count)).collect();
-        // Sorted, so that two nodes that roll up the same keys never wait for each other in a circle.
-        sqlx::query(
-            "insert into usage (key_id, day, admitted)
-             select rolled.key_id, date '1970-01-01' + rolled.day, rolled.admitted
-             from unnest($1::text[], $2::int[], $3::bigint[]) rolled (key_id, day, admitted)
-             join keys on keys.id = rolled.key_id
-             order by rolled.key_id, rolled.day
-             on conflict (key_id, day) do update set admitted = excluded.admitted
-             where usage.admitted < excluded.admitted",
-        )
-        .bind(keys)
-        .bind(days)
-        .bind(admitted)
-        .execute(&self.pool)
-        .await?;
+        for counts in counts.chunks(ROWS_MAX) {
+            let keys: Vec<&str> = counts.iter().map(|row| row.key.as_str()).collect();
+            let days: Vec<i32> = counts.iter().map(|row| day_of(row.used.day)).collect();
+            let admitted: Vec<i64> = counts.iter().map(|row| count_of(row.used.count)).collect();
+            // Sorted, so that two nodes that roll up the same keys never wait for each other in a circle; locked, so that a key that is
+            // deleted meanwhile fails nobody else's count.
+            let merged = sqlx::query(
+                "insert into usage (key_id, day, admitted)
+                 select rolled.key_id, date '1970-01-01' + rolled.day, rolled.admitted
+                 from unnest($1::text[], $2::int[], $3::bigint[]) rolled (key_id, day, admitted)
+                 join keys on keys.id = rolled.key_id
+                 order by rolled.key_id collate \"C\", rolled.day
+                 for key share of keys
+                 on conflict (key_id, day) do update set admitted = excluded.admitted
+                 where usage.admitted < excluded.admitted",
+            );
+            self.within(merged.bind(keys).bind(days).bind(admitted).execute(&self.pool)).await?;
+        }
         Ok(())
     }
 
-    /// Adds refusals to their days.
+    /// Adds refusals to their days: all of them or, on failure, none.
     ///
     /// # Errors
     /// When PostgreSQL is away.
     pub async fn add_refusals(&self, refusals: &[Refused]) -> Result<(), StoreError> {
-        let keys: Vec<&str> = refusals.iter().map(|row| row.key.as_str()).collect();
-        let days: Vec<i32> = refusals.iter().map(|row| day_of(row.day)).collect();
-        let reasons: Vec<&str> = refusals.iter().map(|row| row.reason.name()).collect();
-        let counts: Vec<i64> = refusals.iter().map(|row| count_of(row.count)).collect();
-        sqlx::query(
-            "insert into refusals (key_id, day, reason, count)
-             select refused.key_id, date '1970-01-01' + refused.day, refused.reason, refused.count
-             from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
-             join keys on keys.id = refused.key_id
-             order by refused.key_id, refused.day, refused.reason
-             on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count",
-        )
-        .bind(keys)
-        .bind(days)
-        .bind(reasons)
-        .bind(counts)
-        .execute(&self.pool)
-        .await?;
-        Ok(())
+        let mut refusals = refusals.to_vec();
+        refusals.sort_unstable_by_key(|row| (row.key, row.day, row.reason.name()));
+        let mut transaction = self.within(self.pool.begin()).await?;
+        for refusals in refusals.chunks(ROWS_MAX) {
+            let keys: Vec<&str> = refusals.iter().map(|row| row.key.as_str()).collect();
+            let days: Vec<i32> = refusals.iter().map(|row| day_of(row.day)).collect();
+            let reasons: Vec<&str> = refusals.iter().map(|row| row.reason.name()).collect();
+            let counts: Vec<i64> = refusals.iter().map(|row| count_of(row.count)).collect();
+            let added = sqlx::query(
+                "insert into refusals (key_id, day, reason, count)
+                 select refused.key_id, date '1970-01-01' + refused.day, refused.reason, refused.count
+                 from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
+                 join keys on keys.id = refused.key_id
+                 order by refused.key_id collate \"C\", refused.day, refused.reason collate \"C\"
+                 for key share of keys
+                 on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count",
+            );
+            let added = added.bind(keys).bind(days).bind(reasons).bind(counts);
+            self.within(added.execute(&mut *transaction)).await?;
+        }
+        self.within(transaction.commit()).await
     }
 
     /// Merges the demo's absolute count and adds its refusals.
@@ -114,7 +119,7 @@ impl Store {
     /// # Errors
     /// When PostgreSQL is away.
     pub async fn roll_up_demo(&self, used: Used, refused: u64) -> Result<(), StoreError> {
-        sqlx::query(
+        let merged = sqlx::query(
             "insert into demo_usage (day, admitted, refused) values (date '1970-01-01' + $1::int, $2, $3)
              on conflict (day) do update set admitted = greatest(demo_usage.admitted, excluded.admitted),
                                              refused = demo_usage.refused + excluded.refused",
@@ -122,8 +127,8 @@ impl Store {
         .bind(day_of(used.day))
         .bind(count_of(used.count))
         .bind(count_of(refused))
-        .execute(&self.pool)
-        .await?;
+        .execute(&self.pool);
+        self.within(merged).await?;
         Ok(())
     }
 
@@ -132,11 +137,10 @@ impl Store {
     /// # Errors
     /// When PostgreSQL is away.
     pub async fn find_demo_used(&self) -> Result<Option<Used>, StoreError> {
-        let row: Option<(i32, i64)> = sqlx::query_as(
+        let newest = sqlx::query_as(
             "select day - date '1970-01-01', admitted from demo_usage order by demo_usage.day desc limit 1",
-        )
-        .fetch_optional(&self.pool)
-        .await?;
+        );
+        let row: Option<(i32, i64)> = self.within(newest.fetch_optional(&self.pool)).await?;
         Ok(row.map(|(day, count)| Used { day: Day(day.unsigned_abs()), count: count.unsigned_abs() }))
     }
 }
