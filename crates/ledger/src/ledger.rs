@@ -107,10 +107,8 @@ impl Ledger {
         call.arg(u8::from(standing.marks.deactivated)).arg(u8::from(standing.marks.paused));
         call.arg(standing.scope.name()).arg(standing.daily_limit).arg(standing.digest.as_bytes().as_slice());
         call.arg(retired).arg(until_s).arg(day).arg(count).arg(standing.id.as_str());
-        match self.call(on, &call).await? {
-            Value::Int(outcome) => Ok(outcome),
-            _ => Err(LedgerError::Strange("reply")),
-        }
+        let Value::Int(outcome) = self.call(on, &call).await? else { return Err(LedgerError::Strange("reply")) };
+        Ok(outcome)
     }
 
     /// Forgets a deleted key; a fill that is under way finds another fence.

@@ -34,8 +34,8 @@ const MOVED_AWAY: [&str; 3] = ["READONLY", "MOVED", "MASTERDOWN"];
 
 impl From<RedisError> for LedgerError {
     fn from(error: RedisError) -> Self {
-        match error.code() {
-            Some(code) if NOT_APPLIED.contains(&code) => Self::NotApplied(error),
+        match code(&error) {
+            Some(code) if NOT_APPLIED.contains(&&*code) => Self::NotApplied(error),
             _ if error.is_connection_refusal() => Self::NotApplied(error),
             _ if error.is_io_error() || error.is_unrecoverable_error() => Self::Ambiguous(error),
             _ => Self::Fault(error),
@@ -49,9 +49,16 @@ impl LedgerError {
         match self {
             Self::Ambiguous(_) => true,
             Self::NotApplied(error) => {
-                error.is_io_error() || error.code().is_some_and(|code| MOVED_AWAY.contains(&code))
+                error.is_io_error() || code(error).is_some_and(|code| MOVED_AWAY.contains(&&*code))
             }
             Self::Unreachable | Self::Unanswered | Self::Fault(_) | Self::Strange(_) => false,
         }
     }
+}
+
+/// The code of the store's refusal; of a pipeline's or a transaction's, the first one.
+fn code(error: &RedisError) -> Option<String> {
+    let refusals = error.clone().into_server_errors();
+    let first = refusals.as_ref().and_then(|refusals| refusals.first()).map(|(_, refusal)| refusal.code());
+    first.or(error.code()).map(str::to_owned)
 }

@@ -1,0 +1,26 @@
+//! The model: random steps against the real script and against a small model of the specification, which must never differ.
+//!
+//! `IPSEITY_MODEL_STEPS` says how many steps, `IPSEITY_MODEL_SEED` repeats a walk.
+
+mod clock;
+mod key;
+mod walk;
+
+use std::env;
+
+use walk::Walk;
+
+const STEPS: u64 = 100_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_and_the_model_never_differ() {
+    let number = |name: &str| env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let steps = number("IPSEITY_MODEL_STEPS").unwrap_or(STEPS);
+    let seed = number("IPSEITY_MODEL_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let mut walk = Walk::open(seed).await;
+    while walk.steps < steps {
+        walk.step().await;
+    }
+    walk.check_logs().await;
+    walk.check_seen(steps);
+}
