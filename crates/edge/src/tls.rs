@@ -16,7 +16,9 @@ use rustls::{CipherSuite, ProtocolVersion, ServerConfig, ServerConnection};
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
-const ALPN_HTTP1: &[u8] = b"http/1.1";
+const ALPN_HTTP11: &[u8] = b"http/1.1";
+/// A client that offers no other is answered, and not refused in the handshake.
+const ALPN_HTTP10: &[u8] = b"http/1.0";
 
 /// Takes TLS connections with one certificate.
 #[derive(Clone)]
@@ -85,7 +87,7 @@ impl Tls {
             .map_err(unusable)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        config.alpn_protocols = vec![ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()];
+        config.alpn_protocols = [ALPN_HTTP2, ALPN_HTTP11, ALPN_HTTP10].map(Vec::from).to_vec();
         config.max_early_data_size = 0;
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }

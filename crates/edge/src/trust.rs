@@ -42,8 +42,13 @@ pub struct Origin {
 impl Trust {
     /// Believes the header when it comes from these networks; refuses networks that hold everyone.
     pub fn new(networks: Vec<IpNet>, header: ForwardingHeader) -> Result<Self, UnsafeTrust> {
-        let networks = networks.into_iter().map(canonical).collect::<Result<_, _>>()?;
-        Ok(Self { networks, header })
+        let networks = networks.into_iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
+        // Merged, so that two halves of the world are seen to be all of it.
+        let networks = IpNet::aggregate(&networks);
+        match networks.iter().find(|network| network.prefix_len() == 0) {
+            Some(everyone) => Err(UnsafeTrust::Everyone(*everyone)),
+            None => Ok(Self { networks, header }),
+        }
     }
 
     /// Believes nobody.
@@ -114,6 +119,15 @@ mod tests {
             let Err(refused) = trust(network) else { panic!("{network} passed") };
             assert!(matches!(refused, UnsafeTrust::AllOfIpv4(_)), "{network}");
             assert!(refused.to_string().contains("every IPv4 address"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn networks_that_together_hold_everyone_are_refused() {
+        for halves in [["0.0.0.0/1", "128.0.0.0/1"], ["::ffff:0.0.0.0/97", "128.0.0.0/1"]] {
+            let halves = halves.map(|network| network.parse().expect("a network")).to_vec();
+            let refused = Trust::new(halves, ForwardingHeader::Forwarded);
+            assert!(matches!(refused, Err(UnsafeTrust::Everyone(_))));
         }
     }
 

@@ -23,7 +23,9 @@ async fn both_versions_carry_both_protocols() {
     let older_facts = "tls=TLSv1.2 cipher=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
     let newer_facts = "tls=TLSv1.3 cipher=TLS_CHACHA20_POLY1305_SHA256";
     for (version, facts) in [(&older[..], older_facts), (&newer[..], newer_facts)] {
-        for (option, protocol) in [("--http1.1", "HTTP/1.1"), ("--http2", "HTTP/2"), ("--no-alpn", "HTTP/1.1")] {
+        let protocols =
+            [("--http1.0", "HTTP/1.0"), ("--http1.1", "HTTP/1.1"), ("--http2", "HTTP/2"), ("--no-alpn", "HTTP/1.1")];
+        for (option, protocol) in protocols {
             let (code, text) = ask(&house, &pair, &[version, &[option]].concat()).await;
             assert_eq!((code, text), (0, format!("ip=127.0.0.1 protocol={protocol} {facts} rtt=short colo=FRA")));
         }
