@@ -17,8 +17,8 @@ pub const BUILD_UNIX_S: u64 = 1_767_225_600;
 /// Writes both databases into a folder; city first.
 pub fn write(folder: &Path) -> Result<[PathBuf; 2]> {
     let files = [folder.join("city.mmdb"), folder.join("asn.mmdb")];
-    let mut city = writer("GeoLite2-City", "Places for tests");
-    let mut asn = writer("GeoLite2-ASN", "Networks for tests");
+    let mut city = writer("GeoLite2-City", "Places for tests", BUILD_UNIX_S);
+    let mut asn = writer("GeoLite2-ASN", "Networks for tests", BUILD_UNIX_S);
     for sample in samples::ALL {
         let network: IpNet = sample.network.parse()?;
         if let Some(record) = city_record(&sample.facts.place) {
@@ -33,8 +33,19 @@ pub fn write(folder: &Path) -> Result<[PathBuf; 2]> {
     Ok(files)
 }
 
-fn writer(kind: &str, description: &str) -> Writer {
-    let built = SystemTime::UNIX_EPOCH + Duration::from_secs(BUILD_UNIX_S);
+/// The bytes of a City database that claims to have been built at a time and knows these networks.
+pub fn city(built_unix_s: u64, places: &[(&str, Place<'_>)]) -> Result<Vec<u8>> {
+    let mut city = writer("GeoLite2-City", "Places for tests", built_unix_s);
+    for (network, place) in places {
+        if let Some(record) = city_record(place) {
+            city.insert_value(network.parse::<IpNet>()?, record)?;
+        }
+    }
+    Ok(city.to_bytes()?)
+}
+
+fn writer(kind: &str, description: &str, built_unix_s: u64) -> Writer {
+    let built = SystemTime::UNIX_EPOCH + Duration::from_secs(built_unix_s);
     // Readers that verify a file refuse one without a description.
     Writer::builder(kind).description(&[("en", description)]).build_epoch(built).build()
 }

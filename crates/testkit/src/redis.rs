@@ -101,6 +101,12 @@ impl Redis {
         self.process.iter_mut().for_each(Process::thaw);
     }
 
+    /// Sends a command, given word by word.
+    pub async fn call(&self, words: &[&str]) -> Result<()> {
+        let (name, arguments) = words.split_first().context("a command has a name")?;
+        Ok(cmd(name).arg(arguments).exec_async(&mut self.connection().await?).await?)
+    }
+
     /// Forgets everything in memory, scripts kept.
     pub async fn flushall(&self) -> Result<()> {
         Ok(cmd("FLUSHALL").exec_async(&mut self.connection().await?).await?)

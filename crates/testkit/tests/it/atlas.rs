@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use domain::{Address, Facts};
-use geo::Atlas;
+use geo::{Atlas, Sources};
 use testkit::{Folder, atlas, samples};
 
 const JANUARY_S: i64 = 1_800_000_000;
@@ -9,7 +9,8 @@ const JANUARY_S: i64 = 1_800_000_000;
 #[test]
 fn every_sample_is_located_as_its_table_says() {
     let folder = Folder::open().expect("a folder");
-    let atlas = Atlas::open(&atlas::write(folder.path()).expect("two databases")).expect("an atlas");
+    let files = atlas::write(folder.path()).expect("two databases").into();
+    let atlas = Atlas::open(&Sources { files, ..Sources::default() }).expect("an atlas");
     let locate = |address: &str| {
         let address: IpAddr = address.parse().expect("an address");
         atlas.locate(Address::new(address), JANUARY_S)

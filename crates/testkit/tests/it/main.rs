@@ -3,6 +3,8 @@
 mod atlas;
 mod client;
 mod clock;
+mod delay;
 mod postgres;
 mod processes;
 mod redis;
+mod tidy;
