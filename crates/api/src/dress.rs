@@ -24,7 +24,6 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 
 /// Wraps all public routes: answers for those that there are not, bounds the address and the time of a request, turns a panic into a 500, and
 /// dresses every answer.
-#[must_use]
 pub fn dress(router: Router, api: &Arc<Api>, uri_bytes_max: usize, request_timeout: Duration) -> Router {
     let (lost, misled, panicked, refused) = (Arc::clone(api), Arc::clone(api), Arc::clone(api), Arc::clone(api));
     router
@@ -70,5 +69,76 @@ fn dress_headers(headers: &mut HeaderMap, request_id: &str) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
         headers.insert(HeaderName::from_static("x-request-id"), request_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use geo::{Shelf, Sources};
+    use http::StatusCode;
+    use http_body_util::BodyExt;
+    use ledger::{Ledger, LedgerOptions};
+    use prometheus_client::registry::Registry;
+    use serde_json::Value;
+    use store::{Store, StoreOptions};
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::{ApiBounds, Links, Metrics, Tally};
+
+    /// An API whose stores are never reached.
+    fn api() -> Arc<Api> {
+        let timeout = Duration::from_secs(1);
+        let ledger = LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
+        let store = StoreOptions {
+            url: "postgres://127.0.0.1:1/none".to_owned(),
+            application_name: "test",
+            connections_max: 1,
+            timeout,
+        };
+        let page = || "https://pages.example.com".to_owned();
+        Arc::new(Api::new(
+            Arc::new(Ledger::new(&ledger).expect("a ledger")),
+            Store::new(&store).expect("a store"),
+            Arc::new(Shelf::open(Sources::default(), false).expect("an atlas")),
+            Links { docs: page(), signup: page(), enterprise: page(), dashboard: page() },
+            Arc::new(Tally::new(1)),
+            Metrics::register(&mut Registry::default()),
+            ApiBounds { lookups_max: 1, unknown_max: 1, refused_max: 1 },
+        ))
+    }
+
+    async fn answer_of(router: Router, request_timeout: Duration) -> (StatusCode, HeaderMap, Value) {
+        let request = http::Request::get("/").body(Body::empty()).expect("a request");
+        let answer = dress(router, &api(), 100, request_timeout).oneshot(request).await.expect("an answer");
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        (head.status, head.headers, serde_json::from_slice(&body).expect("JSON"))
+    }
+
+    fn assert_internal((status, headers, body): (StatusCode, HeaderMap, Value)) {
+        assert_eq!((status, &body["error"]), (StatusCode::INTERNAL_SERVER_ERROR, &Value::from("internal_error")));
+        assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+        assert_eq!(headers[CACHE_CONTROL], "no-store");
+        assert_eq!(headers[http::header::CONTENT_TYPE], "application/json");
+        assert!(headers.contains_key("x-request-id") && !body.to_string().contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_answered_like_any_other_failure_and_tells_nothing() {
+        let panics = get(async || {
+            if true {
+                panic!("a secret")
+            }
+        });
+        assert_internal(answer_of(Router::new().route("/", panics), Duration::from_secs(5)).await);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_takes_too_long_is_answered_like_any_other_failure() {
+        let hangs = get(std::future::pending::<()>);
+        assert_internal(answer_of(Router::new().route("/", hangs), Duration::from_millis(10)).await);
     }
 }

@@ -12,6 +12,7 @@ mod flood;
 mod limits;
 mod links;
 mod lookup;
+mod meta;
 mod metrics;
 mod projection;
 mod refusal;
@@ -21,7 +22,7 @@ mod tally;
 use std::sync::Arc;
 
 use domain::KeyId;
-use geo::Atlas;
+use geo::Shelf;
 use ledger::Ledger;
 use quick_cache::sync::Cache;
 use store::Store;
@@ -50,7 +51,7 @@ pub struct ApiBounds {
 pub struct Api {
     ledger: Arc<Ledger>,
     store: Store,
-    atlas: Arc<Atlas>,
+    shelf: Arc<Shelf>,
     links: Links,
     tally: Arc<Tally>,
     metrics: Metrics,
@@ -67,7 +68,7 @@ impl Api {
     pub fn new(
         ledger: Arc<Ledger>,
         store: Store,
-        atlas: Arc<Atlas>,
+        shelf: Arc<Shelf>,
         links: Links,
         tally: Arc<Tally>,
         metrics: Metrics,
@@ -76,7 +77,7 @@ impl Api {
         Self {
             ledger,
             store,
-            atlas,
+            shelf,
             links,
             tally,
             metrics,

@@ -30,7 +30,9 @@ impl Api {
             tracing::error!("a request came without its client; is a listener missing the edge?");
             Refusal::Internal
         })?;
-        let facts = self.atlas.locate(client.address, i64::try_from(charged.now.s()).unwrap_or(i64::MAX));
+        // Taken once: an answer comes whole from one edition.
+        let atlas = self.shelf.current();
+        let facts = atlas.locate(client.address, i64::try_from(charged.now.s()).unwrap_or(i64::MAX));
         let body = serde_json::to_vec(&Answer { client, facts: &facts, view }).map_err(|_| Refusal::Internal)?;
         let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut response = ([json], body).into_response();

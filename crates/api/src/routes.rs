@@ -11,12 +11,14 @@ use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, A
 use crate::Api;
 use crate::demo::demo;
 use crate::lookup::lookup;
+use crate::meta::meta;
 
-/// The four operations.
+/// The operations.
 pub fn router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/api/v1/ip", get(lookup).options(preflight))
         .route("/api/v1/ip/demo", get(demo).options(preflight))
+        .route("/api/v1/meta", get(meta).options(preflight))
         .with_state(api)
 }
 

@@ -8,14 +8,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use domain::Address;
-use geo::Atlas;
+use geo::{Atlas, Sources};
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let now_s: i64 = arguments.next().ok_or("usage: locate NOW_S FILE...")?.parse()?;
     let files: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
-    let atlas = Atlas::open(&files)?;
+    let atlas = Atlas::open(&Sources { files, ..Sources::default() })?;
     let mut out = BufWriter::new(io::stdout().lock());
     for line in io::stdin().lock().lines() {
         let address: IpAddr = line?.trim().parse()?;

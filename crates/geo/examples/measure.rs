@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use domain::Address;
-use geo::Atlas;
+use geo::{Atlas, Sources};
 
 const ROUNDS: u32 = 1_000_000;
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     let files: Vec<PathBuf> = std::env::args().skip(1).map(PathBuf::from).collect();
     let start = Instant::now();
-    let atlas = Atlas::open(&files)?;
+    let atlas = Atlas::open(&Sources { files, ..Sources::default() })?;
     writeln!(out, "open: {:?}", start.elapsed())?;
     for edition in atlas.editions() {
         writeln!(out, "{edition:?}")?;

@@ -1,5 +1,6 @@
 //! What a database says about itself.
 
+use domain::Facts;
 use maxminddb::Metadata;
 
 /// What a database tells.
@@ -11,21 +12,45 @@ pub enum Kind {
     Country,
     /// Autonomous systems.
     Asn,
+    /// VPN, proxy, Tor and hosting addresses.
+    Anonymous,
 }
 
 impl Kind {
-    /// Tells the kind from a `database_type`, such as `GeoLite2-City` or `DBIP-Location-ISP (compat=Enterprise)`.
+    /// Tells the kind from a `database_type`, such as `GeoLite2-City`, `city ipv4` or `DBIP-Location-ISP (compat=Enterprise)`.
     pub(crate) fn find(database_type: &str) -> Option<Self> {
+        let database_type = database_type.to_ascii_lowercase();
         // The order matters: a database of places that also names providers is asked for its places.
         [
-            ("City", Self::City),
-            ("Enterprise", Self::City),
-            ("Country", Self::Country),
-            ("ASN", Self::Asn),
-            ("ISP", Self::Asn),
+            ("anonymous", Self::Anonymous),
+            ("city", Self::City),
+            ("enterprise", Self::City),
+            ("country", Self::Country),
+            ("asn", Self::Asn),
+            ("isp", Self::Asn),
         ]
         .into_iter()
         .find_map(|(word, kind)| database_type.contains(word).then_some(kind))
+    }
+
+    /// How it is called in answers and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::City => "city",
+            Self::Country => "country",
+            Self::Asn => "asn",
+            Self::Anonymous => "anonymous",
+        }
+    }
+
+    /// Whether a record tells what the kind promises.
+    pub(crate) fn is_told(self, facts: &Facts<'_>) -> bool {
+        match self {
+            Self::City | Self::Country => facts.place.country.is_some(),
+            Self::Asn => facts.network.asn.is_some(),
+            Self::Anonymous => facts.network.proxy.is_some() || facts.network.hosting.is_some(),
+        }
     }
 }
 
@@ -38,6 +63,8 @@ pub struct Edition {
     pub database_type: String,
     /// When it was built, Unix time in seconds.
     pub build_epoch_s: u64,
+    /// Address family of its search tree: 4, or 6 for one that may hold both.
+    pub ip_version: u16,
     /// Nodes of its search tree.
     pub node_count: u32,
     /// Its maker's description, in English if there is one.
@@ -51,6 +78,7 @@ impl Edition {
             kind,
             database_type: metadata.database_type.clone(),
             build_epoch_s: metadata.build_epoch,
+            ip_version: metadata.ip_version,
             node_count: metadata.node_count,
             description: description.cloned().unwrap_or_default(),
         }
@@ -70,6 +98,9 @@ mod tests {
             ("GeoIP2-Country", Some(Kind::Country)),
             ("GeoLite2-ASN", Some(Kind::Asn)),
             ("GeoIP2-ISP", Some(Kind::Asn)),
+            ("GeoIP2-Anonymous-IP", Some(Kind::Anonymous)),
+            ("city ipv6", Some(Kind::City)),
+            ("country ipvAll", Some(Kind::Country)),
             ("GeoIP2-Connection-Type", None),
             ("", None),
         ] {

@@ -11,13 +11,40 @@ const SIGNUP: &str = include_str!("pages/signup.html");
 const ENTERPRISE: &str = include_str!("pages/enterprise.html");
 const KEYS: &str = include_str!("pages/keys.html");
 
-/// The pages.
-pub fn router() -> Router {
+/// Where the data's attributions stand on the docs page.
+const DATA: &str = "<!-- attributions -->";
+
+/// A sentence about where data comes from, and the address that it links to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribution {
+    /// The sentence.
+    pub text: String,
+    /// The address, if its licence asks for one.
+    pub url: Option<String>,
+}
+
+/// The pages. Whom the data is owed to is asked each time: it changes with the data.
+pub fn router(attributions: impl Fn() -> Vec<Attribution> + Clone + Send + Sync + 'static) -> Router {
     Router::new()
-        .route("/docs", get(async || Html(DOCS)))
+        .route("/docs", get(async move || Html(docs(&attributions()))))
         .route("/signup", get(async || Html(SIGNUP)))
         .route("/enterprise", get(async || Html(ENTERPRISE)))
         .route("/keys", get(async || Html(KEYS)))
+}
+
+fn docs(attributions: &[Attribution]) -> String {
+    let item = |attribution: &Attribution| {
+        let text = escaped(&attribution.text);
+        match &attribution.url {
+            Some(url) => format!("<li><a href=\"{}\">{text}</a></li>\n", escaped(url)),
+            None => format!("<li>{text}</li>\n"),
+        }
+    };
+    DOCS.replace(DATA, &attributions.iter().map(item).collect::<String>())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -41,6 +68,15 @@ mod tests {
         ] {
             assert!(DOCS.contains(&format!("<h3 id=\"{anchor}\">")), "#{anchor} is missing");
         }
+    }
+
+    #[test]
+    fn the_docs_name_and_link_whom_the_data_is_owed_to() {
+        let linked = Attribution { text: "Data by A & B".to_owned(), url: Some("https://a.example".to_owned()) };
+        let plain = Attribution { text: "By <C>".to_owned(), url: None };
+        let page = docs(&[linked, plain]);
+        assert!(page.contains("<h2 id=\"data\">") && !page.contains(DATA));
+        assert!(page.contains("<li><a href=\"https://a.example\">Data by A &amp; B</a></li>\n<li>By &lt;C&gt;</li>"));
     }
 
     #[test]

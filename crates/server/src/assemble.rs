@@ -1,5 +1,6 @@
 //! Builds the house from configuration and runs it until it is told to stop.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use api::{Api, ApiBounds, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
 use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, Tls, Transport, Trust};
-use geo::Atlas;
+use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
 use prometheus_client::registry::Registry;
 use store::{Store, StoreOptions};
@@ -22,6 +23,8 @@ use crate::link::links;
 use crate::ops::{self, Ops};
 use crate::relay::Relay;
 use crate::rollup::Rollup;
+use crate::update::Updater;
+use crate::watch::Watch;
 
 /// Patience of background work and commands, which no caller waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -44,7 +47,7 @@ pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
 
 /// What can be built, and so checked, without reaching a store.
 pub(crate) struct Ground {
-    atlas: Arc<Atlas>,
+    shelf: Arc<Shelf>,
     edge: Arc<Edge>,
     tls: Option<Tls>,
 }
@@ -73,14 +76,28 @@ impl Ground {
         );
         let tls = match settings.https.is_empty() {
             true => None,
-            false => Some(
-                Tls::open(&settings.certificate_file, &settings.private_key_file)
-                    .context("[edge] https needs certificate_file and private_key_file")?,
-            ),
+            false => Some(open_tls(&settings.certificate_file, &settings.private_key_file)?),
         };
-        let atlas = Arc::new(Atlas::open(&config.geo.files).context("[geo] files cannot be used")?);
-        Ok(Self { atlas, edge: Arc::new(Edge::new(bounds(config), trust, colo)), tls })
+        let shelf = Shelf::open(geo_sources(config), config.geo.allow_older)
+            .context("[geo] names a file that cannot be used")?;
+        Ok(Self { shelf: Arc::new(shelf), edge: Arc::new(Edge::new(bounds(config), trust, colo)), tls })
     }
+}
+
+/// The files that the atlas is made of.
+pub(crate) fn geo_sources(config: &Config) -> Sources {
+    Sources {
+        files: config.geo.files.clone(),
+        hosting_lists: config.geo.hosting_lists.clone(),
+        proxy_lists: config.geo.proxy_lists.clone(),
+    }
+}
+
+fn open_tls(certificate: &Path, private_key: &Path) -> Result<Tls> {
+    for (name, file) in [("certificate_file", certificate), ("private_key_file", private_key)] {
+        ensure!(!file.as_os_str().is_empty(), "[edge] {name} is empty; the listeners of [edge] https need it");
+    }
+    Tls::open(certificate, private_key).context("[edge] certificate_file and private_key_file cannot be used")
 }
 
 fn bounds(config: &Config) -> Bounds {
@@ -101,13 +118,14 @@ fn bounds(config: &Config) -> Bounds {
 
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) async fn run(config: &Config) -> Result<()> {
-    let Ground { atlas, edge, tls } = Ground::open(config)?;
+    let Ground { shelf, edge, tls } = Ground::open(config)?;
     let tally = Arc::new(Tally::new(config.ledger.rollup_keys_max));
     let mut registry = Registry::with_prefix("ipseity");
     let metrics = Metrics::register(&mut registry);
-    registry.register_collector(Box::new(Gauges { edge: Arc::clone(&edge), atlas: Arc::clone(&atlas) }));
+    registry.register_collector(Box::new(Gauges { edge: Arc::clone(&edge), shelf: Arc::clone(&shelf) }));
 
-    let public = public_router(config, metrics, &atlas, &tally)?;
+    let watch = Watch::register(&mut registry, Arc::clone(&shelf), ms(config.geo.watch_interval_ms));
+    let public = public_router(config, metrics, &shelf, &tally)?;
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
     let rollup = Rollup {
@@ -141,10 +159,10 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     ));
     tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
 
-    let relaying = {
-        let drain = drain.clone();
-        tokio::spawn(async move { relay.run(drain).await })
-    };
+    let mut chores = JoinSet::new();
+    let until = drain.clone();
+    chores.spawn(async move { relay.run(until).await });
+    tend_geo(config, watch, &mut chores, &drain)?;
     let stopping = async {
         stop_signal().await?;
         tracing::info!("draining");
@@ -156,14 +174,29 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let (stopped, ()) = tokio::join!(stopping, rollup.run(drain));
     stopped?;
     rollup.roll_up().await;
-    relaying.await.map_err(|_| anyhow!("the relay panicked"))?;
+    while let Some(ended) = chores.join_next().await {
+        ended.map_err(|_| anyhow!("background work panicked"))?;
+    }
     private_switch.start();
     private.await.map_err(|_| anyhow!("the private listener panicked"))?;
     tracing::info!("stopped");
     Ok(())
 }
 
-fn public_router(config: &Config, metrics: Metrics, atlas: &Arc<Atlas>, tally: &Arc<Tally>) -> Result<Router> {
+/// Keeps the geo data fresh, as far as the settings say so.
+fn tend_geo(config: &Config, watch: Watch, chores: &mut JoinSet<()>, drain: &Drain) -> Result<()> {
+    let settings = &config.geo;
+    if settings.watch {
+        chores.spawn(watch.run(drain.clone()));
+    }
+    if settings.update_interval_h > 0 {
+        let interval = Duration::from_secs(settings.update_interval_h.saturating_mul(3600));
+        chores.spawn(Updater::open(settings)?.run(settings.sources.clone(), interval, drain.clone()));
+    }
+    Ok(())
+}
+
+fn public_router(config: &Config, metrics: Metrics, shelf: &Arc<Shelf>, tally: &Arc<Tally>) -> Result<Router> {
     let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: ms(config.ledger.timeout_ms) };
     let store = StoreOptions {
         url: config.store.url.clone(),
@@ -179,7 +212,7 @@ fn public_router(config: &Config, metrics: Metrics, atlas: &Arc<Atlas>, tally: &
     let api = Arc::new(Api::new(
         Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?),
         Store::new(&store).context("[store] url cannot be read")?,
-        Arc::clone(atlas),
+        Arc::clone(shelf),
         links(&config.public),
         Arc::clone(tally),
         metrics,
@@ -187,9 +220,24 @@ fn public_router(config: &Config, metrics: Metrics, atlas: &Arc<Atlas>, tally: &
     ));
     let mut router = api::router(Arc::clone(&api));
     if config.portal.enabled {
-        router = router.merge(portal::router());
+        let shelf = Arc::clone(shelf);
+        router = router.merge(portal::router(move || attributions(&shelf)));
     }
     Ok(api::dress(router, &api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms)))
+}
+
+/// What the pages say of the data in use: each maker once, then what is owed to those whose data is in the binary.
+fn attributions(shelf: &Shelf) -> Vec<portal::Attribution> {
+    let atlas = shelf.current();
+    let mut owed: Vec<geo::Attribution> = Vec::new();
+    for attribution in atlas.editions().iter().filter_map(geo::Edition::attribution) {
+        if !owed.contains(&attribution) {
+            owed.push(attribution);
+        }
+    }
+    let makers = owed.into_iter().map(|owed| (owed.text, Some(owed.url.to_owned())));
+    let built_in = geo::NOTICES.into_iter().map(|notice| (notice, None));
+    makers.chain(built_in).map(|(text, url)| portal::Attribution { text: text.to_owned(), url }).collect()
 }
 
 fn bind(address: std::net::SocketAddr) -> Result<Listener> {

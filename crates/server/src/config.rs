@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use config::{Environment, File, FileFormat};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 const DEFAULT: &str = include_str!("default.toml");
 /// Settings that the environment gives as a list with commas.
-const LISTS: [&str; 4] = ["edge.http", "edge.https", "edge.trusted_proxies", "geo.files"];
+const LISTS: [&str; 6] =
+    ["edge.http", "edge.https", "edge.trusted_proxies", "geo.files", "geo.hosting_lists", "geo.proxy_lists"];
 
 /// All settings; what each means stands in `default.toml`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -87,6 +88,31 @@ pub(crate) struct Ledger {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Geo {
     pub(crate) files: Vec<PathBuf>,
+    pub(crate) hosting_lists: Vec<PathBuf>,
+    pub(crate) proxy_lists: Vec<PathBuf>,
+    pub(crate) watch: bool,
+    pub(crate) watch_interval_ms: u64,
+    pub(crate) allow_older: bool,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) update_interval_h: u64,
+    pub(crate) update_bytes_max: u64,
+    pub(crate) update_timeout_ms: u64,
+    pub(crate) update_idle_timeout_ms: u64,
+    pub(crate) ca_file: PathBuf,
+}
+
+/// Where a geo file is fetched from.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Source {
+    pub(crate) url: String,
+    pub(crate) file: PathBuf,
+    #[serde(default)]
+    pub(crate) sha256_url: String,
+    #[serde(default)]
+    pub(crate) account_id: String,
+    #[serde(default)]
+    pub(crate) licence_key_file: PathBuf,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -137,6 +163,14 @@ impl Config {
             .context("the configuration is not valid; `default.toml` in the documentation names every setting")?;
         read_secret(&mut config.store.url, &config.store.url_file)?;
         read_secret(&mut config.ledger.url, &config.ledger.url_file)?;
+        // The library takes any scheme for PostgreSQL's.
+        let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| config.store.url.starts_with(scheme));
+        ensure!(is_postgres, "[store] url cannot be read; it begins with postgres://");
+        for source in &config.geo.sources {
+            let addresses = [&source.url, &source.sha256_url];
+            let is_secure = addresses.iter().all(|url| url.is_empty() || url.starts_with("https://"));
+            ensure!(is_secure && !source.url.is_empty(), "[[geo.sources]] url and sha256_url begin with https://");
+        }
         Ok(config)
     }
 
@@ -145,6 +179,11 @@ impl Config {
         let mut shown = self.clone();
         for url in [&mut shown.store.url, &mut shown.ledger.url] {
             *url = without_password(url);
+        }
+        for source in &mut shown.geo.sources {
+            for url in [&mut source.url, &mut source.sha256_url].into_iter().filter(|url| !url.is_empty()) {
+                *url = without_password(url);
+            }
         }
         let sections = serde_json::to_value(shown)?;
         let mut lines = Vec::new();
@@ -172,16 +211,31 @@ fn read_secret(value: &mut String, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `postgres://user:password@host/…` without the password.
+/// `postgres://user:password@host/…?password=…` without the passwords. What cannot be taken apart is not shown at all.
 fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    match rest.rsplit_once('@') {
-        Some((credentials, host)) => {
-            let user = credentials.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:…@{host}")
-        }
-        None => url.to_owned(),
+    let Some((scheme, rest)) = url.split_once("://") else { return "…".to_owned() };
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if query.contains('@') {
+        // A question mark that was not escaped in the password, perhaps.
+        return format!("{scheme}://…");
     }
+    let place = match place.rsplit_once('@') {
+        Some((credentials, host)) => format!("{}:…@{host}", credentials.split(':').next().unwrap_or_default()),
+        None => place.to_owned(),
+    };
+    let shown = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) if is_secret(name) => format!("{name}=…"),
+        Some(_) | None => pair.to_owned(),
+    };
+    let query: Vec<_> = query.split('&').filter(|pair| !pair.is_empty()).map(shown).collect();
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{scheme}://{place}{mark}{}", query.join("&"))
+}
+
+/// Whether a parameter's name says that its value is nobody's business.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["pass", "key", "token", "secret", "sig"].iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]
@@ -213,5 +267,12 @@ mod tests {
     fn a_password_is_never_shown() {
         assert_eq!(without_password("redis://u:se:c@ret@h:1/0"), "redis://u:…@h:1/0");
         assert_eq!(without_password("redis://h:1"), "redis://h:1");
+        assert_eq!(without_password("postgres://h/d?user=u&password=secret"), "postgres://h/d?user=u&password=…");
+        assert_eq!(
+            without_password("https://h/d?edition_id=e&license_key=secret"),
+            "https://h/d?edition_id=e&license_key=…"
+        );
+        assert_eq!(without_password("u:secret@h"), "…");
+        assert_eq!(without_password("postgres://u:se?cret@h/d"), "postgres://…");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use edge::{Bound, Edge};
-use geo::Atlas;
+use geo::Shelf;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 pub(crate) struct Gauges {
     pub(crate) edge: Arc<Edge>,
-    pub(crate) atlas: Arc<Atlas>,
+    pub(crate) shelf: Arc<Shelf>,
 }
 
 impl fmt::Debug for Gauges {
@@ -54,7 +54,7 @@ impl Collector for Gauges {
         let epoch = ConstGauge::new(0_i64);
         let help = "When a geo database was built, Unix time";
         let mut built = encoder.encode_descriptor("geo_build_time_seconds", help, None, epoch.metric_type())?;
-        for edition in self.atlas.editions() {
+        for edition in self.shelf.current().editions() {
             let built_s = i64::try_from(edition.build_epoch_s).unwrap_or(i64::MAX);
             ConstGauge::new(built_s).encode(built.encode_family(&[("database", edition.database_type.as_str())])?)?;
         }

@@ -3,6 +3,7 @@
 mod assemble;
 mod command;
 mod config;
+mod fetch;
 mod gauges;
 mod link;
 mod ops;
@@ -10,6 +11,9 @@ mod publish;
 mod relay;
 mod rollup;
 mod telemetry;
+mod unpack;
+mod update;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use edge::Drain;
 use ledger::Ledger;
 use store::{Store, Wake};
@@ -13,6 +13,8 @@ use crate::publish::publish;
 
 /// Outbox rows that one node takes at a time.
 const BATCH_MAX: i64 = 100;
+/// The longest that a round may take; a claim that is dropped then comes back.
+const ROUND_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Relay {
     pub(crate) store: Store,
@@ -33,7 +35,8 @@ impl Relay {
         let mut wake = None;
         let mut swept = None;
         loop {
-            if let Err(error) = self.round(&mut wake, &mut swept).await {
+            let round = tokio::time::timeout(ROUND_MAX, self.round(&mut wake, &mut swept)).await;
+            if let Err(error) = round.unwrap_or_else(|_elapsed| Err(anyhow!("a store did not answer"))) {
                 tracing::warn!(error = &*error, "the relay could not do its round");
                 wake = None;
                 tokio::time::sleep(self.interval).await;

@@ -12,12 +12,15 @@ use crate::config::{Log, LogFormat};
 /// The crates that follow `[log] level`. Libraries are held to warnings: some of them log whole headers, key included, when asked for more.
 const OWN: [&str; 8] = ["ipseity", "api", "portal", "geo", "ledger", "store", "edge", "domain"];
 
+/// Reads the level.
+pub(crate) fn level(log: &Log) -> Result<LevelFilter> {
+    let level = log.level.parse();
+    level.with_context(|| format!("[log] level is {:?}; use error, warn, info, debug or trace", log.level))
+}
+
 /// Starts logging.
 pub(crate) fn start(log: &Log) -> Result<()> {
-    let level: LevelFilter = log
-        .level
-        .parse()
-        .with_context(|| format!("[log] level is {:?}; use error, warn, info, debug or trace", log.level))?;
+    let level = level(log)?;
     let targets = Targets::new().with_default(LevelFilter::WARN.min(level)).with_targets(OWN.map(|name| (name, level)));
     let layer = match log.format {
         LogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).boxed(),

@@ -1,4 +1,4 @@
-//! Small databases in the nested schema.
+//! Small databases in both schemas.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use domain::{Address, Facts};
-use geo::Atlas;
+use geo::{Atlas, Sources};
 use ipnet::IpNet;
 use mmdb_writer::{Value, Writer};
 
@@ -52,9 +52,12 @@ pub fn file(database_type: &str, records: impl IntoIterator<Item = (&'static str
     File::new(&bytes(database_type, records))
 }
 
+pub fn sources(files: &[&File]) -> Sources {
+    Sources { files: files.iter().map(|file| file.path().to_owned()).collect(), ..Sources::default() }
+}
+
 pub fn open(files: &[&File]) -> Atlas {
-    let paths: Vec<_> = files.iter().map(|file| file.path().to_owned()).collect();
-    Atlas::open(&paths).expect("the files are sound")
+    Atlas::open(&sources(files)).expect("the files are sound")
 }
 
 pub fn locate<'a>(atlas: &'a Atlas, address: &str) -> Facts<'a> {
@@ -95,5 +98,19 @@ pub fn san_francisco() -> Value {
         ),
         ("postal", map([("code", "94107".into())])),
         ("subdivisions", Value::array([named("CA", "California"), named("SF", "San Francisco County")])),
+    ])
+}
+
+/// Brisbane in the flat schema, with what its makers leave empty.
+pub fn brisbane() -> Value {
+    map([
+        ("city", "South Brisbane".into()),
+        ("country_code", "AU".into()),
+        ("latitude", Value::Float(-27.4767)),
+        ("longitude", Value::Float(153.017)),
+        ("postcode", "".into()),
+        ("state1", "Queensland".into()),
+        ("state2", "".into()),
+        ("timezone", "".into()),
     ])
 }

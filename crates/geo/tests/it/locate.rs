@@ -54,7 +54,7 @@ fn the_registered_country_stands_in_for_an_absent_one() {
     let atlas = open(&[&city]);
     let place = locate(&atlas, "1.1.1.1").place;
     assert_eq!((place.country, place.country_name), (Some("AU"), Some("Australia")));
-    assert_eq!((place.is_eu, place.currency, place.continent), (Some(false), Some("AUD"), None));
+    assert_eq!((place.is_eu, place.currency, place.continent), (Some(false), Some("AUD"), Some("OC")));
 }
 
 #[test]

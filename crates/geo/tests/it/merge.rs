@@ -68,11 +68,12 @@ fn a_later_file_answers_where_an_earlier_is_silent() {
 
 #[test]
 fn a_name_is_taken_only_for_the_same_number() {
-    let unnamed = || map([("autonomous_system_number", 209_u32.into())]);
+    let unnamed = || map([("autonomous_system_number", 64496_u32.into())]);
     let first = file("GeoLite2-ASN", [(NETWORK, unnamed()), ("203.0.113.0/24", unnamed())]);
-    let later = file("GeoLite2-ASN", [(NETWORK, network(209, "Lumen")), ("203.0.113.0/24", network(7922, "Comcast"))]);
+    let later =
+        file("GeoLite2-ASN", [(NETWORK, network(64496, "Lumen")), ("203.0.113.0/24", network(7922, "Comcast"))]);
     let atlas = open(&[&first, &later]);
     let (same, other) = (locate(&atlas, ADDRESS).network, locate(&atlas, "203.0.113.7").network);
-    assert_eq!((same.asn, same.org), (Some(209), Some("Lumen")));
-    assert_eq!((other.asn, other.org), (Some(209), None));
+    assert_eq!((same.asn, same.org), (Some(64496), Some("Lumen")));
+    assert_eq!((other.asn, other.org), (Some(64496), None));
 }

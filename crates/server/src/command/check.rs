@@ -2,15 +2,18 @@
 
 use anyhow::Result;
 
-use super::show;
+use super::{Desk, show};
 use crate::assemble::Ground;
 use crate::config::Config;
+use crate::telemetry;
 
 /// Builds all that can be built without reaching a store, and prints the settings.
 pub(super) fn run(config: &Config) -> Result<()> {
     for setting in config.redacted()? {
         show::line(&setting)?;
     }
+    telemetry::level(&config.log)?;
+    Desk::open(config)?;
     Ground::open(config)?;
     show::line("The configuration is valid.")
 }

@@ -2,6 +2,7 @@
 
 mod account;
 mod check;
+mod geo;
 mod key;
 mod plan;
 mod show;
@@ -17,7 +18,7 @@ use crate::{assemble, telemetry};
 
 /// Ipseity tells a caller who it is on the network.
 #[derive(Parser)]
-#[command(version, about, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "ipseity", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Line {
     /// Settings over the built-in defaults (TOML); the environment's IPSEITY__SECTION__SETTING wins over both.
     #[arg(long, global = true, value_name = "FILE")]
@@ -43,6 +44,9 @@ enum Command {
     /// Plans: list, add.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
+    /// Geo databases: show them, bring them up to date.
+    #[command(subcommand)]
+    Geo(geo::GeoCommand),
 }
 
 impl Line {
@@ -66,6 +70,7 @@ impl Line {
                 Command::Account(command) => command.run(&Desk::open(&config)?).await,
                 Command::Key(command) => command.run(&Desk::open(&config)?).await,
                 Command::Plan(command) => command.run(&Desk::open(&config)?).await,
+                Command::Geo(command) => command.run(&config).await,
             }
         })
     }

@@ -1,0 +1,102 @@
+//! What the makers of databases ask to be said where answers are shown.
+
+use crate::edition::Edition;
+
+/// A sentence about where data comes from, and where it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribution {
+    /// The sentence, as the licence words it.
+    pub text: &'static str,
+    /// The address that the licence asks to be linked.
+    pub url: &'static str,
+}
+
+const MAXMIND: &str = "https://www.maxmind.com";
+
+/// Makers by the beginning of their types, in lower case.
+const MAKERS: [(&str, Attribution); 3] = [
+    (
+        "geolite2",
+        Attribution {
+            text: "This product includes GeoLite2 data created by MaxMind, available from https://www.maxmind.com.",
+            url: MAXMIND,
+        },
+    ),
+    (
+        "geoip2",
+        Attribution {
+            text: "This product includes GeoIP2 data created by MaxMind, available from https://www.maxmind.com.",
+            url: MAXMIND,
+        },
+    ),
+    ("dbip", Attribution { text: "IP Geolocation by DB-IP", url: "https://db-ip.com" }),
+];
+
+/// Its files name no maker: those of places are DB-IP's or others', gathered under CC BY 4.0.
+const IP_LOCATION_DB: Attribution = Attribution {
+    text: "IP Geolocation by DB-IP (https://db-ip.com) and others, gathered by ip-location-db \
+        (https://github.com/sapics/ip-location-db), licensed under CC BY 4.0.",
+    url: "https://db-ip.com",
+};
+
+impl Edition {
+    /// What its licence asks to be said; `None` for a maker that is not known.
+    #[must_use]
+    pub fn attribution(&self) -> Option<Attribution> {
+        let database_type = self.database_type.to_ascii_lowercase();
+        let maker = MAKERS.into_iter().find(|(maker, _)| database_type.starts_with(maker));
+        let is_flat = || ["city ip", "country ip", "asn ip"].iter().any(|name| database_type.starts_with(name));
+        maker.map(|(_, attribution)| attribution).or_else(|| is_flat().then_some(IP_LOCATION_DB))
+    }
+
+    /// When it was built, as RFC 3339 writes it; empty for a time beyond the calendar.
+    #[must_use]
+    pub fn built_at(&self) -> String {
+        let built_s = i64::try_from(self.build_epoch_s).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_second(built_s).map(|built| built.to_string()).unwrap_or_default()
+    }
+
+    /// Whole days between its building and `now_s`, Unix time in seconds.
+    #[must_use]
+    pub fn age_days(&self, now_s: u64) -> u64 {
+        now_s.saturating_sub(self.build_epoch_s) / 86_400
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edition::Kind;
+
+    fn edition(database_type: &str) -> Edition {
+        Edition {
+            kind: Kind::City,
+            database_type: database_type.to_owned(),
+            build_epoch_s: 1_767_225_600,
+            ip_version: 6,
+            node_count: 1,
+            description: String::new(),
+        }
+    }
+
+    #[test]
+    fn each_maker_is_named() {
+        for (database_type, word) in [
+            ("GeoLite2-City", "GeoLite2 data created by MaxMind"),
+            ("GeoIP2-ISP", "GeoIP2 data created by MaxMind"),
+            ("DBIP-City-Lite", "IP Geolocation by DB-IP"),
+            ("city ipv4", "CC BY 4.0"),
+        ] {
+            let text = edition(database_type).attribution().map(|attribution| attribution.text);
+            assert!(text.is_some_and(|text| text.contains(word)), "{database_type}: {text:?}");
+        }
+        assert_eq!(edition("Own-City").attribution(), None);
+    }
+
+    #[test]
+    fn an_edition_has_a_date_and_an_age() {
+        let edition = edition("GeoLite2-City");
+        assert_eq!(edition.built_at(), "2026-01-01T00:00:00Z");
+        assert_eq!((edition.age_days(0), edition.age_days(edition.build_epoch_s + 2 * 86_400)), (0, 2));
+    }
+}

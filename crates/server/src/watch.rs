@@ -1,0 +1,70 @@
+//! Watching the geo files by polling, which sees a turned link, a network file system and a container's volume alike.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge::Drain;
+use geo::Shelf;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tokio::time::MissedTickBehavior;
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+/// More often than this would be all that a thread does.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+const SWAPPED: Outcome = Outcome { outcome: "swapped" };
+const REFUSED: Outcome = Outcome { outcome: "refused" };
+
+pub(crate) struct Watch {
+    shelf: Arc<Shelf>,
+    interval: Duration,
+    reloads: Family<Outcome, Counter>,
+}
+
+impl Watch {
+    pub(crate) fn register(registry: &mut Registry, shelf: Arc<Shelf>, interval: Duration) -> Self {
+        let reloads = Family::<Outcome, Counter>::default();
+        for outcome in [SWAPPED, REFUSED] {
+            // Present from the start: an alarm on a rise needs something to rise from.
+            drop(reloads.get_or_create(&outcome));
+        }
+        registry.register("geo_reloads", "Geo files that changed, by what became of them", reloads.clone());
+        Self { shelf, interval: interval.max(INTERVAL_MIN), reloads }
+    }
+
+    /// Watches until the drain starts.
+    pub(crate) async fn run(self, drain: Drain) {
+        let mut tick = tokio::time::interval(self.interval);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => self.look().await,
+                () = drain.started() => return,
+            }
+        }
+    }
+
+    async fn look(&self) {
+        let shelf = Arc::clone(&self.shelf);
+        // Reading and checking 66 MB takes seconds of a processor; the threads that answer must not wait for it.
+        let Ok(news) = tokio::task::spawn_blocking(move || shelf.refresh()).await else {
+            tracing::error!("looking at the geo files panicked");
+            return;
+        };
+        for file in &news.swapped {
+            tracing::info!(file = %file.display(), "a geo file was swapped in");
+            self.reloads.get_or_create(&SWAPPED).inc();
+        }
+        for reason in &news.refused {
+            tracing::warn!(reason = reason as &dyn std::error::Error, "a geo file was refused; the old edition stays");
+            self.reloads.get_or_create(&REFUSED).inc();
+        }
+    }
+}

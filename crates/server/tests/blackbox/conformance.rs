@@ -1,0 +1,170 @@
+//! Keeps `docs/conformance.md` complete and true: what it names exists, and what exists it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use domain::plan::FREE_DAILY_LIMIT;
+use domain::{BURST_MAX, DEMO_DAILY_MAX, Field, KEYS_PER_ACCOUNT_MAX};
+
+const LIST: &str = include_str!("../../../../docs/conformance.md");
+const REFUSALS: &str = include_str!("../../../api/src/refusal.rs");
+const SECTIONS: [&str; 16] =
+    ["0", "1", "2.1", "2.2", "2.3", "3", "4.1", "4.2", "4.3", "4.4", "5", "6", "7", "8", "9", "D"];
+/// The modules that hold the contract, and nothing else.
+const OWN: [&str; 7] = ["authentication", "conformance", "cors", "demo", "errors", "limits", "lookup"];
+
+struct Row {
+    section: &'static str,
+    number: usize,
+    statement: &'static str,
+    tests: Vec<&'static str>,
+    decision: Option<&'static str>,
+}
+
+/// The rows of all tables; a line of a table that is no row fails.
+fn rows() -> Vec<Row> {
+    let lines = LIST.lines().filter(|line| line.starts_with('|'));
+    let rows = lines.filter(|line| !line.starts_with("| Id |") && !line.starts_with("|---"));
+    rows.map(|line| {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let ["", id, statement, tests, decision, ""] = cells[..] else { panic!("not five bars: {line}") };
+        let (section, number) = id.split_once('-').expect("an id");
+        let decision = decision.split_once("](decisions/").map(|(_, rest)| rest.trim_end_matches(')'));
+        Row { section, number: number.parse().expect("a number"), statement, tests: quoted(tests), decision }
+    })
+    .collect()
+}
+
+/// What stands between backticks.
+fn quoted(text: &'static str) -> Vec<&'static str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+fn crates() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The names of a source's tests: functions under a test attribute.
+fn tests_in(source: &str) -> BTreeSet<String> {
+    let mut tests = BTreeSet::new();
+    let mut is_test = false;
+    for line in source.lines().map(str::trim_start) {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        } else if let Some((_, name)) = line.split_once("fn ")
+            && !line.starts_with("//")
+            && std::mem::take(&mut is_test)
+        {
+            tests.insert(name.split('(').next().unwrap_or_default().to_owned());
+        }
+    }
+    tests
+}
+
+/// The tests of `module` in this suite, or of `crate::module`.
+fn tests_of(module: &str) -> BTreeSet<String> {
+    let file = match module.split_once("::") {
+        None => crates().join(format!("server/tests/blackbox/{module}.rs")),
+        Some((of, module)) => crates().join(format!("{of}/src/{module}.rs")),
+    };
+    tests_in(&fs::read_to_string(&file).unwrap_or_else(|error| panic!("{module}: {error}")))
+}
+
+/// Every test that the document names, in its tables and above them.
+fn named() -> BTreeSet<&'static str> {
+    let head = LIST.split("\n## ").next().unwrap_or_default();
+    let is_own = |name: &&str| OWN.iter().any(|own| name.starts_with(&format!("{own}::")));
+    rows().into_iter().flat_map(|row| row.tests).chain(quoted(head).into_iter().filter(is_own)).collect()
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let mut modules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for name in named() {
+        let (module, test) = name.rsplit_once("::").unwrap_or_else(|| panic!("{name} is no test's name"));
+        assert!(modules.entry(module).or_insert_with(|| tests_of(module)).contains(test), "there is no test {name}");
+    }
+}
+
+#[test]
+fn no_test_of_the_contract_is_left_out() {
+    let named = named();
+    for module in OWN {
+        let tests = tests_of(module);
+        assert!(!tests.is_empty(), "{module} has no tests");
+        for test in tests {
+            assert!(named.contains(format!("{module}::{test}").as_str()), "{module}::{test} holds no statement");
+        }
+    }
+}
+
+#[test]
+fn ids_have_no_gaps() {
+    let rows = rows();
+    for section in SECTIONS {
+        let numbers: Vec<_> = rows.iter().filter(|row| row.section == section).map(|row| row.number).collect();
+        assert!(!numbers.is_empty() && numbers.iter().copied().eq(1..=numbers.len()), "section {section}: {numbers:?}");
+    }
+    for row in &rows {
+        assert!(SECTIONS.contains(&row.section), "there is no section {}", row.section);
+        assert!(!row.tests.is_empty(), "nothing holds {}-{:02}", row.section, row.number);
+        let is_open =
+            row.statement.contains("eft open:") || row.statement.starts_with("Beyond the list:") || row.section == "D";
+        assert!(!is_open || row.decision.is_some(), "{}-{:02} is open and undecided", row.section, row.number);
+    }
+}
+
+#[test]
+fn every_decision_that_is_named_exists() {
+    for row in rows() {
+        if let Some(decision) = row.decision {
+            let page = crates().join("../docs/decisions").join(decision);
+            assert!(page.is_file(), "{}-{:02} names {decision}", row.section, row.number);
+        }
+    }
+}
+
+#[test]
+fn every_decision_page_on_the_contract_is_named() {
+    let named: BTreeSet<_> = rows().iter().filter_map(|row| row.decision).collect();
+    for page in fs::read_dir(crates().join("../docs/decisions")).expect("the decisions") {
+        let page = page.expect("a page");
+        let name = page.file_name().into_string().expect("a name");
+        // The others tell how the service is built.
+        let speaks_of_it = fs::read_to_string(page.path()).expect("a text").contains("The contract");
+        assert!(!speaks_of_it || named.contains(name.as_str()), "{name} is held by nothing");
+    }
+}
+
+#[test]
+fn every_field_code_and_limit_has_its_row() {
+    let rows = rows();
+    let says = |section: &str, text: &str| {
+        rows.iter().filter(|row| row.section == section && row.statement.contains(text)).count()
+    };
+    for field in Field::ALL {
+        let name = format!("`{}`: ", field.name());
+        let own: Vec<_> = rows.iter().filter(|row| row.section == "2.1" && row.statement.starts_with(&name)).collect();
+        assert!(own.len() == 1, "{} rows for {name}", own.len());
+        assert!(own[0].statement.contains(&format!("from scope {}", field.scope())), "{name}");
+    }
+    for field in ["error", "message", "docs", "enterprise", "signup"] {
+        assert_eq!(says("2.2", &format!("`{field}`: ")), 1, "{field}");
+    }
+    let codes = REFUSALS.split("const fn code").nth(1).and_then(|rest| rest.split("const fn").next());
+    let codes: BTreeSet<_> = codes.expect("the codes").split('"').skip(1).step_by(2).collect();
+    assert!(codes.len() >= 8, "{codes:?}");
+    for code in codes {
+        assert!(says("7", &format!("`{code}`")) > 0, "no row for {code}");
+    }
+    assert_eq!((FREE_DAILY_LIMIT, DEMO_DAILY_MAX), (10_000, 1_000));
+    for limit in [
+        "Daily quota: 10,000 ".to_owned(),
+        format!("Burst limit: {BURST_MAX} "),
+        "Demo quota: 1,000 ".to_owned(),
+        format!("Keys per account: {KEYS_PER_ACCOUNT_MAX}."),
+    ] {
+        assert_eq!(says("8", &limit), 1, "{limit}");
+    }
+}

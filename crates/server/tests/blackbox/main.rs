@@ -1,0 +1,22 @@
+//! The black-box suite: the built binary, with PostgreSQL and Redis processes of its own, tried over real sockets as a user would.
+//!
+//! Tests that only ask and answer share one house; tests that race, kill or count have their own.
+
+mod authentication;
+mod command_line;
+mod conformance;
+mod connection;
+mod cors;
+mod demo;
+mod durability;
+mod errors;
+mod geo_swap;
+mod geo_update;
+mod limits;
+mod lookup;
+mod meta;
+mod next_request;
+mod privacy;
+mod race;
+mod round_trip;
+mod shared;

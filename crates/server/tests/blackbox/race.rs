@@ -1,0 +1,127 @@
+//! Exactness under a race: three nodes on one Redis and one PostgreSQL, fifty connections, everything at once on what was never used before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Scope;
+use http::Method;
+use testkit::{Caller, House, HouseOptions, Reply, eventually};
+use tokio::sync::{Barrier, OnceCell};
+use tokio::task::JoinSet;
+
+use crate::shared::{fresh_key, patient};
+
+const CONNECTIONS: usize = 50;
+const LOOKUP: &str = "/api/v1/ip";
+const DEMO: &str = "/api/v1/ip/demo";
+const TODAY: &str = "(now() at time zone 'utc')::date";
+
+static HOUSE: OnceCell<House> = OnceCell::const_new();
+
+/// A house of three nodes; ends with the process.
+pub(crate) async fn three_nodes() -> &'static House {
+    HOUSE
+        .get_or_init(async || {
+            let options = HouseOptions { nodes: 3, env: patient(), ..HouseOptions::default() };
+            House::start(options).await.expect("a house of three nodes")
+        })
+        .await
+}
+
+/// Sends `each` requests on each of fifty connections, spread over the nodes. All are open before the first request goes out.
+async fn storm(house: &House, path: &'static str, authorization: Option<String>, each: usize) -> Vec<Reply> {
+    let start = Arc::new(Barrier::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    for node in house.nodes.iter().cycle().take(CONNECTIONS) {
+        let (mut caller, start, authorization) = (Caller::new(node.http()), Arc::clone(&start), authorization.clone());
+        connections.spawn(async move {
+            let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
+            let opened = caller.send(Method::OPTIONS, path, &[]).await.expect("a preflight");
+            assert_eq!(opened.status, 204);
+            start.wait().await;
+            let mut replies = Vec::with_capacity(each);
+            for _ in 0..each {
+                replies.push(caller.get(path, &headers).await.expect("an answer"));
+            }
+            replies
+        });
+    }
+    connections.join_all().await.into_iter().flatten().collect()
+}
+
+/// How many answers there are of each status.
+fn tally(replies: &[Reply]) -> BTreeMap<u16, usize> {
+    let mut counts = BTreeMap::new();
+    for reply in replies {
+        *counts.entry(reply.status).or_default() += 1;
+    }
+    counts
+}
+
+/// What the admitted were told to be left; no two were told the same.
+fn remaining(replies: &[Reply]) -> BTreeSet<u64> {
+    let admitted: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
+    let told = |reply: &&Reply| reply.header("x-ratelimit-remaining").expect("what is left").parse().expect("a number");
+    let distinct: BTreeSet<u64> = admitted.iter().map(told).collect();
+    assert_eq!(distinct.len(), admitted.len(), "two admitted requests were told the same remainder");
+    distinct
+}
+
+fn refusals(replies: &[Reply]) -> impl Iterator<Item = serde_json::Value> {
+    replies.iter().filter(|reply| reply.status == 429).map(|reply| reply.json().expect("an error in JSON"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_400_requests_at_once_exactly_300_pass_and_exactly_one_pauses_the_key() {
+    let house = three_nodes().await;
+    let mut paused = Vec::new();
+    for _ in 0..5 {
+        let issued = fresh_key(house, Scope::Ip).await;
+        let replies = storm(house, LOOKUP, Some(issued.bearer()), 8).await;
+        assert_eq!(tally(&replies), BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
+        assert_eq!(remaining(&replies), (9_700..10_000).collect());
+        let burst = refusals(&replies).next().expect("one refusal");
+        assert!(burst["message"].as_str().expect("a message").starts_with("Burst limit exceeded"), "{burst}");
+        let evidence = "select count(*), sum((select sum(count) from unnest(counts) count)) from pauses where key_id";
+        let rows = house.postgres.psql("ipseity", &format!("{evidence} = '{}'", issued.id)).await.expect("the pauses");
+        assert_eq!(rows, "1|301", "pauses and the requests that they speak of");
+        paused.push(format!("'{}'", issued.id));
+    }
+    let used = format!("select string_agg(admitted::text, ' ') from usage where key_id in ({})", paused.join(","));
+    eventually("the roll-up says 300 of each", Duration::from_secs(20), async || {
+        house.postgres.psql("ipseity", &used).await.expect("the usage") == "300 300 300 300 300"
+    })
+    .await
+    .expect("a roll-up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_days_last_10_requests_are_answered_exactly_once_across_nodes() {
+    let house = three_nodes().await;
+    for _ in 0..3 {
+        let issued = fresh_key(house, Scope::Ip).await;
+        let rolled_up = format!("insert into usage values ('{}', {TODAY}, 9990)", issued.id);
+        house.postgres.psql("ipseity", &rolled_up).await.expect("a roll-up");
+        let replies = storm(house, LOOKUP, Some(issued.bearer()), 5).await;
+        assert_eq!(tally(&replies), BTreeMap::from([(200, 10), (429, 240)]));
+        assert_eq!(remaining(&replies), (0..10).collect());
+        for refused in refusals(&replies) {
+            assert!(refused["enterprise"].is_string(), "refused for another reason than the day: {refused}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demos_last_10_requests_are_answered_exactly_once_across_nodes() {
+    let house = three_nodes().await;
+    let rolled_up = format!("insert into demo_usage values ({TODAY}, 990, 0)");
+    house.postgres.psql("ipseity", &rolled_up).await.expect("a roll-up");
+    let replies = storm(house, DEMO, None, 5).await;
+    assert_eq!(tally(&replies), BTreeMap::from([(200, 10), (429, 240)]));
+    assert_eq!(remaining(&replies), (0..10).collect());
+    for refused in refusals(&replies) {
+        assert!(refused["signup"].is_string(), "refused for another reason than the demo's day: {refused}");
+    }
+    assert_eq!(tally(&storm(house, DEMO, None, 1).await), BTreeMap::from([(429, CONNECTIONS)]));
+}

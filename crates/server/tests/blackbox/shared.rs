@@ -1,0 +1,35 @@
+//! The house that the tests which only ask and answer share, and what they all need.
+
+use domain::Scope;
+use testkit::{House, HouseOptions, Issued};
+use tokio::sync::OnceCell;
+
+static HOUSE: OnceCell<House> = OnceCell::const_new();
+
+/// The shared house; ends with the process.
+pub(crate) async fn house() -> &'static House {
+    HOUSE
+        .get_or_init(async || {
+            House::start(HouseOptions { env: patient(), ..HouseOptions::default() }).await.expect("a house")
+        })
+        .await
+}
+
+/// A key of an account that no other test uses.
+pub(crate) async fn fresh_key(house: &House, scope: Scope) -> Issued {
+    let email = format!("{:016x}@example.com", fastrand::u64(..));
+    house.account(&email).await.expect("an account");
+    house.issue(&email, scope).await.expect("a key")
+}
+
+/// Settings for machines that do many things at once: the bound on a verdict is there for production, not for a suite on two cores.
+pub(crate) fn patient() -> testkit::node::Env {
+    [
+        ("IPSEITY__LEDGER__TIMEOUT_MS", "5000"),
+        ("IPSEITY__STORE__TIMEOUT_MS", "10000"),
+        ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "20000"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .collect()
+}

@@ -1,0 +1,268 @@
+"""Every figure about the data, with its bar, in one table; the exit code is 1 when a bar is missed.
+
+Usage: python3 tools/data_report.py [--short] [--folder DIR] [--lists DIR] [--seed N] [--now UNIX_TIME]
+(needs cargo, npm, pip and tools/requirements.txt; databases are fetched into the folder and kept)
+
+--short asks for fewer addresses. --lists names a folder with public AS lists to measure the classification against:
+asn-hosting-x4bnet.txt of X4BNet/lists_vpn and asn-isp-oxl.csv of O-X-L/risk-db-lists. tools/carriers.csv names the networks of
+the first that host nobody, and why.
+"""
+
+import argparse
+import csv
+import json
+import random
+import re
+import resource
+import sys
+import time
+import traceback
+import zoneinfo
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import maxminddb
+import pycountry
+
+from check_geo import SHOWN_MAX, compare, example, programs
+from fetch_geo import ASN, CITY, DBIP_4, DBIP_6, fetch
+from sources import pypi_source
+from tables import fold
+from truth import ROOT, Cldr, Truth
+
+MAXMINDDB = ("maxminddb", "3.2.0")
+MEMORY_BYTES_MAX = 1 << 30
+WEEK_S = 7 * 86_400
+UNTIL_S = 4_102_444_800  # 2100-01-01
+INSTANTS = 1_000
+POINTS = 20_000
+ACCESS_PROVIDERS = 200
+HOSTING = [16509, 14618, 15169, 396982, 8075, 14061, 24940, 16276, 13335, 54113]
+PROXIES = [9009, 212238, 60068, 62371, 39351, 216025, 197141]
+NEITHER = [7922, 3320, 9318, 12389, 11426]
+
+
+class Report:
+    """The table as it grows; a row that cannot be measured is missed, unless nobody asked for it."""
+
+    def __init__(self) -> None:
+        self.missed = 0
+
+    def row(self, what: str, figure: str, bar: str, met: bool | None) -> None:
+        self.missed += met is False
+        print(f"{ {True: 'met', False: 'MISSED', None: '-'}[met]:7}{what:<58}{figure:<44}{bar}", flush=True)
+
+    def part(self, measure: Callable[[], None]) -> None:
+        start = time.monotonic()
+        try:
+            measure()
+        except Exception:
+            traceback.print_exc()
+            self.row(measure.__name__, "failed", "can be measured", False)
+        print(f"       ({measure.__name__}: {time.monotonic() - start:.0f} s)", flush=True)
+
+
+class Measures:
+    def __init__(self, options: argparse.Namespace, report: Report) -> None:
+        self.options, self.report = options, report
+        self.cldr = Cldr(options.now)
+        self.city, self.asn, *self.dbip = fetch(options.folder, [CITY, ASN, DBIP_4, DBIP_6])
+        self.samples = pypi_source(*MAXMINDDB, options.folder) / "tests/data"
+        self.chance = random.Random(options.seed)
+
+    def fields(self) -> None:
+        anonymous = "GeoIP2-Anonymous-IP-Test"
+        source = json.loads((self.samples / f"source-data/{anonymous}.json").read_text(encoding="utf-8"))
+        # A random address would hardly ever meet one of the few networks of a sample.
+        few = [network for entry in source for network in entry]
+        for file, networks in (
+            *((file, []) for file in (self.city, self.asn, *self.dbip)),
+            (self.samples / f"test-data/{anonymous}.mmdb", few),
+        ):
+            truth = Truth([str(file)], self.cldr)
+            options = self.options
+            failed, _, count = compare(truth, [str(file)], options.count, options.seed, options.now, networks)
+            for address, differences in list(failed.items())[:SHOWN_MAX]:
+                print(f"       {address}: {'; '.join(differences)}")
+            self.report.row(f"{file.name}: every field", f"{len(failed)} of {count:,} differ", "0 differ", not failed)
+
+    def broken_files(self) -> None:
+        files = sorted(self.samples.rglob("*.mmdb"))
+        cap = (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX)
+        outcomes = example(
+            "inspect", [str(file) for file in files], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, cap)
+        )
+        counts = Counter(outcome["outcome"] for outcome in outcomes)
+        figure = f"0 panics; {counts['sound']} sound, {counts['refused']} refused, under {MEMORY_BYTES_MAX >> 30} GiB"
+        # A panic ends the program, and so the measure.
+        met = len(outcomes) == len(files)
+        self.report.row(f"{len(files)} sample, broken and bad-data files", figure, "0 panics", met)
+
+    def offsets(self) -> None:
+        zoneinfo.reset_tzpath(to=[])
+        questions, wrong = [], []
+        for name in sorted(zoneinfo.available_timezones()):
+            zone = zoneinfo.ZoneInfo(name)
+            edges = [edge + step for edge in transitions(zone) for step in (-1, 0)]
+            moments = self.chance.sample(edges, min(len(edges), INSTANTS // 2))
+            moments += [self.chance.randrange(UNTIL_S) for _ in range(INSTANTS - len(moments))]
+            questions += [(name, moment) for moment in moments]
+        text = "".join(f"{json.dumps(question)}\n" for question in questions)
+        answers = example("zones", [], text)
+        names = {}
+        for (name, moment), (told, offset) in zip(questions, answers, strict=True):
+            names[name] = told
+            if offset != offset_s(zoneinfo.ZoneInfo(name), moment):
+                wrong.append(f"{name} at {moment}: {offset}")
+        print("".join(f"       {line}\n" for line in wrong[:SHOWN_MAX]), end="")
+        figure = f"{len(wrong)} of {len(questions):,} wrong ({len(names)} zones)"
+        self.report.row(f"timezone_offset, {INSTANTS:,} instants of every zone", figure, "0 wrong", not wrong)
+        zones = Truth([], self.cldr).zones
+        # Names without a place (Etc/UTC, EST5EDT) are in no country's list.
+        placed = {name: told for name, told in names.items() if "/" in name and "Etc/" not in name + told}
+        legacy = [name for name, told in placed.items() if told not in zones]
+        changed = sum(name != told for name, told in names.items())
+        figure = f"{len(legacy)} ({changed} made canonical) {legacy[:5] or ''}"
+        self.report.row("legacy zone names left", figure, "0", not legacy)
+
+    def points(self) -> None:
+        reader = maxminddb.open_database(self.city)
+        told = {}
+        while len(told) < POINTS:
+            location = (reader.get(random_ipv4(self.chance)) or {}).get("location", {})
+            if "time_zone" in location:
+                told[location["latitude"], location["longitude"]] = location["time_zone"]
+        text = "".join(f"{json.dumps([*point, self.options.now])}\n" for point in told)
+        same = sum(
+            offset == offset_s(zoneinfo.ZoneInfo(zone), self.options.now)
+            for zone, (_, offset) in zip(told.values(), example("zones", [], text), strict=True)
+        )
+        figure = f"{same / len(told):.2%} of {len(told):,} points"
+        self.report.row("zone of GeoLite2's coordinates: same offset", figure, "99.95 %", same / len(told) >= 0.9995)
+
+    def countries(self) -> None:
+        wrong = Counter()
+        for code, answer in self.told_of_countries().items():
+            wrong["country_name"] += answer["country_name"] != self.cldr.names[code]
+            wrong["continent"] += answer["continent"] != self.cldr.continent(code) or answer["continent"] is None
+            wrong["is_eu"] += answer["is_eu"] != (code in self.cldr.union)
+            wrong["currency"] += answer["currency"] not in self.cldr.currencies(code)
+            wrong["currency"] += answer["currency"] is None and code != "AQ"
+        for field in ("country_name", "continent", "is_eu", "currency"):
+            figure = f"{wrong[field]} of {len(self.cldr.codes)} wrong or missing"
+            self.report.row(f"{field} of every country, against CLDR", figure, "0", not wrong[field])
+
+    def told_of_countries(self) -> dict[str, dict]:
+        answers = example("countries", self.cldr.codes)
+        return {answer["country"]: answer for answer in answers}
+
+    def region_codes(self) -> None:
+        valid = {subdivision.code for subdivision in pycountry.subdivisions}
+        regions = Truth([], self.cldr).regions
+        for label, files in (("GeoLite2-City", [self.city]), ("DB-IP", self.dbip)):
+            *told, total = example("survey", [str(file) for file in files])
+            codes = {(line["region_code"], line["country"]) for line in told if line["region_code"]}
+            wrong = [code for code, country in codes if code not in valid or code[:2] != country]
+            named = [line for line in told if line["region"]]
+            coded = sum(line["region_code"] is not None for line in named)
+            figure = f"{len(wrong)} invalid; {coded:,} of {len(named):,} regions coded"
+            what = f"region_code over all {total['records']:,} records of {label}"
+            self.report.row(what, figure, "0 invalid", not wrong)
+            if label == "GeoLite2-City":
+                pairs = [(regions.get((line["country"], fold(line["region"]))), line["region_code"]) for line in named]
+                both = [(by_name, own) for by_name, own in pairs if by_name and own]
+                figure = f"{sum(by_name == own for by_name, own in both):,} of {len(both):,} the same"
+                self.report.row("region_code by name, against GeoLite2's own", figure, "-", None)
+
+    def classification(self) -> None:
+        space, address = Counter(), {}
+        for network, record in maxminddb.open_database(self.asn):
+            number = record["autonomous_system_number"]
+            address.setdefault(number, str(network.network_address))
+            space[number] += network.num_addresses if network.version == 4 else 0
+        numbers = list(address)
+        text = "".join(f"{address[number]}\n" for number in numbers)
+        answers = dict(zip(numbers, example("locate", ["0", str(self.asn)], text), strict=True))
+
+        def marked(number: int, mark: str) -> bool:
+            return bool(number in answers and answers[number][mark])
+
+        right = sum(marked(number, "hosting") for number in HOSTING)
+        right += sum(marked(number, "proxy") for number in PROXIES)
+        right += sum(not marked(number, "hosting") and not marked(number, "proxy") for number in NEITHER)
+        truths = len(HOSTING + PROXIES + NEITHER)
+        self.report.row("known truths about networks", f"{right} of {truths}", f"{truths}", right == truths)
+        lists = self.options.lists
+        if lists is None or not lists.exists():
+            self.report.row("hosting recall; false marks", "not measured: no lists", "90 %; 0", None)
+            return
+        text = (lists / "asn-hosting-x4bnet.txt").read_text(encoding="utf-8")
+        hosting = {int(number) for number in re.findall(r"^AS(\d+)", text, re.MULTILINE)}
+        with open(ROOT / "tools/carriers.csv", encoding="utf-8", newline="") as file:
+            carriers = {int(row["asn"]) for row in csv.DictReader(file)}
+        lists_measured = {f"less {len(hosting & carriers)} carriers": hosting - carriers, "with its carriers": hosting}
+        for label, among in lists_measured.items():
+            marked_space = sum(space[number] for number in among if marked(number, "hosting"))
+            recall = marked_space / sum(space[number] for number in among)
+            self.report.row(f"hosting recall by IPv4 space, X4BNet {label}", f"{recall:.2%}", "90 %", recall >= 0.9)
+        with open(lists / "asn-isp-oxl.csv", encoding="utf-8", newline="") as file:
+            providers = {int(row["ASN"]) for row in csv.DictReader(file)}
+        largest = sorted(providers, key=lambda number: -space[number])[:ACCESS_PROVIDERS]
+        false = [number for number in largest if marked(number, "hosting") or marked(number, "proxy")]
+        what = f"marks on the {ACCESS_PROVIDERS} largest access providers"
+        self.report.row(what, f"{len(false)} {false or ''}", "0", not false)
+
+
+def random_ipv4(chance: random.Random) -> str:
+    return ".".join(str(chance.randrange(256)) for _ in range(4))
+
+
+def offset_s(zone: zoneinfo.ZoneInfo, moment: int) -> int:
+    return int(datetime.fromtimestamp(moment, zone).utcoffset().total_seconds())
+
+
+def transitions(zone: zoneinfo.ZoneInfo) -> list[int]:
+    """The moments from 1970 to 2100 at which the offset changes; two within a week may hide each other."""
+    edges, before = [], offset_s(zone, 0)
+    for week in range(WEEK_S, UNTIL_S, WEEK_S):
+        after = offset_s(zone, week)
+        if after != before:
+            low, high = week - WEEK_S, week
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if offset_s(zone, middle) != before else (middle, high)
+            edges.append(high)
+        before = after
+    return edges
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--folder", type=Path, default=ROOT / "data")
+    parser.add_argument("--lists", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--now", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    options.count = 2_000 if options.short else 20_000
+    report = Report()
+    programs()
+    measures = Measures(options, report)
+    for measure in (
+        measures.fields,
+        measures.broken_files,
+        measures.offsets,
+        measures.points,
+        measures.countries,
+        measures.region_codes,
+        measures.classification,
+    ):
+        report.part(measure)
+    print(f"seed {options.seed}; {report.missed} bars missed")
+    sys.exit(bool(report.missed))
+
+
+if __name__ == "__main__":
+    main()

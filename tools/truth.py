@@ -1,0 +1,158 @@
+"""What should be answered of an address: from the databases by an independent reader, and from the tables' sources."""
+
+import csv
+import datetime
+import json
+import struct
+import zoneinfo
+from importlib import resources
+from pathlib import Path
+
+import maxminddb
+import pycountry
+
+from sources import CLDR, npm_file
+from tables import fold
+
+ROOT = Path(__file__).resolve().parent.parent
+EU_TERRITORIES = set("AX GF GP MF MQ RE YT".split())
+CONTINENTS = {"002": "AF", "003": "NA", "005": "SA", "009": "OC", "142": "AS", "150": "EU"}
+PROXY_FLAGS = ["is_anonymous_vpn", "is_public_proxy", "is_residential_proxy", "is_tor_exit_node"]
+
+
+class Cldr:
+    """What CLDR says of countries."""
+
+    def __init__(self, now_s: int) -> None:
+        core = f"cldr-core@{CLDR}"
+        territories = json.loads(npm_file(f"cldr-localenames-full@{CLDR}", "main/en/territories.json"))
+        self.names = territories["main"]["en"]["localeDisplayNames"]["territories"]
+        containment = json.loads(npm_file(core, "supplemental/territoryContainment.json"))
+        groups = containment["supplemental"]["territoryContainment"]
+        self.union = set(groups["EU"]["_contains"]) | EU_TERRITORIES
+        self.parents = {}
+        for group, entry in groups.items():
+            for member in entry["_contains"]:
+                self.parents.setdefault(member, []).append(group)
+        data = json.loads(npm_file(core, "supplemental/currencyData.json"))
+        self.tenders = data["supplemental"]["currencyData"]["region"]
+        self.day = datetime.datetime.fromtimestamp(now_s, datetime.timezone.utc).date().isoformat()
+        self.codes = sorted([country.alpha_2 for country in pycountry.countries] + ["XK"])
+
+    def continent(self, territory: str) -> str | None:
+        if territory == "AQ":
+            return "AN"
+        if territory in CONTINENTS:
+            return CONTINENTS[territory]
+        found = {self.continent(parent) for parent in self.parents.get(territory, []) if parent.isdigit()} - {None}
+        return found.pop() if len(found) == 1 else None
+
+    def currencies(self, country: str | None) -> set[str | None]:
+        lives = [(code, life) for entry in self.tenders.get(country, []) for code, life in entry.items()]
+        current = {
+            code
+            for code, life in lives
+            if life.get("_tender", "true") == "true" and life.get("_from", "0") <= self.day <= life.get("_to", "9")
+        }
+        return {code for code in current if code[:2] == country} or current or {None}
+
+
+class Truth:
+    """What should be answered from databases that each tell another thing: places, networks, or anonymity."""
+
+    def __init__(self, files: list[str], cldr: Cldr) -> None:
+        self.readers = [maxminddb.open_database(file) for file in files]
+        self.cldr = cldr
+        self.subdivisions = {subdivision.code for subdivision in pycountry.subdivisions}
+        # Not the machine's time zones, but those of the tzdata package.
+        zoneinfo.reset_tzpath(to=[])
+        zone_tab = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text(encoding="utf-8")
+        self.zones = {line.split("\t")[2] for line in zone_tab.splitlines() if not line.startswith("#")}
+        with open(ROOT / "crates/geo/src/networks.csv", encoding="utf-8", newline="") as file:
+            self.marks = {(int(row["asn"]), row["kind"]) for row in csv.DictReader(file)}
+        lines = (ROOT / "crates/geo/src/tables/regions.txt").read_text(encoding="utf-8").splitlines()
+        self.regions = {(code[:2], name): code for code, name in (line.split(" ") for line in lines if line[0] != "#")}
+
+    def record(self, address: str) -> dict:
+        """All that the databases say; each says something else, and one of the other family says nothing."""
+        told = {}
+        for reader in self.readers:
+            if ":" not in address or reader.metadata().ip_version == 6:
+                told |= reader.get(address) or {}
+        return told
+
+    def differences(self, address: str, now_s: int, answer: dict) -> list[str]:
+        record = self.record(address)
+        expected = self.place(record) | self.network(record)
+        found = [
+            f"{field}: {answer[field]!r}, expected {value!r}"
+            for field, value in expected.items()
+            if answer[field] != value
+        ]
+        found += self.zone_differences(record, expected["latitude"], now_s, answer)
+        if answer["currency"] not in self.cldr.currencies(expected["country"]):
+            found.append(f"currency: {answer['currency']!r} for {expected['country']}")
+        unchecked = set(answer) - set(expected) - {"timezone", "timezone_offset", "currency"}
+        return found + [f"{field}: not checked" for field in unchecked]
+
+    def place(self, record: dict) -> dict:
+        country = record.get("country") or record.get("registered_country") or {}
+        region = (record.get("subdivisions") or [{}])[0]
+        city = record.get("city") or {}
+        code = country.get("iso_code") or record.get("country_code") or None
+        name = region.get("names", {}).get("en") or record.get("state1") or None
+        region_code = f"{code}-{region.get('iso_code')}"
+        if region_code not in self.subdivisions:
+            region_code = self.regions.get((code, fold(name or "")))
+        latitude, longitude = coordinates(record)
+        return {
+            "city": (city if isinstance(city, str) else city.get("names", {}).get("en")) or None,
+            "region": name,
+            "region_code": region_code,
+            "country": code,
+            "country_name": country.get("names", {}).get("en") or self.cldr.names.get(code),
+            "continent": record.get("continent", {}).get("code") or (self.cldr.continent(code) if code else None),
+            "latitude": latitude,
+            "longitude": longitude,
+            "postal_code": record.get("postal", {}).get("code") or record.get("postcode") or None,
+            "is_eu": code in self.cldr.union if code else None,
+        }
+
+    def network(self, record: dict) -> dict:
+        number = record.get("autonomous_system_number")
+        proxy = any(record.get(flag) for flag in PROXY_FLAGS)
+        return {
+            "asn": number,
+            "org": record.get("autonomous_system_organization"),
+            "proxy": proxy or ((number, "proxy") in self.marks if number else None),
+            "hosting": record.get("is_hosting_provider") or ((number, "hosting") in self.marks if number else None),
+        }
+
+    def zone_differences(self, record: dict, latitude: float | None, now_s: int, answer: dict) -> list[str]:
+        told = record.get("location", {}).get("time_zone") or record.get("timezone") or None
+        name, offset = answer["timezone"], answer["timezone_offset"]
+        if name is None:
+            # A point at sea has no zone.
+            return [] if told is None and offset is None else [f"timezone: {name!r} {offset!r}, expected {told!r}"]
+        # zone.tab names every country's zones; a name outside it is a legacy one and must have become one of them.
+        if name not in self.zones or (told in self.zones and name != told) or (told is latitude is None):
+            return [f"timezone: {name!r}, expected {told!r} or its canonical name"]
+        clock = datetime.datetime.fromtimestamp(now_s, zoneinfo.ZoneInfo(told or name))
+        expected = int(clock.utcoffset().total_seconds())
+        return [] if offset == expected else [f"timezone_offset: {offset!r} in {told}, expected {expected!r}"]
+
+
+def coordinates(record: dict) -> tuple[float | None, float | None]:
+    location = record.get("location", {})
+    if "latitude" in location:
+        return location["latitude"], location["longitude"]
+    # The flat files hold 32 bits: the fewest digits that they cannot tell from the number read.
+    return shortest(record.get("latitude")), shortest(record.get("longitude"))
+
+
+def shortest(number: float | None) -> float | None:
+    if number is None:
+        return None
+    stored = struct.pack("f", number)
+    candidates = (float(f"{number:.{digits}g}") for digits in range(1, 18))
+    return next(candidate for candidate in candidates if struct.pack("f", candidate) == stored)
