@@ -13,6 +13,8 @@ const KEYS: &str = include_str!("pages/keys.html");
 
 /// Where the data's attributions stand on the docs page.
 const DATA: &str = "<!-- attributions -->";
+/// Where the service's own address stands on the docs page.
+const BASE: &str = "<!-- base -->";
 
 /// A sentence about where data comes from, and the address that it links to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,15 +26,16 @@ pub struct Attribution {
 }
 
 /// The pages. Whom the data is owed to is asked each time: it changes with the data.
-pub fn router(attributions: impl Fn() -> Vec<Attribution> + Clone + Send + Sync + 'static) -> Router {
+pub fn router(base_url: &str, attributions: impl Fn() -> Vec<Attribution> + Clone + Send + Sync + 'static) -> Router {
+    let page = DOCS.replace(BASE, &escaped(base_url.trim_end_matches('/')));
     Router::new()
-        .route("/docs", get(async move || Html(docs(&attributions()))))
+        .route("/docs", get(async move || Html(docs(&page, &attributions()))))
         .route("/signup", get(async || Html(SIGNUP)))
         .route("/enterprise", get(async || Html(ENTERPRISE)))
         .route("/keys", get(async || Html(KEYS)))
 }
 
-fn docs(attributions: &[Attribution]) -> String {
+fn docs(page: &str, attributions: &[Attribution]) -> String {
     let item = |attribution: &Attribution| {
         let text = escaped(&attribution.text);
         match &attribution.url {
@@ -40,7 +43,7 @@ fn docs(attributions: &[Attribution]) -> String {
             None => format!("<li>{text}</li>\n"),
         }
     };
-    DOCS.replace(DATA, &attributions.iter().map(item).collect::<String>())
+    page.replace(DATA, &attributions.iter().map(item).collect::<String>())
 }
 
 fn escaped(text: &str) -> String {
@@ -74,7 +77,7 @@ mod tests {
     fn the_docs_name_and_link_whom_the_data_is_owed_to() {
         let linked = Attribution { text: "Data by A & B".to_owned(), url: Some("https://a.example".to_owned()) };
         let plain = Attribution { text: "By <C>".to_owned(), url: None };
-        let page = docs(&[linked, plain]);
+        let page = docs(DOCS, &[linked, plain]);
         assert!(page.contains("<h2 id=\"data\">") && !page.contains(DATA));
         assert!(page.contains("<li><a href=\"https://a.example\">Data by A &amp; B</a></li>\n<li>By &lt;C&gt;</li>"));
     }

@@ -221,7 +221,7 @@ fn public_router(config: &Config, metrics: Metrics, shelf: &Arc<Shelf>, tally: &
     let mut router = api::router(Arc::clone(&api));
     if config.portal.enabled {
         let shelf = Arc::clone(shelf);
-        router = router.merge(portal::router(move || attributions(&shelf)));
+        router = router.merge(portal::router(&config.public.base_url, move || attributions(&shelf)));
     }
     Ok(api::dress(router, &api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms)))
 }
