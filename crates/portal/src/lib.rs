@@ -6,6 +6,7 @@ use axum::Router;
 use axum::response::Html;
 use axum::routing::get;
 
+const FRAME: &str = include_str!("pages/frame.html");
 const DOCS: &str = include_str!("pages/docs.html");
 const SIGNUP: &str = include_str!("pages/signup.html");
 const ENTERPRISE: &str = include_str!("pages/enterprise.html");
@@ -27,12 +28,17 @@ pub struct Attribution {
 
 /// The pages. Whom the data is owed to is asked each time: it changes with the data.
 pub fn router(base_url: &str, attributions: impl Fn() -> Vec<Attribution> + Clone + Send + Sync + 'static) -> Router {
-    let page = DOCS.replace(BASE, &escaped(base_url.trim_end_matches('/')));
+    let page = framed("Documentation", DOCS).replace(BASE, &escaped(base_url.trim_end_matches('/')));
     Router::new()
         .route("/docs", get(async move || Html(docs(&page, &attributions()))))
-        .route("/signup", get(async || Html(SIGNUP)))
-        .route("/enterprise", get(async || Html(ENTERPRISE)))
-        .route("/keys", get(async || Html(KEYS)))
+        .route("/signup", get(async || Html(framed("Get a key", SIGNUP))))
+        .route("/enterprise", get(async || Html(framed("More than the free plan", ENTERPRISE))))
+        .route("/keys", get(async || Html(framed("Your keys", KEYS))))
+}
+
+/// A page's own part within the frame that all share.
+fn framed(title: &str, body: &str) -> String {
+    FRAME.replace("<!-- title -->", title).replace("<!-- body -->", body)
 }
 
 fn docs(page: &str, attributions: &[Attribution]) -> String {
