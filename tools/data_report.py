@@ -19,7 +19,7 @@ import time
 import traceback
 import zoneinfo
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -29,7 +29,6 @@ import pycountry
 from check_geo import SHOWN_MAX, compare, example, programs
 from fetch_geo import ASN, CITY, DBIP_4, DBIP_6, fetch
 from sources import pypi_source
-from tables import fold
 from truth import ROOT, Cldr, Truth
 
 MAXMINDDB = ("maxminddb", "3.2.0")
@@ -160,7 +159,7 @@ class Measures:
 
     def region_codes(self) -> None:
         valid = {subdivision.code for subdivision in pycountry.subdivisions}
-        regions = Truth([], self.cldr).regions
+        truth = Truth([], self.cldr)
         for label, files in (("GeoLite2-City", [self.city]), ("DB-IP", self.dbip)):
             *told, total = example("survey", [str(file) for file in files])
             codes = {(line["region_code"], line["country"]) for line in told if line["region_code"]}
@@ -171,48 +170,47 @@ class Measures:
             what = f"region_code over all {total['records']:,} records of {label}"
             self.report.row(what, figure, "0 invalid", not wrong)
             if label == "GeoLite2-City":
-                pairs = [(regions.get((line["country"], fold(line["region"]))), line["region_code"]) for line in named]
+                pairs = [(truth.region_by_name(line["country"], line["region"]), line["region_code"]) for line in named]
                 both = [(by_name, own) for by_name, own in pairs if by_name and own]
                 figure = f"{sum(by_name == own for by_name, own in both):,} of {len(both):,} the same"
                 self.report.row("region_code by name, against GeoLite2's own", figure, "-", None)
 
     def classification(self) -> None:
-        space, address = Counter(), {}
-        for network, record in maxminddb.open_database(self.asn):
-            number = record["autonomous_system_number"]
-            address.setdefault(number, str(network.network_address))
-            space[number] += network.num_addresses if network.version == 4 else 0
-        numbers = list(address)
-        text = "".join(f"{address[number]}\n" for number in numbers)
-        answers = dict(zip(numbers, example("locate", ["0", str(self.asn)], text), strict=True))
-
-        def marked(number: int, mark: str) -> bool:
-            return bool(number in answers and answers[number][mark])
-
-        right = sum(marked(number, "hosting") for number in HOSTING)
-        right += sum(marked(number, "proxy") for number in PROXIES)
-        right += sum(not marked(number, "hosting") and not marked(number, "proxy") for number in NEITHER)
-        truths = len(HOSTING + PROXIES + NEITHER)
-        self.report.row("known truths about networks", f"{right} of {truths}", f"{truths}", right == truths)
+        truths = [(number, "hosting", True) for number in HOSTING] + [(number, "proxy", True) for number in PROXIES]
+        truths += [(number, mark, False) for number in NEITHER for mark in ("hosting", "proxy")]
+        marks = marks_of(number for number, _, _ in truths)
+        wrong = [f"{number} {mark}" for number, mark, value in truths if marks[number][mark] is not value]
+        self.report.row("known truths about networks", f"{len(wrong)} of {len(truths)} wrong {wrong or ''}", "0", not wrong)
         lists = self.options.lists
         if lists is None or not lists.exists():
             self.report.row("hosting recall; false marks", "not measured: no lists", "90 %; 0", None)
             return
-        text = (lists / "asn-hosting-x4bnet.txt").read_text(encoding="utf-8")
-        hosting = {int(number) for number in re.findall(r"^AS(\d+)", text, re.MULTILINE)}
-        with open(ROOT / "tools/carriers.csv", encoding="utf-8", newline="") as file:
-            carriers = {int(row["asn"]) for row in csv.DictReader(file)}
-        lists_measured = {f"less {len(hosting & carriers)} carriers": hosting - carriers, "with its carriers": hosting}
-        for label, among in lists_measured.items():
-            marked_space = sum(space[number] for number in among if marked(number, "hosting"))
-            recall = marked_space / sum(space[number] for number in among)
-            self.report.row(f"hosting recall by IPv4 space, X4BNet {label}", f"{recall:.2%}", "90 %", recall >= 0.9)
+        space = Counter()
+        for network, record in maxminddb.open_database(self.asn):
+            space[record["autonomous_system_number"]] += network.num_addresses if network.version == 4 else 0
+        self.recall(lists / "asn-hosting-x4bnet.txt", space)
         with open(lists / "asn-isp-oxl.csv", encoding="utf-8", newline="") as file:
             providers = {int(row["ASN"]) for row in csv.DictReader(file)}
         largest = sorted(providers, key=lambda number: -space[number])[:ACCESS_PROVIDERS]
-        false = [number for number in largest if marked(number, "hosting") or marked(number, "proxy")]
+        marks = marks_of(largest)
+        false = [number for number in largest if marks[number]["hosting"] or marks[number]["proxy"]]
         what = f"marks on the {ACCESS_PROVIDERS} largest access providers"
         self.report.row(what, f"{len(false)} {false or ''}", "0", not false)
+
+    def recall(self, file: Path, space: Counter) -> None:
+        hosting = {int(number) for number in re.findall(r"^AS(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)}
+        marks = marks_of(hosting)
+        with open(ROOT / "tools/carriers.csv", encoding="utf-8", newline="") as carriers_file:
+            carriers = {int(row["asn"]) for row in csv.DictReader(carriers_file)}
+        for label, among in ((f"less {len(hosting & carriers)} carriers", hosting - carriers), ("with them", hosting)):
+            marked = sum(space[number] for number in among if marks[number]["hosting"])
+            recall = marked / sum(space[number] for number in among)
+            self.report.row(f"hosting recall by IPv4 space, X4BNet {label}", f"{recall:.2%}", "90 %", recall >= 0.9)
+
+
+def marks_of(numbers: Iterable[int]) -> dict[int, dict]:
+    numbers = sorted(set(numbers))
+    return dict(zip(numbers, example("networks", [], "".join(f"{number}\n" for number in numbers)), strict=True))
 
 
 def random_ipv4(chance: random.Random) -> str:

@@ -4,8 +4,12 @@ Usage: python3 tools/tables.py (needs npm and tools/requirements.txt)
 """
 
 import datetime
+import functools
 import json
+import re
 import unicodedata
+from collections import Counter
+from difflib import SequenceMatcher
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +21,11 @@ TABLES = Path(__file__).resolve().parent.parent / "crates/geo/src/tables"
 TODAY = datetime.date.today().isoformat()
 # CLDR's groups of territories, and the continents that databases call by two letters. Antarctica is in none of CLDR's.
 CONTINENTS = {"002": "AF", "142": "AS", "150": "EU", "021": "NA", "013": "NA", "029": "NA", "005": "SA", "009": "OC"}
+# Words that say what kind of region a name belongs to; crates/geo/src/derive.rs has the same list.
+KINDS = """autonomous community county department district division governorate krai kray oblast of okrug parish prefecture
+province region republic state territory the""".split()
+# Parts of the kinds that ISO 3166-2 calls a town, whatever the words of its name.
+TOWNS = ["city", "municipality", "capital", "town"]
 # Letters that do not come apart into a base letter and a mark; crates/geo/src/derive.rs folds in the same way.
 LETTERS = {"æ": "ae", "œ": "oe", "ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i", "ə": "e"}
 
@@ -28,7 +37,7 @@ def main() -> None:
     write("zones.txt", "A time zone's canonical name and its legacy names.", cldr, zones())
     iso = f"ISO 3166-2, by pycountry {version('pycountry')}"
     write("subdivisions.txt", "The codes of ISO 3166-2, sorted, a country a line.", iso, subdivisions())
-    meaning = "A code of ISO 3166-2 and a folded name that is its alone, sorted by country and name."
+    meaning = "A code of ISO 3166-2 and a folded name that is its alone; after ~ one without the word for its kind."
     write("regions.txt", meaning, f"{cldr}; {iso}", regions())
 
 
@@ -96,21 +105,61 @@ def subdivisions() -> list[str]:
 
 
 def regions() -> list[str]:
+    holders = {}
+    for subdivision in pycountry.subdivisions:
+        # Indonesia's islands are no regions, and have the names of provinces.
+        if subdivision.type != "Geographical unit":
+            country, code = subdivision.code[:2], subdivision.code
+            for name in names(subdivision):
+                holders.setdefault((country, fold(name)), {}).setdefault(code, set()).add("whole")
+                if is_top(code):
+                    holders.setdefault((country, bare(name)), {}).setdefault(code, set()).add("bare")
+    found = []
+    for (country, name), codes in holders.items():
+        # Databases tell the first level: a province that is called like its region gives way.
+        code, *others = [code for code in codes if is_top(code)] or codes
+        if name and not others:
+            # "Minsk Region" is not the city of Minsk.
+            is_town = any(word in pycountry.subdivisions.get(code=code).type.lower() for word in TOWNS)
+            if "whole" in codes[code] or not is_town:
+                found.append((country, name, code))
+            if "bare" in codes[code] and not is_town:
+                found.append((country, f"~{name}", code))
+    return [f"{code} {name}" for _, name, code in sorted(found)]
+
+
+@functools.cache
+def english_names() -> dict[str, str]:
     data = json.loads(npm_file(f"cldr-subdivisions-full@{CLDR}", "subdivisions/en/en.json"))
     english = data["subdivisions"]["localeDisplayNames"]["subdivisions"]
-    bearers = {}
-    for subdivision in pycountry.subdivisions:
-        code = subdivision.code
-        for name in (subdivision.name, english.get(code.replace("-", "").lower(), "")):
-            bearers.setdefault((code[:2], fold(name)), {})[code] = subdivision.parent_code is None
-    found = []
-    for (country, name), codes in sorted(bearers.items()):
-        # Databases tell the first level: a province that is called like its region gives way.
-        tops = [code for code, is_top in codes.items() if is_top]
-        single = tops if len(tops) == 1 else list(codes)
-        if name and len(single) == 1:
-            found.append(f"{single[0]} {name}")
-    return found
+    names = {s.code: english[key] for s in pycountry.subdivisions if (key := s.code.replace("-", "").lower()) in english}
+    # ISO gives freed codes to other regions, and CLDR still tells the old ones' names.
+    stale = [code for code, name in names.items() if is_stale(code, fold(name))]
+    renumbered = {country for country, count in Counter(code[:2] for code in stale).items() if count > 2}
+    return {code: name for code, name in names.items() if code not in stale and code[:2] not in renumbered}
+
+
+def is_stale(code: str, name: str) -> bool:
+    """Whether a name is not that of its own code, but nearly that of another of the country."""
+    likeness = {
+        subdivision.code: SequenceMatcher(None, name, fold(subdivision.name)).ratio()
+        for subdivision in pycountry.subdivisions.get(country_code=code[:2])
+    }
+    own = likeness.pop(code)
+    return own < 0.5 and max(likeness.values(), default=0) >= 0.9
+
+
+def is_top(code: str) -> bool:
+    return pycountry.subdivisions.get(code=code).parent_code is None
+
+
+def names(subdivision) -> set[str]:
+    return {subdivision.name, english_names().get(subdivision.code, subdivision.name)}
+
+
+def bare(name: str) -> str:
+    """A folded name without the words that say what kind of region it is."""
+    return "".join(word for word in map(fold, re.split(r"\W+", name)) if word not in KINDS)
 
 
 def fold(name: str) -> str:

@@ -12,7 +12,7 @@ import maxminddb
 import pycountry
 
 from sources import CLDR, npm_file
-from tables import fold
+from tables import bare, fold
 
 ROOT = Path(__file__).resolve().parent.parent
 EU_TERRITORIES = set("AX GF GP MF MQ RE YT".split())
@@ -103,7 +103,7 @@ class Truth:
         name = region.get("names", {}).get("en") or record.get("state1") or None
         region_code = f"{code}-{region.get('iso_code')}"
         if region_code not in self.subdivisions:
-            region_code = self.regions.get((code, fold(name or "")))
+            region_code = self.region_by_name(code, name or "")
         latitude, longitude = coordinates(record)
         return {
             "city": (city if isinstance(city, str) else city.get("names", {}).get("en")) or None,
@@ -117,6 +117,9 @@ class Truth:
             "postal_code": record.get("postal", {}).get("code") or record.get("postcode") or None,
             "is_eu": code in self.cldr.union if code else None,
         }
+
+    def region_by_name(self, country: str | None, name: str) -> str | None:
+        return self.regions.get((country, fold(name))) or self.regions.get((country, f"~{bare(name)}"))
 
     def network(self, record: dict) -> dict:
         number = record.get("autonomous_system_number")

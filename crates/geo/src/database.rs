@@ -16,7 +16,7 @@ use crate::edition::{Edition, Kind};
 use crate::error::GeoError;
 use crate::record::{NetworkRecord, PlaceRecord};
 
-/// Bytes of a file; the largest database on the market has a little over one gibibyte.
+/// Bytes of a file: thirty times GeoLite2-City.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 /// First networks of a file whose records are decoded when it is opened.
 const SAMPLED_NETWORKS_MAX: usize = 1_000;

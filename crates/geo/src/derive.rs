@@ -14,6 +14,30 @@ const EUROPEAN_UNION: [&str; 34] = [
     "LT", "LU", "LV", "MF", "MQ", "MT", "NL", "PL", "PT", "RE", "RO", "SE", "SI", "SK", "YT",
 ];
 
+/// Words that say what kind of region a name belongs to; `tools/tables.py` has the same list.
+const KINDS: [&str; 20] = [
+    "autonomous",
+    "community",
+    "county",
+    "department",
+    "district",
+    "division",
+    "governorate",
+    "krai",
+    "kray",
+    "oblast",
+    "of",
+    "okrug",
+    "parish",
+    "prefecture",
+    "province",
+    "region",
+    "republic",
+    "state",
+    "territory",
+    "the",
+];
+
 static CURRENCIES: LazyLock<HashMap<&str, &str>> =
     LazyLock::new(|| members(include_str!("tables/currencies.txt")).collect());
 
@@ -75,11 +99,19 @@ pub(crate) fn country(code: &str) -> Option<Country> {
     COUNTRIES.get(code).copied()
 }
 
-/// The code of the one region of a country that is called so.
+/// The code of the one region of a country that is called so, with or without the word for what kind of region it is.
 pub(crate) fn region_code_by_name(country: &str, name: &str) -> Option<&'static str> {
-    let name = folded(name);
-    let found = REGIONS.binary_search_by(|(code, own)| code[..2].cmp(country).then_with(|| (*own).cmp(&name)));
-    found.ok().map(|index| REGIONS[index].0)
+    let find = |name: &str| {
+        let found = REGIONS.binary_search_by(|(code, own)| code[..2].cmp(country).then_with(|| (*own).cmp(name)));
+        found.ok().map(|index| REGIONS[index].0)
+    };
+    find(&folded(name)).or_else(|| find(&bare(name)))
+}
+
+/// A folded name without the words that say what kind of region it is, after the sign that the table puts before such names.
+fn bare(name: &str) -> String {
+    let words = name.split(|letter: char| !letter.is_alphanumeric()).map(folded);
+    std::iter::once("~".to_owned()).chain(words.filter(|word| KINDS.binary_search(&word.as_str()).is_err())).collect()
 }
 
 /// ASCII letters and digits alone, in small letters and without marks; `tools/tables.py` folds in the same way.
@@ -115,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted_where_they_are_searched() {
-        assert!(EUROPEAN_UNION.is_sorted());
+        assert!(EUROPEAN_UNION.is_sorted() && KINDS.is_sorted());
         assert!(SUBDIVISIONS.is_sorted());
         assert!(SUBDIVISIONS.len() > 5000);
         assert!(SUBDIVISIONS.iter().all(|code| code.is_ascii() && code.len() > 3 && code.as_bytes()[2] == b'-'));
@@ -143,9 +175,8 @@ mod tests {
     #[test]
     fn a_region_is_found_by_a_name_that_is_its_alone() {
         assert!(REGIONS.is_sorted_by_key(|(code, name)| (&code[..2], *name)));
-        assert!(
-            REGIONS.iter().all(|(code, name)| region_code(&code[..2], &code[3..]).is_some() && folded(name) == *name)
-        );
+        assert!(REGIONS.iter().all(|(code, name)| region_code(&code[..2], &code[3..]).is_some()
+            && folded(name) == name.trim_start_matches('~')));
         for (country, name, code) in [
             ("DE", "Bavaria", "DE-BY"),
             ("DE", "Baden-Württemberg", "DE-BW"),
@@ -153,10 +184,24 @@ mod tests {
             ("BR", "Sao Paulo", "BR-SP"),
             ("US", "CALIFORNIA", "US-CA"),
             ("PL", "Łódzkie", "PL-10"),
+            ("DE", "State of Bavaria", "DE-BY"),
+            ("BY", "Minsk Region", "BY-MI"),
+            ("ES", "Madrid", "ES-MD"),
+            ("LT", "Vilnius", "LT-VL"),
+            ("IR", "Esfahan Province", "IR-10"),
         ] {
             assert_eq!(region_code_by_name(country, name), Some(code), "{name}");
         }
-        for (country, name) in [("US", "Bavaria"), ("US", ""), ("", "Bavaria"), ("HK", "Sha Tin")] {
+        for (country, name) in [
+            ("US", "Bavaria"),
+            ("US", ""),
+            ("US", "~"),
+            ("US", "State"),
+            ("", "Bavaria"),
+            ("HK", "Sha Tin"),
+            ("BY", "Minsk"),
+            ("MX", "State of the City"),
+        ] {
             assert_eq!(region_code_by_name(country, name), None, "{country} {name}");
         }
     }

@@ -18,10 +18,12 @@ const SPREAD_BITS: u32 = 12;
 /// # Errors
 /// A file that is damaged, older than the other, or knows nothing that the other knows.
 pub fn admit(candidate: &Path, current: &Path, allow_older: bool) -> Result<Edition, GeoError> {
+    // The old file is let go before the new one is read: both at once are more memory than a small machine may have.
+    let old = Database::open(current).ok().map(|old| (old.edition().clone(), known(&old).collect::<Vec<_>>()));
     let new = Database::open(candidate)?;
     new.verify()?;
-    if let Ok(old) = Database::open(current) {
-        compare(&new, &old, allow_older)?;
+    if let Some((edition, known)) = old {
+        compare(&new, &edition, known.into_iter(), allow_older)?;
     }
     Ok(new.edition().clone())
 }
@@ -30,18 +32,23 @@ pub fn admit(candidate: &Path, current: &Path, allow_older: bool) -> Result<Edit
 pub(crate) fn renew(old: &Database, allow_older: bool) -> Result<Database, GeoError> {
     let new = Database::open(old.path())?;
     new.verify()?;
-    compare(&new, old, allow_older)?;
+    compare(&new, old.edition(), known(old), allow_older)?;
     Ok(new)
 }
 
-fn compare(new: &Database, old: &Database, allow_older: bool) -> Result<(), GeoError> {
+/// Compares a database with another's edition and with the addresses that the other knows.
+fn compare(
+    new: &Database,
+    old: &Edition,
+    known: impl Iterator<Item = IpAddr>,
+    allow_older: bool,
+) -> Result<(), GeoError> {
     let (database_type, path) = (&new.edition().database_type, new.path().to_owned());
-    let is_older =
-        *database_type == old.edition().database_type && new.edition().build_epoch_s < old.edition().build_epoch_s;
+    let is_older = *database_type == old.database_type && new.edition().build_epoch_s < old.build_epoch_s;
     if is_older && !allow_older {
         return Err(GeoError::Older { path, database_type: database_type.clone() });
     }
-    let mut known = known(old).peekable();
+    let mut known = known.peekable();
     if known.peek().is_some() && !known.any(|address| is_known(new, address)) {
         return Err(GeoError::Forgetful { path });
     }

@@ -1,7 +1,8 @@
 //! Time zones: canonical names, offsets, and the zone of a point.
 //!
 //! The time zone database is the bundled one, never the machine's: every node gives the same answer. Boundaries are asked
-//! where they lie in the binary, 4 MB that are paged in as they are used; unfolded they would be asked faster, for 60 MB more.
+//! where they lie in the binary: 4 MB that are paged in as they are used, and 1.5 µs a point. Unfolded into 27 MB of memory
+//! they would take 0.6 µs, and 0.3 s at the start.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

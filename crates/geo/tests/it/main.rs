@@ -7,3 +7,4 @@ mod locate;
 mod marks;
 mod merge;
 mod open;
+mod shelf;
