@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test blackbox real-data quickstart
+ci: format-check lint deny docs test blackbox real-data (data-report "--short") quickstart
 
 format-check:
     cargo fmt --all --check
@@ -55,6 +55,28 @@ geo-data:
 real-data count="10000" seed="1": geo-data
     pip install --quiet -r tools/requirements.txt
     python3 tools/check_geo.py --city {{ geo_dir }}/GeoLite2-City.mmdb --asn {{ geo_dir }}/GeoLite2-ASN.mmdb --count {{ count }} --seed {{ seed }}
+
+# Every figure about the data with its bar, in one table; `--lists DIR` adds public AS lists to measure the classification against.
+data-report *arguments: geo-data
+    pip install --quiet -r tools/requirements.txt
+    python3 tools/data_report.py --folder {{ geo_dir }} {{ arguments }}
+
+# Feed arbitrary bytes to the reader of geo databases; needs a nightly toolchain and cargo-fuzz.
+fuzz seconds="600":
+    cargo run --quiet -p geo --example seeds -- crates/geo/fuzz/corpus/database
+    cd crates/geo && cargo +nightly fuzz run database -- -max_total_time={{ seconds }} -rss_limit_mb=512 -timeout=10
+
+# Swap geo editions under load: 100 swaps, 2,000 requests a second, 30 seconds, with a release build.
+swaps:
+    cargo build --quiet --release -p server
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SWAPS=100 IPSEITY_SWAP_RATE=2000 IPSEITY_SWAP_S=30 \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture geo_swap
+
+# What a release build with GeoLite2 City and ASN weighs, at rest and during a swap, and how soon it is ready.
+weight: geo-data
+    cargo build --quiet --release -p server
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture geo_memory
 
 # Generate the tables of currencies, regions and time zones from their sources.
 tables:

@@ -58,6 +58,9 @@ impl Fetcher {
             let pem = std::fs::read(&settings.ca_file).with_context(named)?;
             builder = builder.tls_certs_only(Certificate::from_pem_bundle(&pem).with_context(named)?);
         }
+        for source in settings.sources.iter().filter(|source| !source.account_id.is_empty()) {
+            licence_key(&source.licence_key_file)?;
+        }
         let client = builder.build().context("the HTTPS client cannot be made")?;
         Ok(Self { client, bytes_max: settings.update_bytes_max })
     }

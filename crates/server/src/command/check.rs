@@ -6,6 +6,7 @@ use super::{Desk, show};
 use crate::assemble::Ground;
 use crate::config::Config;
 use crate::telemetry;
+use crate::update::Updater;
 
 /// Builds all that can be built without reaching a store, and prints the settings.
 pub(super) fn run(config: &Config) -> Result<()> {
@@ -15,5 +16,6 @@ pub(super) fn run(config: &Config) -> Result<()> {
     telemetry::level(&config.log)?;
     Desk::open(config)?;
     Ground::open(config)?;
+    Updater::open(&config.geo)?;
     show::line("The configuration is valid.")
 }

@@ -115,7 +115,8 @@ async fn update(config: &Config) -> Result<()> {
 
 fn show_progress(file: &str, bytes: u64, of: Option<u64>) {
     let mut stderr = std::io::stderr().lock();
-    let end = if stderr.is_terminal() { '\r' } else { '\n' };
+    let end = if stderr.is_terminal() { "\x1b[K\r" } else { "\n" };
+    // On a terminal, whatever is written next goes over this line.
     let megabytes = |bytes: u64| format!("{}.{}", bytes / 1_000_000, bytes / 100_000 % 10);
     // Progress that cannot be shown is no reason to stop.
     let _ = match of.filter(|&of| of > 0) {

@@ -178,12 +178,12 @@ async fn editions_swapped_under_load_fail_no_request_and_mix_in_no_answer() {
     assert!(all.editions.len() > swaps as usize * 8 / 10, "{measured}");
     assert_eq!(reloads(node, "refused").await, 0);
     if std::env::var_os("IPSEITY_SWAPS").is_some() {
-        panic_free_report(&measured);
+        report(&measured);
     }
 }
 
 #[expect(clippy::print_stderr, reason = "whoever asks for another size wants to know what it came to")]
-fn panic_free_report(measured: &str) {
+fn report(measured: &str) {
     eprintln!("{measured}");
 }
 

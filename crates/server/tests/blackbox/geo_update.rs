@@ -20,7 +20,9 @@ use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use sha2::{Digest, Sha256};
 use testkit::certificate::Certificate;
-use testkit::{CliOutput, Folder, atlas, node};
+use testkit::{CliOutput, Folder, atlas, eventually, node};
+
+use crate::shared::house;
 
 const BUILT_S: u64 = 1_790_000_000;
 const BYTES_MAX: usize = 100_000;
@@ -133,7 +135,8 @@ impl Scene {
     async fn update(&self, answers: impl IntoIterator<Item = Response>, says: &str) {
         self.prepare(answers);
         let output = self.run("geo update").await;
-        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        assert!(output.stderr.lines().all(|line| line.contains(" MB")), "nothing but progress: {}", output.stderr);
         assert!(output.text().contains(says), "{}", output.text());
     }
 
@@ -241,6 +244,30 @@ async fn a_server_that_is_asked_too_often_is_left_alone_as_long_as_it_says() {
     scene.update([busy("2"), whole(edition(1))], "now GeoLite2-City").await;
     assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
     assert_eq!(scene.stage.asked.lock().expect("a list").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_node_fetches_by_itself_and_swaps_in_what_it_fetched() {
+    let (house, scene) = (house().await, open(false));
+    fs::write(&scene.file, edition(1)).expect("a file");
+    scene.prepare([whole(archived(&edition(2)))]);
+    let log = scene.folder.path().join("node.log");
+    let mut command = tokio::process::Command::new(node::find_program().expect("the program"));
+    command.args(["--config", "ipseity.toml", "serve"]).current_dir(scene.folder.path()).kill_on_drop(true);
+    command.env_clear().envs(house.env()).env_remove("IPSEITY__GEO__FILES");
+    for (name, value) in
+        [("EDGE__HTTP", "127.0.0.1:0"), ("OPS__LISTEN", "127.0.0.1:0"), ("GEO__UPDATE_INTERVAL_H", "1")]
+    {
+        command.env(format!("IPSEITY__{name}"), value);
+    }
+    let _node = command.stdin(Stdio::null()).stderr(fs::File::create(&log).expect("a log")).spawn().expect("a node");
+    eventually("the new edition is swapped in", Duration::from_secs(30), async || {
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("a geo file was swapped in"))
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error}: {}", fs::read_to_string(&log).unwrap_or_default()));
+    assert_eq!(fs::read(&scene.file).expect("a file"), edition(2));
+    assert_eq!(scene.stage.asked.lock().expect("a list").len(), 1, "it is not due again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

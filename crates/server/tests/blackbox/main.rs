@@ -10,6 +10,7 @@ mod cors;
 mod demo;
 mod durability;
 mod errors;
+mod geo_memory;
 mod geo_swap;
 mod geo_update;
 mod limits;

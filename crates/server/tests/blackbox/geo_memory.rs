@@ -1,0 +1,93 @@
+//! What a node with its geo files weighs, at rest and during a swap, and how soon it is ready.
+//!
+//! With `IPSEITY_GEO_DIR`, the MMDB files of that folder are the ones; without, the small ones of the tests. The bars are
+//! those of a release build with GeoLite2 City and ASN, which every smaller set must meet too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use testkit::node::Env;
+use testkit::{Folder, House, HouseOptions, atlas, eventually};
+
+use crate::shared::patient;
+
+const RESIDENT_MB_MAX: u64 = 150;
+const READY_MAX: Duration = Duration::from_secs(1);
+const SWAPPED_MAX: Duration = Duration::from_secs(5);
+/// Beside the files: the set of record offsets that a whole check keeps.
+const CHECK_MB_MAX: u64 = 30;
+/// Often enough to see memory that is not given back.
+const ROUNDS: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Files to work on, copied: a swap is made by touching them.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Some(real) = std::env::var_os("IPSEITY_GEO_DIR") else {
+        return atlas::write(folder).expect("databases").to_vec();
+    };
+    let names = ["GeoLite2-City.mmdb", "GeoLite2-ASN.mmdb"];
+    let copied = |name| {
+        let file = folder.join(name);
+        fs::copy(Path::new(&real).join(name), &file).expect("a copy");
+        file
+    };
+    names.map(copied).to_vec()
+}
+
+/// A line of `/proc/PID/status`, in MB.
+fn status_mb(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1_000
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_small_and_ready_soon_and_a_swap_holds_one_file_twice() {
+    let folder = Folder::open().expect("a folder");
+    let files = files(folder.path());
+    let files_mb = files.iter().map(|file| fs::metadata(file).expect("a file").len()).sum::<u64>() / 1_000_000;
+    let options = HouseOptions { nodes: 0, env: patient(), geo_files: files.clone(), ..HouseOptions::default() };
+    let house = House::start(options).await.expect("a house");
+    let started = Instant::now();
+    let node = house.start_node(&Env::new()).await.expect("a node");
+    let ready = started.elapsed();
+    node.caller().get("/api/v1/ip/demo", &[("x-forwarded-for", "81.2.69.142")]).await.expect("an answer");
+    let resident_mb = status_mb(node.pid(), "VmRSS");
+
+    // Forgets the peak so far.
+    fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("a process");
+    let mut slowest = Duration::ZERO;
+    for (swaps, file) in (1..).zip(std::iter::repeat_n(&files, ROUNDS).flatten()) {
+        let beside = file.with_extension("next");
+        fs::copy(file, &beside).expect("a copy");
+        fs::rename(&beside, file).expect("a file in its place");
+        let appeared = Instant::now();
+        eventually("the file is swapped in", PATIENCE, async || {
+            let metrics = node.metrics().await.expect("metrics");
+            metrics.contains(&format!("ipseity_geo_reloads_total{{outcome=\"swapped\"}} {swaps}\n"))
+        })
+        .await
+        .expect("a swap");
+        slowest = slowest.max(appeared.elapsed());
+    }
+    let (peak_mb, after_mb) = (status_mb(node.pid(), "VmHWM"), status_mb(node.pid(), "VmRSS"));
+    let figures = format!(
+        "{files_mb} MB of files: ready after {ready:.2?}, {resident_mb} MB resident; {} swaps, each within {slowest:.1?}, \
+         {peak_mb} MB at the peak, {after_mb} MB after",
+        ROUNDS * files.len()
+    );
+    report(&figures);
+    assert!(resident_mb <= RESIDENT_MB_MAX, "{figures}");
+    assert!(peak_mb <= resident_mb + files_mb + CHECK_MB_MAX, "{figures}");
+    assert!(after_mb <= RESIDENT_MB_MAX, "{figures}");
+    // Without real files this runs beside all other tests, with a build that is not for speed.
+    if std::env::var_os("IPSEITY_GEO_DIR").is_some() {
+        assert!(ready <= READY_MAX && slowest <= SWAPPED_MAX, "{figures}");
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "whoever measures wants to know the figures, met or not")]
+fn report(figures: &str) {
+    eprintln!("{figures}");
+}
