@@ -103,7 +103,7 @@ mod tests {
             Arc::new(Ledger::new(&ledger).expect("a ledger")),
             Store::new(&store).expect("a store"),
             Arc::new(Shelf::open(Sources::default(), false).expect("an atlas")),
-            Links { docs: page(), signup: page(), enterprise: page(), dashboard: page() },
+            Links { base: page(), docs: page(), signup: page(), enterprise: page(), dashboard: page() },
             Arc::new(Tally::new(1)),
             Metrics::register(&mut Registry::default()),
             ApiBounds { lookups_max: 1, unknown_max: 1, refused_max: 1 },

@@ -14,6 +14,7 @@ mod links;
 mod lookup;
 mod meta;
 mod metrics;
+mod openapi;
 mod projection;
 mod refusal;
 mod routes;

@@ -3,6 +3,8 @@
 /// Where callers are sent to read on. Absolute addresses.
 #[derive(Clone, Debug)]
 pub struct Links {
+    /// The service itself.
+    pub base: String,
     /// The documentation; anchors are appended.
     pub docs: String,
     /// Where to get a key.

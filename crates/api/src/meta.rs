@@ -13,7 +13,7 @@ use crate::Api;
 use crate::refusal::Refusal;
 
 /// The version of the interface that the documentation describes.
-const INTERFACE: &str = "1.1.0";
+pub(crate) const INTERFACE: &str = "1.1.0";
 
 #[derive(Serialize)]
 struct Meta<'a> {

@@ -12,6 +12,7 @@ use crate::Api;
 use crate::demo::demo;
 use crate::lookup::lookup;
 use crate::meta::meta;
+use crate::openapi::openapi;
 
 /// The operations.
 pub fn router(api: Arc<Api>) -> Router {
@@ -19,6 +20,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/api/v1/ip", get(lookup).options(preflight))
         .route("/api/v1/ip/demo", get(demo).options(preflight))
         .route("/api/v1/meta", get(meta).options(preflight))
+        .route("/api/v1/openapi.json", get(openapi).options(preflight))
         .with_state(api)
 }
 

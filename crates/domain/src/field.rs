@@ -12,7 +12,7 @@ pub enum View {
 }
 
 macro_rules! fields {
-    ($($variant:ident $name:literal $scope:ident $demo:ident $meaning:literal;)+) => {
+    ($($variant:ident $name:literal $scope:ident $demo:ident $json:literal $meaning:literal;)+) => {
         /// A field of an answer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Field {
@@ -35,6 +35,12 @@ macro_rules! fields {
                 match self { $(Self::$variant => $meaning,)+ }
             }
 
+            /// The JSON type of the field when it is not null.
+            #[must_use]
+            pub const fn json_type(self) -> &'static str {
+                match self { $(Self::$variant => $json,)+ }
+            }
+
             /// The lowest scope that shows the field.
             #[must_use]
             pub const fn scope(self) -> Scope {
@@ -51,32 +57,32 @@ macro_rules! fields {
 }
 
 fields! {
-    Status         "status"          Ip   true  "Always `success`.";
-    Ip             "ip"              Ip   true  "IPv4 address; null for a client that came over IPv6.";
-    Ipv6           "ipv6"            Ip   true  "IPv6 address; null for a client that came over IPv4.";
-    City           "city"            Geo  true  "City name in English.";
-    Region         "region"          Geo  true  "Region or state name in English.";
-    RegionCode     "region_code"     Geo  true  "ISO 3166-2 code, such as `US-CA`.";
-    Country        "country"         Geo  true  "ISO 3166-1 alpha-2 code of the country.";
-    CountryName    "country_name"    Geo  true  "Country name in English.";
-    Continent      "continent"       Geo  true  "Two-letter continent code.";
-    Latitude       "latitude"        Geo  true  "Degrees north.";
-    Longitude      "longitude"       Geo  true  "Degrees east.";
-    Timezone       "timezone"        Geo  true  "IANA time zone.";
-    TimezoneOffset "timezone_offset" Geo  true  "UTC offset in seconds at the time of the request.";
-    PostalCode     "postal_code"     Geo  true  "Postal code.";
-    Asn            "asn"             Geo  true  "Autonomous system number.";
-    Org            "org"             Geo  true  "Name of the network's organisation.";
-    As             "as"              Geo  true  "`AS`, the number, a space and the organisation; null unless both are known.";
-    IsEu           "is_eu"           Geo  true  "Whether the country is in the European Union.";
-    Currency       "currency"        Geo  true  "ISO 4217 code of the country's currency.";
-    HttpProtocol   "http_protocol"   Full true  "HTTP version of the request.";
-    TlsVersion     "tls_version"     Full true  "TLS version of the connection; null when it is clear.";
-    TlsCipher      "tls_cipher"      Full false "IANA name of the TLS cipher suite; null when it is clear.";
-    Rtt            "rtt"             Full true  "Round-trip time in whole milliseconds, measured on the client's own socket.";
-    Colo           "colo"            Full true  "IATA code of the site that answered.";
-    Proxy          "proxy"           Full false "Whether the network belongs to a known VPN or proxy operator.";
-    Hosting        "hosting"         Full false "Whether the network belongs to a known hosting or cloud operator.";
+    Status         "status"          Ip   true  "string" "Always `success`.";
+    Ip             "ip"              Ip   true  "string" "IPv4 address; null for a client that came over IPv6.";
+    Ipv6           "ipv6"            Ip   true  "string" "IPv6 address; null for a client that came over IPv4.";
+    City           "city"            Geo  true  "string" "City name in English.";
+    Region         "region"          Geo  true  "string" "Region or state name in English.";
+    RegionCode     "region_code"     Geo  true  "string" "ISO 3166-2 code, such as `US-CA`.";
+    Country        "country"         Geo  true  "string" "ISO 3166-1 alpha-2 code of the country.";
+    CountryName    "country_name"    Geo  true  "string" "Country name in English.";
+    Continent      "continent"       Geo  true  "string" "Two-letter continent code.";
+    Latitude       "latitude"        Geo  true  "number" "Degrees north.";
+    Longitude      "longitude"       Geo  true  "number" "Degrees east.";
+    Timezone       "timezone"        Geo  true  "string" "IANA time zone.";
+    TimezoneOffset "timezone_offset" Geo  true  "integer" "UTC offset in seconds at the time of the request.";
+    PostalCode     "postal_code"     Geo  true  "string" "Postal code.";
+    Asn            "asn"             Geo  true  "integer" "Autonomous system number.";
+    Org            "org"             Geo  true  "string" "Name of the network's organisation.";
+    As             "as"              Geo  true  "string" "`AS`, the number, a space and the organisation; null unless both are known.";
+    IsEu           "is_eu"           Geo  true  "boolean" "Whether the country is in the European Union.";
+    Currency       "currency"        Geo  true  "string" "ISO 4217 code of the country's currency.";
+    HttpProtocol   "http_protocol"   Full true  "string" "HTTP version of the request.";
+    TlsVersion     "tls_version"     Full true  "string" "TLS version of the connection; null when it is clear.";
+    TlsCipher      "tls_cipher"      Full false "string" "IANA name of the TLS cipher suite; null when it is clear.";
+    Rtt            "rtt"             Full true  "integer" "Round-trip time in whole milliseconds, measured on the client's own socket.";
+    Colo           "colo"            Full true  "string" "IATA code of the site that answered.";
+    Proxy          "proxy"           Full false "boolean" "Whether the network belongs to a known VPN or proxy operator.";
+    Hosting        "hosting"         Full false "boolean" "Whether the network belongs to a known hosting or cloud operator.";
 }
 
 impl View {

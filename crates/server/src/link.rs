@@ -10,6 +10,7 @@ pub(crate) fn links(public: &Public) -> Links {
         if configured.is_empty() { format!("{base}{page}") } else { configured.to_owned() }
     };
     Links {
+        base: base.to_owned(),
         docs: own(&public.docs_url, "/docs"),
         signup: own(&public.signup_url, "/signup"),
         enterprise: own(&public.enterprise_url, "/enterprise"),

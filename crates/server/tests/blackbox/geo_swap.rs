@@ -172,8 +172,9 @@ async fn editions_swapped_under_load_fail_no_request_and_mix_in_no_answer() {
         all.editions.extend(seen.editions);
         all.failures.extend(seen.failures);
     }
-    let measured = format!("{} requests over {took:.1?}, {} editions seen", all.requests, all.editions.len());
-    assert!(all.failures.is_empty(), "{measured}; {} failed: {:?}", all.failures.len(), all.failures.first());
+    let (requests, editions, failed) = (all.requests, all.editions.len(), all.failures.len());
+    let measured = format!("{requests} requests over {took:.1?}, {editions} editions seen, {failed} failed or mixed");
+    assert!(all.failures.is_empty(), "{measured}: {:?}", all.failures.first());
     // Each edition is in use for a while, so that callers see nearly all.
     assert!(all.editions.len() > swaps as usize * 8 / 10, "{measured}");
     assert_eq!(reloads(node, "refused").await, 0);

@@ -1,9 +1,10 @@
 //! GET /api/v1/meta and the attributions on the docs page.
 
+use domain::Scope;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::shared::house;
+use crate::shared::{fresh_key, house};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn meta_tells_version_and_data_without_a_key_and_uncharged() {
@@ -52,4 +53,24 @@ async fn the_docs_page_names_the_makers_of_the_data_once() {
     let section = page.split_once("<h2 id=\"data\">").expect("a section").1;
     assert_eq!(section.matches("<a href=\"https://www.maxmind.com\">This product includes GeoLite2 data").count(), 1);
     assert!(section.contains("OpenStreetMap"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_openapi_document_describes_what_is_answered() {
+    let house = house().await;
+    let mut caller = house.nodes[0].caller();
+    let document = caller.get("/api/v1/openapi.json", &[]).await.expect("an answer").json().expect("JSON");
+    assert_eq!((&document["openapi"], &document["info"]["version"]), (&json!("3.1.0"), &json!("1.1.0")));
+    for path in ["/api/v1/ip", "/api/v1/ip/demo", "/api/v1/meta"] {
+        let operation = &document["paths"][path]["get"]["responses"];
+        let key = fresh_key(house, Scope::Full).await;
+        let reply = caller.get(path, &[("authorization", &key.bearer())]).await.expect("an answer");
+        let described = &operation[reply.status.to_string()]["content"]["application/json"]["schema"]["$ref"];
+        let name = described.as_str().and_then(|name| name.rsplit('/').next()).expect("a schema");
+        let properties = document["components"]["schemas"][name]["properties"].as_object().expect("properties");
+        let answer = reply.json().expect("JSON");
+        let answered = answer.as_object().expect("an object");
+        assert!(answered.keys().all(|field| properties.contains_key(field)), "{path} answers more than {name} says");
+        assert_eq!(answered.len(), properties.len(), "{path}");
+    }
 }
