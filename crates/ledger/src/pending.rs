@@ -32,6 +32,17 @@ impl Ledger {
         Ok(found.iter().flatten().filter_map(|(name, value)| parse(name, value)).collect())
     }
 
+    /// The pauses of one key that wait for their row.
+    ///
+    /// # Errors
+    /// When the counter store does not answer in time.
+    pub async fn pending(&self, key: KeyId) -> Result<Vec<Pause>, LedgerError> {
+        let mut look = redis::pipe();
+        look.hgetall(Bucket::of(key).pending());
+        let (found,): (HashMap<String, String>,) = self.pipe(&look).await?;
+        Ok(found.iter().filter_map(|(name, value)| parse(name, value)).filter(|pause| pause.key == key).collect())
+    }
+
     /// Removes a pause from those that wait: its row is there.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
-//! Bringing a committed change to the counter store.
+//! Bringing what one store knows to the other: changes to the counter store, pauses to the durable one.
 
 use anyhow::Result;
+use domain::Pause;
 use ledger::{Ledger, LedgerError};
 use store::{Change, Store};
 
@@ -17,4 +18,13 @@ pub(crate) async fn publish(ledger: &Ledger, change: &Change) -> Result<(), Ledg
 pub(crate) async fn publish_own(store: &Store, ledger: &Ledger, change: &Change) -> Result<()> {
     publish(ledger, change).await?;
     Ok(store.applied(change).await?)
+}
+
+/// Writes the rows of pauses that only the counter store knows of.
+pub(crate) async fn settle(store: &Store, ledger: &Ledger, pauses: &[Pause]) -> Result<()> {
+    for pause in pauses {
+        store.record_pause(pause).await?;
+        ledger.confirm(pause).await?;
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use edge::Drain;
 use ledger::Ledger;
 use store::{Store, Wake};
 
-use crate::publish::publish;
+use crate::publish::{publish, settle};
 
 /// Outbox rows that one node takes at a time.
 const BATCH_MAX: i64 = 100;
@@ -69,10 +69,6 @@ impl Relay {
     }
 
     async fn sweep(&self) -> Result<()> {
-        for pause in self.ledger.sweep(self.interval).await? {
-            self.store.record_pause(&pause).await?;
-            self.ledger.confirm(&pause).await?;
-        }
-        Ok(())
+        settle(&self.store, &self.ledger, &self.ledger.sweep(self.interval).await?).await
     }
 }

@@ -91,7 +91,10 @@ impl KeyCommand {
             Self::List { account, json } => list(&desk.store.keys(&find(desk, &account).await?).await?, json),
             Self::Deactivate { id } => changed(desk, id, desk.store.deactivate(id).await?).await,
             Self::Reactivate { id } => changed(desk, id, desk.store.reactivate(id).await?).await,
-            Self::Resume { id } => changed(desk, id, desk.store.resume(id).await?).await,
+            Self::Resume { id } => {
+                desk.settle(id).await?;
+                changed(desk, id, desk.store.resume(id).await?).await
+            }
             Self::Roll { id, overlap_s, json } => {
                 let clear = ClearKey::roll(id, random_byte);
                 desk.publish(&desk.store.roll(&clear.key(), overlap_s).await?).await?;

@@ -96,4 +96,14 @@ impl Desk {
         }
         Ok(())
     }
+
+    /// Writes down a pause of this key that only the counter store knows of yet, so that there is something to resume.
+    async fn settle(&self, id: domain::KeyId) -> Result<()> {
+        match self.ledger.pending(id).await {
+            Ok(pauses) => crate::publish::settle(&self.store, &self.ledger, &pauses).await,
+            Err(error) => {
+                show::warning(&format!("{error:#}. A pause of the last seconds may not be written down yet."))
+            }
+        }
+    }
 }

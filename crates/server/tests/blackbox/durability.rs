@@ -163,6 +163,23 @@ async fn a_pause_whose_node_died_before_its_row_was_written_gets_it_with_no_furt
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_can_be_resumed_before_its_pause_has_its_row() {
+    let house = turn().await;
+    let (slow, other) = (node(&house, "pause-before-row=60000").await, node(&house, "").await);
+    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, slow.caller());
+    for _ in 0..300 {
+        assert_eq!(ask(&mut caller, &issued).await.status, 200);
+    }
+    let last = asking(&slow, &issued);
+    is_held(&slow, "pause-before-row").await;
+    house.cli(&["key", "resume", &issued.id]).await.expect("a command").success().expect("resumed");
+    assert_eq!(ask(&mut other.caller(), &issued).await.status, 200);
+    let evidence = format!("select count(*) from pauses where key_id = '{}'", issued.id);
+    assert_eq!(rows(&house, &evidence).await, "1", "what was resumed stays written down");
+    last.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pause_made_while_postgresql_is_gone_gets_its_row_once_it_is_back() {
     let mut house = turn().await;
     let hasty = Env::from([("IPSEITY__STORE__TIMEOUT_MS".to_owned(), "500".to_owned())]);
