@@ -86,7 +86,7 @@ fn as_json(account: &Account) -> Value {
         "id": account.id,
         "email": account.email,
         "plan": account.plan,
-        "created_at": show::time(account.created_s),
+        "created_at": show::timestamp(account.created_s),
     })
 }
 

@@ -134,7 +134,7 @@ fn list(keys: &[KeyRow], json: bool) -> Result<()> {
                     "name": key.name,
                     "scope": key.scope,
                     "state": key.state.name(),
-                    "created_at": show::time(key.created_s),
+                    "created_at": show::timestamp(key.created_s),
                     "last_day": day,
                     "last_day_admitted": count,
                 })

@@ -40,6 +40,11 @@ pub(super) fn time(unix_s: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
+/// Unix seconds as scripts read them: `2026-11-15T00:27:43Z`.
+pub(super) fn timestamp(unix_s: i64) -> String {
+    format!("{}Z", time(unix_s).replace(' ', "T"))
+}
+
 /// The date of a day since 1970-01-01, by counting in eras of 400 years that begin on a first of March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
@@ -62,5 +67,6 @@ mod tests {
         assert_eq!(time(0), "1970-01-01 00:00:00");
         assert_eq!(time(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(time(1_794_702_463), "2026-11-15 00:27:43");
+        assert_eq!(timestamp(1_794_702_463), "2026-11-15T00:27:43Z");
     }
 }
