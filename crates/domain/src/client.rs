@@ -20,6 +20,28 @@ impl Address {
     pub fn expose(self) -> IpAddr {
         self.0
     }
+
+    /// Those that are bounded together with this address.
+    #[must_use]
+    pub fn neighbourhood(self) -> Neighbourhood {
+        match self.0 {
+            IpAddr::V4(address) => Neighbourhood(Prefix::V4(address.to_bits())),
+            IpAddr::V6(address) => {
+                let [first, second, third, fourth, ..] = address.segments();
+                Neighbourhood(Prefix::V6([first, second, third, fourth]))
+            }
+        }
+    }
+}
+
+/// Addresses that one bound holds for: one IPv4 address, or an IPv6 /64, which is what one customer gets. As mute as an address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Neighbourhood(Prefix);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Prefix {
+    V4(u32),
+    V6([u16; 4]),
 }
 
 /// The machine that is answered for.
@@ -126,6 +148,15 @@ mod tests {
     fn a_mapped_address_is_ipv4() {
         let mapped = Address::new("::ffff:198.51.100.7".parse().expect("an address"));
         assert_eq!(mapped.expose(), "198.51.100.7".parse::<IpAddr>().expect("an address"));
+    }
+
+    #[test]
+    fn neighbours_share_an_ipv4_address_or_an_ipv6_64() {
+        let of = |text: &str| Address::new(text.parse().expect("an address")).neighbourhood();
+        assert!(of("198.51.100.7") == of("::ffff:198.51.100.7"));
+        assert!(of("198.51.100.7") != of("198.51.100.8"));
+        assert!(of("2001:db8:1:2::1") == of("2001:db8:1:2:ffff::"));
+        assert!(of("2001:db8:1:2::1") != of("2001:db8:1:3::1"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod scope;
 pub mod standing;
 pub mod state;
 
-pub use client::{Address, Client, Colo, Connection, HttpProtocol, Tls, TlsVersion};
+pub use client::{Address, Client, Colo, Connection, HttpProtocol, Neighbourhood, Tls, TlsVersion};
 pub use facts::{Facts, Network, Place};
 pub use field::{Field, View};
 pub use key::{ClearKey, Key, KeyDigest, KeyId};
@@ -22,5 +22,5 @@ pub use limit::{BURST_MAX, BURST_WINDOW_S, DAY_S, DEMO_DAILY_MAX, Day, KEYS_PER_
 pub use pause::{Pause, PauseCounts};
 pub use plan::Plan;
 pub use scope::Scope;
-pub use standing::{Retired, Standing, Used};
+pub use standing::{Change, Retired, Standing, Used};
 pub use state::{Marks, State};

@@ -28,6 +28,15 @@ pub struct Standing {
     pub used: Option<Used>,
 }
 
+/// A change of a key that is committed in the durable store and must now reach the counter store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The key has this standing.
+    Stands(Standing),
+    /// The key is gone.
+    Gone(KeyId),
+}
+
 /// The digest of a rolled key, and until when it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {

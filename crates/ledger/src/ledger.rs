@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Key, KeyId, Standing, Used};
+use domain::{Change, Key, KeyId, Standing, Used};
 use redis::{Script, ScriptInvocation, Value};
 use tokio::time::Instant;
 
@@ -82,6 +82,17 @@ impl Ledger {
         // A store that was restored since may have brought the same fence back, and lost the change that replaced it.
         Ok(attempt.session.stamp == fence.stamp
             && self.write(&attempt, standing, "fill", &fence.nonce).await? != OVERTAKEN)
+    }
+
+    /// Brings a committed change here.
+    ///
+    /// # Errors
+    /// When the counter store does not answer in time.
+    pub async fn apply(&self, change: &Change) -> Result<(), LedgerError> {
+        match change {
+            Change::Stands(standing) => self.publish(standing).await,
+            Change::Gone(id) => self.forget(*id).await,
+        }
     }
 
     /// Writes a changed standing over the record, if there is one.

@@ -8,6 +8,7 @@ mod link;
 mod outage;
 mod pending;
 mod slot;
+mod today;
 mod verdict;
 
 pub use demo::DemoVerdict;

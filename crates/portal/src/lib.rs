@@ -1,97 +1,141 @@
-//! The pages for people: plain, static, without script. What they say, they say at addresses that error answers link to.
+//! The pages for people: accounts, keys, usage and documentation, rendered here and working without script.
 //!
-//! Deliberately absent so far: accounts and sessions; an operator's command line stands in for them.
+//! Deliberately absent: verdicts (the ledger's), the lookup itself (the API's), and any address in a log, a row or a mail. Every change goes
+//! through [`posted::Posted`], which proves that the member's own page asked for it.
 
-use axum::Router;
-use axum::response::Html;
-use axum::routing::get;
+mod account;
+mod assets;
+mod csv;
+mod docs;
+mod enter;
+mod events;
+mod hub;
+mod key;
+mod keys;
+mod link;
+mod mail;
+mod page;
+mod passkeys;
+mod password;
+mod posted;
+mod problem;
+mod routes;
+mod signin;
+mod signup;
+mod throttle;
+mod time;
+mod usage;
+mod view;
+mod visit;
 
-const FRAME: &str = include_str!("pages/frame.html");
-const DOCS: &str = include_str!("pages/docs.html");
-const SIGNUP: &str = include_str!("pages/signup.html");
-const ENTERPRISE: &str = include_str!("pages/enterprise.html");
-const KEYS: &str = include_str!("pages/keys.html");
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Where the data's attributions stand on the docs page.
-const DATA: &str = "<!-- attributions -->";
-/// Where the service's own address stands on the docs page.
-const BASE: &str = "<!-- base -->";
+use domain::{Change, Neighbourhood};
+use ledger::Ledger;
+use store::Store;
+use tokio::sync::Semaphore;
+use webauthn_rs::Webauthn;
 
-/// A sentence about where data comes from, and the address that it links to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attribution {
-    /// The sentence.
-    pub text: String,
-    /// The address, if its licence asks for one.
-    pub url: Option<String>,
+pub use docs::Attribution;
+pub use link::invitation;
+pub use mail::{MailError, MailOptions, Post};
+pub use routes::{ROUTES, Route, Who, router};
+
+use crate::hub::Hub;
+use crate::password::Passwords;
+use crate::throttle::Throttle;
+use crate::visit::Visit;
+
+/// How long tries are counted.
+const TRIES_PERIOD: Duration = Duration::from_secs(600);
+
+/// The portal's settings and bounds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where browsers reach this service, without a slash at the end.
+    pub base_url: String,
+    /// Whether strangers may sign up.
+    pub signup_open: bool,
+    /// Whether mails can be sent.
+    pub has_mail: bool,
+    /// How long a session may go unused.
+    pub session_idle_max: Duration,
+    /// Threads that check passwords.
+    pub hashes_max: usize,
+    /// Passwords that wait for them.
+    pub hashes_waiting_max: usize,
+    /// Tries within ten minutes from one network.
+    pub tries_per_network_max: u32,
+    /// Wrong passwords within ten minutes on one account, from browsers that never signed in to it.
+    pub tries_per_account_max: u32,
+    /// Networks and accounts whose tries are counted.
+    pub tries_entries_max: usize,
+    /// Open pages that are told of changes.
+    pub streams_max: usize,
+    /// Bytes of a form.
+    pub form_bytes_max: usize,
+    /// Time for a page.
+    pub page_timeout: Duration,
 }
 
-/// The pages. Whom the data is owed to is asked each time: it changes with the data.
-pub fn router(base_url: &str, attributions: impl Fn() -> Vec<Attribution> + Clone + Send + Sync + 'static) -> Router {
-    let page = framed("Documentation", DOCS).replace(BASE, &escaped(base_url.trim_end_matches('/')));
-    Router::new()
-        .route("/docs", get(async move || Html(docs(&page, &attributions()))))
-        .route("/signup", get(async || Html(framed("Get a key", SIGNUP))))
-        .route("/enterprise", get(async || Html(framed("More than the free plan", ENTERPRISE))))
-        .route("/keys", get(async || Html(framed("Your keys", KEYS))))
+/// What the pages share.
+pub struct Portal {
+    store: Store,
+    ledger: Arc<Ledger>,
+    settings: Settings,
+    passwords: Passwords,
+    by_network: Throttle<Neighbourhood>,
+    by_account: Throttle<[u8; 32]>,
+    by_device: Throttle<[u8; 32]>,
+    /// `None` where the service's address is not one that passkeys can be bound to.
+    passkeys: Option<Webauthn>,
+    hub: Hub,
+    streams: Arc<Semaphore>,
+    attributions: Box<dyn Fn() -> Vec<Attribution> + Send + Sync>,
 }
 
-/// A page's own part within the frame that all share.
-fn framed(title: &str, body: &str) -> String {
-    FRAME.replace("<!-- title -->", title).replace("<!-- body -->", body)
-}
-
-fn docs(page: &str, attributions: &[Attribution]) -> String {
-    let item = |attribution: &Attribution| {
-        let text = escaped(&attribution.text);
-        match &attribution.url {
-            Some(url) => format!("<li><a href=\"{}\">{text}</a></li>\n", escaped(url)),
-            None => format!("<li>{text}</li>\n"),
-        }
-    };
-    page.replace(DATA, &attributions.iter().map(item).collect::<String>())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_frozen_anchor_is_a_heading_of_the_docs() {
-        for anchor in [
-            "missing_api_key",
-            "invalid_api_key",
-            "inactive-keys",
-            "paused-keys",
-            "daily-quota",
-            "burst-limit",
-            "demo-quota",
-            "internal_error",
-            "not_found",
-            "method_not_allowed",
-            "bad_request",
-        ] {
-            assert!(DOCS.contains(&format!("<h3 id=\"{anchor}\">")), "#{anchor} is missing");
+impl Portal {
+    /// Puts the parts together. Whom the data is owed to is asked each time: it changes with the data.
+    pub fn new(
+        store: Store,
+        ledger: Arc<Ledger>,
+        settings: Settings,
+        attributions: impl Fn() -> Vec<Attribution> + Send + Sync + 'static,
+    ) -> Self {
+        let (entries_max, per_account) = (settings.tries_entries_max, settings.tries_per_account_max);
+        Self {
+            passwords: Passwords::start(settings.hashes_max, settings.hashes_waiting_max),
+            by_network: Throttle::new(settings.tries_per_network_max, TRIES_PERIOD, entries_max),
+            by_account: Throttle::new(per_account, TRIES_PERIOD, entries_max),
+            by_device: Throttle::new(per_account, TRIES_PERIOD, entries_max),
+            passkeys: passkeys::open(&settings.base_url),
+            hub: Hub::new(),
+            streams: Arc::new(Semaphore::new(settings.streams_max)),
+            attributions: Box::new(attributions),
+            store,
+            ledger,
+            settings,
         }
     }
 
-    #[test]
-    fn the_docs_name_and_link_whom_the_data_is_owed_to() {
-        let linked = Attribution { text: "Data by A & B".to_owned(), url: Some("https://a.example".to_owned()) };
-        let plain = Attribution { text: "By <C>".to_owned(), url: None };
-        let page = docs(DOCS, &[linked, plain]);
-        assert!(page.contains("<h2 id=\"data\">") && !page.contains(DATA));
-        assert!(page.contains("<li><a href=\"https://a.example\">Data by A &amp; B</a></li>\n<li>By &lt;C&gt;</li>"));
+    async fn find_member(&self, visit: &Visit) -> Result<Option<store::Member>, store::StoreError> {
+        self.store.find_member(&visit.digest(), self.settings.session_idle_max).await
     }
 
-    #[test]
-    fn every_field_is_explained() {
-        for field in domain::Field::ALL {
-            assert!(DOCS.contains(&format!("<td><code>{}</code>", field.name())), "{} is missing", field.name());
+    fn idle_max_s(&self) -> u64 {
+        self.settings.session_idle_max.as_secs()
+    }
+
+    /// Brings a committed change to the counter store; `false` when that is away, and a node's relay does it as soon as it can.
+    async fn publish(&self, change: &Change) -> bool {
+        if let Err(error) = self.ledger.apply(change).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a change is saved but not yet in force");
+            return false;
         }
+        if let Err(error) = self.store.applied(change).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a change is in force but still in the outbox");
+        }
+        true
     }
 }

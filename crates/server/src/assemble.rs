@@ -21,13 +21,14 @@ use crate::config::{Config, ms};
 use crate::gauges::Gauges;
 use crate::link::links;
 use crate::ops::{self, Ops};
+use crate::pages::{self, Pages};
 use crate::relay::Relay;
 use crate::rollup::Rollup;
 use crate::update::Updater;
 use crate::watch::Watch;
 
 /// Patience of background work and commands, which no caller waits for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections of background work: the relay's listener, its claim, the roll-up and the readiness check.
 const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
 
@@ -82,6 +83,12 @@ impl Ground {
             .context("[geo] names a file that cannot be used")?;
         Ok(Self { shelf: Arc::new(shelf), edge: Arc::new(Edge::new(bounds(config), trust, colo)), tls })
     }
+
+    /// Whether the portal can be built too.
+    pub(crate) fn check_pages(&self, config: &Config) -> Result<()> {
+        Pages::open(config, &self.shelf, &mut Registry::default())?;
+        Ok(())
+    }
 }
 
 /// The files that the atlas is made of.
@@ -125,7 +132,8 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     registry.register_collector(Box::new(Gauges { edge: Arc::clone(&edge), shelf: Arc::clone(&shelf) }));
 
     let watch = Watch::register(&mut registry, Arc::clone(&shelf), ms(config.geo.watch_interval_ms));
-    let public = public_router(config, metrics, &shelf, &tally)?;
+    let pages = Pages::open(config, &shelf, &mut registry)?;
+    let public = public_router(config, metrics, &shelf, &tally, pages.as_ref())?;
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
     let rollup = Rollup {
@@ -163,6 +171,9 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let until = drain.clone();
     chores.spawn(async move { relay.run(until).await });
     tend_geo(config, watch, &mut chores, &drain)?;
+    if let Some(pages) = pages {
+        chores.spawn(pages::tend(pages.post, drain.clone()));
+    }
     let stopping = async {
         stop_signal().await?;
         tracing::info!("draining");
@@ -196,7 +207,13 @@ fn tend_geo(config: &Config, watch: Watch, chores: &mut JoinSet<()>, drain: &Dra
     Ok(())
 }
 
-fn public_router(config: &Config, metrics: Metrics, shelf: &Arc<Shelf>, tally: &Arc<Tally>) -> Result<Router> {
+fn public_router(
+    config: &Config,
+    metrics: Metrics,
+    shelf: &Arc<Shelf>,
+    tally: &Arc<Tally>,
+    pages: Option<&Pages>,
+) -> Result<Router> {
     let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: ms(config.ledger.timeout_ms) };
     let store = StoreOptions {
         url: config.store.url.clone(),
@@ -219,25 +236,10 @@ fn public_router(config: &Config, metrics: Metrics, shelf: &Arc<Shelf>, tally: &
         bounds,
     ));
     let mut router = api::router(Arc::clone(&api));
-    if config.portal.enabled {
-        let shelf = Arc::clone(shelf);
-        router = router.merge(portal::router(&config.public.base_url, move || attributions(&shelf)));
+    if let Some(pages) = pages {
+        router = router.merge(portal::router(Arc::clone(&pages.portal)));
     }
     Ok(api::dress(router, &api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms)))
-}
-
-/// What the pages say of the data in use: each maker once, then what is owed to those whose data is in the binary.
-fn attributions(shelf: &Shelf) -> Vec<portal::Attribution> {
-    let atlas = shelf.current();
-    let mut owed: Vec<geo::Attribution> = Vec::new();
-    for attribution in atlas.editions().iter().filter_map(geo::Edition::attribution) {
-        if !owed.contains(&attribution) {
-            owed.push(attribution);
-        }
-    }
-    let makers = owed.into_iter().map(|owed| (owed.text, Some(owed.url.to_owned())));
-    let built_in = geo::NOTICES.into_iter().map(|notice| (notice, None));
-    makers.chain(built_in).map(|(text, url)| portal::Attribution { text: text.to_owned(), url }).collect()
 }
 
 fn bind(address: std::net::SocketAddr) -> Result<Listener> {

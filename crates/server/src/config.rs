@@ -24,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) ledger: Ledger,
     pub(crate) geo: Geo,
     pub(crate) portal: Portal,
+    pub(crate) mail: Mail,
     pub(crate) ops: Ops,
     pub(crate) log: Log,
 }
@@ -119,6 +120,33 @@ pub(crate) struct Source {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Portal {
     pub(crate) enabled: bool,
+    pub(crate) signup: Signup,
+    pub(crate) session_days: u32,
+    pub(crate) hashes_max: usize,
+    pub(crate) hashes_waiting_max: usize,
+    pub(crate) tries_per_network_max: u32,
+    pub(crate) tries_per_account_max: u32,
+    pub(crate) tries_entries_max: usize,
+    pub(crate) streams_max: usize,
+    pub(crate) form_bytes_max: usize,
+    pub(crate) connections_max: u32,
+    pub(crate) timeout_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Signup {
+    Open,
+    Closed,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Mail {
+    pub(crate) smtp_url: String,
+    pub(crate) smtp_url_file: PathBuf,
+    pub(crate) from: String,
+    pub(crate) timeout_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -163,6 +191,7 @@ impl Config {
             .context("the configuration is not valid; `default.toml` in the documentation names every setting")?;
         read_secret(&mut config.store.url, &config.store.url_file)?;
         read_secret(&mut config.ledger.url, &config.ledger.url_file)?;
+        read_secret(&mut config.mail.smtp_url, &config.mail.smtp_url_file)?;
         // The library takes any scheme for PostgreSQL's.
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| config.store.url.starts_with(scheme));
         ensure!(is_postgres, "[store] url cannot be read; it begins with postgres://");
@@ -177,7 +206,8 @@ impl Config {
     /// Every setting on a line of its own; passwords within addresses are left out.
     pub(crate) fn redacted(&self) -> Result<Vec<String>> {
         let mut shown = self.clone();
-        for url in [&mut shown.store.url, &mut shown.ledger.url] {
+        let urls = [&mut shown.store.url, &mut shown.ledger.url, &mut shown.mail.smtp_url];
+        for url in urls.into_iter().filter(|url| !url.is_empty()) {
             *url = without_password(url);
         }
         for source in &mut shown.geo.sources {

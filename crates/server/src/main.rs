@@ -7,6 +7,7 @@ mod fetch;
 mod gauges;
 mod link;
 mod ops;
+mod pages;
 mod publish;
 mod relay;
 mod rollup;

@@ -9,7 +9,7 @@ use edge::Drain;
 use ledger::Ledger;
 use store::{Store, Wake};
 
-use crate::publish::{publish, settle};
+use crate::publish::settle;
 
 /// Outbox rows that one node takes at a time.
 const BATCH_MAX: i64 = 100;
@@ -61,7 +61,7 @@ impl Relay {
     async fn drain_outbox(&self) -> Result<()> {
         while let Some(mut claim) = self.store.claim_outbox(BATCH_MAX).await? {
             for change in claim.changes().await? {
-                publish(&self.ledger, &change).await?;
+                self.ledger.apply(&change).await?;
             }
             claim.done().await?;
         }

@@ -37,6 +37,15 @@ pub enum Refused {
     /// Ten keys are there.
     #[error("the account holds 10 keys, and no account can hold more; `ipseity key delete` makes room")]
     KeysSpent,
+    /// Ten passkeys are there.
+    #[error("the account holds 10 passkeys, and no account can hold more; its owner can delete one on the portal")]
+    PasskeysSpent,
+    /// The passkey belongs to an account already.
+    #[error("this passkey belongs to an account already")]
+    PasskeyExists,
+    /// The link was used, replaced or has expired.
+    #[error("this link was used or has expired; `ipseity account invite` makes another")]
+    LinkGone,
 }
 
 impl From<sqlx::Error> for StoreError {

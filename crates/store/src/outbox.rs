@@ -1,17 +1,11 @@
 //! The outbox: changes that are committed and must reach the counter store, also when the process that made them died.
 
-use std::time::Duration;
-
-use domain::KeyId;
-use sqlx::postgres::{PgListener, PgPoolOptions};
+use domain::{Change, KeyId};
 use sqlx::{PgTransaction, Row};
 
 use crate::error::StoreError;
-use crate::keys::Change;
 use crate::pool::Store;
 use crate::standing;
-
-const CHANNEL: &str = "ipseity_outbox";
 
 /// A batch of the outbox that this process alone holds, until it is done with or dropped.
 pub struct Claim {
@@ -82,49 +76,6 @@ impl Store {
         .bind(generation)
         .execute(&self.pool);
         self.within(removed).await?;
-        Ok(())
-    }
-
-    /// Listens for changes.
-    ///
-    /// # Errors
-    /// When PostgreSQL is away.
-    pub async fn listen(&self) -> Result<Wake, StoreError> {
-        Ok(Wake { listener: Some(self.listener().await?), store: self.clone() })
-    }
-
-    /// On a connection of its own: one from the pool may be dead without knowing it.
-    async fn listener(&self) -> Result<PgListener, StoreError> {
-        let options = self.pool.connect_options().as_ref().clone();
-        let alone = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
-        let pool = alone.acquire_timeout(self.timeout).connect_lazy_with(options);
-        let mut listener = self.within(PgListener::connect_with(&pool)).await?;
-        listener.eager_reconnect(false);
-        self.within(listener.listen(CHANNEL)).await?;
-        Ok(listener)
-    }
-}
-
-/// Wakes the relay when the outbox has grown.
-pub struct Wake {
-    store: Store,
-    /// Absent after its connection was lost.
-    listener: Option<PgListener>,
-}
-
-impl Wake {
-    /// Returns when something has changed, when the connection was lost or made again and may have missed something, or after `patience`.
-    ///
-    /// # Errors
-    /// When PostgreSQL is away.
-    pub async fn wait(&mut self, patience: Duration) -> Result<(), StoreError> {
-        let Some(listener) = &mut self.listener else {
-            self.listener = Some(self.store.listener().await?);
-            return Ok(());
-        };
-        if let Ok(Ok(None) | Err(_)) = tokio::time::timeout(patience, listener.try_recv()).await {
-            self.listener = None;
-        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::pool::Store;
 
 impl Store {
-    /// Writes a pause. A duplicate, or one from a window that a resume has closed since, changes nothing.
+    /// Writes a pause, its evidence, its row of the key's history and its alert. A duplicate, or one from a window that a resume has closed since, changes nothing.
     ///
     /// # Errors
     /// When PostgreSQL is away.
@@ -16,9 +16,18 @@ impl Store {
             "with paused as (
                  update keys set paused_at = to_timestamp($3 / 1000.0), generation = generation + 1
                  where id = $1 and burst_window = $2 and paused_at is null
-                 returning id, burst_window, paused_at
+                 returning id, account_id, burst_window, paused_at
+             ), kept as (
+                 insert into pauses (key_id, burst_window, paused_at, counts)
+                 select id, burst_window, paused_at, $4 from paused
+             ), told as (
+                 insert into history (key_id, at, act, actor) select id, paused_at, 'paused', 'service' from paused
              )
-             insert into pauses (key_id, burst_window, paused_at, counts) select id, burst_window, paused_at, $4 from paused",
+             insert into alerts (key_id, day, kind)
+             select p.id, (p.paused_at at time zone 'UTC')::date, 'paused'
+             from paused p join accounts a on a.id = p.account_id
+             where a.alert_paused
+             on conflict do nothing",
         )
         .bind(pause.key.as_str())
         .bind(i64::try_from(pause.window).unwrap_or(i64::MAX))

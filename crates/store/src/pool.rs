@@ -77,8 +77,13 @@ impl Store {
     }
 
     /// Bounds a call in time on this side too: a server that froze keeps its connections open and stops no statement.
-    pub(crate) async fn within<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
-        let silence = |_elapsed| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()));
-        Ok(tokio::time::timeout(self.timeout, call).await.unwrap_or_else(silence)?)
+    pub(crate) async fn within<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
+    where
+        StoreError: From<E>,
+    {
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_elapsed) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into()),
+        }
     }
 }

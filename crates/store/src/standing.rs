@@ -17,7 +17,7 @@ const STANDING: &str = "
     left join lateral (
         select day - date '1970-01-01' as day, admitted from usage where key_id = k.id order by usage.day desc limit 1
     ) u on true
-    where k.id = $1";
+    where k.id = $1 and ($2::bigint is null or k.account_id = $2)";
 
 #[derive(FromRow)]
 struct Row {
@@ -65,7 +65,16 @@ fn digest_of(bytes: &[u8]) -> Option<KeyDigest> {
 }
 
 pub(crate) async fn find(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<Standing>, sqlx::Error> {
-    let row: Option<Row> = sqlx::query_as(STANDING).bind(id.as_str()).fetch_optional(executor).await?;
+    find_of(executor, None, id).await
+}
+
+/// A key's standing, if it is one of the account's; without an account, anyone's.
+pub(crate) async fn find_of(
+    executor: impl PgExecutor<'_>,
+    account_id: Option<i64>,
+    id: KeyId,
+) -> Result<Option<Standing>, sqlx::Error> {
+    let row: Option<Row> = sqlx::query_as(STANDING).bind(id.as_str()).bind(account_id).fetch_optional(executor).await?;
     Ok(row.and_then(Row::standing))
 }
 

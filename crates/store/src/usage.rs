@@ -60,7 +60,7 @@ pub struct Refused {
 const ROWS_MAX: usize = 5_000;
 
 impl Store {
-    /// Merges absolute counts; the greater one stays.
+    /// Merges absolute counts; the greater one stays. Counts that near or reach their key's limit, of today or yesterday, raise an alert.
     ///
     /// # Errors
     /// When PostgreSQL is away.
@@ -70,16 +70,35 @@ impl Store {
             let days: Vec<i32> = counts.iter().map(|row| day_of(row.used.day)).collect();
             let admitted: Vec<i64> = counts.iter().map(|row| count_of(row.used.count)).collect();
             // Sorted, so that two nodes that roll up the same keys never wait for each other in a circle; locked, so that a key that is
-            // deleted meanwhile fails nobody else's count.
+            // deleted meanwhile fails nobody else's count. Few counts are as high as the lowest limit: the rest cost no further look.
             let merged = sqlx::query(
-                "insert into usage (key_id, day, admitted)
-                 select rolled.key_id, date '1970-01-01' + rolled.day, rolled.admitted
-                 from unnest($1::text[], $2::int[], $3::bigint[]) rolled (key_id, day, admitted)
-                 join keys on keys.id = rolled.key_id
-                 order by rolled.key_id collate \"C\", rolled.day
-                 for key share of keys
-                 on conflict (key_id, day) do update set admitted = excluded.admitted
-                 where usage.admitted < excluded.admitted",
+                "with merged as (
+                     insert into usage (key_id, day, admitted)
+                     select rolled.key_id, date '1970-01-01' + rolled.day, rolled.admitted
+                     from unnest($1::text[], $2::int[], $3::bigint[]) rolled (key_id, day, admitted)
+                     join keys on keys.id = rolled.key_id
+                     order by rolled.key_id collate \"C\", rolled.day
+                     for key share of keys
+                     on conflict (key_id, day) do update set admitted = excluded.admitted
+                     where usage.admitted < excluded.admitted
+                     returning key_id, day, admitted
+                 ), high as materialized (
+                     select key_id, day, admitted from merged
+                     where day between (now() at time zone 'UTC')::date - 1 and (now() at time zone 'UTC')::date
+                         and admitted >= (select min(daily_limit - daily_limit / 5) from plans)
+                 )
+                 insert into alerts (key_id, day, kind)
+                 select high.key_id, high.day, level.kind
+                 from high
+                 join keys k on k.id = high.key_id
+                 join accounts a on a.id = k.account_id
+                 join plans p on p.name = a.plan
+                 cross join lateral (values
+                     ('near', p.daily_limit - p.daily_limit / 5, a.alert_near), ('spent', p.daily_limit, a.alert_spent)
+                 ) level (kind, count, wanted)
+                 where level.wanted and high.admitted >= level.count
+                 order by high.key_id, high.day, level.kind
+                 on conflict do nothing",
             );
             self.within(merged.bind(keys).bind(days).bind(admitted).execute(&self.pool)).await?;
         }
@@ -145,7 +164,7 @@ impl Store {
     }
 }
 
-fn day_of(day: Day) -> i32 {
+pub(crate) fn day_of(day: Day) -> i32 {
     i32::try_from(day.0).unwrap_or(i32::MAX)
 }
 

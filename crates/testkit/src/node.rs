@@ -52,7 +52,8 @@ impl Node {
             ("IPSEITY__EDGE__HTTP", http.address().to_string()),
             ("IPSEITY__EDGE__HTTPS", https.address().to_string()),
             ("IPSEITY__OPS__LISTEN", ops.address().to_string()),
-            ("IPSEITY__PUBLIC__BASE_URL", format!("http://{}", http.address())),
+            // Pages need TLS for their cookies, and a name for their passkeys.
+            ("IPSEITY__PUBLIC__BASE_URL", format!("https://localhost:{}", https.number())),
         ];
         let mut all: Env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.extend(env.clone());

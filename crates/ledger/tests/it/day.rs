@@ -69,3 +69,16 @@ async fn a_key_whose_day_is_spent_can_still_be_paused() {
     }
     assert!(matches!(stage.charge(&key).await, Verdict::PausedNow(_)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_keys_have_used_today_is_told_in_the_order_asked() {
+    let (stage, _clock) = Stage::at_noon().await;
+    let ((busy, _), (idle, _)) = (stage.known(10).await, stage.known(10).await);
+    let stranger = crate::stage::mint();
+    for _ in 0..3 {
+        stage.admitted(&busy).await;
+    }
+    let told = stage.ledger.used(&[idle.id, stranger.id, busy.id]).await.expect("counts");
+    assert_eq!(told, [Some(Used { day: Day(0), count: 0 }), None, Some(Used { day: TODAY, count: 3 })]);
+    assert_eq!(stage.ledger.used(&[]).await.expect("none"), []);
+}

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use domain::Change;
 use domain::account::Email;
 use serde_json::{Value, json};
-use store::{Account, Change};
+use store::Account;
 
 use super::{Desk, show};
 
@@ -24,6 +25,12 @@ pub(super) enum AccountCommand {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Print a link that lets a person choose the password of an account, new or not; it works once, for 7 days.
+    Invite {
+        /// The person's e-mail address.
+        #[arg(long)]
+        email: String,
     },
     /// Show an account.
     Show {
@@ -56,6 +63,11 @@ impl AccountCommand {
         match self {
             Self::Create { email, plan, json } => {
                 print(&desk.store.create_account(&read_email(&email)?, &plan).await?, json)
+            }
+            Self::Invite { email } => {
+                let (token, digest) = portal::invitation();
+                desk.store.invite(&read_email(&email)?, &digest).await?;
+                show::line(&format!("{}/link/{token}", desk.base_url))
             }
             Self::Show { email, json } => print(&find(desk, &email).await?, json),
             Self::List { json } => list(desk, json).await,

@@ -15,7 +15,8 @@ pub(super) fn run(config: &Config) -> Result<()> {
     }
     telemetry::level(&config.log)?;
     Desk::open(config)?;
-    Ground::open(config)?;
+    let ground = Ground::open(config)?;
     Updater::open(&config.geo)?;
+    ground.check_pages(config)?;
     show::line("The configuration is valid.")
 }

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use domain::account::KeyName;
-use domain::{ClearKey, KeyId, Scope};
+use domain::{Change, ClearKey, KeyId, Scope};
 use serde_json::json;
-use store::{Change, KeyRow};
+use store::{By, KeyRow};
 
 use super::account::find;
 use super::{Desk, show};
@@ -85,22 +85,22 @@ impl KeyCommand {
                 let name = KeyName::parse(&name)
                     .context("a key's name has 1 to 100 characters, none of them a control character")?;
                 let clear = ClearKey::mint(random_byte);
-                desk.store.issue(&account, &name, scope, &clear.key()).await?;
+                desk.store.issue(&account, By::Operator, &name, scope, &clear.key()).await?;
                 reveal(&clear, json)
             }
-            Self::List { account, json } => list(&desk.store.keys(&find(desk, &account).await?).await?, json),
-            Self::Deactivate { id } => changed(desk, id, desk.store.deactivate(id).await?).await,
-            Self::Reactivate { id } => changed(desk, id, desk.store.reactivate(id).await?).await,
+            Self::List { account, json } => list(&desk.store.keys(find(desk, &account).await?.id).await?, json),
+            Self::Deactivate { id } => changed(desk, id, desk.store.deactivate(By::Operator, id).await?).await,
+            Self::Reactivate { id } => changed(desk, id, desk.store.reactivate(By::Operator, id).await?).await,
             Self::Resume { id } => {
                 desk.settle(id).await?;
-                changed(desk, id, desk.store.resume(id).await?).await
+                changed(desk, id, desk.store.resume(By::Operator, id).await?).await
             }
             Self::Roll { id, overlap_s, json } => {
                 let clear = ClearKey::roll(id, random_byte);
-                desk.publish(&desk.store.roll(&clear.key(), overlap_s).await?).await?;
+                desk.publish(&desk.store.roll(By::Operator, &clear.key(), overlap_s).await?).await?;
                 reveal(&clear, json)
             }
-            Self::Delete { id } => changed(desk, id, desk.store.delete(id).await?).await,
+            Self::Delete { id } => changed(desk, id, desk.store.delete(By::Operator, id).await?).await,
         }
     }
 }
@@ -130,9 +130,9 @@ fn list(keys: &[KeyRow], json: bool) -> Result<()> {
             .map(|key| {
                 let (day, count) = key.last_used.clone().unzip();
                 json!({
-                    "id": key.id,
+                    "id": key.id.as_str(),
                     "name": key.name,
-                    "scope": key.scope,
+                    "scope": key.scope.name(),
                     "state": key.state.name(),
                     "created_at": show::timestamp(key.created_s),
                     "last_day": day,
@@ -148,9 +148,9 @@ fn list(keys: &[KeyRow], json: bool) -> Result<()> {
             let used =
                 key.last_used.as_ref().map_or_else(|| "never".to_owned(), |(day, count)| format!("{day}: {count}"));
             [
-                key.id.clone(),
+                key.id.to_string(),
                 key.name.clone(),
-                key.scope.clone(),
+                key.scope.to_string(),
                 key.state.name().to_owned(),
                 show::time(key.created_s),
                 used,

@@ -35,7 +35,7 @@ enum Command {
     Check,
     /// Bring the database's schema up to date.
     Migrate,
-    /// Accounts: create, show, list, change the plan.
+    /// Accounts: create, invite, show, list, change the plan.
     #[command(subcommand)]
     Account(account::AccountCommand),
     /// Keys: issue, list, deactivate, reactivate, resume, roll, delete.
@@ -80,15 +80,20 @@ impl Line {
 struct Desk {
     store: store::Store,
     ledger: ledger::Ledger,
+    base_url: String,
 }
 
 impl Desk {
     fn open(config: &Config) -> Result<Self> {
-        Ok(Self { store: background_store(config, "ipseity-command")?, ledger: background_ledger(config)? })
+        Ok(Self {
+            store: background_store(config, "ipseity-command")?,
+            ledger: background_ledger(config)?,
+            base_url: config.public.base_url.trim_end_matches('/').to_owned(),
+        })
     }
 
     /// Brings a committed change to the counter store. A store that is away is no failure: the change is made, and a node's relay applies it.
-    async fn publish(&self, change: &store::Change) -> Result<()> {
+    async fn publish(&self, change: &domain::Change) -> Result<()> {
         if let Err(error) = crate::publish::publish_own(&self.store, &self.ledger, change).await {
             show::warning(&format!(
                 "saved, but not yet in force: {error:#}. A running node applies it as soon as it can."

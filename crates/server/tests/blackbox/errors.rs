@@ -73,10 +73,15 @@ impl Refused {
     }
 }
 
+/// Where callers reach a node, as its answers say.
+pub(crate) fn base_url(node: &Node) -> &str {
+    &node.env()["IPSEITY__PUBLIC__BASE_URL"]
+}
+
 /// Follows a link of an answer to the node that it leads to, and gives the page.
 pub(crate) async fn follow(node: &Node, link: &Value) -> String {
-    let own = format!("http://{}", node.http());
-    let path = link.as_str().and_then(|link| link.strip_prefix(&own)).expect("a link to this very service");
+    let own = base_url(node);
+    let path = link.as_str().and_then(|link| link.strip_prefix(own)).expect("a link to this very service");
     let page = node.caller().get(path.split('#').next().expect("a path"), &[]).await.expect("a page");
     assert_eq!(page.status, 200, "{link}");
     assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{link}");

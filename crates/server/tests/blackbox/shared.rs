@@ -27,6 +27,7 @@ pub(crate) fn patient() -> testkit::node::Env {
     [
         ("IPSEITY__LEDGER__TIMEOUT_MS", "5000"),
         ("IPSEITY__STORE__TIMEOUT_MS", "10000"),
+        ("IPSEITY__PORTAL__TIMEOUT_MS", "10000"),
         ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "20000"),
     ]
     .into_iter()

@@ -1,16 +1,9 @@
 //! Accounts and plans.
 
 use domain::Plan;
-use store::{Refused, StoreError};
+use store::Refused;
 
-use crate::stage::{Stage, email};
-
-fn refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> Refused {
-    match outcome {
-        Err(StoreError::Refused(refused)) => refused,
-        other => panic!("not refused: {other:?}"),
-    }
-}
+use crate::stage::{Stage, email, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_has_one_account_whatever_its_letters_case() {

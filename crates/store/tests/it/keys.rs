@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use domain::{ClearKey, Day, Marks, Scope, State, Used};
-use store::{Change, Refused, RolledUp, StoreError};
+use domain::{Change, ClearKey, Day, Marks, Scope, State, Used};
+use store::{By, Refused, RolledUp, StoreError};
 use tokio::task::JoinSet;
 
 use crate::stage::{Stage, mint, name, pause, standing_of};
@@ -15,7 +15,9 @@ async fn an_account_holds_ten_keys_whoever_races() {
     let mut race = JoinSet::new();
     for number in 0..40 {
         let (store, account) = (stage.store.clone(), account.clone());
-        race.spawn(async move { store.issue(&account, &name(&format!("key {number}")), Scope::Ip, &mint()).await });
+        race.spawn(async move {
+            store.issue(&account, By::Operator, &name(&format!("key {number}")), Scope::Ip, &mint()).await
+        });
     }
     let outcomes = race.join_all().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 10);
@@ -32,11 +34,13 @@ async fn an_account_holds_ten_keys_whoever_races() {
     assert!(stage.refusal(&insert("aaaaaaaaaa", 11)).await.contains("keys_seat_check"));
     assert!(stage.refusal(&insert("aaaaaaaaaa", 10)).await.contains("keys_account_id_seat_key"));
 
-    let rows = stage.store.keys(&account).await.expect("keys");
-    let leaving = domain::KeyId::parse(&rows[3].id).expect("an id");
-    assert!(matches!(stage.store.delete(leaving).await.expect("a change"), Change::Gone(id) if id == leaving));
+    let rows = stage.store.keys(account.id).await.expect("keys");
+    let leaving = rows[3].id;
+    assert!(
+        matches!(stage.store.delete(By::Operator, leaving).await.expect("a change"), Change::Gone(id) if id == leaving)
+    );
     stage.key_of(&account).await;
-    assert_eq!(stage.store.keys(&account).await.expect("keys").len(), 10);
+    assert_eq!(stage.store.keys(account.id).await.expect("keys").len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,34 +49,34 @@ async fn deactivation_and_pause_are_two_facts() {
     let (store, key) = (&stage.store, stage.key().await);
     let facts = |deactivated, paused| Marks { deactivated, paused };
 
-    let same = standing_of(store.resume(key.id).await.expect("a change"));
+    let same = standing_of(store.resume(By::Operator, key.id).await.expect("a change"));
     assert_eq!((same.generation, same.window), (1, 1), "a key that is not paused has nothing to resume");
-    let same = standing_of(store.reactivate(key.id).await.expect("a change"));
+    let same = standing_of(store.reactivate(By::Operator, key.id).await.expect("a change"));
     assert_eq!((same.marks, same.generation), (facts(false, false), 1));
 
     store.record_pause(&pause(key.id, 1)).await.expect("a pause");
-    let inactive = standing_of(store.deactivate(key.id).await.expect("a change"));
+    let inactive = standing_of(store.deactivate(By::Operator, key.id).await.expect("a change"));
     assert_eq!((inactive.marks, inactive.generation, inactive.window), (facts(true, true), 3, 1));
-    let again = standing_of(store.deactivate(key.id).await.expect("a change"));
+    let again = standing_of(store.deactivate(By::Operator, key.id).await.expect("a change"));
     assert_eq!(again.generation, 3, "what is so already is no change");
-    let reactivated = standing_of(store.reactivate(key.id).await.expect("a change"));
+    let reactivated = standing_of(store.reactivate(By::Operator, key.id).await.expect("a change"));
     assert_eq!((reactivated.marks.state(), reactivated.window), (State::Paused, 1));
-    let resumed = standing_of(store.resume(key.id).await.expect("a change"));
+    let resumed = standing_of(store.resume(By::Operator, key.id).await.expect("a change"));
     assert_eq!((resumed.marks.state(), resumed.generation, resumed.window), (State::Active, 5, 2));
 
-    store.deactivate(key.id).await.expect("a change");
+    store.deactivate(By::Operator, key.id).await.expect("a change");
     store.record_pause(&pause(key.id, 2)).await.expect("a pause");
-    let resumed = standing_of(store.resume(key.id).await.expect("a change"));
+    let resumed = standing_of(store.resume(By::Operator, key.id).await.expect("a change"));
     assert_eq!(resumed.marks.state(), State::Inactive, "a resume does not reactivate");
     assert_eq!(stage.standing(key.id).await, resumed);
 
     let unknown = mint();
     for outcome in [
-        store.deactivate(unknown.id).await,
-        store.reactivate(unknown.id).await,
-        store.resume(unknown.id).await,
-        store.roll(&unknown, 60).await,
-        store.delete(unknown.id).await,
+        store.deactivate(By::Operator, unknown.id).await,
+        store.reactivate(By::Operator, unknown.id).await,
+        store.resume(By::Operator, unknown.id).await,
+        store.roll(By::Operator, &unknown, 60).await,
+        store.delete(By::Operator, unknown.id).await,
     ] {
         assert!(matches!(outcome, Err(StoreError::Refused(Refused::UnknownKey))), "{outcome:?}");
     }
@@ -87,17 +91,17 @@ async fn a_rolled_key_keeps_its_old_digest_for_a_while_or_not_at_all() {
     let now_s = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
 
     let (first, before_s) = (roll(), now_s());
-    let rolled = standing_of(stage.store.roll(&first, 60).await.expect("a change"));
+    let rolled = standing_of(stage.store.roll(By::Operator, &first, 60).await.expect("a change"));
     let retired = rolled.retired.expect("a retired digest");
     assert_eq!((rolled.digest, retired.digest, rolled.generation), (first.digest, old.digest, 2));
     assert!((before_s + 60..=now_s() + 60).contains(&retired.until_s));
 
     let second = roll();
-    let rolled = standing_of(stage.store.roll(&second, 60).await.expect("a change"));
+    let rolled = standing_of(stage.store.roll(By::Operator, &second, 60).await.expect("a change"));
     assert_eq!(rolled.retired.map(|retired| retired.digest), Some(first.digest), "only the last one");
 
     let leaked_once = roll();
-    let rolled = standing_of(stage.store.roll(&leaked_once, 0).await.expect("a change"));
+    let rolled = standing_of(stage.store.roll(By::Operator, &leaked_once, 0).await.expect("a change"));
     assert_eq!((rolled.digest, rolled.retired), (leaked_once.digest, None), "no overlap, no old digest");
     assert_eq!(stage.standing(old.id).await, rolled);
 }
@@ -113,8 +117,8 @@ async fn a_standing_and_a_list_tell_the_newest_usage() {
     stage.store.roll_up(&counts).await.expect("a roll-up");
     assert_eq!(stage.standing(key.id).await.used, Some(Used { day: Day(20_402), count: 3 }));
 
-    stage.store.deactivate(key.id).await.expect("a change");
-    let [row] = stage.store.keys(&account).await.expect("keys").try_into().expect("one key");
-    assert_eq!((row.id.as_str(), row.name.as_str(), row.scope.as_str()), (key.id.as_str(), "a key", "geo"));
+    stage.store.deactivate(By::Operator, key.id).await.expect("a change");
+    let [row] = stage.store.keys(account.id).await.expect("keys").try_into().expect("one key");
+    assert_eq!((row.id, row.name.as_str(), row.scope), (key.id, "a key", Scope::Geo));
     assert_eq!((row.state, row.last_used), (State::Inactive, Some(("2025-11-10".to_owned(), 3))));
 }

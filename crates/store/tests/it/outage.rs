@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use domain::{Day, Used};
-use store::{Store, StoreError, StoreOptions};
+use store::{By, Store, StoreError, StoreOptions};
 use testkit::eventually;
 
-use crate::stage::{Stage, mint, node, pause};
+use crate::stage::{Stage, email, mint, node, pause};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Waiting for a connection, then for a statement, and what a busy machine may take besides.
@@ -25,6 +25,11 @@ async fn assert_away(store: &Store) {
     assert_outage("find_standing", store.find_standing(key.id)).await;
     assert_outage("record_pause", store.record_pause(&pause(key.id, 1))).await;
     assert_outage("find_demo_used", store.find_demo_used()).await;
+    assert_outage("deactivate", store.deactivate(By::Operator, key.id)).await;
+    assert_outage("find_member", store.find_member(&[0; 32], TIMEOUT)).await;
+    assert_outage("request_reset", store.request_reset(&email("ada@house.example"))).await;
+    assert_outage("set_password", store.set_password(1, "hash", None)).await;
+    assert_outage("delete_account", store.delete_account(1)).await;
     assert_outage("roll_up_demo", store.roll_up_demo(Used { day: Day(1), count: 1 }, 0)).await;
 }
 
@@ -40,6 +45,7 @@ async fn a_killed_or_frozen_server_is_an_outage_in_time_and_heals() {
     assert_away(&store).await;
     assert_outage("migrate", store.migrate()).await;
     assert_outage("listen", async { store.listen().await.map(drop) }).await;
+    assert_outage("listen_accounts", async { store.listen_accounts().await.map(drop) }).await;
     stage.postgres.restart().await.expect("a server that comes back");
     heals(&store).await.expect("an answer");
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use domain::ClearKey;
-use store::Change;
+use domain::{Change, ClearKey};
+use store::By;
 use testkit::eventually;
 
 use crate::stage::{PATIENCE, Stage, node, pause, standing_of};
@@ -16,17 +16,17 @@ async fn every_change_leaves_a_row_and_a_cascade_does_too() {
     assert_eq!(stage.outbox().await, [""; 0], "a new key is in no record yet");
 
     let store = &stage.store;
-    store.deactivate(first.id).await.expect("a change");
-    store.deactivate(first.id).await.expect("no change");
-    store.reactivate(first.id).await.expect("a change");
+    store.deactivate(By::Operator, first.id).await.expect("a change");
+    store.deactivate(By::Operator, first.id).await.expect("no change");
+    store.reactivate(By::Operator, first.id).await.expect("a change");
     store.record_pause(&pause(first.id, 1)).await.expect("a pause");
-    store.resume(first.id).await.expect("a change");
+    store.resume(By::Operator, first.id).await.expect("a change");
     let rolled = ClearKey::roll(first.id, || fastrand::u8(..)).key();
-    store.roll(&rolled, 60).await.expect("a change");
+    store.roll(By::Operator, &rolled, 60).await.expect("a change");
     let mut expected: Vec<String> = (2..=6).map(|generation| format!("{} {generation}", first.id)).collect();
     assert_eq!(stage.outbox().await, expected);
 
-    store.delete(first.id).await.expect("a deletion");
+    store.delete(By::Operator, first.id).await.expect("a deletion");
     stage.sql(&format!("delete from accounts where id = {}", account.id)).await;
     expected.extend([format!("{} 7", first.id), format!("{} 2", second.id)]);
     assert_eq!(stage.outbox().await, expected);
@@ -45,8 +45,8 @@ async fn a_claim_is_exclusive_and_comes_back_when_it_is_dropped() {
     let stage = Stage::open().await;
     let other = node(&stage.postgres, PATIENCE);
     let (first, second) = (stage.key().await, stage.key().await);
-    stage.store.deactivate(first.id).await.expect("a change");
-    stage.store.deactivate(second.id).await.expect("a change");
+    stage.store.deactivate(By::Operator, first.id).await.expect("a change");
+    stage.store.deactivate(By::Operator, second.id).await.expect("a change");
 
     let mut claim = stage.store.claim_outbox(1).await.expect("an answer").expect("a claim");
     let mut rest = other.claim_outbox(10).await.expect("an answer").expect("a claim");
@@ -55,7 +55,7 @@ async fn a_claim_is_exclusive_and_comes_back_when_it_is_dropped() {
     assert_eq!(standing_of(change).id, first.id);
 
     // Read when it is asked for, not when it was claimed.
-    stage.store.reactivate(second.id).await.expect("a change");
+    stage.store.reactivate(By::Operator, second.id).await.expect("a change");
     let [change] = rest.changes().await.expect("changes").try_into().expect("one change");
     let change = standing_of(change);
     assert_eq!((change.id, change.generation, change.marks.deactivated), (second.id, 3, false));
@@ -78,16 +78,16 @@ async fn what_was_applied_removes_rows_up_to_its_own_generation() {
     let stage = Stage::open().await;
     let store = &stage.store;
     let (key, other) = (stage.key().await, stage.key().await);
-    store.deactivate(other.id).await.expect("a change");
-    store.deactivate(key.id).await.expect("a change");
-    let second = store.reactivate(key.id).await.expect("a change");
-    store.deactivate(key.id).await.expect("a change");
+    store.deactivate(By::Operator, other.id).await.expect("a change");
+    store.deactivate(By::Operator, key.id).await.expect("a change");
+    let second = store.reactivate(By::Operator, key.id).await.expect("a change");
+    store.deactivate(By::Operator, key.id).await.expect("a change");
     store.applied(&second).await.expect("an answer");
     assert_eq!(stage.outbox().await, [format!("{} 2", other.id), format!("{} 4", key.id)]);
 
     // What a relay holds is the relay's: nobody waits for it.
     let claim = store.claim_outbox(1).await.expect("an answer").expect("a claim");
-    let gone = store.delete(other.id).await.expect("a deletion");
+    let gone = store.delete(By::Operator, other.id).await.expect("a deletion");
     store.applied(&gone).await.expect("an answer");
     claim.done().await.expect("an end");
     assert_eq!(stage.outbox().await, [format!("{} 4", key.id)]);
@@ -102,7 +102,7 @@ async fn a_change_wakes_whoever_listens_also_after_the_server_was_away() {
     wake.wait(Duration::from_millis(50)).await.expect("patience");
     assert!(start.elapsed() >= Duration::from_millis(50), "woken by nothing");
 
-    stage.store.deactivate(key.id).await.expect("a change");
+    stage.store.deactivate(By::Operator, key.id).await.expect("a change");
     let start = Instant::now();
     wake.wait(PATIENCE).await.expect("a wake");
     assert!(start.elapsed() < PATIENCE, "not woken");
@@ -114,7 +114,7 @@ async fn a_change_wakes_whoever_listens_also_after_the_server_was_away() {
     wake.wait(PATIENCE).await.expect("a wake, for what may have been missed since");
     let heals = async || stage.store.check().await.is_ok();
     eventually("the store heals", PATIENCE, heals).await.expect("an answer");
-    stage.store.reactivate(key.id).await.expect("a change");
+    stage.store.reactivate(By::Operator, key.id).await.expect("a change");
     let start = Instant::now();
     wake.wait(PATIENCE).await.expect("a wake");
     assert!(start.elapsed() < PATIENCE, "not woken");

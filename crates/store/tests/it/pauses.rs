@@ -1,6 +1,7 @@
 //! Pauses and their evidence.
 
 use domain::State;
+use store::By;
 use tokio::task::JoinSet;
 
 use crate::stage::{Stage, mint, pause};
@@ -21,7 +22,7 @@ async fn a_pause_is_written_once_for_its_window() {
     assert_eq!(stage.sql(told).await, "1|1800000000123|301");
     assert_eq!(stage.outbox().await, [format!("{} 2", key.id)]);
 
-    stage.store.resume(key.id).await.expect("a change");
+    stage.store.resume(By::Operator, key.id).await.expect("a change");
     stage.store.record_pause(&pause(key.id, 1)).await.expect("a late duplicate");
     assert_eq!(stage.standing(key.id).await.marks.state(), State::Active);
     stage.store.record_pause(&pause(key.id, 2)).await.expect("a pause");
@@ -34,7 +35,7 @@ async fn a_pause_of_a_deleted_key_changes_nothing() {
     let stage = Stage::open().await;
     let key = stage.key().await;
     stage.store.record_pause(&pause(key.id, 1)).await.expect("a pause");
-    stage.store.delete(key.id).await.expect("a deletion");
+    stage.store.delete(By::Operator, key.id).await.expect("a deletion");
     stage.store.record_pause(&pause(key.id, 1)).await.expect("a late pause");
     stage.store.record_pause(&pause(mint().id, 1)).await.expect("a pause of nobody's key");
     assert_eq!(stage.sql("select count(*) from pauses").await, "0");

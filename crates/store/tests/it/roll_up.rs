@@ -1,7 +1,7 @@
 //! Usage: absolute counts that merge, refusals that add up.
 
 use domain::{Day, KeyId, Used};
-use store::{RefusedCount, RefusedReason, RolledUp};
+use store::{By, RefusedCount, RefusedReason, RolledUp};
 use tokio::task::JoinSet;
 
 use crate::stage::{Stage, mint};
@@ -53,7 +53,7 @@ async fn nodes_that_roll_up_the_same_keys_and_deletions_never_fail_each_other() 
     let (store, deleted) = (stage.store.clone(), deleted.to_vec());
     nodes.spawn(async move {
         for key in deleted {
-            store.delete(key).await.expect("a deletion");
+            store.delete(By::Operator, key).await.expect("a deletion");
         }
     });
     nodes.join_all().await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use domain::account::{Email, KeyName};
-use domain::{BURST_WINDOW_S, ClearKey, Key, KeyId, Pause, Scope, Standing};
-use store::{Account, Change, Store, StoreOptions};
+use domain::{BURST_WINDOW_S, Change, ClearKey, Key, KeyId, Pause, Scope, Standing};
+use store::{Account, By, Refused, Store, StoreError, StoreOptions};
 use testkit::{Postgres, PostgresOptions};
 
 /// Long enough that a busy machine never makes a statement late.
@@ -51,8 +51,13 @@ impl Stage {
 
     pub async fn key_of(&self, account: &Account) -> Key {
         let key = mint();
-        self.store.issue(account, &name("a key"), Scope::Geo, &key).await.expect("a key");
+        self.store.issue(account, By::Owner(account.id), &name("a key"), Scope::Geo, &key).await.expect("a key");
         key
+    }
+
+    /// A session of the account, opened with this digest.
+    pub async fn session_of(&self, account: &Account, digest: [u8; 32]) -> i64 {
+        self.store.open_session(account.id, &digest, "Firefox on Linux").await.expect("a session")
     }
 
     pub async fn standing(&self, id: KeyId) -> Standing {
@@ -77,6 +82,20 @@ pub fn node(postgres: &Postgres, timeout: Duration) -> Store {
 
 pub fn mint() -> Key {
     ClearKey::mint(|| fastrand::u8(..)).key()
+}
+
+/// A digest like no other.
+pub fn digest() -> [u8; 32] {
+    std::array::from_fn(|_| fastrand::u8(..))
+}
+
+/// The wish that the store did not grant.
+pub fn refused<T>(outcome: Result<T, StoreError>) -> Refused {
+    match outcome {
+        Err(StoreError::Refused(refused)) => refused,
+        Err(error) => panic!("not refused: {error:?}"),
+        Ok(_) => panic!("not refused"),
+    }
 }
 
 pub fn email(text: &str) -> Email {

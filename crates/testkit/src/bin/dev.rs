@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use domain::Scope;
 use serde_json::{Map, Value, json};
-use testkit::{House, HouseOptions, Issued, samples};
+use testkit::node::Env;
+use testkit::{House, HouseOptions, Issued, Node, samples};
 use tokio::signal::unix::{SignalKind, signal};
 
-const USAGE: &str = "usage: dev [--json] [--geo DIR]";
+const USAGE: &str = "usage: dev [--json] [--geo DIR] [--set SECTION.SETTING=VALUE]…";
 const ACCOUNT: &str = "dev@example.com";
 
 struct Options {
     json: bool,
     geo: Option<PathBuf>,
+    env: Env,
 }
 
 #[tokio::main]
@@ -31,22 +33,31 @@ async fn main() -> Result<()> {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
-    let mut options = Options { json: false, geo: None };
+    let open_door = ("IPSEITY__PORTAL__SIGNUP".to_owned(), "open".to_owned());
+    let mut options = Options { json: false, geo: None, env: Env::from([open_door]) };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--json" => options.json = true,
             "--geo" => options.geo = Some(arguments.next().context(USAGE)?.into()),
+            "--set" => options.env.extend([arguments.next().as_deref().and_then(setting).context(USAGE)?]),
             _ => bail!(USAGE),
         }
     }
     Ok(options)
 }
 
+/// Reads `section.setting=value` into the setting's name in the environment, and its value.
+fn setting(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once('=')?;
+    let (section, setting) = name.split_once('.')?;
+    Some((format!("IPSEITY__{}__{}", section.to_uppercase(), setting.to_uppercase()), value.to_owned()))
+}
+
 /// Builds the house, shows it and keeps it; only dropping this ends it.
 async fn live(options: Options) -> Result<()> {
     let geo_files = geo_files(options.geo.as_deref())?;
     let has_real_data = !geo_files.is_empty();
-    let house = House::start(HouseOptions { geo_files, progress, ..HouseOptions::default() }).await?;
+    let house = House::start(HouseOptions { geo_files, env: options.env, progress, ..HouseOptions::default() }).await?;
     progress("making an account with a key for each scope");
     house.account(ACCOUNT).await?;
     let mut keys = Vec::new();
@@ -86,12 +97,18 @@ fn as_json(house: &House, keys: &[(Scope, Issued)]) -> Value {
     json!({
         "http": format!("http://{}", node.http()),
         "https": format!("https://{}", node.https()),
+        "portal": portal(node),
         "ca": house.certificate.authority,
         "ops": format!("http://{}", node.ops()),
         "keys": keys,
         "account": ACCOUNT,
         "env": node.env(),
     })
+}
+
+/// Where the pages for people are.
+fn portal(node: &Node) -> &str {
+    &node.env()["IPSEITY__PUBLIC__BASE_URL"]
 }
 
 fn as_text(house: &House, keys: &[(Scope, Issued)], has_real_data: bool) -> String {
@@ -102,6 +119,7 @@ fn as_text(house: &House, keys: &[(Scope, Issued)], has_real_data: bool) -> Stri
     let mut lines = vec![
         format!("clear    http://{http}"),
         format!("TLS      https://{https}   (authority: {authority})"),
+        format!("portal   {}/signup", portal(node)),
         format!("private  http://{ops}   (/live, /ready, /metrics)"),
         format!("account  {ACCOUNT}"),
     ];

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 500;
-const SOURCES: [&str; 10] = ["rs", "lua", "sql", "py", "sh", "toml", "html", "css", "ts", "js"];
+const SOURCES: [&str; 11] = ["rs", "lua", "sql", "py", "sh", "toml", "html", "css", "ts", "js", "mjs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

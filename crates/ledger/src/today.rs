@@ -1,0 +1,26 @@
+//! How much of a day keys have used, for the people who own them; no verdict depends on it.
+
+use domain::{Day, KeyId, Used};
+
+use crate::ledger::Ledger;
+use crate::outage::LedgerError;
+use crate::slot::Bucket;
+
+impl Ledger {
+    /// The newest day that each key was charged to, and its count, in the order asked; `None` where there is no record.
+    ///
+    /// # Errors
+    /// When the counter store does not answer in time.
+    pub async fn used(&self, keys: &[KeyId]) -> Result<Vec<Option<Used>>, LedgerError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut look = redis::pipe();
+        for key in keys {
+            look.hmget(Bucket::of(*key).record(*key), &["t", "n"]);
+        }
+        let found: Vec<(Option<u32>, Option<u64>)> = self.pipe(&look).await?;
+        let used = |(day, count): (Option<u32>, Option<u64>)| Some(Used { day: Day(day?), count: count? });
+        Ok(found.into_iter().map(used).collect())
+    }
+}

@@ -1,0 +1,24 @@
+//! What the pages show: one struct for each template, filled by the handlers and knowing nothing of stores and requests.
+
+mod account;
+mod chart;
+mod door;
+mod filters;
+mod frame;
+mod keys;
+mod plain;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub(crate) use account::{AccountPage, Alerts, DeleteAccountPage, PasskeyRow, SessionRow};
+pub(crate) use chart::{days_chart, minute_chart};
+pub(crate) use door::{ForgotPage, LinkPage, LinkWish, SentPage, SignInPage, SignUpPage};
+pub(crate) use frame::{Frame, Notice, Tab};
+pub(crate) use keys::{
+    DeleteKeyPage, EventRow, KeyCard, KeyPage, KeysPage, MintedPage, NewKeyPage, PauseView, ScopeChoice,
+};
+pub(crate) use plain::{DocsPage, EnterprisePage, ProblemPage};
+pub(crate) use usage::{DayRow, KeyUsage, UsagePage, UsageView};

@@ -1,0 +1,57 @@
+//! Usage: numbers, a chart of 30 days, and the same as a table.
+
+use askama::Template;
+
+use super::chart::use_bar;
+use super::{Frame, filters};
+
+/// One day.
+pub(crate) struct DayRow {
+    /// Such as `2026-11-15`.
+    pub(crate) day: String,
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+    /// Refused by reason: paused now (burst), while paused, inactive, day spent, wrong secret.
+    pub(crate) by_reason: [u64; 5],
+}
+
+/// The use of one key, or of all.
+pub(crate) struct UsageView {
+    pub(crate) today: u64,
+    pub(crate) today_refused: u64,
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+    /// Refused in 30 days, by reason, as in [`DayRow::by_reason`].
+    pub(crate) by_reason: [u64; 5],
+    /// Bars of 30 days, as SVG.
+    pub(crate) chart: String,
+    /// 30 days, newest first.
+    pub(crate) days: Vec<DayRow>,
+}
+
+/// One key's line on the usage page.
+pub(crate) struct KeyUsage {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) state: &'static str,
+    pub(crate) today: u64,
+    pub(crate) limit: u64,
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+}
+
+impl KeyUsage {
+    /// Today's use as a bar, as SVG.
+    fn bar(&self) -> String {
+        use_bar(self.today, self.limit)
+    }
+}
+
+/// `/usage`
+#[derive(Template)]
+#[template(path = "usage.html")]
+pub(crate) struct UsagePage {
+    pub(crate) frame: Frame,
+    pub(crate) total: UsageView,
+    pub(crate) keys: Vec<KeyUsage>,
+}

@@ -1,0 +1,94 @@
+//! Builds the portal from configuration, if this node serves it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use edge::Drain;
+use geo::Shelf;
+use ledger::{Ledger, LedgerOptions};
+use portal::{Attribution, MailOptions, Portal, Post, Settings};
+use prometheus_client::registry::Registry;
+use store::{Store, StoreOptions};
+
+use crate::assemble::background_store;
+use crate::config::{Config, Signup, ms};
+
+/// The portal's pages and its background work.
+pub(crate) struct Pages {
+    pub(crate) portal: Arc<Portal>,
+    pub(crate) post: Post,
+}
+
+impl Pages {
+    /// `None` when `[portal] enabled` is off.
+    pub(crate) fn open(config: &Config, shelf: &Arc<Shelf>, registry: &mut Registry) -> Result<Option<Self>> {
+        if !config.portal.enabled {
+            return Ok(None);
+        }
+        let store = StoreOptions {
+            url: config.store.url.clone(),
+            application_name: "ipseity-portal",
+            connections_max: config.portal.connections_max,
+            timeout: ms(config.portal.timeout_ms),
+        };
+        let store = Store::new(&store).context("[store] url cannot be read")?;
+        let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: ms(config.portal.timeout_ms) };
+        let ledger = Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?);
+        let shelf = Arc::clone(shelf);
+        let portal = Arc::new(Portal::new(store, ledger, settings(config), move || attributions(&shelf)));
+        let mail = mail(config);
+        let post = Post::open(Arc::clone(&portal), background_store(config, "ipseity-post")?, mail.as_ref(), registry)?;
+        Ok(Some(Self { portal, post }))
+    }
+}
+
+/// Does the portal's background work until the drain starts, and then ends the streams of open pages.
+pub(crate) async fn tend(post: Post, drain: Drain) {
+    tokio::select! {
+        () = post.run() => {}
+        () = drain.started() => post.close(),
+    }
+}
+
+fn mail(config: &Config) -> Option<MailOptions> {
+    let mail = &config.mail;
+    (!mail.smtp_url.is_empty()).then(|| MailOptions {
+        smtp_url: mail.smtp_url.clone(),
+        from: mail.from.clone(),
+        timeout: ms(mail.timeout_ms),
+    })
+}
+
+fn settings(config: &Config) -> Settings {
+    let portal = &config.portal;
+    Settings {
+        base_url: config.public.base_url.trim_end_matches('/').to_owned(),
+        signup_open: portal.signup == Signup::Open,
+        has_mail: !config.mail.smtp_url.is_empty(),
+        session_idle_max: Duration::from_secs(u64::from(portal.session_days) * 86_400),
+        hashes_max: portal.hashes_max,
+        hashes_waiting_max: portal.hashes_waiting_max,
+        tries_per_network_max: portal.tries_per_network_max,
+        tries_per_account_max: portal.tries_per_account_max,
+        tries_entries_max: portal.tries_entries_max,
+        streams_max: portal.streams_max,
+        form_bytes_max: portal.form_bytes_max,
+        // Before the request's own time is over: a person gets a page, not the answer that programs get.
+        page_timeout: ms(config.edge.request_timeout_ms) * 9 / 10,
+    }
+}
+
+/// What the pages say of the data in use: each maker once, then what is owed to those whose data is in the binary.
+fn attributions(shelf: &Shelf) -> Vec<Attribution> {
+    let atlas = shelf.current();
+    let mut owed: Vec<geo::Attribution> = Vec::new();
+    for attribution in atlas.editions().iter().filter_map(geo::Edition::attribution) {
+        if !owed.contains(&attribution) {
+            owed.push(attribution);
+        }
+    }
+    let makers = owed.into_iter().map(|owed| (owed.text, Some(owed.url.to_owned())));
+    let built_in = geo::NOTICES.into_iter().map(|notice| (notice, None));
+    makers.chain(built_in).map(|(text, url)| Attribution { text: text.to_owned(), url }).collect()
+}
