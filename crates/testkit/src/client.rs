@@ -1,11 +1,14 @@
 //! Callers of the service: one keep-alive HTTP/1.1 connection, and curl for TLS and HTTP/2.
+//!
+//! No cookies and no redirects: whoever wants a browser makes one of these parts.
 
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -49,7 +52,7 @@ impl Reply {
 #[derive(Debug)]
 pub struct Caller {
     server: SocketAddr,
-    connection: Option<SendRequest<Empty<Bytes>>>,
+    connection: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Caller {
@@ -66,11 +69,30 @@ impl Caller {
 
     /// Asks for a path with any method and no body.
     pub async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.server.to_string());
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Empty::new())?;
+        self.exchange(method, path, headers, Bytes::new()).await
+    }
+
+    /// Sends a form, as browsers do.
+    pub async fn post_form(&mut self, path: &str, headers: &[(&str, &str)], fields: &[(&str, &str)]) -> Result<Reply> {
+        let kind = [("content-type", "application/x-www-form-urlencoded")];
+        self.post(path, &[&kind, headers].concat(), form(fields)).await
+    }
+
+    /// Sends a body of any kind.
+    pub async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Result<Reply> {
+        self.exchange(Method::POST, path, headers, body.into()).await
+    }
+
+    /// Asks for a path with GET and gives the connection up to its answer, to be read as it comes.
+    pub async fn listen(mut self, path: &str, headers: &[(&str, &str)]) -> Result<Stream> {
+        let request = self.request(Method::GET, path, headers, Bytes::new())?;
+        let mut connection = self.ready_connection().await?;
+        let (head, body) = connection.send_request(request).await?.into_parts();
+        Ok(Stream { status: head.status.as_u16(), headers: head.headers, body, _connection: connection })
+    }
+
+    async fn exchange(&mut self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Reply> {
+        let request = self.request(method, path, headers, body)?;
         let mut connection = self.ready_connection().await?;
         let (head, body) = connection.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
@@ -78,8 +100,22 @@ impl Caller {
         Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
     }
 
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>> {
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.server.to_string());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Ok(request.body(Full::new(body))?)
+    }
+
     /// The connection of the request before, if the server has kept it, or a new one.
-    async fn ready_connection(&mut self) -> Result<SendRequest<Empty<Bytes>>> {
+    async fn ready_connection(&mut self) -> Result<SendRequest<Full<Bytes>>> {
         if let Some(mut connection) = self.connection.take()
             && connection.ready().await.is_ok()
         {
@@ -94,6 +130,43 @@ impl Caller {
     }
 }
 
+/// An answer that is read while it comes.
+#[derive(Debug)]
+pub struct Stream {
+    /// Status code.
+    pub status: u16,
+    /// Header lines.
+    pub headers: HeaderMap,
+    body: Incoming,
+    /// Dropped, it would end the answer.
+    _connection: SendRequest<Full<Bytes>>,
+}
+
+impl Stream {
+    /// The next piece of the body; `None` at its end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(piece) = frame?.into_data() {
+                return Ok(Some(piece));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Fields as `application/x-www-form-urlencoded`: every byte but letters and digits escaped, which any reader takes.
+fn form(fields: &[(&str, &str)]) -> String {
+    let escape = |text: &str| -> String {
+        let escaped = |byte: u8| match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        };
+        text.bytes().map(escaped).collect()
+    };
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
+    pairs.join("&")
+}
+
 /// Runs curl, silent but for errors, with these arguments.
 pub async fn curl(arguments: &[&str]) -> Result<CliOutput> {
     run(&mut curl_command(arguments)).await
@@ -103,4 +176,15 @@ pub(crate) fn curl_command(arguments: &[&str]) -> Command {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--max-time", "30"]).args(arguments);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_holds_any_text() {
+        assert_eq!(form(&[("a", "1 & 2"), ("overlap_s", "ü=")]), "a=1%20%26%202&overlap%5Fs=%C3%BC%3D");
+        assert_eq!(form(&[]), "");
+    }
 }

@@ -17,6 +17,7 @@ mod limits;
 mod lookup;
 mod meta;
 mod next_request;
+mod portal;
 mod privacy;
 mod race;
 mod round_trip;

@@ -1,0 +1,198 @@
+//! A flood of sign-ins beside steady lookups: those who look addresses up feel next to nothing, and memory stays within the bound of the pool.
+//!
+//! `IPSEITY_SIGNIN_S` makes the flood as long as a suite cannot afford, under the settings of production, and holds lookups to their times.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use domain::ClearKey;
+use testkit::{Caller, Issued, Node};
+use tokio::task::JoinSet;
+use tokio::time::interval;
+
+use super::browser::{OWN_PAGE, SESSION};
+use super::stage::{PASSWORD, Stage};
+
+const SIGNINS_PER_S: u32 = 200;
+const LOOKUPS_PER_S: u32 = 200;
+const SHORT_S: u32 = 4;
+const PRODUCTION: [(&str, &str); 3] = [
+    ("IPSEITY__LEDGER__TIMEOUT_MS", "50"),
+    ("IPSEITY__STORE__TIMEOUT_MS", "1000"),
+    ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "5000"),
+];
+/// A key is paused after 300 requests in a minute.
+const REQUESTS_PER_KEY: u32 = 280;
+const KEYS_PER_ACCOUNT: usize = 10;
+/// So many that none is throttled: a flood that is refused early tests nothing.
+const ACCOUNTS: usize = 400;
+/// Threads that check passwords, and what each takes (argon2id with 19 MiB), beside what connections and sessions take.
+const HASHES_MAX: u64 = 2;
+const HASH_KIB: u64 = 19 * 1024;
+const BESIDE_KIB: u64 = 16 * 1024;
+/// Below this the caller's own share of two cores is measured, not the service.
+const P99_MIN: Duration = Duration::from_millis(5);
+
+/// Members with keys, made at once.
+async fn plant(stage: &Stage, keys: usize) -> (Vec<String>, Vec<Issued>) {
+    let hash = stage.password_hash().await;
+    let emails: Vec<_> = (0..ACCOUNTS).map(|number| format!("member{number}@example.com")).collect();
+    let rows: Vec<_> = emails.iter().map(|email| format!("('{email}', '{hash}')")).collect();
+    stage.psql(&format!("insert into accounts (email, password_hash) values {}", rows.join(", "))).await;
+    let keys: Vec<_> = (0..keys).map(|_| ClearKey::mint(|| fastrand::u8(..))).collect();
+    let row = |(at, key): (usize, &ClearKey)| {
+        let (email, seat) = (&emails[at / KEYS_PER_ACCOUNT], at % KEYS_PER_ACCOUNT + 1);
+        let owner = format!("(select id from accounts where email = '{email}')");
+        format!("('{}', {owner}, {seat}, 'load', 'geo', sha256('{}'))", key.key().id, key.expose())
+    };
+    let rows: Vec<_> = keys.iter().enumerate().map(row).collect();
+    stage
+        .psql(&format!("insert into keys (id, account_id, seat, name, scope, digest) values {}", rows.join(", ")))
+        .await;
+    let issued = |key: &ClearKey| Issued { id: key.key().id.to_string(), key: key.expose().to_owned() };
+    (emails, keys.iter().map(issued).collect())
+}
+
+/// Callers with open connections, one for each request that is under way.
+struct Callers {
+    node: std::net::SocketAddr,
+    idle: Mutex<Vec<Caller>>,
+}
+
+impl Callers {
+    fn of(node: &Node) -> Arc<Self> {
+        Arc::new(Self { node: node.http(), idle: Mutex::default() })
+    }
+
+    fn take(&self) -> Caller {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.unwrap_or_else(|| Caller::new(self.node))
+    }
+
+    fn put_back(&self, caller: Caller) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(caller);
+    }
+}
+
+/// Asks at a steady rate, whether the answers come in time or not; gives the times, and what was not 200.
+async fn look_up(node: &Node, keys: &[Issued], span_s: u32) -> (Vec<Duration>, Vec<String>) {
+    let callers = Callers::of(node);
+    let mut tick = interval(Duration::from_secs(1) / LOOKUPS_PER_S);
+    let mut asked = JoinSet::new();
+    for key in keys.iter().cycle().take((LOOKUPS_PER_S * span_s) as usize) {
+        tick.tick().await;
+        let (callers, bearer) = (Arc::clone(&callers), key.bearer());
+        asked.spawn(async move {
+            let mut caller = callers.take();
+            let started = Instant::now();
+            let reply = caller.get("/api/v1/ip", &[("authorization", &bearer)]).await;
+            let took = started.elapsed();
+            callers.put_back(caller);
+            match reply {
+                Ok(reply) if reply.status == 200 => Ok(took),
+                Ok(reply) => Err(format!("{}: {}", reply.status, reply.text())),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+    }
+    let (times, failures): (Vec<_>, Vec<_>) = asked.join_all().await.into_iter().partition(Result::is_ok);
+    (times.into_iter().filter_map(Result::ok).collect(), failures.into_iter().filter_map(Result::err).collect())
+}
+
+/// Tries to sign in at a steady rate, each time from another network: as nobody, with a wrong password, with the right one. Counts the answers.
+async fn flood(stage: &Stage, emails: &[String], span_s: u32) -> BTreeMap<u16, usize> {
+    let callers = Callers::of(stage.node());
+    let mut visit = stage.browser();
+    let token = visit.token().await;
+    let cookie = format!("{SESSION}={}", visit.cookie(SESSION).expect("a visit"));
+    let mut tick = interval(Duration::from_secs(1) / SIGNINS_PER_S);
+    let mut tried = JoinSet::new();
+    for number in 0..SIGNINS_PER_S * span_s {
+        tick.tick().await;
+        let member = &emails[number as usize / 3 % emails.len()];
+        let (email, password) = match number % 3 {
+            0 => (format!("nobody{number}@example.com"), PASSWORD),
+            1 => (member.clone(), "not the password"),
+            _ => (member.clone(), PASSWORD),
+        };
+        let [_, a, b, c] = number.to_be_bytes();
+        let (callers, cookie, token) = (Arc::clone(&callers), cookie.clone(), token.clone());
+        tried.spawn(async move {
+            let mut caller = callers.take();
+            let network = format!("10.{a}.{b}.{c}");
+            let headers = [("cookie", cookie.as_str()), ("x-forwarded-for", &network), OWN_PAGE];
+            let fields = [("csrf", token.as_str()), ("email", &email), ("password", password)];
+            let reply = caller.post_form("/signin", &headers, &fields).await.expect("an answer");
+            callers.put_back(caller);
+            reply.status
+        });
+    }
+    let mut counts = BTreeMap::new();
+    for status in tried.join_all().await {
+        *counts.entry(status).or_default() += 1;
+    }
+    counts
+}
+
+fn percentile(times: &mut [Duration], share: f64) -> Duration {
+    times.sort_unstable();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index within a list"
+    )]
+    let at = (times.len() as f64 * share) as usize;
+    times[at.min(times.len() - 1)]
+}
+
+/// A line of `/proc/PID/status`, in KiB.
+fn status_kib(node: &Node, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_sign_ins_costs_lookups_little_and_memory_no_more_than_the_pool() {
+    let long_s: Option<u32> = std::env::var("IPSEITY_SIGNIN_S").ok().map(|value| value.parse().expect("seconds"));
+    let span_s = long_s.unwrap_or(SHORT_S);
+    let stage = Stage::open(if long_s.is_some() { &PRODUCTION } else { &[] }).await;
+    let (emails, keys) = plant(&stage, (LOOKUPS_PER_S * span_s * 2 / REQUESTS_PER_KEY + 1) as usize).await;
+    let node = stage.node();
+
+    let (mut calm, failures) = look_up(node, &keys, span_s).await;
+    assert_eq!(failures, [""; 0]);
+    let rss_before = status_kib(node, "VmRSS");
+    // Forgets the peak so far.
+    fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("a process");
+    let ((mut busy, failures), answers) = tokio::join!(look_up(node, &keys, span_s), flood(&stage, &emails, span_s));
+    let (rss_peak, rss_after) = (status_kib(node, "VmHWM"), status_kib(node, "VmRSS"));
+
+    let [before, during] = [&mut calm, &mut busy].map(|times| (percentile(times, 0.5), percentile(times, 0.99)));
+    let figures = format!(
+        "{} sign-ins over {span_s} s: {answers:?}; lookups p50 {:.1?} and p99 {:.1?} before, p50 {:.1?} and p99 {:.1?} during, {} failed; \
+         {rss_before} KiB before, {rss_peak} KiB at the peak, {rss_after} KiB after",
+        SIGNINS_PER_S * span_s,
+        before.0,
+        before.1,
+        during.0,
+        during.1,
+        failures.len(),
+    );
+    report(&figures);
+    assert_eq!(failures, [""; 0], "{figures}");
+    assert!(answers.keys().all(|status| [200, 303, 503].contains(status)), "{figures}");
+    assert!(rss_peak <= rss_before + HASHES_MAX * HASH_KIB + BESIDE_KIB, "{figures}");
+    // Beside a whole suite, times tell more of the others than of the flood.
+    if long_s.is_some() {
+        assert!(during.1 <= P99_MIN.max(before.1 * 2), "{figures}");
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "whoever measures wants to know the figures, met or not")]
+fn report(figures: &str) {
+    eprintln!("{figures}");
+}

@@ -1,0 +1,17 @@
+//! The pages for people: who may see and change what, and what a stranger can do about it.
+
+mod alerts;
+mod browser;
+mod doors;
+mod dress;
+mod forms;
+mod links;
+mod live;
+mod load;
+mod matrix;
+mod pages;
+mod race;
+mod silence;
+mod stage;
+mod table;
+mod throttle;
