@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::identify::Peer;
 use crate::service::{Application, Identified};
 use crate::socket::Socket;
-use crate::tls::{self, ALPN_HTTP2};
+use crate::tls::{self, ALPN_ACME, ALPN_HTTP2};
 use crate::vigil::Vigil;
 use crate::{Bound, Bounds, Drain, Edge, Tls, Transport};
 
@@ -55,11 +55,15 @@ impl<S: Application> House<S> {
     }
 
     async fn receive_tls(self, tls: Tls, socket: Socket, mut peer: Peer, vigil: Arc<Vigil>) {
-        match timeout(self.edge.bounds.handshake_timeout, tls.0.accept(socket)).await {
+        match timeout(self.edge.bounds.handshake_timeout, tls.acceptor.accept(socket)).await {
             Ok(Ok(stream)) => {
                 let session = stream.get_ref().1;
                 let is_http2 = session.alpn_protocol() == Some(ALPN_HTTP2);
-                peer.tls = tls::session(session);
+                if session.alpn_protocol() == Some(ALPN_ACME) {
+                    // The handshake was all that the authority came for (RFC 8737, section 3).
+                    return;
+                }
+                peer.tls = tls::session(session.protocol_version(), session.negotiated_cipher_suite());
                 vigil.ready();
                 self.converse(stream, is_http2, peer, vigil).await;
             }
@@ -72,8 +76,12 @@ impl<S: Application> House<S> {
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Self { edge, application, drain, .. } = self;
-        let service = Identified { application, peer, vigil: Arc::clone(&vigil) };
+        let Self { edge, application, drain, transport } = self;
+        let alternative = match transport {
+            Transport::Tls(tls) => tls.alternative,
+            Transport::Clear => None,
+        };
+        let service = Identified { application, peer, vigil: Arc::clone(&vigil), alternative };
         let io = TokioIo::new(io);
         if is_http2 {
             let connection = http2_builder(&edge.bounds).serve_connection(io, service);

@@ -5,13 +5,19 @@
 //!
 //! Deliberately absent: routes, answers of our own, and any log line, error or `Debug` that could show an address.
 
+mod body;
 mod bounds;
+mod certificate;
 mod connection;
 mod drain;
 mod edge;
 mod forwarded;
+mod http3;
 mod identify;
 mod listen;
+mod quic;
+mod quic_session;
+mod quic_stream;
 mod rtt;
 mod serve;
 mod service;
@@ -20,14 +26,19 @@ mod stats;
 mod tls;
 mod trust;
 mod vigil;
+mod wardrobe;
 
+pub use body::RequestBody;
 pub use bounds::{Bound, Bounds};
+pub use certificate::{CertificateError, CertificateFiles};
 pub use drain::{Drain, DrainSwitch};
 pub use edge::Edge;
 pub use forwarded::ForwardingHeader;
 pub use listen::Listener;
+pub use quic::{QuicListener, serve_quic};
 pub use serve::{Transport, serve};
 pub use service::Application;
 pub use stats::{Counter, Stats};
-pub use tls::{CertificateError, Tls};
+pub use tls::Tls;
 pub use trust::{Origin, Trust, UnsafeTrust};
+pub use wardrobe::{Change, Remaining, Wardrobe};

@@ -1,6 +1,6 @@
 //! Builds the house from configuration and runs it until it is told to stop.
 
-use std::path::Path;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use api::{Api, ApiBounds, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
-use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, Tls, Transport, Trust};
+use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, QuicListener, Tls, Transport, Trust, Wardrobe};
 use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
 use prometheus_client::registry::Registry;
@@ -17,7 +17,8 @@ use store::{Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::config::{Config, ms};
+use crate::certificates::{self, CertificateWatch};
+use crate::config::{self, Config, ms};
 use crate::gauges::Gauges;
 use crate::link::links;
 use crate::ops::{self, Ops};
@@ -49,7 +50,7 @@ pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
 pub(crate) struct Ground {
     shelf: Arc<Shelf>,
     edge: Arc<Edge>,
-    tls: Option<Tls>,
+    wardrobe: Option<Arc<Wardrobe>>,
 }
 
 impl Ground {
@@ -74,13 +75,13 @@ impl Ground {
             !(settings.http.is_empty() && settings.https.is_empty()),
             "[edge] http and https are both empty; name at least one address to listen on"
         );
-        let tls = match settings.https.is_empty() {
+        let wardrobe = match settings.https.is_empty() {
             true => None,
-            false => Some(open_tls(&settings.certificate_file, &settings.private_key_file)?),
+            false => Some(Arc::new(certificates::open(settings)?)),
         };
         let shelf = Shelf::open(geo_sources(config), config.geo.allow_older)
             .context("[geo] names a file that cannot be used")?;
-        Ok(Self { shelf: Arc::new(shelf), edge: Arc::new(Edge::new(bounds(config), trust, colo)), tls })
+        Ok(Self { shelf: Arc::new(shelf), edge: Arc::new(Edge::new(bounds(config), trust, colo)), wardrobe })
     }
 }
 
@@ -91,13 +92,6 @@ pub(crate) fn geo_sources(config: &Config) -> Sources {
         hosting_lists: config.geo.hosting_lists.clone(),
         proxy_lists: config.geo.proxy_lists.clone(),
     }
-}
-
-fn open_tls(certificate: &Path, private_key: &Path) -> Result<Tls> {
-    for (name, file) in [("certificate_file", certificate), ("private_key_file", private_key)] {
-        ensure!(!file.as_os_str().is_empty(), "[edge] {name} is empty; the listeners of [edge] https need it");
-    }
-    Tls::open(certificate, private_key).context("[edge] certificate_file and private_key_file cannot be used")
 }
 
 fn bounds(config: &Config) -> Bounds {
@@ -113,18 +107,24 @@ fn bounds(config: &Config) -> Bounds {
         header_lines_max: settings.header_lines_max,
         streams_max: settings.streams_max,
         resets_max: settings.resets_max,
+        unproven_max: settings.unproven_max,
     }
 }
 
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) async fn run(config: &Config) -> Result<()> {
-    let Ground { shelf, edge, tls } = Ground::open(config)?;
+    let Ground { shelf, edge, wardrobe } = Ground::open(config)?;
     let tally = Arc::new(Tally::new(config.ledger.rollup_keys_max));
     let mut registry = Registry::with_prefix("ipseity");
     let metrics = Metrics::register(&mut registry);
-    registry.register_collector(Box::new(Gauges { edge: Arc::clone(&edge), shelf: Arc::clone(&shelf) }));
+    registry.register_collector(Box::new(Gauges {
+        edge: Arc::clone(&edge),
+        shelf: Arc::clone(&shelf),
+        wardrobe: wardrobe.clone(),
+    }));
 
     let watch = Watch::register(&mut registry, Arc::clone(&shelf), ms(config.geo.watch_interval_ms));
+    let certificate_watch = CertificateWatch::register(&mut registry, ms(config.edge.certificate_watch_interval_ms));
     let public = public_router(config, metrics, &shelf, &tally)?;
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
@@ -140,12 +140,12 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
 
     let (switch, drain) = Drain::new();
     let mut listeners = JoinSet::new();
-    let clear = config.edge.http.iter().map(|address| (*address, Transport::Clear));
-    let secure =
-        config.edge.https.iter().zip(tls.into_iter().cycle()).map(|(address, tls)| (*address, Transport::Tls(tls)));
-    for (address, transport) in clear.chain(secure) {
-        let listener = bind(address)?;
-        listeners.spawn(edge::serve(listener, transport, Arc::clone(&edge), public.clone(), drain.clone()));
+    let door = Door { edge: &edge, public: &public, drain: &drain };
+    for address in &config.edge.http {
+        listeners.spawn(door.serve(bind(*address)?, Transport::Clear));
+    }
+    for (address, wardrobe) in config.edge.https.iter().zip(wardrobe.iter().cycle()) {
+        door.open_secure(&config.edge, *address, Tls::new(wardrobe), &mut listeners)?;
     }
     // The private listener outlives the drain: it tells how the drain goes.
     let private_edge = Arc::new(Edge::new(bounds(config), Trust::nobody(), None));
@@ -163,6 +163,9 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let until = drain.clone();
     chores.spawn(async move { relay.run(until).await });
     tend_geo(config, watch, &mut chores, &drain)?;
+    if let Some(wardrobe) = wardrobe {
+        chores.spawn(certificate_watch.run(wardrobe, drain.clone()));
+    }
     let stopping = async {
         stop_signal().await?;
         tracing::info!("draining");
@@ -181,6 +184,45 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     private.await.map_err(|_| anyhow!("the private listener panicked"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What all public listeners share.
+struct Door<'a> {
+    edge: &'a Arc<Edge>,
+    public: &'a Router,
+    drain: &'a Drain,
+}
+
+impl Door<'_> {
+    fn serve(&self, listener: Listener, transport: Transport) -> impl Future<Output = ()> + Send + use<> {
+        edge::serve(listener, transport, Arc::clone(self.edge), self.public.clone(), self.drain.clone())
+    }
+
+    /// Listens for TLS, and for HTTP/3 on the same port.
+    fn open_secure(
+        &self,
+        settings: &config::Edge,
+        address: SocketAddr,
+        tls: Tls,
+        listeners: &mut JoinSet<()>,
+    ) -> Result<()> {
+        let listener = bind(address)?;
+        if !settings.http3 {
+            listeners.spawn(self.serve(listener, Transport::Tls(tls)));
+            return Ok(());
+        }
+        let address = listener.local_addr()?;
+        let port = if settings.http3_port == 0 { address.port() } else { settings.http3_port };
+        listeners.spawn(self.serve(listener, Transport::Tls(tls.clone().announcing(port))));
+        let quic = QuicListener::bind(address).with_context(|| unbindable(address))?;
+        let (edge, public, drain) = (Arc::clone(self.edge), self.public.clone(), self.drain.clone());
+        listeners.spawn(async move {
+            if let Err(error) = edge::serve_quic(quic, tls, edge, public, drain).await {
+                tracing::error!(%error, "HTTP/3 is not served");
+            }
+        });
+        Ok(())
+    }
 }
 
 /// Keeps the geo data fresh, as far as the settings say so.
@@ -240,8 +282,12 @@ fn attributions(shelf: &Shelf) -> Vec<portal::Attribution> {
     makers.chain(built_in).map(|(text, url)| portal::Attribution { text: text.to_owned(), url }).collect()
 }
 
-fn bind(address: std::net::SocketAddr) -> Result<Listener> {
-    Listener::bind(address).with_context(|| format!("{address} cannot be listened on; is another process there?"))
+fn bind(address: SocketAddr) -> Result<Listener> {
+    Listener::bind(address).with_context(|| unbindable(address))
+}
+
+fn unbindable(address: SocketAddr) -> String {
+    format!("{address} cannot be listened on; is another process there?")
 }
 
 async fn stop_signal() -> Result<()> {

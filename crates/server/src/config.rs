@@ -44,6 +44,10 @@ pub(crate) struct Edge {
     pub(crate) https: Vec<SocketAddr>,
     pub(crate) certificate_file: PathBuf,
     pub(crate) private_key_file: PathBuf,
+    pub(crate) certificates: Vec<Certificate>,
+    pub(crate) certificate_watch_interval_ms: u64,
+    pub(crate) http3: bool,
+    pub(crate) http3_port: u16,
     pub(crate) colo: String,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) forwarding_header: String,
@@ -59,6 +63,15 @@ pub(crate) struct Edge {
     pub(crate) header_lines_max: usize,
     pub(crate) streams_max: u32,
     pub(crate) resets_max: usize,
+    pub(crate) unproven_max: usize,
+}
+
+/// A certificate beside the first.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Certificate {
+    pub(crate) certificate_file: PathBuf,
+    pub(crate) private_key_file: PathBuf,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

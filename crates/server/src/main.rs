@@ -1,6 +1,7 @@
 //! `ipseity`: the service and its command line.
 
 mod assemble;
+mod certificates;
 mod command;
 mod config;
 mod fetch;

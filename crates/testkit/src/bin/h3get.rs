@@ -1,0 +1,26 @@
+//! `h3get ADDRESS NAME AUTHORITY PATH [HEADER: VALUE]…`: asks once over HTTP/3 and prints the answer's body, for tests that call
+//! from another network.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use testkit::QuicCaller;
+use testkit::quic::QuicOptions;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [server, name, authority, path, headers @ ..] = &arguments[..] else {
+        anyhow::bail!("h3get ADDRESS NAME AUTHORITY PATH [HEADER: VALUE]…");
+    };
+    let headers: Option<Vec<_>> = headers.iter().map(|header| header.split_once(": ")).collect();
+    let headers = headers.context("a header is NAME: VALUE")?;
+    let server = server.parse().context("ADDRESS is IP:PORT")?;
+    let options = QuicOptions { server, name, authority: Path::new(authority), suite: None };
+    let mut caller = QuicCaller::open(options).await?;
+    let reply = caller.get(path, &headers).await?;
+    std::io::stdout().write_all(&reply.body)?;
+    caller.close().await;
+    Ok(())
+}
