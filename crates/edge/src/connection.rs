@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::Address;
 use hyper::server::conn::{http1, http2};
@@ -9,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::identify::Peer;
 use crate::service::{Application, Identified};
@@ -22,6 +23,10 @@ use crate::{Bound, Bounds, Drain, Edge, Tls, Transport};
 const BUFFER_BYTES_MIN: usize = 8192;
 /// What an HTTP/2 client may send ahead of being read: bodies of requests are of no use here.
 const WINDOW_BYTES: u32 = 65_535;
+
+/// How long a draining HTTP/1 connection waits for one more request, whose answer tells the client to close. Closing it
+/// at once would cost the client a request that is on its way.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// What a connection needs of its listener.
 #[derive(Clone)]
@@ -81,14 +86,14 @@ impl<S: Application> House<S> {
             Transport::Tls(tls) => tls.alternative,
             Transport::Clear => None,
         };
-        let service = Identified { application, peer, vigil: Arc::clone(&vigil), alternative };
+        let service = Identified { application, peer, vigil: Arc::clone(&vigil), alternative, drain: drain.clone() };
         let io = TokioIo::new(io);
         if is_http2 {
             let connection = http2_builder(&edge.bounds).serve_connection(io, service);
-            attend(connection, &edge, &vigil, &drain).await;
+            attend(connection, &edge, &vigil, &drain, Duration::ZERO).await;
         } else {
             let connection = http1_builder(&edge.bounds).serve_connection(io, service);
-            attend(connection, &edge, &vigil, &drain).await;
+            attend(connection, &edge, &vigil, &drain, LAST_REQUEST).await;
         }
     }
 }
@@ -119,7 +124,7 @@ fn http2_builder(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
 }
 
 /// Drives a connection to its end: its own, the drain's, or that of a broken bound, which is counted once.
-async fn attend<C>(connection: C, edge: &Edge, vigil: &Vigil, drain: &Drain)
+async fn attend<C>(connection: C, edge: &Edge, vigil: &Vigil, drain: &Drain, last_request: Duration)
 where
     C: GracefulConnection<Error = hyper::Error>,
 {
@@ -128,6 +133,7 @@ where
     let mut drained = pin!(async {
         drain.started().await;
         vigil.asked().await;
+        sleep(last_request).await;
     });
     let mut leaving = false;
     loop {

@@ -157,9 +157,10 @@ where
     {
         head.headers.insert(DATE, now);
     }
-    let has_no_length = head.status == StatusCode::NO_CONTENT || head.headers.contains_key(CONTENT_LENGTH);
-    if let Some(length) = body.size_hint().exact().filter(|_| !has_no_length) {
-        head.headers.insert(CONTENT_LENGTH, length.into());
+    if head.status == StatusCode::NO_CONTENT {
+        head.headers.remove(CONTENT_LENGTH);
+    } else if let Some(length) = body.size_hint().exact() {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
     }
     send.send_response(Response::from_parts(head, ())).await.ok()?;
     let mut body = pin!(body);

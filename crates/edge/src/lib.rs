@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: routes, answers of our own, and any log line, error or `Debug` that could show an address.
 
+mod acme;
 mod body;
 mod bounds;
 mod certificate;
@@ -14,6 +15,7 @@ mod edge;
 mod forwarded;
 mod http3;
 mod identify;
+mod inherit;
 mod listen;
 mod quic;
 mod quic_session;
@@ -28,12 +30,14 @@ mod trust;
 mod vigil;
 mod wardrobe;
 
+pub use acme::{Acme, AcmeError, AcmeOptions, Challenge, HttpTokens};
 pub use body::RequestBody;
 pub use bounds::{Bound, Bounds};
 pub use certificate::{CertificateError, CertificateFiles};
 pub use drain::{Drain, DrainSwitch};
 pub use edge::Edge;
 pub use forwarded::ForwardingHeader;
+pub use inherit::Inherited;
 pub use listen::Listener;
 pub use quic::{QuicListener, serve_quic};
 pub use serve::{Transport, serve};

@@ -41,9 +41,12 @@ pub struct QuicListener(UdpSocket);
 
 impl QuicListener {
     /// Binds an address; `[::]` takes IPv4 too where the system says so.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+    ///
+    /// With `reuse_port` a second process of the same user may bind it too, and the kernel deals packets out to both.
+    pub fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
+        socket.set_reuse_port(reuse_port)?;
         socket.bind(&address.into())?;
         Ok(Self(socket.into()))
     }

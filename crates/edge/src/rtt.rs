@@ -27,12 +27,15 @@ impl Rtt {
         Self(Source::Quic(connection))
     }
 
-    /// The smoothed round-trip time now, in whole milliseconds; `None` when the connection is gone or has no sample.
+    /// The round-trip time now, in whole milliseconds; `None` when the connection is gone or has no sample.
+    ///
+    /// Of TCP the smoothed one. Of QUIC the least: both ends take its samples outside the kernel, and whatever else their machines do
+    /// makes them longer, never shorter.
     pub(crate) fn measure_ms(&self) -> Option<u32> {
         let rtt_us = match &self.0 {
             Source::Tcp(socket) => tcp_info((*socket.upgrade()?).as_ref())?.tcpi_rtt,
             // A handshake is never done without a sample.
-            Source::Quic(connection) => u32::try_from(connection.rtt().as_micros()).unwrap_or(u32::MAX),
+            Source::Quic(connection) => u32::try_from(connection.min_rtt().as_micros()).unwrap_or(u32::MAX),
         };
         (rtt_us > 0).then(|| whole_ms(rtt_us))
     }

@@ -5,14 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{ALT_SVC, HeaderValue};
-use http::{Request, Response};
+use http::header::{ALT_SVC, CONNECTION, HeaderValue};
+use http::{Request, Response, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tower::{Service, ServiceExt};
 
-use crate::RequestBody;
 use crate::identify::Peer;
 use crate::vigil::{InFlight, Vigil};
+use crate::{Drain, RequestBody};
 
 /// What can be served: a cloneable `tower::Service` from requests to responses.
 pub trait Application:
@@ -46,6 +46,7 @@ pub(crate) struct Identified<S> {
     pub(crate) vigil: Arc<Vigil>,
     /// Where the same is spoken over HTTP/3.
     pub(crate) alternative: Option<HeaderValue>,
+    pub(crate) drain: Drain,
 }
 
 impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S> {
@@ -60,6 +61,7 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S
         // A client behind a proxy would look for HTTP/3 at the proxy.
         let is_direct = client.address == self.peer.address;
         let alternative = self.alternative.clone().filter(|_| is_direct);
+        let drain = Some(self.drain.clone()).filter(|_| request.version() <= Version::HTTP_11);
         let answer = self.application.clone().oneshot(request.map(RequestBody::tcp));
         Box::pin(async move {
             let response = answer.await;
@@ -67,6 +69,10 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S
             let mut response = response?.map(|body| Answer { body: Box::pin(body), in_flight });
             if let Some(alternative) = alternative {
                 response.headers_mut().insert(ALT_SVC, alternative);
+            }
+            if drain.is_some_and(|drain| drain.has_started()) {
+                // The one way to end an HTTP/1 connection that no request can cross.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(response)
         })

@@ -72,14 +72,15 @@ impl Wardrobe {
         Ok(wardrobe)
     }
 
-    /// One whose first certificate is still to be issued into these files, unless they hold one.
+    /// The same with one more certificate, which an authority is still to issue into these files unless they hold it already.
     #[must_use]
-    pub fn awaiting(files: CertificateFiles) -> Self {
-        let wardrobe = Self::empty();
+    pub fn awaiting(self, files: CertificateFiles) -> Self {
         let nothing = Text { certificate: Vec::new(), private_key: Vec::new() };
-        let first = wardrobe.read(&files).unwrap_or(Worn { files, text: Arc::new(nothing), certificate: None });
-        wardrobe.worn.store(Arc::new(vec![first]));
-        wardrobe
+        let last = self.read(&files).unwrap_or(Worn { files, text: Arc::new(nothing), certificate: None });
+        let mut worn = Vec::clone(&self.worn.load());
+        worn.push(last);
+        self.worn.store(Arc::new(worn));
+        self
     }
 
     fn empty() -> Self {

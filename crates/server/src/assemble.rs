@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use api::{Api, ApiBounds, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
-use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, QuicListener, Tls, Transport, Trust, Wardrobe};
+use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, Tls, Transport, Trust, Wardrobe};
 use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
 use prometheus_client::registry::Registry;
@@ -23,7 +23,9 @@ use crate::gauges::Gauges;
 use crate::link::links;
 use crate::ops::{self, Ops};
 use crate::relay::Relay;
+use crate::renewal::{self, Renewal};
 use crate::rollup::Rollup;
+use crate::sockets::Sockets;
 use crate::update::Updater;
 use crate::watch::Watch;
 
@@ -77,7 +79,7 @@ impl Ground {
         );
         let wardrobe = match settings.https.is_empty() {
             true => None,
-            false => Some(Arc::new(certificates::open(settings)?)),
+            false => Some(Arc::new(certificates::open(config)?)),
         };
         let shelf = Shelf::open(geo_sources(config), config.geo.allow_older)
             .context("[geo] names a file that cannot be used")?;
@@ -125,7 +127,8 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
 
     let watch = Watch::register(&mut registry, Arc::clone(&shelf), ms(config.geo.watch_interval_ms));
     let certificate_watch = CertificateWatch::register(&mut registry, ms(config.edge.certificate_watch_interval_ms));
-    let public = public_router(config, metrics, &shelf, &tally)?;
+    let renewal = Renewal::open(config, wardrobe.as_ref(), &mut registry)?;
+    let public = public_router(config, metrics, &shelf, &tally)?.merge(renewal::router(renewal.as_ref()));
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
     let rollup = Rollup {
@@ -140,23 +143,25 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
 
     let (switch, drain) = Drain::new();
     let mut listeners = JoinSet::new();
+    let mut sockets = Sockets::open(&config.edge)?;
     let door = Door { edge: &edge, public: &public, drain: &drain };
     for address in &config.edge.http {
-        listeners.spawn(door.serve(bind(*address)?, Transport::Clear));
+        listeners.spawn(door.serve(sockets.listen(*address)?, Transport::Clear));
     }
     for (address, wardrobe) in config.edge.https.iter().zip(wardrobe.iter().cycle()) {
-        door.open_secure(&config.edge, *address, Tls::new(wardrobe), &mut listeners)?;
+        door.open_secure(&config.edge, &mut sockets, *address, Tls::new(wardrobe), &mut listeners)?;
     }
     // The private listener outlives the drain: it tells how the drain goes.
     let private_edge = Arc::new(Edge::new(bounds(config), Trust::nobody(), None));
     let (private_switch, private_drain) = Drain::new();
     let private = tokio::spawn(edge::serve(
-        bind(config.ops.listen)?,
+        sockets.listen(config.ops.listen)?,
         Transport::Clear,
         private_edge,
         ops::router(Arc::clone(&ops)),
         private_drain,
     ));
+    sockets.all_claimed()?;
     tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
 
     let mut chores = JoinSet::new();
@@ -165,6 +170,9 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     tend_geo(config, watch, &mut chores, &drain)?;
     if let Some(wardrobe) = wardrobe {
         chores.spawn(certificate_watch.run(wardrobe, drain.clone()));
+    }
+    if let Some(renewal) = renewal {
+        chores.spawn(renewal.run(drain.clone()));
     }
     let stopping = async {
         stop_signal().await?;
@@ -202,11 +210,12 @@ impl Door<'_> {
     fn open_secure(
         &self,
         settings: &config::Edge,
+        sockets: &mut Sockets,
         address: SocketAddr,
         tls: Tls,
         listeners: &mut JoinSet<()>,
     ) -> Result<()> {
-        let listener = bind(address)?;
+        let listener = sockets.listen(address)?;
         if !settings.http3 {
             listeners.spawn(self.serve(listener, Transport::Tls(tls)));
             return Ok(());
@@ -214,7 +223,7 @@ impl Door<'_> {
         let address = listener.local_addr()?;
         let port = if settings.http3_port == 0 { address.port() } else { settings.http3_port };
         listeners.spawn(self.serve(listener, Transport::Tls(tls.clone().announcing(port))));
-        let quic = QuicListener::bind(address).with_context(|| unbindable(address))?;
+        let quic = sockets.listen_quic(address)?;
         let (edge, public, drain) = (Arc::clone(self.edge), self.public.clone(), self.drain.clone());
         listeners.spawn(async move {
             if let Err(error) = edge::serve_quic(quic, tls, edge, public, drain).await {
@@ -280,14 +289,6 @@ fn attributions(shelf: &Shelf) -> Vec<portal::Attribution> {
     let makers = owed.into_iter().map(|owed| (owed.text, Some(owed.url.to_owned())));
     let built_in = geo::NOTICES.into_iter().map(|notice| (notice, None));
     makers.chain(built_in).map(|(text, url)| portal::Attribution { text: text.to_owned(), url }).collect()
-}
-
-fn bind(address: SocketAddr) -> Result<Listener> {
-    Listener::bind(address).with_context(|| unbindable(address))
-}
-
-fn unbindable(address: SocketAddr) -> String {
-    format!("{address} cannot be listened on; is another process there?")
 }
 
 async fn stop_signal() -> Result<()> {

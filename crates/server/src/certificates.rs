@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use edge::{CertificateFiles, Drain, Wardrobe};
+use edge::{Acme, CertificateFiles, Drain, Wardrobe};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tokio::time::MissedTickBehavior;
 
-use crate::config;
+use crate::config::Config;
 
 /// More often than this would be all that a thread does.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -25,15 +25,23 @@ struct Outcome {
     outcome: &'static str,
 }
 
-/// Reads and checks every certificate that the settings name.
-pub(crate) fn open(settings: &config::Edge) -> Result<Wardrobe> {
+/// Reads and checks every certificate that the settings name; the one that ACME keeps may still be missing.
+pub(crate) fn open(config: &Config) -> Result<Wardrobe> {
+    let settings = &config.edge;
+    let is_awaited = !config.acme.names.is_empty();
     let first = [("certificate_file", &settings.certificate_file), ("private_key_file", &settings.private_key_file)];
-    for (name, file) in first {
-        ensure!(!file.as_os_str().is_empty(), "[edge] {name} is empty; the listeners of [edge] https need it");
+    let is_named = first.iter().any(|(_, file)| !file.as_os_str().is_empty());
+    let mut pairs = Vec::new();
+    if is_named || !is_awaited {
+        for (name, file) in first {
+            ensure!(!file.as_os_str().is_empty(), "[edge] {name} is empty; the listeners of [edge] https need it");
+        }
+        pairs.push(files(&settings.certificate_file, &settings.private_key_file));
     }
-    let mut pairs = vec![files(&settings.certificate_file, &settings.private_key_file)];
     pairs.extend(settings.certificates.iter().map(|pair| files(&pair.certificate_file, &pair.private_key_file)));
-    Wardrobe::open(&pairs).context("[edge] a certificate_file and its private_key_file cannot be used")
+    let wardrobe =
+        Wardrobe::open(&pairs).context("[edge] a certificate_file and its private_key_file cannot be used")?;
+    Ok(if is_awaited { wardrobe.awaiting(Acme::files(&config.acme.folder)) } else { wardrobe })
 }
 
 fn files(certificate: &Path, private_key: &Path) -> CertificateFiles {

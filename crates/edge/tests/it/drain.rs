@@ -70,7 +70,7 @@ async fn a_first_request_on_its_way_is_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_in_the_kernels_queue_are_answered() {
-    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
     let address = listener.local_addr().expect("an address");
     let mut waiting = Vec::new();
     for _ in 0..5 {

@@ -64,7 +64,7 @@ pub struct House {
 
 impl House {
     pub fn open(bounds: Bounds, trust: Trust, transport: Transport) -> Self {
-        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
         Self::on(listener, bounds, trust, transport)
     }
 
@@ -83,7 +83,7 @@ impl House {
 
     /// The same application over HTTP/3.
     pub fn quic(bounds: Bounds, tls: Tls) -> Self {
-        let listener = QuicListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let listener = QuicListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
         let address = listener.local_addr().expect("an address");
         let edge = Arc::new(Edge::new(bounds, Trust::nobody(), Colo::parse("FRA")));
         let gate = Arc::new(Gate { entered: Notify::new(), release: Semaphore::new(0) });

@@ -59,7 +59,7 @@ fn open(certificate: &Path, private_key: &Path) -> Result<Wardrobe, CertificateE
 }
 
 fn refused(certificate_file: &Path, key_file: &Path) -> CertificateError {
-    open(certificate_file, key_file).err().expect("a refusal")
+    open(certificate_file, key_file).expect_err("a refusal")
 }
 
 #[test]

@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::{Desk, show};
 use crate::assemble::Ground;
 use crate::config::Config;
+use crate::renewal;
 use crate::telemetry;
 use crate::update::Updater;
 
@@ -17,5 +18,6 @@ pub(super) fn run(config: &Config) -> Result<()> {
     Desk::open(config)?;
     Ground::open(config)?;
     Updater::open(&config.geo)?;
+    renewal::options(&config.acme)?;
     show::line("The configuration is valid.")
 }

@@ -3,6 +3,7 @@
 //! Tests that only ask and answer share one house; tests that race, kill or count have their own.
 
 mod authentication;
+mod certificates;
 mod command_line;
 mod conformance;
 mod connection;
@@ -13,11 +14,13 @@ mod errors;
 mod geo_memory;
 mod geo_swap;
 mod geo_update;
+mod http3;
 mod limits;
 mod lookup;
 mod meta;
 mod next_request;
 mod privacy;
 mod race;
+mod restarts;
 mod round_trip;
 mod shared;

@@ -1,5 +1,5 @@
-//! `h3get ADDRESS NAME AUTHORITY PATH [HEADER: VALUE]…`: asks once over HTTP/3 and prints the answer's body, for tests that call
-//! from another network.
+//! `h3get COUNT ADDRESS NAME AUTHORITY PATH [HEADER: VALUE]…`: asks so often over one HTTP/3 connection and prints each answer's body
+//! on a line, for tests that call from another network.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,16 +11,18 @@ use testkit::quic::QuicOptions;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [server, name, authority, path, headers @ ..] = &arguments[..] else {
-        anyhow::bail!("h3get ADDRESS NAME AUTHORITY PATH [HEADER: VALUE]…");
+    let [count, server, name, authority, path, headers @ ..] = &arguments[..] else {
+        anyhow::bail!("h3get COUNT ADDRESS NAME AUTHORITY PATH [HEADER: VALUE]…");
     };
     let headers: Option<Vec<_>> = headers.iter().map(|header| header.split_once(": ")).collect();
     let headers = headers.context("a header is NAME: VALUE")?;
     let server = server.parse().context("ADDRESS is IP:PORT")?;
     let options = QuicOptions { server, name, authority: Path::new(authority), suite: None };
     let mut caller = QuicCaller::open(options).await?;
-    let reply = caller.get(path, &headers).await?;
-    std::io::stdout().write_all(&reply.body)?;
+    for _ in 0..count.parse::<u32>().context("COUNT is a number")? {
+        let reply = caller.get(path, &headers).await?;
+        writeln!(std::io::stdout(), "{}", reply.text().trim_end())?;
+    }
     caller.close().await;
     Ok(())
 }
