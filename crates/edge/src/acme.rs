@@ -260,8 +260,10 @@ fn tls_answer(name: &str, digest: &[u8], wardrobe: &Wardrobe) -> Result<Certifie
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?;
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    CertifiedKey::from_der(vec![certificate.der().clone()], key, &wardrobe.provider())
-        .map_err(|error| AcmeError::Unmade(error.to_string()))
+    let key = wardrobe.provider().key_provider.load_private_key(key);
+    let key = key.map_err(|error| AcmeError::Unmade(error.to_string()))?;
+    // Not checked against each other: the library's check does not know the extension, which must be critical.
+    Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
 
 /// Writes a file that only the service may read, in one piece.

@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use quinn::VarInt;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::ServiceExt;
 
 use crate::identify::Peer;
@@ -25,7 +25,8 @@ use crate::{Application, Bound, Drain, RequestBody};
 
 /// A client needs a round trip to hear that it should go; requests that it sent before are still taken.
 const ROUND_TRIPS_TO_HEAR: u32 = 2;
-const TO_HEAR_MIN: Duration = Duration::from_millis(50);
+const TO_HEAR_MIN: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(10);
 /// HTTP/3's H3_EXCESSIVE_LOAD, for whoever has broken a bound.
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
 
@@ -43,8 +44,18 @@ enum Leave {
     Staying,
     /// Told to ask no more; what it asked before it heard is taken until then.
     Told(Instant),
-    /// Nothing more is taken.
-    Closing,
+    /// Nothing more is taken. Until then, who asks all the same is told that the request was not touched.
+    Closing(Instant),
+}
+
+impl Leave {
+    /// When the next step is due.
+    fn due(&self) -> Option<Instant> {
+        match self {
+            Self::Staying => None,
+            Self::Told(due) | Self::Closing(due) => Some(*due),
+        }
+    }
 }
 
 impl<S: Application> Conversation<S> {
@@ -68,17 +79,20 @@ impl<S: Application> Conversation<S> {
         let mut requests = JoinSet::new();
         let mut leave = Leave::Staying;
         loop {
-            if matches!(leave, Leave::Closing) && requests.is_empty() {
+            let is_past = leave.due().is_some_and(|due| due <= Instant::now());
+            if matches!(leave, Leave::Closing(_)) && is_past && requests.is_empty() {
                 return;
             }
-            let heard_at = match leave {
-                Leave::Told(heard_at) => Some(heard_at),
-                Leave::Staying | Leave::Closing => None,
-            };
+            let due = leave.due().filter(|_| !is_past || matches!(leave, Leave::Told(_)));
             let told = tokio::select! {
                 accepted = http.accept() => match (accepted, latest.take()) {
                     (Ok(Some(resolver)), Some(stream)) => {
                         requests.spawn(self.clone().answer(resolver, stream));
+                        false
+                    }
+                    (Ok(None), _) if matches!(leave, Leave::Closing(_)) => {
+                        // h3 says so for a request that it gave back, and at once again for a client that is leaving itself.
+                        sleep(PAUSE).await;
                         false
                     }
                     (Ok(_) | Err(_), _) => return,
@@ -88,10 +102,12 @@ impl<S: Application> Conversation<S> {
                     false
                 }
                 () = drained.as_mut(), if matches!(leave, Leave::Staying) => true,
-                () = sleep_until(heard_at.unwrap_or_else(Instant::now)), if heard_at.is_some() => {
-                    leave = Leave::Closing;
-                    if http.shutdown(0).await.is_err() {
-                        return;
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    if matches!(leave, Leave::Told(_)) {
+                        leave = Leave::Closing(Instant::now() + to_hear(&connection));
+                        if http.shutdown(0).await.is_err() {
+                            return;
+                        }
                     }
                     false
                 }
@@ -108,8 +124,7 @@ impl<S: Application> Conversation<S> {
             };
             if told {
                 self.vigil.leave();
-                let to_hear = (connection.rtt() * ROUND_TRIPS_TO_HEAR).max(TO_HEAR_MIN);
-                leave = Leave::Told(Instant::now() + to_hear);
+                leave = Leave::Told(Instant::now() + to_hear(&connection));
                 if http.shutdown(bounds.streams_max as usize).await.is_err() {
                     return;
                 }
@@ -140,6 +155,10 @@ impl<S: Application> Conversation<S> {
             send.stop_stream(Code::H3_INTERNAL_ERROR);
         }
     }
+}
+
+fn to_hear(connection: &quinn::Connection) -> Duration {
+    (connection.rtt() * ROUND_TRIPS_TO_HEAR).max(TO_HEAR_MIN)
 }
 
 /// Sends an answer to its end; `None` if that was not reached.

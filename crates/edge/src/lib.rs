@@ -25,6 +25,7 @@ mod serve;
 mod service;
 mod socket;
 mod stats;
+mod steer;
 mod tls;
 mod trust;
 mod vigil;

@@ -18,6 +18,7 @@ use crate::identify::Peer;
 use crate::quic_session::{QUIC_V1, Sessions};
 use crate::rtt::Rtt;
 use crate::serve::note_panic;
+use crate::steer::{Mark, MarkedIds, steer};
 use crate::vigil::Vigil;
 use crate::{Application, Bound, Bounds, Drain, Edge, Tls};
 
@@ -37,23 +38,31 @@ const CONTROL_STREAMS_MAX: u32 = 8;
 const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 
 /// A bound UDP socket.
-pub struct QuicListener(UdpSocket);
+pub struct QuicListener {
+    socket: UdpSocket,
+    mark: Mark,
+}
 
 impl QuicListener {
     /// Binds an address; `[::]` takes IPv4 too where the system says so.
     ///
-    /// With `reuse_port` a second process of the same user may bind it too, and the kernel deals packets out to both.
+    /// With `reuse_port` a second process of the same user may bind it too, to take over: from then on it gets all who are new,
+    /// and the first keeps its own.
     pub fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         socket.set_reuse_port(reuse_port)?;
         socket.bind(&address.into())?;
-        Ok(Self(socket.into()))
+        let (socket, mark) = (socket.into(), Mark::new());
+        if reuse_port {
+            steer(&socket, mark)?;
+        }
+        Ok(Self { socket, mark })
     }
 
     /// The address that it is bound to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        self.socket.local_addr()
     }
 }
 
@@ -69,9 +78,10 @@ pub async fn serve_quic<S: Application>(
     drain: Drain,
 ) -> io::Result<()> {
     let mut config = EndpointConfig::default();
-    config.supported_versions(vec![QUIC_V1]);
+    let mark = listener.mark;
+    config.supported_versions(vec![QUIC_V1]).cid_generator(move || Box::new(MarkedIds::new(mark)));
     let server = server_config(tls, &edge.bounds);
-    let endpoint = Endpoint::new(config, Some(server), listener.0, Arc::new(TokioRuntime))?;
+    let endpoint = Endpoint::new(config, Some(server), listener.socket, Arc::new(TokioRuntime))?;
     let mut house =
         House { edge, application, drain: drain.clone(), connections: JoinSet::new(), shaking: Arc::new(()) };
     loop {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use bytes::{Buf, Bytes, BytesMut};
-use h3::client::SendRequest;
+use h3::client::{RequestStream, SendRequest};
+use h3::error::{Code, StreamError};
+use h3_quinn::BidiStream;
 use http::{Method, Request};
 use quinn::crypto::rustls::{HandshakeData, QuicClientConfig};
 use quinn::{ClientConfig, Connection, Endpoint};
@@ -61,6 +63,17 @@ impl QuicCaller {
         self.send(Method::GET, path, headers, Bytes::new()).await
     }
 
+    /// Asks for a path with GET; `None` if the server had said before that it takes no more, or gave the request back untouched.
+    pub async fn try_get(&mut self, path: &str) -> Result<Option<Reply>> {
+        let request = Request::get(format!("https://{}{path}", self.name)).body(())?;
+        let Ok(stream) = self.send.send_request(request).await else { return Ok(None) };
+        match receive(stream).await {
+            Ok(reply) => Ok(Some(reply)),
+            Err(StreamError::RemoteTerminate { code: Code::H3_REQUEST_REJECTED, .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Asks for a path with any method and body.
     pub async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Reply> {
         let mut request = Request::builder().method(method).uri(format!("https://{}{path}", self.name));
@@ -71,13 +84,7 @@ impl QuicCaller {
         if !body.is_empty() {
             stream.send_data(body).await?;
         }
-        stream.finish().await?;
-        let (head, ()) = stream.recv_response().await?.into_parts();
-        let mut body = BytesMut::new();
-        while let Some(mut data) = stream.recv_data().await? {
-            body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
-        }
-        Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: body.freeze() })
+        Ok(receive(stream).await?)
     }
 
     /// Whether the server has said that it takes no more requests, or the connection is gone.
@@ -92,11 +99,26 @@ impl QuicCaller {
         self.connection.handshake_data()?.downcast::<HandshakeData>().ok()?.protocol
     }
 
+    /// Closes the connection without waiting.
+    pub fn hang_up(self) {
+        self.connection.close(0_u32.into(), b"");
+    }
+
     /// Closes the connection and waits until the server knows.
     pub async fn close(self) {
         self.connection.close(0_u32.into(), b"");
         self.endpoint.wait_idle().await;
     }
+}
+
+async fn receive(mut stream: RequestStream<BidiStream<Bytes>, Bytes>) -> Result<Reply, StreamError> {
+    stream.finish().await?;
+    let (head, ()) = stream.recv_response().await?.into_parts();
+    let mut body = BytesMut::new();
+    while let Some(mut data) = stream.recv_data().await? {
+        body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+    }
+    Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: body.freeze() })
 }
 
 /// A client's end, for tests that speak QUIC themselves. It would send early data if the server allowed it.
