@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test blackbox real-data (data-report "--short") quickstart
+ci: format-check lint deny docs test blackbox interop real-data (data-report "--short") quickstart
 
 format-check:
     cargo fmt --all --check
@@ -82,6 +82,12 @@ restarts count="20" rate="1000" seconds="220":
 certificates count="50":
     cargo build --quiet -p server -p testkit --features {{ features }}
     IPSEITY_CERTIFICATES={{ count }} cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture certificates
+
+# Ask over HTTP/3 with aioquic, which shares nothing with the service's own stack.
+interop:
+    cargo build --quiet -p server -p testkit
+    pip install --quiet -r tools/requirements.txt
+    python3 tools/h3_interop.py "${CARGO_TARGET_DIR:-target}/debug/dev"
 
 # Rate TLS with testssl.sh, which takes some minutes.
 testssl:

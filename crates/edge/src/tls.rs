@@ -56,6 +56,8 @@ fn config(wardrobe: &Arc<Wardrobe>, versions: &[&'static rustls::SupportedProtoc
         .with_no_client_auth()
         .with_cert_resolver(Arc::<Wardrobe>::clone(wardrobe));
     config.max_early_data_size = 0;
+    // The strongest that both speak, whatever a client puts first.
+    config.ignore_client_order = true;
     config
 }
 

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use crate::house::{House, PATIENCE, Pair, SHORT, curl, until, wide};
 
-async fn call(house: &House, pair: &Pair, suite: Option<CipherSuite>) -> anyhow::Result<QuicCaller> {
+async fn call(house: &House, pair: &Pair, suite: Option<CipherSuite>) -> Option<QuicCaller> {
     let options = QuicOptions { server: house.address, name: "localhost", authority: &pair.certificate_file, suite };
-    QuicCaller::open(options).await
+    QuicCaller::open(options).await.ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +173,7 @@ async fn who_finds_no_seat_is_refused_at_once() {
     let house = House::quic(Bounds { connections_max: 1, ..wide() }, pair.tls());
     let first = call(&house, &pair, None).await.expect("a connection");
     let start = Instant::now();
-    assert!(call(&house, &pair, None).await.is_err());
+    assert!(call(&house, &pair, None).await.is_none());
     assert!(start.elapsed() < Duration::from_secs(5));
     first.close().await;
     until("the seat is free", || house.edge.stats().open.value() == 0).await;
