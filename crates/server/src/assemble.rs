@@ -1,6 +1,5 @@
 //! Builds the house from configuration and runs it until it is told to stop.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,16 +8,18 @@ use anyhow::{Context, Result, anyhow, ensure};
 use api::{Api, ApiBounds, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
-use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, Tls, Transport, Trust, Wardrobe};
+use edge::{Bounds, Drain, Edge, ForwardingHeader, Transport, Trust, Wardrobe};
 use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
 use prometheus_client::registry::Registry;
 use store::{Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::certificates::{self, CertificateWatch};
-use crate::config::{self, Config, ms};
+use crate::config::{Config, ms};
+use crate::door::Door;
 use crate::gauges::Gauges;
 use crate::link::links;
 use crate::ops::{self, Ops};
@@ -142,15 +143,9 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let ops = Arc::new(Ops { store: background, ledger, registry, draining: AtomicBool::new(false) });
 
     let (switch, drain) = Drain::new();
-    let mut listeners = JoinSet::new();
     let mut sockets = Sockets::open(&config.edge)?;
-    let door = Door { edge: &edge, public: &public, drain: &drain };
-    for address in &config.edge.http {
-        listeners.spawn(door.serve(sockets.listen(*address)?, Transport::Clear));
-    }
-    for (address, wardrobe) in config.edge.https.iter().zip(wardrobe.iter().cycle()) {
-        door.open_secure(&config.edge, &mut sockets, *address, Tls::new(wardrobe), &mut listeners)?;
-    }
+    let door = Door { edge, public, drain: drain.clone() };
+    let mut listeners = door.open(&config.edge, &mut sockets, wardrobe.as_ref())?;
     // The private listener outlives the drain: it tells how the drain goes.
     let private_edge = Arc::new(Edge::new(bounds(config), Trust::nobody(), None));
     let (private_switch, private_drain) = Drain::new();
@@ -168,16 +163,13 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let until = drain.clone();
     chores.spawn(async move { relay.run(until).await });
     tend_geo(config, watch, &mut chores, &drain)?;
-    if let Some(wardrobe) = wardrobe {
-        chores.spawn(certificate_watch.run(wardrobe, drain.clone()));
-    }
-    if let Some(renewal) = renewal {
-        chores.spawn(renewal.run(drain.clone()));
-    }
+    wardrobe.map(|wardrobe| chores.spawn(certificate_watch.run(wardrobe, drain.clone())));
+    renewal.map(|renewal| chores.spawn(renewal.run(drain.clone())));
     let stopping = async {
         stop_signal().await?;
         tracing::info!("draining");
         ops.draining.store(true, Ordering::Release);
+        sleep(ms(config.edge.drain_delay_ms)).await;
         switch.start();
         while listeners.join_next().await.is_some() {}
         Ok::<_, anyhow::Error>(())
@@ -192,46 +184,6 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     private.await.map_err(|_| anyhow!("the private listener panicked"))?;
     tracing::info!("stopped");
     Ok(())
-}
-
-/// What all public listeners share.
-struct Door<'a> {
-    edge: &'a Arc<Edge>,
-    public: &'a Router,
-    drain: &'a Drain,
-}
-
-impl Door<'_> {
-    fn serve(&self, listener: Listener, transport: Transport) -> impl Future<Output = ()> + Send + use<> {
-        edge::serve(listener, transport, Arc::clone(self.edge), self.public.clone(), self.drain.clone())
-    }
-
-    /// Listens for TLS, and for HTTP/3 on the same port.
-    fn open_secure(
-        &self,
-        settings: &config::Edge,
-        sockets: &mut Sockets,
-        address: SocketAddr,
-        tls: Tls,
-        listeners: &mut JoinSet<()>,
-    ) -> Result<()> {
-        let listener = sockets.listen(address)?;
-        if !settings.http3 {
-            listeners.spawn(self.serve(listener, Transport::Tls(tls)));
-            return Ok(());
-        }
-        let address = listener.local_addr()?;
-        let port = if settings.http3_port == 0 { address.port() } else { settings.http3_port };
-        listeners.spawn(self.serve(listener, Transport::Tls(tls.clone().announcing(port))));
-        let quic = sockets.listen_quic(address)?;
-        let (edge, public, drain) = (Arc::clone(self.edge), self.public.clone(), self.drain.clone());
-        listeners.spawn(async move {
-            if let Err(error) = edge::serve_quic(quic, tls, edge, public, drain).await {
-                tracing::error!(%error, "HTTP/3 is not served");
-            }
-        });
-        Ok(())
-    }
 }
 
 /// Keeps the geo data fresh, as far as the settings say so.

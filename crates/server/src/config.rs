@@ -67,6 +67,7 @@ pub(crate) struct Edge {
     pub(crate) idle_timeout_ms: u64,
     pub(crate) write_timeout_ms: u64,
     pub(crate) request_timeout_ms: u64,
+    pub(crate) drain_delay_ms: u64,
     pub(crate) drain_timeout_ms: u64,
     pub(crate) header_bytes_max: usize,
     pub(crate) uri_bytes_max: usize,

@@ -4,6 +4,7 @@ mod assemble;
 mod certificates;
 mod command;
 mod config;
+mod door;
 mod fetch;
 mod gauges;
 mod link;
