@@ -1,5 +1,6 @@
 //! A caller that keeps one connection as long as the server does, and knows a request that was lost from one that never left.
 
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub struct StreamCaller {
     connection: Option<Connection>,
     /// Connections opened so far.
     pub connects: usize,
+    /// Requests that a connection gave back untouched and that went over the next one.
+    pub given_back: usize,
 }
 
 enum Connection {
@@ -51,39 +54,37 @@ impl StreamCaller {
     /// A caller of a clear listener, or of a TLS one whose authority (PEM) is trusted for `localhost`.
     pub fn new(server: SocketAddr, protocol: Protocol, authority: Option<&Path>) -> Result<Self> {
         let tls = authority.map(|authority| connector(protocol, authority)).transpose()?;
-        Ok(Self { server, protocol, tls, connection: None, connects: 0 })
+        Ok(Self { server, protocol, tls, connection: None, connects: 0, given_back: 0 })
     }
 
-    /// Asks for a path. A request that the connection gave back unsent goes over a new one; one that was sent is never sent again.
+    /// Asks for a path. A request that was given back goes over a new connection: one that never left, or one that the server's GOAWAY
+    /// says it has not touched (RFC 9113, section 6.8). No other is sent again.
     pub async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let uri = match self.protocol {
-            Protocol::Http11 => path.to_owned(),
-            Protocol::Http2 => format!("{scheme}://localhost{path}"),
-        };
-        let mut request = Request::builder().uri(uri);
-        if self.protocol == Protocol::Http11 {
-            request = request.header(header::HOST, "localhost");
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut request = request.body(Empty::new())?;
         loop {
             let mut connection = self.ready().await?;
-            match connection.send(request).await {
+            match connection.send(self.request(path, headers)?).await {
                 Ok(response) => {
                     let (head, body) = response.into_parts();
                     let body = body.collect().await?.to_bytes();
                     self.connection = Some(connection);
                     return Ok(Reply { status: head.status.as_u16(), headers: head.headers, body });
                 }
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(anyhow!(error.into_error())),
-                },
+                Err(error) if error.message().is_some() || is_given_back(error.error()) => self.given_back += 1,
+                Err(error) => return Err(anyhow!(error.into_error())),
             }
         }
+    }
+
+    fn request(&self, path: &str, headers: &[(&str, &str)]) -> Result<Request<Empty<Bytes>>> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let mut request = match self.protocol {
+            Protocol::Http11 => Request::builder().uri(path).header(header::HOST, "localhost"),
+            Protocol::Http2 => Request::builder().uri(format!("{scheme}://localhost{path}")),
+        };
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Ok(request.body(Empty::new())?)
     }
 
     async fn ready(&mut self) -> Result<Connection> {
@@ -119,6 +120,11 @@ impl Connection {
             Self::Http2(send) => send.try_send_request(request).await,
         }
     }
+}
+
+fn is_given_back(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR))
 }
 
 async fn shake<S>(stream: S, protocol: Protocol) -> Result<Connection>

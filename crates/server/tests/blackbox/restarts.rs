@@ -27,6 +27,7 @@ const QUIC_PAUSE: Duration = Duration::from_millis(20);
 struct Tally {
     answered: usize,
     connects: usize,
+    given_back: usize,
     slowest: Duration,
     /// What a caller saw instead of an answer, and how often.
     failures: BTreeMap<String, usize>,
@@ -49,6 +50,7 @@ impl Tally {
     fn add(&mut self, other: Self) {
         self.answered += other.answered;
         self.connects += other.connects;
+        self.given_back += other.given_back;
         self.slowest = self.slowest.max(other.slowest);
         for (failure, count) in other.failures {
             *self.failures.entry(failure).or_default() += count;
@@ -60,8 +62,11 @@ impl Tally {
     }
 
     fn told(&self, name: &str) -> String {
-        let Self { answered, connects, slowest, failures } = self;
-        format!("{name}: {answered} answered over {connects} connections, slowest {slowest:.0?}, failed {failures:?}")
+        let Self { answered, connects, given_back, slowest, failures } = self;
+        format!(
+            "{name}: {answered} answered over {connects} connections, {given_back} given back untouched and sent again, \
+             slowest {slowest:.0?}, failed {failures:?}"
+        )
     }
 }
 
@@ -78,6 +83,7 @@ async fn call(mut caller: StreamCaller, keys: Vec<String>, pause: Duration, stop
         tally.note(started, caller.get("/api/v1/ip", &[("authorization", &authorization)]).await);
     }
     tally.connects = caller.connects;
+    tally.given_back = caller.given_back;
     tally
 }
 
@@ -108,7 +114,7 @@ async fn call_quic(server: SocketAddr, authority: PathBuf, stop: Arc<AtomicBool>
                 caller = Some(open);
             }
             // It was sent away before; the request goes over the next connection.
-            Ok(None) => {}
+            Ok(None) => tally.given_back += 1,
             Err(error) => tally.note(started, Err(error)),
         }
     }
