@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use rcgen::{
@@ -33,6 +33,7 @@ impl Certificate {
         let mut server = CertificateParams::new(["localhost", "127.0.0.1", "::1"].map(String::from))?;
         server.distinguished_name.push(DnType::CommonName, "localhost");
         server.use_authority_key_identifier_extension = true;
+        (server.not_before, server.not_after) = ninety_days();
         let server_key = KeyPair::generate()?;
         let server_certificate = server.signed_by(&server_key, &Issuer::new(authority, authority_key))?;
 
@@ -46,6 +47,13 @@ impl Certificate {
         fs::write(&files.private_key, server_key.serialize_pem())?;
         Ok(files)
     }
+}
+
+/// From an hour ago, for clocks that differ, to 90 days from now; made for any type of time that the library takes.
+fn ninety_days<T: From<SystemTime>>() -> (T, T) {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let now = SystemTime::now();
+    ((now - HOUR).into(), (now + 90 * 24 * HOUR).into())
 }
 
 /// When a certificate is valid.
@@ -92,10 +100,7 @@ impl Authority {
         let serial = fastrand::u64(1 << 60..1 << 62);
         params.serial_number = Some(SerialNumber::from(serial.to_be_bytes().to_vec()));
         match validity {
-            Validity::Now => {
-                params.not_before = std::time::SystemTime::now().into();
-                params.not_after = params.not_before + Duration::from_secs(90 * 24 * 60 * 60);
-            }
+            Validity::Now => (params.not_before, params.not_after) = ninety_days(),
             Validity::Past => params.not_after = date_time_ymd(2020, 1, 1),
             Validity::Future => params.not_before = date_time_ymd(4000, 1, 1),
         }
