@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test blackbox real-data (data-report "--short") quickstart
+ci: format-check lint deny docs test blackbox interop real-data (data-report "--short") quickstart
 
 format-check:
     cargo fmt --all --check
@@ -71,6 +71,28 @@ swaps:
     cargo build --quiet --release -p server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SWAPS=100 IPSEITY_SWAP_RATE=2000 IPSEITY_SWAP_S=30 \
         cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture geo_swap
+
+# Replace nodes by take-over under load: 20 restarts, 1,000 requests a second, 220 seconds, with a release build; by inherited sockets, then by SO_REUSEPORT.
+restarts count="20" rate="1000" seconds="220":
+    cargo build --quiet --release -p server
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_RESTARTS={{ count }} IPSEITY_RESTART_RATE={{ rate }} IPSEITY_RESTART_S={{ seconds }} \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 restarts
+
+# Replace the certificate of a running node under load, 50 times.
+certificates count="50":
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    IPSEITY_CERTIFICATES={{ count }} cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture certificates
+
+# Ask over HTTP/3 with aioquic, which shares nothing with the service's own stack.
+interop:
+    cargo build --quiet -p server -p testkit
+    pip install --quiet -r tools/requirements.txt
+    python3 tools/h3_interop.py "${CARGO_TARGET_DIR:-target}/debug/dev"
+
+# Rate TLS with testssl.sh, which takes some minutes.
+testssl:
+    cargo build --quiet -p server -p testkit
+    tools/testssl.sh
 
 # What a release build with GeoLite2 City and ASN weighs, at rest and during a swap, and how soon it is ready.
 weight: geo-data

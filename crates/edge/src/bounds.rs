@@ -21,10 +21,12 @@ pub struct Bounds {
     pub header_bytes_max: usize,
     /// Lines of a request's header block (HTTP/1).
     pub header_lines_max: usize,
-    /// Streams at once on an HTTP/2 connection.
+    /// Streams at once on an HTTP/2 or HTTP/3 connection.
     pub streams_max: u32,
     /// Streams that a client may reset before their answer, before its connection is closed.
     pub resets_max: usize,
+    /// QUIC handshakes at once from which on further callers must first prove their address, at the cost of a round trip.
+    pub unproven_max: usize,
 }
 
 /// The bound that closed a connection.

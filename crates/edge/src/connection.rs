@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::Address;
 use hyper::server::conn::{http1, http2};
@@ -9,12 +10,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::identify::Peer;
 use crate::service::{Application, Identified};
 use crate::socket::Socket;
-use crate::tls::{self, ALPN_HTTP2};
+use crate::tls::{self, ALPN_ACME, ALPN_HTTP2};
 use crate::vigil::Vigil;
 use crate::{Bound, Bounds, Drain, Edge, Tls, Transport};
 
@@ -22,6 +23,10 @@ use crate::{Bound, Bounds, Drain, Edge, Tls, Transport};
 const BUFFER_BYTES_MIN: usize = 8192;
 /// What an HTTP/2 client may send ahead of being read: bodies of requests are of no use here.
 const WINDOW_BYTES: u32 = 65_535;
+
+/// How long a draining HTTP/1 connection waits for one more request, whose answer tells the client to close. Closing it
+/// at once would cost the client a request that is on its way.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// What a connection needs of its listener.
 #[derive(Clone)]
@@ -55,11 +60,15 @@ impl<S: Application> House<S> {
     }
 
     async fn receive_tls(self, tls: Tls, socket: Socket, mut peer: Peer, vigil: Arc<Vigil>) {
-        match timeout(self.edge.bounds.handshake_timeout, tls.0.accept(socket)).await {
+        match timeout(self.edge.bounds.handshake_timeout, tls.acceptor.accept(socket)).await {
             Ok(Ok(stream)) => {
                 let session = stream.get_ref().1;
                 let is_http2 = session.alpn_protocol() == Some(ALPN_HTTP2);
-                peer.tls = tls::session(session);
+                if session.alpn_protocol() == Some(ALPN_ACME) {
+                    // The handshake was all that the authority came for (RFC 8737, section 3).
+                    return;
+                }
+                peer.tls = tls::session(session.protocol_version(), session.negotiated_cipher_suite());
                 vigil.ready();
                 self.converse(stream, is_http2, peer, vigil).await;
             }
@@ -72,15 +81,19 @@ impl<S: Application> House<S> {
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Self { edge, application, drain, .. } = self;
-        let service = Identified { application, peer, vigil: Arc::clone(&vigil) };
+        let Self { edge, application, drain, transport } = self;
+        let alternative = match transport {
+            Transport::Tls(tls) => tls.alternative,
+            Transport::Clear => None,
+        };
+        let service = Identified { application, peer, vigil: Arc::clone(&vigil), alternative, drain: drain.clone() };
         let io = TokioIo::new(io);
         if is_http2 {
             let connection = http2_builder(&edge.bounds).serve_connection(io, service);
-            attend(connection, &edge, &vigil, &drain).await;
+            attend(connection, &edge, &vigil, &drain, Duration::ZERO).await;
         } else {
             let connection = http1_builder(&edge.bounds).serve_connection(io, service);
-            attend(connection, &edge, &vigil, &drain).await;
+            attend(connection, &edge, &vigil, &drain, LAST_REQUEST).await;
         }
     }
 }
@@ -111,7 +124,7 @@ fn http2_builder(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
 }
 
 /// Drives a connection to its end: its own, the drain's, or that of a broken bound, which is counted once.
-async fn attend<C>(connection: C, edge: &Edge, vigil: &Vigil, drain: &Drain)
+async fn attend<C>(connection: C, edge: &Edge, vigil: &Vigil, drain: &Drain, last_request: Duration)
 where
     C: GracefulConnection<Error = hyper::Error>,
 {
@@ -120,6 +133,7 @@ where
     let mut drained = pin!(async {
         drain.started().await;
         vigil.asked().await;
+        sleep(last_request).await;
     });
     let mut leaving = false;
     loop {

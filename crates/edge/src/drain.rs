@@ -24,6 +24,12 @@ impl Drain {
         (DrainSwitch(switch), Self(drain))
     }
 
+    /// Whether the drain has started.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
     /// Waits until the drain has started.
     pub async fn started(&self) {
         let mut drain = self.0.clone();

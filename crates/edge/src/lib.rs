@@ -5,29 +5,45 @@
 //!
 //! Deliberately absent: routes, answers of our own, and any log line, error or `Debug` that could show an address.
 
+mod acme;
+mod body;
 mod bounds;
+mod certificate;
 mod connection;
 mod drain;
 mod edge;
 mod forwarded;
+mod http3;
 mod identify;
+mod inherit;
 mod listen;
+mod quic;
+mod quic_session;
+mod quic_stream;
 mod rtt;
 mod serve;
 mod service;
 mod socket;
 mod stats;
+mod steer;
 mod tls;
 mod trust;
 mod vigil;
+mod wardrobe;
 
+pub use acme::{Acme, AcmeError, AcmeOptions, Challenge, HttpTokens};
+pub use body::RequestBody;
 pub use bounds::{Bound, Bounds};
+pub use certificate::{CertificateError, CertificateFiles};
 pub use drain::{Drain, DrainSwitch};
 pub use edge::Edge;
 pub use forwarded::ForwardingHeader;
+pub use inherit::Inherited;
 pub use listen::Listener;
+pub use quic::{QuicListener, serve_quic};
 pub use serve::{Transport, serve};
 pub use service::Application;
 pub use stats::{Counter, Stats};
-pub use tls::{CertificateError, Tls};
+pub use tls::Tls;
 pub use trust::{Origin, Trust, UnsafeTrust};
+pub use wardrobe::{Change, Remaining, Wardrobe};

@@ -15,28 +15,41 @@ const BACKLOG: u32 = 1024;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A bound socket that takes connections.
-pub struct Listener(TcpListener);
+pub struct Listener {
+    socket: TcpListener,
+    /// Whether another process has the same socket, so that its queue outlives this listener.
+    is_shared: bool,
+}
 
 impl Listener {
     /// Binds an address; `[::]` takes IPv4 too where the system says so. Needs a running tokio runtime.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+    ///
+    /// With `reuse_port` a second process of the same user may bind it too, and the kernel deals new connections out to both.
+    pub fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         // A restarted node must not wait for the connections of the one before it.
         socket.set_reuseaddr(true)?;
+        socket.set_reuseport(reuse_port)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG).map(Self)
+        Ok(Self { socket: socket.listen(BACKLOG)?, is_shared: false })
+    }
+
+    /// Takes over a socket that listens already. Needs a running tokio runtime.
+    pub(crate) fn take_over(socket: std::net::TcpListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: TcpListener::from_std(socket)?, is_shared: true })
     }
 
     /// The address that it is bound to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        self.socket.local_addr()
     }
 
     /// Waits for a seat, then for a connection; outlasts every error.
     pub(crate) async fn accept(&self, edge: &Edge) -> (TcpStream, SocketAddr, Seat) {
         loop {
             let seat = edge.seat().await;
-            match self.0.accept().await {
+            match self.socket.accept().await {
                 Ok((stream, peer)) => return (stream, peer, seat),
                 Err(error) if is_of_one_peer(&error) => {}
                 Err(error) => {
@@ -49,9 +62,10 @@ impl Listener {
         }
     }
 
-    /// Stops listening; gives the connections that the kernel had already taken, which would get a reset otherwise.
+    /// Stops listening; gives the connections that the kernel had already taken, which would get a reset otherwise. Those of a
+    /// shared socket are left to whoever else has it.
     pub(crate) fn close(self) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
-        let listener = self.0.into_std().ok();
+        let listener = self.socket.into_std().ok().filter(|_| !self.is_shared);
         iter::from_fn(move || {
             let (stream, peer) = listener.as_ref()?.accept().ok()?;
             stream.set_nonblocking(true).ok()?;

@@ -1,4 +1,5 @@
-//! The round-trip time that the kernel has measured on a client's own socket. Linux only; no probe of our own is sent.
+//! The round-trip time of a client's own connection, as the kernel has measured it on its socket, or the QUIC stack on its path.
+//! Linux only; no probe of our own is sent.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -7,19 +8,35 @@ use tokio::net::tcp::OwnedReadHalf;
 
 /// Reads a connection's round-trip time while the connection lives.
 ///
-/// It holds the socket weakly: a bare descriptor kept beyond its connection may by then be a stranger's.
+/// It holds a socket weakly: a bare descriptor kept beyond its connection may by then be a stranger's.
 #[derive(Clone)]
-pub(crate) struct Rtt(Weak<OwnedReadHalf>);
+pub(crate) struct Rtt(Source);
+
+#[derive(Clone)]
+enum Source {
+    Tcp(Weak<OwnedReadHalf>),
+    Quic(quinn::Connection),
+}
 
 impl Rtt {
     pub(crate) fn new(socket: &Arc<OwnedReadHalf>) -> Self {
-        Self(Arc::downgrade(socket))
+        Self(Source::Tcp(Arc::downgrade(socket)))
     }
 
-    /// The smoothed round-trip time now, in whole milliseconds; `None` when the connection is gone or has no sample.
+    pub(crate) fn quic(connection: quinn::Connection) -> Self {
+        Self(Source::Quic(connection))
+    }
+
+    /// The round-trip time now, in whole milliseconds; `None` when the connection is gone or has no sample.
+    ///
+    /// Of TCP the smoothed one. Of QUIC the least: both ends take its samples outside the kernel, and whatever else their machines do
+    /// makes them longer, never shorter.
     pub(crate) fn measure_ms(&self) -> Option<u32> {
-        let socket = self.0.upgrade()?;
-        let rtt_us = tcp_info((*socket).as_ref())?.tcpi_rtt;
+        let rtt_us = match &self.0 {
+            Source::Tcp(socket) => tcp_info((*socket.upgrade()?).as_ref())?.tcpi_rtt,
+            // A handshake is never done without a sample.
+            Source::Quic(connection) => u32::try_from(connection.min_rtt().as_micros()).unwrap_or(u32::MAX),
+        };
         (rtt_us > 0).then(|| whole_ms(rtt_us))
     }
 }

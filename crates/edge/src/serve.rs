@@ -75,7 +75,7 @@ fn open<S: Application>(
 }
 
 /// The panic's own text is left out: it may quote a request.
-fn note_panic(ended: Result<(), JoinError>) {
+pub(crate) fn note_panic(ended: Result<(), JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
         tracing::error!("a connection's task panicked");
     }

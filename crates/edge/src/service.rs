@@ -5,34 +5,36 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::header::{ALT_SVC, CONNECTION, HeaderValue};
+use http::{Request, Response, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tower::{Service, ServiceExt};
 
 use crate::identify::Peer;
 use crate::vigil::{InFlight, Vigil};
+use crate::{Drain, RequestBody};
 
 /// What can be served: a cloneable `tower::Service` from requests to responses.
 pub trait Application:
     Service<
-        Request<Incoming>,
+        Request<RequestBody>,
         Response = Response<Self::Answer>,
-        Error: Into<Box<dyn Error + Send + Sync>>,
+        Error: Into<Box<dyn Error + Send + Sync>> + Send,
         Future: Send + 'static,
     > + Clone
     + Send
     + 'static
 {
     /// The body of its responses.
-    type Answer: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+    type Answer: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + 'static;
 }
 
 impl<S, B> Application for S
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>> + Send,
     S::Future: Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + 'static,
 {
     type Answer = B;
 }
@@ -42,6 +44,9 @@ pub(crate) struct Identified<S> {
     pub(crate) application: S,
     pub(crate) peer: Peer,
     pub(crate) vigil: Arc<Vigil>,
+    /// Where the same is spoken over HTTP/3.
+    pub(crate) alternative: Option<HeaderValue>,
+    pub(crate) drain: Drain,
 }
 
 impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S> {
@@ -53,11 +58,23 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S
         let mut in_flight = self.vigil.request();
         let client = self.peer.identify(request.version(), request.headers());
         request.extensions_mut().insert(client);
-        let answer = self.application.clone().oneshot(request);
+        // A client behind a proxy would look for HTTP/3 at the proxy.
+        let is_direct = client.address == self.peer.address;
+        let alternative = self.alternative.clone().filter(|_| is_direct);
+        let drain = Some(self.drain.clone()).filter(|_| request.version() <= Version::HTTP_11);
+        let answer = self.application.clone().oneshot(request.map(RequestBody::tcp));
         Box::pin(async move {
             let response = answer.await;
             in_flight.answer();
-            Ok(response?.map(|body| Answer { body: Box::pin(body), in_flight }))
+            let mut response = response?.map(|body| Answer { body: Box::pin(body), in_flight });
+            if let Some(alternative) = alternative {
+                response.headers_mut().insert(ALT_SVC, alternative);
+            }
+            if drain.is_some_and(|drain| drain.has_started()) {
+                // The one way to end an HTTP/1 connection that no request can cross.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
         })
     }
 }

@@ -35,6 +35,8 @@ pub struct Stats {
     pub accept_errors: Counter,
     /// TLS handshakes that failed for another reason than their deadline.
     pub handshakes_failed: Counter,
+    /// QUIC callers that were asked to prove their address first.
+    pub retries: Counter,
     closed: [Counter; Bound::ALL.len()],
 }
 

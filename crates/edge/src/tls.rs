@@ -1,108 +1,72 @@
-//! TLS 1.2 and 1.3 with a certificate from files. No early data: a replayed request would be charged twice.
+//! TLS 1.2 and 1.3. No early data: a replayed request would be charged twice.
 //!
-//! Deliberately absent: choosing among certificates by name, and renewal.
+//! Which certificate is shown is the wardrobe's choice.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use domain::TlsVersion;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CipherSuite, ProtocolVersion, ServerConfig, ServerConnection};
+use http::HeaderValue;
+use rustls::{CipherSuite, ProtocolVersion, ServerConfig, SupportedCipherSuite};
 use tokio_rustls::TlsAcceptor;
 
+use crate::Wardrobe;
+
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
+pub(crate) const ALPN_ACME: &[u8] = b"acme-tls/1";
+const ALPN_HTTP3: &[u8] = b"h3";
 const ALPN_HTTP11: &[u8] = b"http/1.1";
 /// A client that offers no other is answered, and not refused in the handshake.
 const ALPN_HTTP10: &[u8] = b"http/1.0";
+/// How long a client may remember that HTTP/3 is spoken here.
+const ALTERNATIVE_S: u32 = 24 * 60 * 60;
 
-/// Takes TLS connections with one certificate.
+/// Takes TLS connections with the certificates of a wardrobe.
 #[derive(Clone)]
-pub struct Tls(pub(crate) TlsAcceptor);
-
-/// Why a certificate and its key cannot be used. It never carries what the files hold.
-#[derive(Debug, thiserror::Error)]
-pub enum CertificateError {
-    /// A file could not be read.
-    #[error("{file} could not be read: {source}; check that it exists and that the service may read it")]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The certificate file holds no certificate chain.
-    #[error("{0} holds no PEM certificate that can be read; it must hold the certificate and then its intermediates")]
-    NoCertificate(PathBuf),
-    /// The key file holds no private key.
-    #[error("{0} holds no PEM private key that can be read; it must hold one unencrypted PKCS #8, PKCS #1 or SEC1 key")]
-    NoKey(PathBuf),
-    /// The key is another certificate's.
-    #[error(
-        "the private key in {key_file} does not belong to the first certificate in {certificate_file}; give the two files that were issued together, the server's own certificate first"
-    )]
-    Mismatch {
-        /// The certificate's file.
-        certificate_file: PathBuf,
-        /// The key's file.
-        key_file: PathBuf,
-    },
-    /// The TLS library refused the pair.
-    #[error(
-        "the certificate in {certificate_file} and its key cannot be used: {source}; issue them anew with an ECDSA P-256 or RSA 2048 key"
-    )]
-    Unusable {
-        /// The certificate's file.
-        certificate_file: PathBuf,
-        /// What the library said.
-        source: rustls::Error,
-    },
+pub struct Tls {
+    pub(crate) acceptor: TlsAcceptor,
+    pub(crate) quic: Arc<ServerConfig>,
+    /// Tells callers over TCP where HTTP/3 is spoken.
+    pub(crate) alternative: Option<HeaderValue>,
 }
 
 impl Tls {
-    /// Reads a certificate chain and its private key, both PEM, and checks that they belong together.
-    pub fn open(certificate_file: &Path, key_file: &Path) -> Result<Self, CertificateError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let chain = CertificateDer::pem_slice_iter(&read(certificate_file)?)
-            .collect::<Result<Vec<_>, _>>()
-            .ok()
-            .filter(|chain| !chain.is_empty())
-            .ok_or_else(|| CertificateError::NoCertificate(certificate_file.into()))?;
-        let key =
-            PrivateKeyDer::from_pem_slice(&read(key_file)?).map_err(|_| CertificateError::NoKey(key_file.into()))?;
-        let unusable = |source| CertificateError::Unusable { certificate_file: certificate_file.into(), source };
-        let certified = CertifiedKey::from_der(chain, key, &provider).map_err(|error| {
-            if matches!(error, rustls::Error::InconsistentKeys(_)) {
-                CertificateError::Mismatch { certificate_file: certificate_file.into(), key_file: key_file.into() }
-            } else {
-                unusable(error)
-            }
-        })?;
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        config.alpn_protocols = [ALPN_HTTP2, ALPN_HTTP11, ALPN_HTTP10].map(Vec::from).to_vec();
-        config.max_early_data_size = 0;
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    /// Builds it; all of its connections, over TCP and QUIC, are shown the certificates of this wardrobe.
+    #[must_use]
+    pub fn new(wardrobe: &Arc<Wardrobe>) -> Self {
+        let mut tcp = config(wardrobe, rustls::DEFAULT_VERSIONS);
+        tcp.alpn_protocols = [ALPN_HTTP2, ALPN_HTTP11, ALPN_HTTP10, ALPN_ACME].map(Vec::from).to_vec();
+        let mut quic = config(wardrobe, &[&rustls::version::TLS13]);
+        quic.alpn_protocols = vec![ALPN_HTTP3.to_vec()];
+        Self { acceptor: TlsAcceptor::from(Arc::new(tcp)), quic: Arc::new(quic), alternative: None }
+    }
+
+    /// The same, whose answers over TCP say that HTTP/3 is spoken on this UDP port (RFC 7838).
+    #[must_use]
+    pub fn announcing(mut self, port: u16) -> Self {
+        let text = format!("h3=\":{port}\"; ma={ALTERNATIVE_S}");
+        self.alternative = HeaderValue::try_from(text).ok();
+        self
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, CertificateError> {
-    fs::read(file).map_err(|source| CertificateError::Unreadable { file: file.into(), source })
+fn config(wardrobe: &Arc<Wardrobe>, versions: &[&'static rustls::SupportedProtocolVersion]) -> ServerConfig {
+    let mut config = ServerConfig::builder_with_provider(wardrobe.provider())
+        .with_protocol_versions(versions)
+        .expect("the provider has suites for both versions")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::<Wardrobe>::clone(wardrobe));
+    config.max_early_data_size = 0;
+    // The strongest that both speak, whatever a client puts first.
+    config.ignore_client_order = true;
+    config
 }
 
 /// What a finished handshake agreed on.
-pub(crate) fn session(connection: &ServerConnection) -> Option<domain::Tls> {
+pub(crate) fn session(version: Option<ProtocolVersion>, suite: Option<SupportedCipherSuite>) -> Option<domain::Tls> {
     let version = [(ProtocolVersion::TLSv1_2, TlsVersion::V12), (ProtocolVersion::TLSv1_3, TlsVersion::V13)]
         .into_iter()
-        .find_map(|(theirs, ours)| (connection.protocol_version() == Some(theirs)).then_some(ours))?;
-    let cipher = cipher_name(connection.negotiated_cipher_suite()?.suite())?;
+        .find_map(|(theirs, ours)| (version == Some(theirs)).then_some(ours))?;
+    let cipher = cipher_name(suite?.suite())?;
     Some(domain::Tls { version, cipher })
 }
 
@@ -125,6 +89,8 @@ fn cipher_name(suite: CipherSuite) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::crypto::aws_lc_rs;
+
     use super::*;
 
     #[test]

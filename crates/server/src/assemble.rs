@@ -1,6 +1,5 @@
 //! Builds the house from configuration and runs it until it is told to stop.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,21 +8,26 @@ use anyhow::{Context, Result, anyhow, ensure};
 use api::{Api, ApiBounds, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
-use edge::{Bounds, Drain, Edge, ForwardingHeader, Listener, Tls, Transport, Trust};
+use edge::{Bounds, Drain, Edge, ForwardingHeader, Transport, Trust, Wardrobe};
 use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
 use prometheus_client::registry::Registry;
 use store::{Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
+use crate::certificates::{self, CertificateWatch};
 use crate::config::{Config, ms};
+use crate::door::Door;
 use crate::gauges::Gauges;
 use crate::link::links;
 use crate::ops::{self, Ops};
 use crate::pages::{self, Pages};
 use crate::relay::Relay;
+use crate::renewal::{self, Renewal};
 use crate::rollup::Rollup;
+use crate::sockets::Sockets;
 use crate::update::Updater;
 use crate::watch::Watch;
 
@@ -50,7 +54,7 @@ pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
 pub(crate) struct Ground {
     shelf: Arc<Shelf>,
     edge: Arc<Edge>,
-    tls: Option<Tls>,
+    wardrobe: Option<Arc<Wardrobe>>,
 }
 
 impl Ground {
@@ -75,13 +79,13 @@ impl Ground {
             !(settings.http.is_empty() && settings.https.is_empty()),
             "[edge] http and https are both empty; name at least one address to listen on"
         );
-        let tls = match settings.https.is_empty() {
+        let wardrobe = match settings.https.is_empty() {
             true => None,
-            false => Some(open_tls(&settings.certificate_file, &settings.private_key_file)?),
+            false => Some(Arc::new(certificates::open(config)?)),
         };
         let shelf = Shelf::open(geo_sources(config), config.geo.allow_older)
             .context("[geo] names a file that cannot be used")?;
-        Ok(Self { shelf: Arc::new(shelf), edge: Arc::new(Edge::new(bounds(config), trust, colo)), tls })
+        Ok(Self { shelf: Arc::new(shelf), edge: Arc::new(Edge::new(bounds(config), trust, colo)), wardrobe })
     }
 
     /// Whether the portal can be built too.
@@ -100,13 +104,6 @@ pub(crate) fn geo_sources(config: &Config) -> Sources {
     }
 }
 
-fn open_tls(certificate: &Path, private_key: &Path) -> Result<Tls> {
-    for (name, file) in [("certificate_file", certificate), ("private_key_file", private_key)] {
-        ensure!(!file.as_os_str().is_empty(), "[edge] {name} is empty; the listeners of [edge] https need it");
-    }
-    Tls::open(certificate, private_key).context("[edge] certificate_file and private_key_file cannot be used")
-}
-
 fn bounds(config: &Config) -> Bounds {
     let settings = &config.edge;
     Bounds {
@@ -120,20 +117,27 @@ fn bounds(config: &Config) -> Bounds {
         header_lines_max: settings.header_lines_max,
         streams_max: settings.streams_max,
         resets_max: settings.resets_max,
+        unproven_max: settings.unproven_max,
     }
 }
 
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) async fn run(config: &Config) -> Result<()> {
-    let Ground { shelf, edge, tls } = Ground::open(config)?;
+    let Ground { shelf, edge, wardrobe } = Ground::open(config)?;
     let tally = Arc::new(Tally::new(config.ledger.rollup_keys_max));
     let mut registry = Registry::with_prefix("ipseity");
     let metrics = Metrics::register(&mut registry);
-    registry.register_collector(Box::new(Gauges { edge: Arc::clone(&edge), shelf: Arc::clone(&shelf) }));
+    registry.register_collector(Box::new(Gauges {
+        edge: Arc::clone(&edge),
+        shelf: Arc::clone(&shelf),
+        wardrobe: wardrobe.clone(),
+    }));
 
     let watch = Watch::register(&mut registry, Arc::clone(&shelf), ms(config.geo.watch_interval_ms));
+    let certificate_watch = CertificateWatch::register(&mut registry, ms(config.edge.certificate_watch_interval_ms));
+    let renewal = Renewal::open(config, wardrobe.as_ref(), &mut registry)?;
     let pages = Pages::open(config, &shelf, &mut registry)?;
-    let public = public_router(config, metrics, &shelf, &tally, pages.as_ref())?;
+    let public = public_router(config, metrics, &shelf, &tally, pages.as_ref())?.merge(renewal::router(renewal.as_ref()));
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
     let rollup = Rollup {
@@ -147,24 +151,20 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let ops = Arc::new(Ops { store: background, ledger, registry, draining: AtomicBool::new(false) });
 
     let (switch, drain) = Drain::new();
-    let mut listeners = JoinSet::new();
-    let clear = config.edge.http.iter().map(|address| (*address, Transport::Clear));
-    let secure =
-        config.edge.https.iter().zip(tls.into_iter().cycle()).map(|(address, tls)| (*address, Transport::Tls(tls)));
-    for (address, transport) in clear.chain(secure) {
-        let listener = bind(address)?;
-        listeners.spawn(edge::serve(listener, transport, Arc::clone(&edge), public.clone(), drain.clone()));
-    }
+    let mut sockets = Sockets::open(&config.edge)?;
+    let door = Door { edge, public, drain: drain.clone() };
+    let mut listeners = door.open(&config.edge, &mut sockets, wardrobe.as_ref())?;
     // The private listener outlives the drain: it tells how the drain goes.
     let private_edge = Arc::new(Edge::new(bounds(config), Trust::nobody(), None));
     let (private_switch, private_drain) = Drain::new();
     let private = tokio::spawn(edge::serve(
-        bind(config.ops.listen)?,
+        sockets.listen(config.ops.listen)?,
         Transport::Clear,
         private_edge,
         ops::router(Arc::clone(&ops)),
         private_drain,
     ));
+    sockets.all_claimed()?;
     tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
 
     let mut chores = JoinSet::new();
@@ -174,10 +174,13 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     if let Some(pages) = pages {
         chores.spawn(pages::tend(pages.post, drain.clone()));
     }
+    wardrobe.map(|wardrobe| chores.spawn(certificate_watch.run(wardrobe, drain.clone())));
+    renewal.map(|renewal| chores.spawn(renewal.run(drain.clone())));
     let stopping = async {
         stop_signal().await?;
         tracing::info!("draining");
         ops.draining.store(true, Ordering::Release);
+        sleep(ms(config.edge.drain_delay_ms)).await;
         switch.start();
         while listeners.join_next().await.is_some() {}
         Ok::<_, anyhow::Error>(())
@@ -240,10 +243,6 @@ fn public_router(
         router = router.merge(portal::router(Arc::clone(&pages.portal)));
     }
     Ok(api::dress(router, &api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms)))
-}
-
-fn bind(address: std::net::SocketAddr) -> Result<Listener> {
-    Listener::bind(address).with_context(|| format!("{address} cannot be listened on; is another process there?"))
 }
 
 async fn stop_signal() -> Result<()> {

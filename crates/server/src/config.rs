@@ -11,8 +11,16 @@ use serde::{Deserialize, Serialize};
 
 const DEFAULT: &str = include_str!("default.toml");
 /// Settings that the environment gives as a list with commas.
-const LISTS: [&str; 6] =
-    ["edge.http", "edge.https", "edge.trusted_proxies", "geo.files", "geo.hosting_lists", "geo.proxy_lists"];
+const LISTS: [&str; 8] = [
+    "edge.http",
+    "edge.https",
+    "edge.trusted_proxies",
+    "acme.names",
+    "acme.contact",
+    "geo.files",
+    "geo.hosting_lists",
+    "geo.proxy_lists",
+];
 
 /// All settings; what each means stands in `default.toml`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -20,6 +28,7 @@ const LISTS: [&str; 6] =
 pub(crate) struct Config {
     pub(crate) public: Public,
     pub(crate) edge: Edge,
+    pub(crate) acme: Acme,
     pub(crate) store: Store,
     pub(crate) ledger: Ledger,
     pub(crate) geo: Geo,
@@ -43,8 +52,13 @@ pub(crate) struct Public {
 pub(crate) struct Edge {
     pub(crate) http: Vec<SocketAddr>,
     pub(crate) https: Vec<SocketAddr>,
+    pub(crate) reuse_port: bool,
     pub(crate) certificate_file: PathBuf,
     pub(crate) private_key_file: PathBuf,
+    pub(crate) certificates: Vec<Certificate>,
+    pub(crate) certificate_watch_interval_ms: u64,
+    pub(crate) http3: bool,
+    pub(crate) http3_port: u16,
     pub(crate) colo: String,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) forwarding_header: String,
@@ -54,12 +68,36 @@ pub(crate) struct Edge {
     pub(crate) idle_timeout_ms: u64,
     pub(crate) write_timeout_ms: u64,
     pub(crate) request_timeout_ms: u64,
+    pub(crate) drain_delay_ms: u64,
     pub(crate) drain_timeout_ms: u64,
     pub(crate) header_bytes_max: usize,
     pub(crate) uri_bytes_max: usize,
     pub(crate) header_lines_max: usize,
     pub(crate) streams_max: u32,
     pub(crate) resets_max: usize,
+    pub(crate) unproven_max: usize,
+}
+
+/// A certificate beside the first.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Certificate {
+    pub(crate) certificate_file: PathBuf,
+    pub(crate) private_key_file: PathBuf,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Acme {
+    pub(crate) names: Vec<String>,
+    pub(crate) directory_url: String,
+    pub(crate) contact: Vec<String>,
+    pub(crate) terms_agreed: bool,
+    pub(crate) challenge: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) ca_file: PathBuf,
+    pub(crate) check_interval_s: u64,
+    pub(crate) renew_before_h: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -1,9 +1,9 @@
-//! Metrics that are read where they arise: the edge's counters and the ages of the geo databases.
+//! Metrics that are read where they arise: the edge's counters, the certificates' days left and the ages of the geo databases.
 
 use std::fmt;
 use std::sync::Arc;
 
-use edge::{Bound, Edge};
+use edge::{Bound, Edge, Wardrobe};
 use geo::Shelf;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 pub(crate) struct Gauges {
     pub(crate) edge: Arc<Edge>,
     pub(crate) shelf: Arc<Shelf>,
+    pub(crate) wardrobe: Option<Arc<Wardrobe>>,
 }
 
 impl fmt::Debug for Gauges {
@@ -27,6 +28,7 @@ impl Collector for Gauges {
         let counted = [
             ("connections_accepted", "Connections accepted", stats.accepted.value()),
             ("accept_errors", "Times that the system refused to accept", stats.accept_errors.value()),
+            ("quic_retries", "QUIC callers that were asked to prove their address", stats.retries.value()),
             ("handshakes_failed", "TLS handshakes that failed", stats.handshakes_failed.value()),
         ];
         for (name, help, value) in counted {
@@ -50,6 +52,12 @@ impl Collector for Gauges {
         )?;
         for bound in Bound::ALL {
             ConstCounter::new(stats.closed_by(bound)).encode(closed.encode_family(&[("bound", bound.name())])?)?;
+        }
+        let none = ConstGauge::new(0_i64);
+        let help = "Whole days until a certificate expires; negative once it has";
+        let mut left = encoder.encode_descriptor("certificate_days_left", help, None, none.metric_type())?;
+        for remaining in self.wardrobe.iter().flat_map(|wardrobe| wardrobe.remaining()) {
+            ConstGauge::new(remaining.days).encode(left.encode_family(&[("name", remaining.name.as_str())])?)?;
         }
         let epoch = ConstGauge::new(0_i64);
         let help = "When a geo database was built, Unix time";

@@ -1,8 +1,10 @@
 //! `ipseity`: the service and its command line.
 
 mod assemble;
+mod certificates;
 mod command;
 mod config;
+mod door;
 mod fetch;
 mod gauges;
 mod link;
@@ -10,7 +12,9 @@ mod ops;
 mod pages;
 mod publish;
 mod relay;
+mod renewal;
 mod rollup;
+mod sockets;
 mod telemetry;
 mod unpack;
 mod update;

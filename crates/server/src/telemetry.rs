@@ -12,6 +12,9 @@ use crate::config::{Log, LogFormat};
 /// The crates that follow `[log] level`. Libraries are held to warnings: some of them log whole headers, key included, when asked for more.
 const OWN: [&str; 8] = ["ipseity", "api", "portal", "geo", "ledger", "store", "edge", "domain"];
 
+/// Libraries that put a peer's address into a warning, or warn of every odd packet that a stranger sends.
+const SILENT: [&str; 2] = ["quinn_udp", "quinn_proto"];
+
 /// Reads the level.
 pub(crate) fn level(log: &Log) -> Result<LevelFilter> {
     let level = log.level.parse();
@@ -21,7 +24,10 @@ pub(crate) fn level(log: &Log) -> Result<LevelFilter> {
 /// Starts logging.
 pub(crate) fn start(log: &Log) -> Result<()> {
     let level = level(log)?;
-    let targets = Targets::new().with_default(LevelFilter::WARN.min(level)).with_targets(OWN.map(|name| (name, level)));
+    let targets = Targets::new()
+        .with_default(LevelFilter::WARN.min(level))
+        .with_targets(SILENT.map(|name| (name, LevelFilter::OFF)))
+        .with_targets(OWN.map(|name| (name, level)));
     let layer = match log.format {
         LogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).boxed(),
         LogFormat::Text => fmt::layer().with_ansi(false).with_writer(std::io::stderr).boxed(),

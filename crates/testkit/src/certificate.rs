@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber, date_time_ymd,
+};
 
 /// Where the files of a certificate are.
 #[derive(Debug, Clone)]
@@ -30,6 +33,7 @@ impl Certificate {
         let mut server = CertificateParams::new(["localhost", "127.0.0.1", "::1"].map(String::from))?;
         server.distinguished_name.push(DnType::CommonName, "localhost");
         server.use_authority_key_identifier_extension = true;
+        (server.not_before, server.not_after) = ninety_days();
         let server_key = KeyPair::generate()?;
         let server_certificate = server.signed_by(&server_key, &Issuer::new(authority, authority_key))?;
 
@@ -42,5 +46,66 @@ impl Certificate {
         fs::write(&files.chain, server_certificate.pem())?;
         fs::write(&files.private_key, server_key.serialize_pem())?;
         Ok(files)
+    }
+}
+
+/// From an hour ago, for clocks that differ, to 90 days from now; made for any type of time that the library takes.
+fn ninety_days<T: From<SystemTime>>() -> (T, T) {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let now = SystemTime::now();
+    ((now - HOUR).into(), (now + 90 * 24 * HOUR).into())
+}
+
+/// When a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// For 90 days from now.
+    Now,
+    /// Until some time ago.
+    Past,
+    /// From some distant time on.
+    Future,
+}
+
+/// An authority that issues as many certificates as are asked for.
+pub struct Authority(Issuer<'static, KeyPair>);
+
+/// A certificate and its key, both PEM.
+#[derive(Debug, Clone)]
+pub struct IssuedCertificate {
+    /// The certificate.
+    pub chain: String,
+    /// Its private key.
+    pub private_key: String,
+    /// Its serial number, in lower-case hexadecimal.
+    pub serial: String,
+}
+
+impl Authority {
+    /// Makes an authority, and writes its certificate for clients to trust.
+    pub fn write(file: &Path) -> Result<Self> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "Ipseity test authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate()?;
+        fs::write(file, params.self_signed(&key)?.pem())?;
+        Ok(Self(Issuer::new(params, key)))
+    }
+
+    /// Issues a certificate for these names.
+    pub fn issue(&self, names: &[&str], validity: Validity) -> Result<IssuedCertificate> {
+        let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+        // Positive, and without a zero at its head that a reader might leave out.
+        let serial = fastrand::u64(1 << 60..1 << 62);
+        params.serial_number = Some(SerialNumber::from(serial.to_be_bytes().to_vec()));
+        match validity {
+            Validity::Now => (params.not_before, params.not_after) = ninety_days(),
+            Validity::Past => params.not_after = date_time_ymd(2020, 1, 1),
+            Validity::Future => params.not_before = date_time_ymd(4000, 1, 1),
+        }
+        let key = KeyPair::generate()?;
+        let chain = params.signed_by(&key, &self.0)?.pem();
+        Ok(IssuedCertificate { chain, private_key: key.serialize_pem(), serial: format!("{serial:x}") })
     }
 }

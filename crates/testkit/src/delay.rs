@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
 use std::process::Command;
 use std::ptr;
 use std::thread::{self, JoinHandle};
@@ -70,6 +71,14 @@ impl Line {
     /// Runs curl at the client's end of the line.
     pub async fn curl(&self, arguments: &[&str]) -> Result<CliOutput> {
         let mut command = curl_command(&[&["--noproxy", "*"], arguments].concat());
+        self.enter(&mut command);
+        run(&mut command).await
+    }
+
+    /// Runs a program at the client's end of the line.
+    pub async fn run(&self, program: &Path, arguments: &[&str]) -> Result<CliOutput> {
+        let mut command = tokio::process::Command::new(program);
+        command.args(arguments);
         self.enter(&mut command);
         run(&mut command).await
     }

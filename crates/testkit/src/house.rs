@@ -1,6 +1,7 @@
 //! A whole house: PostgreSQL, Redis and any number of nodes that share them, with a throw-away database.
 
-use std::path::PathBuf;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
@@ -127,9 +128,21 @@ impl House {
 
     /// Starts one more node that shares the house's stores, with settings of its own over theirs.
     pub async fn start_node(&self, env: &Env) -> Result<Node> {
+        self.start_node_on(env, &[]).await
+    }
+
+    /// Starts one more node and hands it these listening sockets, as systemd would.
+    pub async fn start_node_on(&self, env: &Env, sockets: &[&TcpListener]) -> Result<Node> {
         let mut all = self.env.clone();
         all.extend(env.clone());
-        Node::start(&self.program, &all).await
+        Node::start(&self.program, &all, sockets).await
+    }
+
+    /// Starts one more node with a configuration file, over which its environment goes.
+    pub async fn start_node_with(&self, env: &Env, config: &Path) -> Result<Node> {
+        let mut env = env.clone();
+        env.insert(node::CONFIG.to_owned(), config.display().to_string());
+        self.start_node(&env).await
     }
 
     /// The settings that all nodes and commands share.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -12,12 +12,16 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::client::Caller;
 use crate::eventually;
 use crate::folder::Folder;
+use crate::handover;
 use crate::ports::Port;
 use crate::process::Process;
 
 const READY_MAX: Duration = Duration::from_secs(60);
 const TERMINATE_MAX: Duration = Duration::from_secs(60);
 const STARTS_MAX: usize = 3;
+
+/// The name under which a node's settings carry its configuration file.
+pub(crate) const CONFIG: &str = "--config";
 
 /// Settings by their environment names, such as `IPSEITY__STORE__URL`.
 pub type Env = BTreeMap<String, String>;
@@ -35,18 +39,18 @@ pub struct Node {
 
 impl Node {
     /// Starts a node and waits until it is ready. What `env` says wins over the node's own ports.
-    pub(crate) async fn start(program: &Path, env: &Env) -> Result<Self> {
+    pub(crate) async fn start(program: &Path, env: &Env, sockets: &[&TcpListener]) -> Result<Self> {
         for _ in 1..STARTS_MAX {
-            match Self::try_start(program, env).await {
+            match Self::try_start(program, env, sockets).await {
                 // A stranger may have taken a port in between.
                 Err(error) if error.to_string().contains("in use") => {}
                 result => return result,
             }
         }
-        Self::try_start(program, env).await
+        Self::try_start(program, env, sockets).await
     }
 
-    async fn try_start(program: &Path, env: &Env) -> Result<Self> {
+    async fn try_start(program: &Path, env: &Env, sockets: &[&TcpListener]) -> Result<Self> {
         let (folder, http, https, ops) = (Folder::open()?, Port::open()?, Port::open()?, Port::open()?);
         let own = [
             ("IPSEITY__EDGE__HTTP", http.address().to_string()),
@@ -57,7 +61,10 @@ impl Node {
         ];
         let mut all: Env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.extend(env.clone());
-        let mut command = Command::new(program);
+        let mut command = handover::command(program, sockets)?;
+        if let Some(config) = all.remove(CONFIG) {
+            command.args(["--config", &config]);
+        }
         command.arg("serve").current_dir(folder.path());
         set_env(&mut command, &all);
         let process = Process::spawn(command, &folder.path().join("node.log"))?;
@@ -126,9 +133,14 @@ impl Node {
         self.process.kill9();
     }
 
+    /// Asks it to end with SIGTERM.
+    pub fn ask_to_end(&mut self) {
+        self.process.signal(libc::SIGTERM);
+    }
+
     /// Asks it to end with SIGTERM and waits until it has.
     pub async fn terminate(&mut self) -> Result<ExitStatus> {
-        self.process.signal(libc::SIGTERM);
+        self.ask_to_end();
         self.process.ended(TERMINATE_MAX).await
     }
 }
@@ -139,6 +151,15 @@ pub(crate) fn set_env(command: &mut Command, env: &Env) {
         command.env_remove(name);
     }
     command.envs(env);
+}
+
+/// Another program of the test kit, built beside the one that runs now.
+pub fn find_tool(name: &str) -> Result<PathBuf> {
+    let current = std::env::current_exe()?;
+    let mut beside = current.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    beside.find(|program| program.is_file()).with_context(|| {
+        format!("no `{name}` beside {}: build it first with `cargo build -p testkit`", current.display())
+    })
 }
 
 /// The service's program: `IPSEITY_BIN`, or the one built beside the program that runs now.

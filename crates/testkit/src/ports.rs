@@ -16,14 +16,14 @@ const TRIES_MAX: usize = 1_000;
 
 /// A port that no other test process takes while this lives.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     _reservation: UnixListener,
 }
 
 impl Port {
     /// Reserves a port on which nobody listens.
-    pub(crate) fn open() -> Result<Self> {
+    pub fn open() -> Result<Self> {
         (0..TRIES_MAX).find_map(|_| Self::reserve(fastrand::u16(PORTS))).context("no free port on 127.0.0.1")
     }
 
@@ -34,11 +34,15 @@ impl Port {
         Some(Self { number, _reservation: reservation })
     }
 
-    pub(crate) const fn number(&self) -> u16 {
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> u16 {
         self.number
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// It on 127.0.0.1.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
 }

@@ -69,8 +69,22 @@ async fn a_first_request_on_its_way_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_crosses_the_drain_is_answered_and_told_to_close() {
+    let house = House::clear(wide());
+    let address = house.address;
+    let mut kept = house.connect().await;
+    kept.write_all(ASK).await.expect("sent");
+    read_until(&mut kept, "colo=FRA").await;
+    let serving = house.drain();
+    refuses(address).await;
+    let answer = exchange(&mut kept, ASK).await;
+    assert!(answer.contains("connection: close") && answer.contains("colo=FRA"), "{answer}");
+    timeout(PATIENCE, serving).await.expect("never ended").expect("a task");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn callers_in_the_kernels_queue_are_answered() {
-    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
     let address = listener.local_addr().expect("an address");
     let mut waiting = Vec::new();
     for _ in 0..5 {

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::{Client, Colo, HttpProtocol};
-use edge::{Bounds, Drain, DrainSwitch, Edge, Listener, Tls, Transport, Trust, serve};
+use edge::{
+    Bounds, CertificateError, CertificateFiles, Drain, DrainSwitch, Edge, Listener, QuicListener, RequestBody, Tls,
+    Transport, Trust, Wardrobe, serve, serve_quic,
+};
 use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
@@ -41,6 +43,7 @@ pub fn wide() -> Bounds {
         header_lines_max: 100,
         streams_max: 128,
         resets_max: 100,
+        unproven_max: 100,
     }
 }
 
@@ -61,7 +64,7 @@ pub struct House {
 
 impl House {
     pub fn open(bounds: Bounds, trust: Trust, transport: Transport) -> Self {
-        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
         Self::on(listener, bounds, trust, transport)
     }
 
@@ -70,11 +73,26 @@ impl House {
         let edge = Arc::new(Edge::new(bounds, trust, Colo::parse("FRA")));
         let gate = Arc::new(Gate { entered: Notify::new(), release: Semaphore::new(0) });
         let (switch, drain) = Drain::new();
-        let application = {
-            let gate = Arc::clone(&gate);
-            tower::service_fn(move |request| answer(request, Arc::clone(&gate)))
+        let serving = {
+            let (edge, gate) = (Arc::clone(&edge), Arc::clone(&gate));
+            let application = tower::service_fn(move |request| answer(request, Arc::clone(&gate)));
+            tokio::spawn(serve(listener, transport, edge, application, drain))
         };
-        let serving = tokio::spawn(serve(listener, transport, Arc::clone(&edge), application, drain));
+        Self { address, edge, gate, switch, serving }
+    }
+
+    /// The same application over HTTP/3.
+    pub fn quic(bounds: Bounds, tls: Tls) -> Self {
+        let listener = QuicListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let edge = Arc::new(Edge::new(bounds, Trust::nobody(), Colo::parse("FRA")));
+        let gate = Arc::new(Gate { entered: Notify::new(), release: Semaphore::new(0) });
+        let (switch, drain) = Drain::new();
+        let serving = {
+            let (edge, gate) = (Arc::clone(&edge), Arc::clone(&gate));
+            let application = tower::service_fn(move |request| answer(request, Arc::clone(&gate)));
+            tokio::spawn(async move { serve_quic(listener, tls, edge, application, drain).await.expect("an endpoint") })
+        };
         Self { address, edge, gate, switch, serving }
     }
 
@@ -93,9 +111,14 @@ impl House {
     }
 }
 
-/// Says what the edge says of the client, line by line; `/held` waits at the gate, `/big` answers with [`BIG_BYTES`].
-async fn answer(request: Request<Incoming>, gate: Arc<Gate>) -> Result<Response<Full<Bytes>>, Infallible> {
+/// Says what the edge says of the client, line by line; `/held` waits at the gate, `/big` answers with [`BIG_BYTES`],
+/// `/echo` with the request's body.
+async fn answer(request: Request<RequestBody>, gate: Arc<Gate>) -> Result<Response<Full<Bytes>>, Infallible> {
     let body = match request.uri().path() {
+        "/echo" => match request.into_body().collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(_) => Bytes::from_static(b"no whole body"),
+        },
         "/big" => Bytes::from(vec![b'.'; BIG_BYTES]),
         "/held" => {
             gate.entered.notify_one();
@@ -172,16 +195,38 @@ pub struct Pair {
 
 impl Pair {
     pub fn issue() -> Self {
-        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        Self {
-            certificate_file: write_file(&issued.cert.pem()),
-            key_file: write_file(&issued.signing_key.serialize_pem()),
-        }
+        Self::issue_for(&["localhost"])
+    }
+
+    pub fn issue_for(names: &[&str]) -> Self {
+        let (certificate, key) = make(names, |_| {});
+        Self { certificate_file: write_file(&certificate), key_file: write_file(&key) }
     }
 
     pub fn open(&self) -> Transport {
-        Transport::Tls(Tls::open(&self.certificate_file, &self.key_file).expect("a pair"))
+        Transport::Tls(self.tls())
     }
+
+    pub fn tls(&self) -> Tls {
+        Tls::new(&Arc::new(self.wardrobe().expect("a pair")))
+    }
+
+    pub fn files(&self) -> CertificateFiles {
+        CertificateFiles { certificate: self.certificate_file.clone(), private_key: self.key_file.clone() }
+    }
+
+    pub fn wardrobe(&self) -> Result<Wardrobe, CertificateError> {
+        Wardrobe::open(&[self.files()])
+    }
+}
+
+/// A certificate for these names and its key, both PEM.
+pub fn make(names: &[&str], change: impl Fn(&mut rcgen::CertificateParams)) -> (String, String) {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = rcgen::CertificateParams::new(names).expect("names");
+    change(&mut params);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
 }
 
 /// Writes a file that no other test has.

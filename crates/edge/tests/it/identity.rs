@@ -59,7 +59,7 @@ async fn each_request_of_a_connection_is_identified_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mapped_peer_is_ipv4() {
-    let listener = Listener::bind("[::ffff:127.0.0.1]:0".parse().expect("an address")).expect("a port");
+    let listener = Listener::bind("[::ffff:127.0.0.1]:0".parse().expect("an address"), false).expect("a port");
     let house = House::on(listener, wide(), Trust::nobody(), Transport::Clear);
     assert!(house.address.is_ipv6());
     let mut stream = TcpStream::connect(("127.0.0.1", house.address.port())).await.expect("a connection");

@@ -4,5 +4,6 @@ mod bounds;
 mod drain;
 mod house;
 mod identity;
+mod quic;
 mod streams;
 mod tls;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use edge::{Bound, CertificateError, Tls, Trust};
+use edge::{Bound, CertificateError, CertificateFiles, Trust, Wardrobe};
 
 use crate::house::{House, Pair, SHORT, curl, read_to_end, until, wide, write_file};
 
@@ -54,15 +54,19 @@ async fn a_silent_handshake_is_closed() {
     until("the seat is free", || house.edge.stats().open.value() == 0).await;
 }
 
+fn open(certificate: &Path, private_key: &Path) -> Result<Wardrobe, CertificateError> {
+    Wardrobe::open(&[CertificateFiles { certificate: certificate.into(), private_key: private_key.into() }])
+}
+
 fn refused(certificate_file: &Path, key_file: &Path) -> CertificateError {
-    Tls::open(certificate_file, key_file).err().expect("a refusal")
+    open(certificate_file, key_file).expect_err("a refusal")
 }
 
 #[test]
 fn a_pair_that_cannot_be_used_is_refused_with_its_reason() {
     let (pair, other) = (Pair::issue(), Pair::issue());
     let (certificate, key) = (&pair.certificate_file, &pair.key_file);
-    assert!(Tls::open(certificate, key).is_ok());
+    assert!(open(certificate, key).is_ok());
 
     let missing = Path::new("/nowhere/certificate.pem");
     assert!(matches!(refused(missing, key), CertificateError::Unreadable { .. }));

@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::{Desk, show};
 use crate::assemble::Ground;
 use crate::config::Config;
+use crate::renewal;
 use crate::telemetry;
 use crate::update::Updater;
 
@@ -18,5 +19,6 @@ pub(super) fn run(config: &Config) -> Result<()> {
     let ground = Ground::open(config)?;
     Updater::open(&config.geo)?;
     ground.check_pages(config)?;
+    renewal::options(&config.acme)?;
     show::line("The configuration is valid.")
 }

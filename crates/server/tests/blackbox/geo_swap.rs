@@ -13,7 +13,7 @@ use domain::{Place, Scope};
 use serde_json::{Value, json};
 use testkit::{Caller, Folder, House, HouseOptions, Issued, Node, atlas, eventually};
 
-use crate::shared::patient;
+use crate::shared::{patient, setting};
 
 const NETWORK: &str = "81.2.69.0/24";
 const CLIENT: (&str, &str) = ("x-forwarded-for", "81.2.69.142");
@@ -107,10 +107,6 @@ async fn reloads(node: &Node, outcome: &str) -> u64 {
 async fn until_reloads(node: &Node, outcome: &str, count: u64) {
     let what = format!("{count} files {outcome}");
     eventually(&what, PATIENCE, async || reloads(node, outcome).await >= count).await.expect("a reload");
-}
-
-fn setting(name: &str, default: u32) -> u32 {
-    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 
 /// What one of many callers saw until it was told to stop.

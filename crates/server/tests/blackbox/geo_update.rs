@@ -13,7 +13,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use domain::Place;
-use edge::{Bounds, Drain, DrainSwitch, Edge, Listener, Tls, Transport, Trust};
+use edge::{Bounds, CertificateFiles, Drain, DrainSwitch, Edge, Listener, Tls, Transport, Trust, Wardrobe};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::stream;
@@ -92,10 +92,13 @@ fn open(has_checksum: bool) -> Scene {
         header_lines_max: 100,
         streams_max: 100,
         resets_max: 100,
+        unproven_max: 100,
     };
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a port");
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), false).expect("a port");
     let port = listener.local_addr().expect("a port").port();
-    let tls = Tls::open(&certificate.chain, &certificate.private_key).expect("TLS");
+    let files =
+        CertificateFiles { certificate: certificate.chain.clone(), private_key: certificate.private_key.clone() };
+    let tls = Tls::new(&Arc::new(Wardrobe::open(&[files]).expect("a pair")));
     let (switch, drain) = Drain::new();
     let router = Router::new().fallback(answer).with_state(Arc::clone(&stage));
     let edge = Arc::new(Edge::new(bounds, Trust::nobody(), None));

@@ -3,6 +3,7 @@
 //! Tests that only ask and answer share one house; tests that race, kill or count have their own.
 
 mod authentication;
+mod certificates;
 mod command_line;
 mod conformance;
 mod connection;
@@ -13,6 +14,7 @@ mod errors;
 mod geo_memory;
 mod geo_swap;
 mod geo_update;
+mod http3;
 mod limits;
 mod lookup;
 mod meta;
@@ -20,5 +22,6 @@ mod next_request;
 mod portal;
 mod privacy;
 mod race;
+mod restarts;
 mod round_trip;
 mod shared;

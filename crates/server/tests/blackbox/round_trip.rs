@@ -28,7 +28,7 @@ async fn talkative_house() -> House {
 }
 
 /// Gives 100 accounts ten keys each, by SQL: a thousand commands would take a minute.
-async fn issue_all(house: &House) -> Vec<String> {
+pub(crate) async fn issue_all(house: &House) -> Vec<String> {
     let accounts =
         format!("insert into accounts (email) select n || '@example.com' from generate_series(1, {ACCOUNTS}) n");
     house.postgres.psql("ipseity", &accounts).await.expect("accounts");

@@ -34,3 +34,8 @@ pub(crate) fn patient() -> testkit::node::Env {
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .collect()
 }
+
+/// How large a test is: what the environment says, or as much as a suite can afford.
+pub(crate) fn setting(name: &str, default: u32) -> u32 {
+    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+}
