@@ -1,6 +1,6 @@
 //! Who asks, and how they came. Decided once, at the edge; nobody else reads a forwarding header.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The client's address.
 ///
@@ -20,7 +20,22 @@ impl Address {
     pub fn expose(self) -> IpAddr {
         self.0
     }
+
+    /// The network that one subscriber holds, for counting in memory.
+    #[must_use]
+    pub fn neighbourhood(self) -> Neighbourhood {
+        Neighbourhood(match self.0 {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        })
+    }
 }
+
+/// An IPv4 address, or the first 64 bits of an IPv6 address, whose other half its holder chooses at will.
+///
+/// It can be compared and hashed, and there is no way back out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Neighbourhood(IpAddr);
 
 /// The machine that is answered for.
 #[derive(Clone, Copy)]
@@ -75,8 +90,8 @@ impl HttpProtocol {
 pub struct Tls {
     /// Negotiated version.
     pub version: TlsVersion,
-    /// IANA name of the negotiated suite.
-    pub cipher: &'static str,
+    /// IANA name of the negotiated suite; `None` when a proxy told the version alone.
+    pub cipher: Option<&'static str>,
 }
 
 /// TLS versions that the service speaks.
@@ -126,6 +141,16 @@ mod tests {
     fn a_mapped_address_is_ipv4() {
         let mapped = Address::new("::ffff:198.51.100.7".parse().expect("an address"));
         assert_eq!(mapped.expose(), "198.51.100.7".parse::<IpAddr>().expect("an address"));
+    }
+
+    #[test]
+    fn neighbours_share_an_ipv4_address_or_64_bits_of_ipv6() {
+        let lives_at = |text: &str| Address::new(text.parse().expect("an address")).neighbourhood();
+        assert!(lives_at("198.51.100.7") == lives_at("::ffff:198.51.100.7"));
+        assert!(lives_at("198.51.100.7") != lives_at("198.51.100.8"));
+        assert!(lives_at("2001:db8:1:2::1") == lives_at("2001:db8:1:2:ffff::"));
+        assert!(lives_at("2001:db8:1:2::1") != lives_at("2001:db8:1:3::1"));
+        assert!(lives_at("0.0.0.0") != lives_at("::"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod scope;
 pub mod standing;
 pub mod state;
 
-pub use client::{Address, Client, Colo, Connection, HttpProtocol, Tls, TlsVersion};
+pub use client::{Address, Client, Colo, Connection, HttpProtocol, Neighbourhood, Tls, TlsVersion};
 pub use facts::{Facts, Network, Place};
 pub use field::{Field, View};
 pub use key::{ClearKey, Key, KeyDigest, KeyId};

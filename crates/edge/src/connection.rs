@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::identify::Peer;
+use crate::proxy_header::Announcement;
 use crate::service::{Application, Identified};
 use crate::socket::Socket;
 use crate::tls::{self, ALPN_HTTP2};
@@ -35,14 +36,42 @@ pub(crate) struct House<S> {
 impl<S: Application> House<S> {
     /// Serves an accepted connection until it ends, or a bound ends it.
     pub(crate) async fn receive(self, stream: TcpStream, address: Address) {
+        let edge = Arc::clone(&self.edge);
+        let Ok(_place) = edge.admit(address) else { return edge.stats().close(Bound::Network, 1) };
         // Fails only for a peer that has gone already, which the first read will tell.
         let _ = stream.set_nodelay(true);
-        let vigil = Arc::new(Vigil::new(Arc::clone(&self.edge)));
+        if timeout(edge.bounds.first_byte_timeout, stream.peek(&mut [0])).await.is_err() {
+            return edge.stats().close(Bound::FirstByte, 1);
+        }
+        let vigil = Arc::new(Vigil::new(Arc::clone(&edge)));
         let socket = Socket::new(stream, Arc::clone(&vigil));
-        let peer = Peer { edge: Arc::clone(&self.edge), address, tls: None, rtt: socket.rtt() };
+        let peer = Peer { edge, address, announced: None, tls: None, rtt: socket.rtt() };
         match self.transport.clone() {
             Transport::Clear => self.receive_clear(socket, peer, vigil).await,
             Transport::Tls(tls) => self.receive_tls(tls, socket, peer, vigil).await,
+            Transport::Announced(inner) => self.receive_announced(*inner, socket, peer, vigil).await,
+        }
+    }
+
+    /// Reads the PROXY header, and goes on with whom it names in the peer's place.
+    async fn receive_announced(self, inner: Transport, mut socket: Socket, mut peer: Peer, vigil: Arc<Vigil>) {
+        let edge = Arc::clone(&self.edge);
+        let refuse = || edge.stats().close(Bound::ProxyHeader, 1);
+        if !edge.trust.holds(peer.address) {
+            return refuse();
+        }
+        let header = socket.announcement(edge.bounds.proxy_header_bytes_max);
+        let Ok(Ok(Some(announcement))) = timeout(edge.bounds.first_byte_timeout, header).await else { return refuse() };
+        if let Announcement::Client(client) = &announcement {
+            peer.address = client.address;
+        }
+        peer.announced = Some(announcement);
+        let Ok(_place) = edge.admit(peer.address) else { return edge.stats().close(Bound::Network, 1) };
+        match inner {
+            Transport::Clear => self.receive_clear(socket, peer, vigil).await,
+            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, vigil).await,
+            // One header is what any proxy sends; a second one would be the client's own.
+            Transport::Announced(_) => refuse(),
         }
     }
 

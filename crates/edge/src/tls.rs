@@ -103,7 +103,7 @@ pub(crate) fn session(connection: &ServerConnection) -> Option<domain::Tls> {
         .into_iter()
         .find_map(|(theirs, ours)| (connection.protocol_version() == Some(theirs)).then_some(ours))?;
     let cipher = cipher_name(connection.negotiated_cipher_suite()?.suite())?;
-    Some(domain::Tls { version, cipher })
+    Some(domain::Tls { version, cipher: Some(cipher) })
 }
 
 /// The suites that the library speaks, and their IANA names, from which its own differ.

@@ -29,6 +29,8 @@ struct Notes {
     untaken: usize,
     taken_at: Instant,
     resets: usize,
+    /// Bytes read since the last request began.
+    unasked_bytes: usize,
     leaving_since: Option<Instant>,
 }
 
@@ -43,6 +45,7 @@ impl Vigil {
             untaken: 0,
             taken_at: now,
             resets: 0,
+            unasked_bytes: 0,
             leaving_since: None,
         };
         Self { edge, notes: Mutex::new(notes), asked: Notify::new(), flooded: Notify::new() }
@@ -61,6 +64,7 @@ impl Vigil {
     pub(crate) fn request(self: &Arc<Self>) -> InFlight {
         let mut notes = self.notes();
         notes.in_flight += 1;
+        notes.unasked_bytes = 0;
         if !notes.asked {
             notes.asked = true;
             self.asked.notify_one();
@@ -71,6 +75,15 @@ impl Vigil {
     /// Waits for the first request; one waiter hears it, once.
     pub(crate) async fn asked(&self) {
         self.asked.notified().await;
+    }
+
+    /// Bytes came in.
+    pub(crate) fn read(&self, bytes: usize) {
+        let mut notes = self.notes();
+        notes.unasked_bytes = notes.unasked_bytes.saturating_add(bytes);
+        if notes.unasked_bytes > self.edge.bounds.unasked_bytes_max {
+            self.flooded.notify_one();
+        }
     }
 
     /// A write ended, or could not.
@@ -108,6 +121,9 @@ impl Notes {
     fn judge(&self, now: Instant, bounds: &Bounds) -> Result<Instant, Bound> {
         if self.resets > bounds.resets_max {
             return Err(Bound::Resets);
+        }
+        if self.unasked_bytes > bounds.unasked_bytes_max {
+            return Err(Bound::Unasked);
         }
         let quiet = match self.leaving_since {
             // The peer gets one more write's time to hear that it should go.

@@ -7,6 +7,8 @@ mod fetch;
 mod gauges;
 mod link;
 mod ops;
+mod preset;
+mod proxies;
 mod publish;
 mod relay;
 mod rollup;

@@ -1,8 +1,11 @@
 //! The edge against real sockets, with `curl` and hyper's own client on the other side.
 
+mod announced;
 mod bounds;
 mod drain;
 mod house;
 mod identity;
+mod spoofing;
 mod streams;
 mod tls;
+mod vectors;
