@@ -1,20 +1,22 @@
-//! Names of TLS cipher suites: proxies tell OpenSSL's, answers carry IANA's.
+//! Names of TLS cipher suites: proxies tell OpenSSL's or their own, answers carry IANA's.
 //!
 //! The table holds what OpenSSL 3 speaks with a certificate; anonymous, pre-shared and unencrypted suites are left out.
 
 /// The IANA name of a suite that is told by either name; letter case counts.
 pub(crate) fn iana_name(told: &str) -> Option<&'static str> {
     let in_table = SUITES.into_iter().find(|(iana, openssl)| *iana == told || *openssl == told);
-    in_table.map(|(iana, _)| iana).or_else(|| SAME_IN_BOTH.into_iter().find(|name| *name == told))
+    let in_table =
+        in_table.or_else(|| NEWER.into_iter().find(|(iana, cloudflare)| *iana == told || *cloudflare == told));
+    in_table.map(|(iana, _)| iana)
 }
 
-/// TLS 1.3: both call them alike.
-const SAME_IN_BOTH: [&str; 5] = [
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    "TLS_AES_128_CCM_SHA256",
-    "TLS_AES_128_CCM_8_SHA256",
+/// TLS 1.3: IANA's name, which is OpenSSL's too, and Cloudflare's.
+const NEWER: [(&str, &str); 5] = [
+    ("TLS_AES_128_GCM_SHA256", "AEAD-AES128-GCM-SHA256"),
+    ("TLS_AES_256_GCM_SHA384", "AEAD-AES256-GCM-SHA384"),
+    ("TLS_CHACHA20_POLY1305_SHA256", "AEAD-CHACHA20-POLY1305-SHA256"),
+    ("TLS_AES_128_CCM_SHA256", "AEAD-AES128-CCM-SHA256"),
+    ("TLS_AES_128_CCM_8_SHA256", "AEAD-AES128-CCM8-SHA256"),
 ];
 
 /// IANA's name, OpenSSL's name.
@@ -89,7 +91,9 @@ mod tests {
         for told in ["ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"] {
             assert_eq!(iana_name(told), Some("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
         }
-        assert_eq!(iana_name("TLS_AES_128_GCM_SHA256"), Some("TLS_AES_128_GCM_SHA256"));
+        for told in ["TLS_AES_128_GCM_SHA256", "AEAD-AES128-GCM-SHA256"] {
+            assert_eq!(iana_name(told), Some("TLS_AES_128_GCM_SHA256"));
+        }
         for odd in ["", "NULL", "-", "ecdhe-rsa-aes128-gcm-sha256", "TLS_AES_128_GCM_SHA256 ", "(NONE)"] {
             assert_eq!(iana_name(odd), None, "{odd}");
         }

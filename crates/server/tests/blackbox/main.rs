@@ -18,6 +18,8 @@ mod lookup;
 mod meta;
 mod next_request;
 mod privacy;
+mod proxies;
+mod proxy_table;
 mod race;
 mod round_trip;
 mod shared;
