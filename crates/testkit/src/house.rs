@@ -129,7 +129,12 @@ impl House {
     pub async fn start_node(&self, env: &Env) -> Result<Node> {
         let mut all = self.env.clone();
         all.extend(env.clone());
-        Node::start(&self.program, &all).await
+        Node::start(&self.program, &all, None).await
+    }
+
+    /// Starts one more node, which may hold no more open files than this.
+    pub async fn start_node_with_files(&self, files_max: usize) -> Result<Node> {
+        Node::start(&self.program, &self.env, Some(files_max)).await
     }
 
     /// The settings that all nodes and commands share.

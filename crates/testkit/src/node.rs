@@ -35,18 +35,18 @@ pub struct Node {
 
 impl Node {
     /// Starts a node and waits until it is ready. What `env` says wins over the node's own ports.
-    pub(crate) async fn start(program: &Path, env: &Env) -> Result<Self> {
+    pub(crate) async fn start(program: &Path, env: &Env, files_max: Option<usize>) -> Result<Self> {
         for _ in 1..STARTS_MAX {
-            match Self::try_start(program, env).await {
+            match Self::try_start(program, env, files_max).await {
                 // A stranger may have taken a port in between.
                 Err(error) if error.to_string().contains("in use") => {}
                 result => return result,
             }
         }
-        Self::try_start(program, env).await
+        Self::try_start(program, env, files_max).await
     }
 
-    async fn try_start(program: &Path, env: &Env) -> Result<Self> {
+    async fn try_start(program: &Path, env: &Env, files_max: Option<usize>) -> Result<Self> {
         let (folder, http, https, ops) = (Folder::open()?, Port::open()?, Port::open()?, Port::open()?);
         let own = [
             ("IPSEITY__EDGE__HTTP", http.address().to_string()),
@@ -56,7 +56,14 @@ impl Node {
         ];
         let mut all: Env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.extend(env.clone());
-        let mut command = Command::new(program);
+        let mut command = match files_max {
+            None => Command::new(program),
+            Some(files_max) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--nofile={files_max}:{files_max}")).arg(program);
+                command
+            }
+        };
         command.arg("serve").current_dir(folder.path());
         set_env(&mut command, &all);
         let process = Process::spawn(command, &folder.path().join("node.log"))?;

@@ -2,6 +2,7 @@
 //!
 //! Tests that only ask and answer share one house; tests that race, kill or count have their own.
 
+mod abuse;
 mod authentication;
 mod command_line;
 mod conformance;
