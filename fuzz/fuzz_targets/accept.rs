@@ -65,6 +65,7 @@ fn open(transport: Transport) -> SocketAddr {
         streams_max: 100,
         resets_max: 100,
         unasked_bytes_max: 65536,
+        flood_penalty: Duration::from_millis(1),
     };
     let trust = Trust::new(vec!["127.0.0.1/32".parse().expect("a network")], ForwardingHeader::Forwarded);
     let edge = Arc::new(Edge::new(bounds, trust.expect("a safe network"), None));

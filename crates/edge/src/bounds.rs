@@ -35,6 +35,8 @@ pub struct Bounds {
     pub resets_max: usize,
     /// Bytes that a client may send without beginning a request: bodies, and frames that ask for nothing.
     pub unasked_bytes_max: usize,
+    /// How long a connection that was closed for resets or unasked bytes still counts among its neighbourhood's.
+    pub flood_penalty: Duration,
 }
 
 /// The bound that closed a connection.

@@ -9,8 +9,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use crate::crowd::Place;
 use crate::identify::Peer;
 use crate::proxy_header::Announcement;
 use crate::service::{Application, Identified};
@@ -37,20 +38,22 @@ impl<S: Application> House<S> {
     /// Serves an accepted connection until it ends, or a bound ends it.
     pub(crate) async fn receive(self, stream: TcpStream, address: Address) {
         let edge = Arc::clone(&self.edge);
-        let Ok(_place) = edge.admit(address) else { return edge.stats().close(Bound::Network, 1) };
+        let Ok(place) = edge.admit(address) else { return edge.stats().close(Bound::Network, 1) };
         // Fails only for a peer that has gone already, which the first read will tell.
         let _ = stream.set_nodelay(true);
         if timeout(edge.bounds.first_byte_timeout, stream.peek(&mut [0])).await.is_err() {
             return edge.stats().close(Bound::FirstByte, 1);
         }
+        let bounds = edge.bounds.clone();
         let vigil = Arc::new(Vigil::new(Arc::clone(&edge)));
         let socket = Socket::new(stream, Arc::clone(&vigil));
         let peer = Peer { edge, address, announced: None, tls: None, rtt: socket.rtt() };
         match self.transport.clone() {
-            Transport::Clear => self.receive_clear(socket, peer, vigil).await,
-            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, vigil).await,
-            Transport::Announced(inner) => self.receive_announced(*inner, socket, peer, vigil).await,
+            Transport::Clear => self.receive_clear(socket, peer, Arc::clone(&vigil)).await,
+            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, Arc::clone(&vigil)).await,
+            Transport::Announced(inner) => self.receive_announced(*inner, socket, peer, Arc::clone(&vigil)).await,
         }
+        free(place, &vigil, &bounds);
     }
 
     /// Reads the PROXY header, and goes on with whom it names in the peer's place.
@@ -66,13 +69,14 @@ impl<S: Application> House<S> {
             peer.address = client.address;
         }
         peer.announced = Some(announcement);
-        let Ok(_place) = edge.admit(peer.address) else { return edge.stats().close(Bound::Network, 1) };
+        let Ok(place) = edge.admit(peer.address) else { return edge.stats().close(Bound::Network, 1) };
         match inner {
-            Transport::Clear => self.receive_clear(socket, peer, vigil).await,
-            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, vigil).await,
+            Transport::Clear => self.receive_clear(socket, peer, Arc::clone(&vigil)).await,
+            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, Arc::clone(&vigil)).await,
             // One header is what any proxy sends; a second one would be the client's own.
             Transport::Announced(_) => refuse(),
         }
+        free(place, &vigil, &edge.bounds);
     }
 
     async fn receive_clear(self, mut socket: Socket, peer: Peer, vigil: Arc<Vigil>) {
@@ -111,6 +115,17 @@ impl<S: Application> House<S> {
             let connection = http1_builder(&edge.bounds).serve_connection(io, service);
             attend(connection, &edge, &vigil, &drain).await;
         }
+    }
+}
+
+/// Gives a connection's place free; one that flooded us keeps it for a while, so that its neighbourhood runs out of them.
+fn free(place: Option<Place>, vigil: &Vigil, bounds: &Bounds) {
+    if vigil.flood().is_some() {
+        let penalty = bounds.flood_penalty;
+        tokio::spawn(async move {
+            sleep(penalty).await;
+            drop(place);
+        });
     }
 }
 
@@ -154,8 +169,9 @@ where
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
-                if !leaving && ended.is_err_and(|error| error.is_timeout()) {
-                    edge.stats().close(Bound::Header, 1);
+                let late = ended.is_err_and(|error| error.is_timeout()).then_some(Bound::Header);
+                if let Some(bound) = vigil.flood().or(late.filter(|_| !leaving)) {
+                    edge.stats().close(bound, 1);
                 }
                 return;
             }

@@ -100,10 +100,8 @@ impl AsyncRead for Socket {
             let stream: &TcpStream = (*self.read).as_ref();
             ready!(stream.poll_read_ready(cx))?;
             match stream.try_read_buf(buf) {
-                Ok(count) => {
-                    self.vigil.read(count);
-                    return Poll::Ready(Ok(()));
-                }
+                Ok(count) if self.vigil.read(count) => return Poll::Ready(Ok(())),
+                Ok(_) => return Poll::Ready(Err(ErrorKind::QuotaExceeded.into())),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }

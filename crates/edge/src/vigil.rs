@@ -77,13 +77,22 @@ impl Vigil {
         self.asked.notified().await;
     }
 
-    /// Bytes came in.
-    pub(crate) fn read(&self, bytes: usize) {
+    /// Bytes came in; whether any more may be read.
+    ///
+    /// The reader must heed it: a connection that has plenty to read may not come to rest before it is all read.
+    pub(crate) fn read(&self, bytes: usize) -> bool {
         let mut notes = self.notes();
         notes.unasked_bytes = notes.unasked_bytes.saturating_add(bytes);
-        if notes.unasked_bytes > self.edge.bounds.unasked_bytes_max {
+        let is_flooded = notes.unasked_bytes > self.edge.bounds.unasked_bytes_max;
+        if is_flooded {
             self.flooded.notify_one();
         }
+        !is_flooded
+    }
+
+    /// The bound by which the connection was flooded, if it was.
+    pub(crate) fn flood(&self) -> Option<Bound> {
+        self.notes().flood(&self.edge.bounds)
     }
 
     /// A write ended, or could not.
@@ -117,13 +126,15 @@ impl Vigil {
 }
 
 impl Notes {
+    fn flood(&self, bounds: &Bounds) -> Option<Bound> {
+        let is_reset = (self.resets > bounds.resets_max).then_some(Bound::Resets);
+        is_reset.or((self.unasked_bytes > bounds.unasked_bytes_max).then_some(Bound::Unasked))
+    }
+
     /// The bound that is broken now, or when to look again.
     fn judge(&self, now: Instant, bounds: &Bounds) -> Result<Instant, Bound> {
-        if self.resets > bounds.resets_max {
-            return Err(Bound::Resets);
-        }
-        if self.unasked_bytes > bounds.unasked_bytes_max {
-            return Err(Bound::Unasked);
+        if let Some(bound) = self.flood(bounds) {
+            return Err(bound);
         }
         let quiet = match self.leaving_since {
             // The peer gets one more write's time to hear that it should go.

@@ -113,6 +113,7 @@ fn bounds(config: &Config) -> Bounds {
         streams_max: settings.streams_max,
         resets_max: settings.resets_max,
         unasked_bytes_max: settings.unasked_bytes_max,
+        flood_penalty: ms(settings.flood_penalty_ms),
     }
 }
 

@@ -82,6 +82,7 @@ pub(crate) struct Edge {
     pub(crate) streams_max: u32,
     pub(crate) resets_max: usize,
     pub(crate) unasked_bytes_max: usize,
+    pub(crate) flood_penalty_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -58,6 +58,28 @@ async fn a_network_holds_no_more_connections_than_its_share() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_floods_keeps_its_place_for_a_while() {
+    let bounds = Bounds { unasked_bytes_max: 10_000, connections_per_network_max: 1, flood_penalty: SHORT, ..wide() };
+    let house = House::clear(bounds);
+    let ping = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00honestly";
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+    exchange(&mut house.connect().await, &[&preface[..], &ping.repeat(1000)].concat()).await;
+    until("it is counted", || house.edge.stats().closed_by(Bound::Unasked) == 1).await;
+    assert_eq!(exchange(&mut house.connect().await, ASK).await, "");
+    assert_eq!(house.edge.stats().closed_by(Bound::Network), 1);
+    let mut answered = false;
+    for _ in 0..100 {
+        let mut stream = house.connect().await;
+        answered = exchange(&mut stream, b"GET / HTTP/1.0\r\n\r\n").await.contains("colo=FRA");
+        if answered {
+            break;
+        }
+        tokio::time::sleep(SHORT / 10).await;
+    }
+    assert!(answered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_sends_much_and_asks_nothing_is_closed() {
     let house = House::clear(Bounds { unasked_bytes_max: 10_000, ..wide() });
     let settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";

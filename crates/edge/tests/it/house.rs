@@ -46,6 +46,7 @@ pub fn wide() -> Bounds {
         streams_max: 128,
         resets_max: 100,
         unasked_bytes_max: 1 << 20,
+        flood_penalty: SHORT,
     }
 }
 

@@ -97,6 +97,7 @@ fn open(has_checksum: bool) -> Scene {
         streams_max: 100,
         resets_max: 100,
         unasked_bytes_max: 1 << 20,
+        flood_penalty: Duration::from_secs(1),
     };
     let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a port");
     let port = listener.local_addr().expect("a port").port();
