@@ -35,7 +35,7 @@ pub struct Bounds {
     pub resets_max: usize,
     /// Bytes that a client may send without beginning a request: bodies, and frames that ask for nothing.
     pub unasked_bytes_max: usize,
-    /// How long a connection that was closed for resets or unasked bytes still counts among its neighbourhood's.
+    /// How long a connection that was closed for a flood still counts among its neighbourhood's.
     pub flood_penalty: Duration,
 }
 
@@ -60,13 +60,15 @@ pub enum Bound {
     Resets,
     /// The peer sent too much without asking for anything.
     Unasked,
+    /// The peer broke a rule or a bound of HTTP/2 itself, such as on resets or CONTINUATION frames.
+    Protocol,
     /// The connection outlived the drain.
     Drain,
 }
 
 impl Bound {
     /// Every bound.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Network,
         Self::FirstByte,
         Self::ProxyHeader,
@@ -76,6 +78,7 @@ impl Bound {
         Self::Write,
         Self::Resets,
         Self::Unasked,
+        Self::Protocol,
         Self::Drain,
     ];
 
@@ -92,6 +95,7 @@ impl Bound {
             Self::Write => "write",
             Self::Resets => "resets",
             Self::Unasked => "unasked",
+            Self::Protocol => "protocol",
             Self::Drain => "drain",
         }
     }

@@ -1,5 +1,6 @@
 //! One connection from its first byte to its last. The protocol is told by ALPN or by the preface, always under a deadline.
 
+use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -154,6 +155,12 @@ fn http2_builder(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
     builder
 }
 
+/// Whether HTTP/2 was ended from our side, which the library does to whoever breaks a rule or a bound of its own.
+fn is_goodbye(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| cause.is_go_away() && cause.is_library())
+}
+
 /// Drives a connection to its end: its own, the drain's, or that of a broken bound, which is counted once.
 async fn attend<C>(connection: C, edge: &Edge, vigil: &Vigil, drain: &Drain)
 where
@@ -169,6 +176,9 @@ where
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
+                if ended.as_ref().is_err_and(is_goodbye) {
+                    vigil.break_protocol();
+                }
                 let late = ended.is_err_and(|error| error.is_timeout()).then_some(Bound::Header);
                 if let Some(bound) = vigil.flood().or(late.filter(|_| !leaving)) {
                     edge.stats().close(bound, 1);

@@ -31,6 +31,7 @@ struct Notes {
     resets: usize,
     /// Bytes read since the last request began.
     unasked_bytes: usize,
+    broke_protocol: bool,
     leaving_since: Option<Instant>,
 }
 
@@ -46,6 +47,7 @@ impl Vigil {
             taken_at: now,
             resets: 0,
             unasked_bytes: 0,
+            broke_protocol: false,
             leaving_since: None,
         };
         Self { edge, notes: Mutex::new(notes), asked: Notify::new(), flooded: Notify::new() }
@@ -90,6 +92,11 @@ impl Vigil {
         !is_flooded
     }
 
+    /// The library ended the connection for what the peer did.
+    pub(crate) fn break_protocol(&self) {
+        self.notes().broke_protocol = true;
+    }
+
     /// The bound by which the connection was flooded, if it was.
     pub(crate) fn flood(&self) -> Option<Bound> {
         self.notes().flood(&self.edge.bounds)
@@ -128,7 +135,8 @@ impl Vigil {
 impl Notes {
     fn flood(&self, bounds: &Bounds) -> Option<Bound> {
         let is_reset = (self.resets > bounds.resets_max).then_some(Bound::Resets);
-        is_reset.or((self.unasked_bytes > bounds.unasked_bytes_max).then_some(Bound::Unasked))
+        let is_unasked = (self.unasked_bytes > bounds.unasked_bytes_max).then_some(Bound::Unasked);
+        is_reset.or(is_unasked).or(self.broke_protocol.then_some(Bound::Protocol))
     }
 
     /// The bound that is broken now, or when to look again.
