@@ -121,7 +121,9 @@ async fn closed(node: &Node) -> Vec<(String, u64)> {
     counted.collect()
 }
 
-async fn withstand(node: &Node, keys: &[Issued], label: &str) {
+/// Goes through all attacks; gives the bars that did not hold.
+async fn withstand(node: &Node, keys: &[Issued], label: &str) -> Vec<String> {
+    let mut broken = Vec::new();
     let lasting = Duration::from_secs(seconds());
     let calm = ask_honestly(node, keys, lasting).await;
     assert_eq!(calm.failed, 0, "{label}: before any attack");
@@ -142,16 +144,18 @@ async fn withstand(node: &Node, keys: &[Issued], label: &str) {
             "{label}: {name} × {connections}: {} answered, {} failed, p99 {:.1} ms, {rss_before} → {rss} KiB, closed {by_bound:?} {told}",
             seen.answered, seen.failed, seen.p99_ms
         ));
-        assert_eq!(seen.failed, 0, "{label}: {name}");
-        assert!(rss < rss_before + RSS_GROWTH_MAX_KIB, "{label}: {name}: {rss_before} → {rss} KiB");
-        if is_strict() || !name.starts_with("slow") {
-            let is_told = told.contains("closed") && !told.contains("\"closed\": 0");
-            assert!(!by_bound.is_empty() || is_told, "{label}: {name}: nobody was closed");
-        }
-        if is_strict() {
-            assert!(seen.p99_ms <= 2.0 * calm.p99_ms.max(NOISE_MS), "{label}: {name}: p99 {:.1} ms", seen.p99_ms);
-        }
+        let is_told = told.contains("closed") && !told.contains("\"closed\": 0");
+        let is_closed = !by_bound.is_empty() || is_told;
+        let p99_max_ms = 2.0 * calm.p99_ms.max(NOISE_MS);
+        let bars = [
+            ("an honest caller failed", seen.failed == 0),
+            ("memory grew", rss < rss_before + RSS_GROWTH_MAX_KIB),
+            ("nobody was closed", is_closed || (!is_strict() && name.starts_with("slow"))),
+            ("the honest p99 more than doubled", seen.p99_ms <= p99_max_ms || !is_strict()),
+        ];
+        broken.extend(bars.into_iter().filter(|(_, holds)| !holds).map(|(bar, _)| format!("{label}, {name}: {bar}")));
     }
+    broken
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +168,8 @@ async fn an_honest_caller_is_served_through_every_attack() {
     for _ in 0..KEYS {
         keys.push(fresh_key(&house, Scope::Full).await);
     }
-    withstand(&house.nodes[0], &keys, "as it is").await;
+    let mut broken = withstand(&house.nodes[0], &keys, "as it is").await;
     let narrow = house.start_node_with_files(256).await.expect("a node");
-    withstand(&narrow, &keys, "256 files").await;
+    broken.append(&mut withstand(&narrow, &keys, "256 files").await);
+    assert!(broken.is_empty(), "{broken:#?}");
 }
