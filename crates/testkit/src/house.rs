@@ -133,8 +133,10 @@ impl House {
     }
 
     /// Starts one more node, which may hold no more open files than this.
-    pub async fn start_node_with_files(&self, files_max: usize) -> Result<Node> {
-        Node::start(&self.program, &self.env, Some(files_max)).await
+    pub async fn start_node_with_files(&self, env: &Env, files_max: usize) -> Result<Node> {
+        let mut all = self.env.clone();
+        all.extend(env.clone());
+        Node::start(&self.program, &all, Some(files_max)).await
     }
 
     /// The settings that all nodes and commands share.

@@ -8,12 +8,15 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use domain::Scope;
-use testkit::{Caller, House, HouseOptions, Issued, Node};
+use testkit::node::Env;
+use testkit::{Caller, House, HouseOptions, Issued, Node, eventually};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::show;
-use crate::shared::{fresh_key, patient};
+use crate::proxies::edge;
+use crate::shared::{fresh_key, house, patient};
 
 /// The honest caller's own address: it shares no neighbourhood with the attackers.
 const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
@@ -169,7 +172,30 @@ async fn an_honest_caller_is_served_through_every_attack() {
         keys.push(fresh_key(&house, Scope::Full).await);
     }
     let mut broken = withstand(&house.nodes[0], &keys, "as it is").await;
-    let narrow = house.start_node_with_files(256).await.expect("a node");
+    let narrow = house.start_node_with_files(&Env::new(), 256).await.expect("a node");
     broken.append(&mut withstand(&narrow, &keys, "256 files").await);
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// With nothing reserved, so that the limit is met: a node out of files tries again at its pace, and serves when there are some.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_out_of_files_waits_for_some() {
+    const HELD: usize = 200;
+    let patience = Duration::from_secs(30);
+    let node = house().await.start_node_with_files(&edge(&[("FILES_RESERVED", "0")]), 128).await.expect("a node");
+    let start = Instant::now();
+    let mut held = Vec::new();
+    for _ in 0..HELD {
+        held.push(TcpStream::connect(node.http()).await.expect("a place in the kernel's queue"));
+    }
+    let is_out = async || node.log().is_ok_and(|log| log.contains("could not be accepted"));
+    eventually("the node is out of files", patience, is_out).await.expect("it has a limit");
+    drop(held);
+    let served = async || node.caller().get("/api/v1/meta", &[]).await.is_ok_and(|reply| reply.status == 200);
+    eventually("it serves again", patience, served).await.expect("there are files again");
+    let metrics = node.metrics().await.expect("metrics");
+    let errors = metrics.lines().find_map(|line| line.strip_prefix("ipseity_accept_errors_total ")).expect("a count");
+    // Three listeners at their pace; and one try for each connection that has ended, since its file is free.
+    let tries_max = 3 * (start.elapsed().as_millis() / 100 + 1) + HELD as u128;
+    assert!((1..=tries_max).contains(&errors.parse().expect("a number")), "{errors} of {tries_max}");
 }
