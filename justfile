@@ -61,10 +61,26 @@ data-report *arguments: geo-data
     pip install --quiet -r tools/requirements.txt
     python3 tools/data_report.py --folder {{ geo_dir }} {{ arguments }}
 
-# Feed arbitrary bytes to the reader of geo databases; needs a nightly toolchain and cargo-fuzz.
+# Feed arbitrary bytes to all that reads a stranger's, and to the reader of geo databases; needs a nightly toolchain and cargo-fuzz.
 fuzz seconds="600":
     cargo run --quiet -p geo --example seeds -- crates/geo/fuzz/corpus/database
     cd crates/geo && cargo +nightly fuzz run database -- -max_total_time={{ seconds }} -rss_limit_mb=512 -timeout=10
+    for target in key authorization x_forwarded_for forwarded proxy_header accept; do \
+        mkdir -p fuzz/corpus/$target && \
+        cargo +nightly fuzz run --fuzz-dir fuzz $target fuzz/corpus/$target fuzz/seeds/$target -- -max_total_time={{ seconds }} -rss_limit_mb=1024 -timeout=30; \
+    done
+
+# The edge: spoofing vectors, and the table of protocols, sessions, proxies and address families with real nginx and haproxy.
+edge:
+    cargo nextest run -p edge
+    cargo build --quiet -p server --features {{ features }}
+    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture prox
+
+# Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do.
+abuse seconds="30":
+    cargo build --quiet --release -p server
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_ABUSE_S={{ seconds }} \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture abuse
 
 # Swap geo editions under load: 100 swaps, 2,000 requests a second, 30 seconds, with a release build.
 swaps:

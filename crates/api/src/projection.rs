@@ -65,7 +65,7 @@ impl Serialize for Answer<'_> {
                 Field::TlsVersion => {
                     map.serialize_entry(name, &tls.map(|Tls { version, cipher: _ }| TlsVersion::name(version)))
                 }
-                Field::TlsCipher => map.serialize_entry(name, &tls.map(|Tls { version: _, cipher }| cipher)),
+                Field::TlsCipher => map.serialize_entry(name, &tls.and_then(|Tls { version: _, cipher }| cipher)),
                 Field::Rtt => map.serialize_entry(name, rtt_ms),
                 Field::Colo => map.serialize_entry(name, &colo.as_ref().map(Colo::as_str)),
                 Field::Proxy => map.serialize_entry(name, proxy),

@@ -1,6 +1,6 @@
 //! Who asks, and how they came. Decided once, at the edge; nobody else reads a forwarding header.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The client's address.
 ///
@@ -21,28 +21,21 @@ impl Address {
         self.0
     }
 
-    /// Those that are bounded together with this address.
+    /// The network that one subscriber holds, for counting in memory.
     #[must_use]
     pub fn neighbourhood(self) -> Neighbourhood {
-        match self.0 {
-            IpAddr::V4(address) => Neighbourhood(Prefix::V4(address.to_bits())),
-            IpAddr::V6(address) => {
-                let [first, second, third, fourth, ..] = address.segments();
-                Neighbourhood(Prefix::V6([first, second, third, fourth]))
-            }
-        }
+        Neighbourhood(match self.0 {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        })
     }
 }
 
-/// Addresses that one bound holds for: one IPv4 address, or an IPv6 /64, which is what one customer gets. As mute as an address.
+/// An IPv4 address, or the first 64 bits of an IPv6 address, whose other half its holder chooses at will.
+///
+/// It can be compared and hashed, and there is no way back out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Neighbourhood(Prefix);
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Prefix {
-    V4(u32),
-    V6([u16; 4]),
-}
+pub struct Neighbourhood(IpAddr);
 
 /// The machine that is answered for.
 #[derive(Clone, Copy)]
@@ -97,8 +90,8 @@ impl HttpProtocol {
 pub struct Tls {
     /// Negotiated version.
     pub version: TlsVersion,
-    /// IANA name of the negotiated suite.
-    pub cipher: &'static str,
+    /// IANA name of the negotiated suite; `None` when a proxy told the version alone.
+    pub cipher: Option<&'static str>,
 }
 
 /// TLS versions that the service speaks.
@@ -151,12 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_an_ipv4_address_or_an_ipv6_64() {
-        let of = |text: &str| Address::new(text.parse().expect("an address")).neighbourhood();
-        assert!(of("198.51.100.7") == of("::ffff:198.51.100.7"));
-        assert!(of("198.51.100.7") != of("198.51.100.8"));
-        assert!(of("2001:db8:1:2::1") == of("2001:db8:1:2:ffff::"));
-        assert!(of("2001:db8:1:2::1") != of("2001:db8:1:3::1"));
+    fn neighbours_share_an_ipv4_address_or_64_bits_of_ipv6() {
+        let lives_at = |text: &str| Address::new(text.parse().expect("an address")).neighbourhood();
+        assert!(lives_at("198.51.100.7") == lives_at("::ffff:198.51.100.7"));
+        assert!(lives_at("198.51.100.7") != lives_at("198.51.100.8"));
+        assert!(lives_at("2001:db8:1:2::1") == lives_at("2001:db8:1:2:ffff::"));
+        assert!(lives_at("2001:db8:1:2::1") != lives_at("2001:db8:1:3::1"));
+        assert!(lives_at("0.0.0.0") != lives_at("::"));
     }
 
     #[test]

@@ -7,6 +7,14 @@ use std::time::Duration;
 pub struct Bounds {
     /// Connections held at once, over all listeners of one edge; each listener keeps one of them for its next caller.
     pub connections_max: usize,
+    /// Connections held at once by one neighbourhood; trusted proxies are not counted, the clients that they announce are.
+    pub connections_per_network_max: usize,
+    /// How long a listener waits when the system refuses it a connection.
+    pub accept_pause: Duration,
+    /// Time for a connection's first byte, and for a PROXY header where one is expected.
+    pub first_byte_timeout: Duration,
+    /// Bytes of a PROXY header.
+    pub proxy_header_bytes_max: usize,
     /// Time for the TLS handshake.
     pub handshake_timeout: Duration,
     /// Time for a connection's first request, and for each header block of HTTP/1 from the end of the answer before.
@@ -27,11 +35,21 @@ pub struct Bounds {
     pub resets_max: usize,
     /// QUIC handshakes at once from which on further callers must first prove their address, at the cost of a round trip.
     pub unproven_max: usize,
+    /// Bytes that a client may send without beginning a request: bodies, and frames that ask for nothing.
+    pub unasked_bytes_max: usize,
+    /// How long a connection that was closed for a flood still counts among its neighbourhood's.
+    pub flood_penalty: Duration,
 }
 
 /// The bound that closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
+    /// The peer's neighbourhood held too many connections.
+    Network,
+    /// No byte came in time.
+    FirstByte,
+    /// No PROXY header came where one was expected, or from a peer that may not send one.
+    ProxyHeader,
     /// The TLS handshake took too long.
     Handshake,
     /// No whole request header came in time.
@@ -42,23 +60,44 @@ pub enum Bound {
     Write,
     /// The peer reset too many streams.
     Resets,
+    /// The peer sent too much without asking for anything.
+    Unasked,
+    /// The peer broke a rule or a bound of HTTP/2 itself, such as on resets or CONTINUATION frames.
+    Protocol,
     /// The connection outlived the drain.
     Drain,
 }
 
 impl Bound {
     /// Every bound.
-    pub const ALL: [Self; 6] = [Self::Handshake, Self::Header, Self::Idle, Self::Write, Self::Resets, Self::Drain];
+    pub const ALL: [Self; 11] = [
+        Self::Network,
+        Self::FirstByte,
+        Self::ProxyHeader,
+        Self::Handshake,
+        Self::Header,
+        Self::Idle,
+        Self::Write,
+        Self::Resets,
+        Self::Unasked,
+        Self::Protocol,
+        Self::Drain,
+    ];
 
     /// The name that metrics carry.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Network => "network",
+            Self::FirstByte => "first_byte",
+            Self::ProxyHeader => "proxy_header",
             Self::Handshake => "handshake",
             Self::Header => "header",
             Self::Idle => "idle",
             Self::Write => "write",
             Self::Resets => "resets",
+            Self::Unasked => "unasked",
+            Self::Protocol => "protocol",
             Self::Drain => "drain",
         }
     }

@@ -1,5 +1,6 @@
 //! One connection from its first byte to its last. The protocol is told by ALPN or by the preface, always under a deadline.
 
+use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
+use crate::crowd::Place;
 use crate::identify::Peer;
+use crate::proxy_header::Announcement;
 use crate::service::{Application, Identified};
 use crate::socket::Socket;
 use crate::tls::{self, ALPN_ACME, ALPN_HTTP2};
@@ -40,15 +43,46 @@ pub(crate) struct House<S> {
 impl<S: Application> House<S> {
     /// Serves an accepted connection until it ends, or a bound ends it.
     pub(crate) async fn receive(self, stream: TcpStream, address: Address) {
+        let edge = Arc::clone(&self.edge);
+        let Ok(place) = edge.admit(address) else { return edge.stats().close(Bound::Network, 1) };
         // Fails only for a peer that has gone already, which the first read will tell.
         let _ = stream.set_nodelay(true);
-        let vigil = Arc::new(Vigil::new(Arc::clone(&self.edge)));
-        let socket = Socket::new(stream, Arc::clone(&vigil));
-        let peer = Peer { edge: Arc::clone(&self.edge), address, tls: None, rtt: socket.rtt() };
-        match self.transport.clone() {
-            Transport::Clear => self.receive_clear(socket, peer, vigil).await,
-            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, vigil).await,
+        if timeout(edge.bounds.first_byte_timeout, stream.peek(&mut [0])).await.is_err() {
+            return edge.stats().close(Bound::FirstByte, 1);
         }
+        let bounds = edge.bounds.clone();
+        let vigil = Arc::new(Vigil::new(Arc::clone(&edge)));
+        let socket = Socket::new(stream, Arc::clone(&vigil));
+        let peer = Peer { edge, address, announced: None, tls: None, rtt: socket.rtt() };
+        match self.transport.clone() {
+            Transport::Clear => self.receive_clear(socket, peer, Arc::clone(&vigil)).await,
+            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, Arc::clone(&vigil)).await,
+            Transport::Announced(inner) => self.receive_announced(*inner, socket, peer, Arc::clone(&vigil)).await,
+        }
+        free(place, &vigil, &bounds);
+    }
+
+    /// Reads the PROXY header, and goes on with whom it names in the peer's place.
+    async fn receive_announced(self, inner: Transport, mut socket: Socket, mut peer: Peer, vigil: Arc<Vigil>) {
+        let edge = Arc::clone(&self.edge);
+        let refuse = || edge.stats().close(Bound::ProxyHeader, 1);
+        if !edge.trust.holds(peer.address) {
+            return refuse();
+        }
+        let header = socket.announcement(edge.bounds.proxy_header_bytes_max);
+        let Ok(Ok(Some(announcement))) = timeout(edge.bounds.first_byte_timeout, header).await else { return refuse() };
+        if let Announcement::Client(client) = &announcement {
+            peer.address = client.address;
+        }
+        peer.announced = Some(announcement);
+        let Ok(place) = edge.admit(peer.address) else { return edge.stats().close(Bound::Network, 1) };
+        match inner {
+            Transport::Clear => self.receive_clear(socket, peer, Arc::clone(&vigil)).await,
+            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, Arc::clone(&vigil)).await,
+            // One header is what any proxy sends; a second one would be the client's own.
+            Transport::Announced(_) => refuse(),
+        }
+        free(place, &vigil, &edge.bounds);
     }
 
     async fn receive_clear(self, mut socket: Socket, peer: Peer, vigil: Arc<Vigil>) {
@@ -84,7 +118,7 @@ impl<S: Application> House<S> {
         let Self { edge, application, drain, transport } = self;
         let alternative = match transport {
             Transport::Tls(tls) => tls.alternative,
-            Transport::Clear => None,
+            Transport::Clear | Transport::Announced(_) => None,
         };
         let service = Identified { application, peer, vigil: Arc::clone(&vigil), alternative, drain: drain.clone() };
         let io = TokioIo::new(io);
@@ -95,6 +129,17 @@ impl<S: Application> House<S> {
             let connection = http1_builder(&edge.bounds).serve_connection(io, service);
             attend(connection, &edge, &vigil, &drain, LAST_REQUEST).await;
         }
+    }
+}
+
+/// Gives a connection's place free; one that flooded us keeps it for a while, so that its neighbourhood runs out of them.
+fn free(place: Option<Place>, vigil: &Vigil, bounds: &Bounds) {
+    if vigil.flood().is_some() {
+        let penalty = bounds.flood_penalty;
+        tokio::spawn(async move {
+            sleep(penalty).await;
+            drop(place);
+        });
     }
 }
 
@@ -123,6 +168,12 @@ fn http2_builder(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
     builder
 }
 
+/// Whether HTTP/2 was ended from our side, which the library does to whoever breaks a rule or a bound of its own.
+fn is_goodbye(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| cause.is_go_away() && cause.is_library())
+}
+
 /// Drives a connection to its end: its own, the drain's, or that of a broken bound, which is counted once.
 async fn attend<C>(connection: C, edge: &Edge, vigil: &Vigil, drain: &Drain, last_request: Duration)
 where
@@ -139,8 +190,12 @@ where
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
-                if !leaving && ended.is_err_and(|error| error.is_timeout()) {
-                    edge.stats().close(Bound::Header, 1);
+                if ended.as_ref().is_err_and(is_goodbye) {
+                    vigil.break_protocol();
+                }
+                let late = ended.is_err_and(|error| error.is_timeout()).then_some(Bound::Header);
+                if let Some(bound) = vigil.flood().or(late.filter(|_| !leaving)) {
+                    edge.stats().close(bound, 1);
                 }
                 return;
             }

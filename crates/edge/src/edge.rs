@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use domain::Colo;
+use domain::{Address, Colo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::crowd::{Crowd, Place};
 use crate::{Bounds, Stats, Trust};
 
 /// The bounds, the trust, the site and the counters of a node's listeners.
@@ -14,6 +15,7 @@ pub struct Edge {
     pub(crate) colo: Option<Colo>,
     stats: Stats,
     seats: Arc<Semaphore>,
+    crowd: Arc<Crowd>,
 }
 
 impl Edge {
@@ -21,7 +23,8 @@ impl Edge {
     #[must_use]
     pub fn new(bounds: Bounds, trust: Trust, colo: Option<Colo>) -> Self {
         let seats = Arc::new(Semaphore::new(bounds.connections_max.min(Semaphore::MAX_PERMITS)));
-        Self { bounds, trust, colo, stats: Stats::default(), seats }
+        let crowd = Crowd::new(bounds.connections_per_network_max);
+        Self { bounds, trust, colo, stats: Stats::default(), seats, crowd }
     }
 
     /// What it has counted.
@@ -35,10 +38,21 @@ impl Edge {
         Seat(Arc::clone(&self.seats).acquire_owned().await.expect("the semaphore is never closed"))
     }
 
+    /// Whether one more connection from there may be held: its place among its neighbours, which trusted proxies need not.
+    pub(crate) fn admit(&self, address: Address) -> Result<Option<Place>, Crowded> {
+        if self.trust.holds(address) {
+            return Ok(None);
+        }
+        self.crowd.enter(address).map(Some).ok_or(Crowded)
+    }
+
     pub(crate) fn find_seat(&self) -> Option<Seat> {
         Arc::clone(&self.seats).try_acquire_owned().ok().map(Seat)
     }
 }
+
+/// The neighbourhood holds as many connections as it may.
+pub(crate) struct Crowded;
 
 /// Leave to hold one connection.
 pub(crate) struct Seat(OwnedSemaphorePermit);

@@ -3,7 +3,6 @@
 use std::io::{self, ErrorKind};
 use std::iter;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::sleep;
@@ -12,7 +11,6 @@ use crate::Edge;
 use crate::edge::Seat;
 
 const BACKLOG: u32 = 1024;
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A bound socket that takes connections.
 pub struct Listener {
@@ -56,7 +54,7 @@ impl Listener {
                     // Out of descriptors or memory: the connection stays in the queue, so trying at once would spin.
                     edge.stats().accept_errors.add(1);
                     tracing::warn!(%error, "a connection could not be accepted; trying again");
-                    sleep(PAUSE_AFTER_ERROR).await;
+                    sleep(edge.bounds.accept_pause).await;
                 }
             }
         }

@@ -154,6 +154,11 @@ impl<S: Application> House<S> {
             return;
         };
         let address = Address::new(incoming.remote_address().ip());
+        let Ok(place) = self.edge.admit(address) else {
+            self.edge.stats().close(Bound::Network, 1);
+            incoming.refuse();
+            return;
+        };
         let seat = seat.occupy(&self.edge);
         let (edge, application, drain) = (Arc::clone(&self.edge), self.application.clone(), self.drain.clone());
         let shaking = Arc::clone(&self.shaking);
@@ -163,11 +168,12 @@ impl<S: Application> House<S> {
             if let Some(connection) = connection {
                 let agreed = connection.handshake_data().and_then(|agreed| agreed.downcast().ok());
                 let rtt = Rtt::quic(connection.clone());
-                let peer = Peer { edge: Arc::clone(&edge), address, tls: agreed.map(|agreed| *agreed), rtt };
+                let peer =
+                    Peer { edge: Arc::clone(&edge), address, announced: None, tls: agreed.map(|agreed| *agreed), rtt };
                 let vigil = Arc::new(Vigil::new(edge));
                 Conversation { application, peer, vigil, drain }.hold(connection).await;
             }
-            drop(seat);
+            drop((seat, place));
         });
     }
 }

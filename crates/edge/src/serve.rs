@@ -19,6 +19,8 @@ pub enum Transport {
     Clear,
     /// TLS: HTTP/1.1 or HTTP/2, as agreed by ALPN.
     Tls(Tls),
+    /// A PROXY header, from trusted proxies and nobody else, and then one of the others.
+    Announced(Box<Self>),
 }
 
 /// Serves a listener's connections.

@@ -9,17 +9,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
+use crate::proxy_header::{Announcement, Reading, read_proxy_header};
 use crate::rtt::Rtt;
 use crate::vigil::Vigil;
 
 /// The first bytes of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What is read at a time of a PROXY header; the usual ones fit in.
+const PROXY_HEADER_ROOM_BYTES: usize = 256;
 
 /// A socket that notes when its peer takes nothing, and whose round-trip time can be asked for.
 pub(crate) struct Socket {
     read: Arc<OwnedReadHalf>,
     write: OwnedWriteHalf,
-    /// Bytes that were read to tell the protocol and still have to be read by it.
+    /// Bytes that were read to tell what comes and still have to be read by it.
     ahead: Vec<u8>,
     vigil: Arc<Vigil>,
 }
@@ -36,21 +39,47 @@ impl Socket {
 
     /// Whether the peer begins HTTP/2; known as soon as one byte differs.
     pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
-        // Read and kept rather than peeked at: a peek cannot wait for the byte after the last one seen.
         let mut room = [0; PREFACE.len()];
         while PREFACE.starts_with(&self.ahead) && self.ahead.len() < PREFACE.len() {
+            let start = self.ahead.len();
+            if self.read_ahead(&mut room[start..]).await? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(self.ahead.starts_with(PREFACE))
+    }
+
+    /// What the PROXY header before everything else says; `None` when there is none.
+    pub(crate) async fn announcement(&mut self, bytes_max: usize) -> io::Result<Option<Announcement>> {
+        let mut room = [0; PROXY_HEADER_ROOM_BYTES];
+        loop {
+            match read_proxy_header(&self.ahead, bytes_max) {
+                Reading::Whole(announcement, length) => {
+                    self.ahead.drain(..length);
+                    return Ok(Some(announcement));
+                }
+                Reading::Refused => return Ok(None),
+                Reading::Beginning => {}
+            }
+            if self.read_ahead(&mut room).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads and keeps, rather than peeks: a peek cannot wait for the byte after the last one seen.
+    async fn read_ahead(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        loop {
             self.read.readable().await?;
-            match self.read.try_read(&mut room[self.ahead.len()..]) {
-                Ok(0) => return Ok(false),
+            match self.read.try_read(room) {
                 Ok(count) => {
-                    let start = self.ahead.len();
-                    self.ahead.extend_from_slice(&room[start..start + count]);
+                    self.ahead.extend_from_slice(&room[..count]);
+                    return Ok(count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.ahead == PREFACE)
     }
 
     fn note<T>(&self, written: Poll<T>) -> Poll<T> {
@@ -71,7 +100,8 @@ impl AsyncRead for Socket {
             let stream: &TcpStream = (*self.read).as_ref();
             ready!(stream.poll_read_ready(cx))?;
             match stream.try_read_buf(buf) {
-                Ok(_) => return Poll::Ready(Ok(())),
+                Ok(count) if self.vigil.read(count) => return Poll::Ready(Ok(())),
+                Ok(_) => return Poll::Ready(Err(ErrorKind::QuotaExceeded.into())),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }

@@ -67,7 +67,7 @@ pub(crate) fn session(version: Option<ProtocolVersion>, suite: Option<SupportedC
         .into_iter()
         .find_map(|(theirs, ours)| (version == Some(theirs)).then_some(ours))?;
     let cipher = cipher_name(suite?.suite())?;
-    Some(domain::Tls { version, cipher })
+    Some(domain::Tls { version, cipher: Some(cipher) })
 }
 
 /// The suites that the library speaks, and their IANA names, from which its own differ.

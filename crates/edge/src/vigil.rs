@@ -29,6 +29,9 @@ struct Notes {
     untaken: usize,
     taken_at: Instant,
     resets: usize,
+    /// Bytes read since the last request began.
+    unasked_bytes: usize,
+    broke_protocol: bool,
     leaving_since: Option<Instant>,
 }
 
@@ -43,6 +46,8 @@ impl Vigil {
             untaken: 0,
             taken_at: now,
             resets: 0,
+            unasked_bytes: 0,
+            broke_protocol: false,
             leaving_since: None,
         };
         Self { edge, notes: Mutex::new(notes), asked: Notify::new(), flooded: Notify::new() }
@@ -61,6 +66,7 @@ impl Vigil {
     pub(crate) fn request(self: &Arc<Self>) -> InFlight {
         let mut notes = self.notes();
         notes.in_flight += 1;
+        notes.unasked_bytes = 0;
         if !notes.asked {
             notes.asked = true;
             self.asked.notify_one();
@@ -71,6 +77,29 @@ impl Vigil {
     /// Waits for the first request; one waiter hears it, once.
     pub(crate) async fn asked(&self) {
         self.asked.notified().await;
+    }
+
+    /// Bytes came in; whether any more may be read.
+    ///
+    /// The reader must heed it: a connection that has plenty to read may not come to rest before it is all read.
+    pub(crate) fn read(&self, bytes: usize) -> bool {
+        let mut notes = self.notes();
+        notes.unasked_bytes = notes.unasked_bytes.saturating_add(bytes);
+        let is_flooded = notes.unasked_bytes > self.edge.bounds.unasked_bytes_max;
+        if is_flooded {
+            self.flooded.notify_one();
+        }
+        !is_flooded
+    }
+
+    /// The library ended the connection for what the peer did.
+    pub(crate) fn break_protocol(&self) {
+        self.notes().broke_protocol = true;
+    }
+
+    /// The bound by which the connection was flooded, if it was.
+    pub(crate) fn flood(&self) -> Option<Bound> {
+        self.notes().flood(&self.edge.bounds)
     }
 
     /// A write ended, or could not.
@@ -104,10 +133,16 @@ impl Vigil {
 }
 
 impl Notes {
+    fn flood(&self, bounds: &Bounds) -> Option<Bound> {
+        let is_reset = (self.resets > bounds.resets_max).then_some(Bound::Resets);
+        let is_unasked = (self.unasked_bytes > bounds.unasked_bytes_max).then_some(Bound::Unasked);
+        is_reset.or(is_unasked).or(self.broke_protocol.then_some(Bound::Protocol))
+    }
+
     /// The bound that is broken now, or when to look again.
     fn judge(&self, now: Instant, bounds: &Bounds) -> Result<Instant, Bound> {
-        if self.resets > bounds.resets_max {
-            return Err(Bound::Resets);
+        if let Some(bound) = self.flood(bounds) {
+            return Err(bound);
         }
         let quiet = match self.leaving_since {
             // The peer gets one more write's time to hear that it should go.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use api::{Api, ApiBounds, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
-use edge::{Bounds, Drain, Edge, ForwardingHeader, Transport, Trust, Wardrobe};
+use edge::{Bounds, Drain, Edge, Transport, Trust, Wardrobe};
 use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
 use prometheus_client::registry::Registry;
@@ -24,6 +24,7 @@ use crate::gauges::Gauges;
 use crate::link::links;
 use crate::ops::{self, Ops};
 use crate::pages::{self, Pages};
+use crate::proxies;
 use crate::relay::Relay;
 use crate::renewal::{self, Renewal};
 use crate::rollup::Rollup;
@@ -60,14 +61,7 @@ pub(crate) struct Ground {
 impl Ground {
     pub(crate) fn open(config: &Config) -> Result<Self> {
         let settings = &config.edge;
-        let header = ForwardingHeader::parse(&settings.forwarding_header).with_context(|| {
-            format!(
-                "[edge] forwarding_header is {:?}; use \"x-forwarded-for\" or \"forwarded\"",
-                settings.forwarding_header
-            )
-        })?;
-        let trust =
-            Trust::new(settings.trusted_proxies.clone(), header).context("[edge] trusted_proxies is refused")?;
+        let trust = proxies::trust(settings)?;
         let colo = match settings.colo.as_str() {
             "" => None,
             code => Some(
@@ -106,8 +100,13 @@ pub(crate) fn geo_sources(config: &Config) -> Sources {
 
 fn bounds(config: &Config) -> Bounds {
     let settings = &config.edge;
+    let connections_max = seats(config);
     Bounds {
-        connections_max: settings.connections_max,
+        connections_max,
+        connections_per_network_max: settings.connections_per_network_max.min(connections_max / 4).max(1),
+        accept_pause: ms(settings.accept_pause_ms),
+        first_byte_timeout: ms(settings.first_byte_timeout_ms),
+        proxy_header_bytes_max: settings.proxy_header_bytes_max,
         handshake_timeout: ms(settings.handshake_timeout_ms),
         header_timeout: ms(settings.header_timeout_ms),
         idle_timeout: ms(settings.idle_timeout_ms),
@@ -118,12 +117,23 @@ fn bounds(config: &Config) -> Bounds {
         streams_max: settings.streams_max,
         resets_max: settings.resets_max,
         unproven_max: settings.unproven_max,
+        unasked_bytes_max: settings.unasked_bytes_max,
+        flood_penalty: ms(settings.flood_penalty_ms),
     }
+}
+
+/// How many connections may be held, and fit below the system's limit of open files.
+fn seats(config: &Config) -> usize {
+    let room = edge::raise_file_limit().saturating_sub(config.edge.files_reserved).max(1);
+    config.edge.connections_max.min(room)
 }
 
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) async fn run(config: &Config) -> Result<()> {
     let Ground { shelf, edge, wardrobe } = Ground::open(config)?;
+    if seats(config) < config.edge.connections_max {
+        tracing::warn!(seats = seats(config), "the limit of open files is below [edge] connections_max; raise it");
+    }
     let tally = Arc::new(Tally::new(config.ledger.rollup_keys_max));
     let mut registry = Registry::with_prefix("ipseity");
     let metrics = Metrics::register(&mut registry);
@@ -137,7 +147,8 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let certificate_watch = CertificateWatch::register(&mut registry, ms(config.edge.certificate_watch_interval_ms));
     let renewal = Renewal::open(config, wardrobe.as_ref(), &mut registry)?;
     let pages = Pages::open(config, &shelf, &mut registry)?;
-    let public = public_router(config, metrics, &shelf, &tally, pages.as_ref())?.merge(renewal::router(renewal.as_ref()));
+    let public =
+        public_router(config, metrics, &shelf, &tally, pages.as_ref())?.merge(renewal::router(renewal.as_ref()));
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
     let rollup = Rollup {
@@ -155,7 +166,9 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let door = Door { edge, public, drain: drain.clone() };
     let mut listeners = door.open(&config.edge, &mut sockets, wardrobe.as_ref())?;
     // The private listener outlives the drain: it tells how the drain goes.
-    let private_edge = Arc::new(Edge::new(bounds(config), Trust::nobody(), None));
+    let seats = config.ops.connections_max;
+    let private_bounds = Bounds { connections_max: seats, connections_per_network_max: seats, ..bounds(config) };
+    let private_edge = Arc::new(Edge::new(private_bounds, Trust::nobody(), None));
     let (private_switch, private_drain) = Drain::new();
     let private = tokio::spawn(edge::serve(
         sockets.listen(config.ops.listen)?,

@@ -9,12 +9,15 @@ use config::{Environment, File, FileFormat};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::preset::Preset;
+
 const DEFAULT: &str = include_str!("default.toml");
 /// Settings that the environment gives as a list with commas.
-const LISTS: [&str; 8] = [
+const LISTS: [&str; 9] = [
     "edge.http",
     "edge.https",
     "edge.trusted_proxies",
+    "edge.proxy_protocol",
     "acme.names",
     "acme.contact",
     "geo.files",
@@ -60,9 +63,22 @@ pub(crate) struct Edge {
     pub(crate) http3: bool,
     pub(crate) http3_port: u16,
     pub(crate) colo: String,
+    pub(crate) preset: Preset,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) forwarding_header: String,
+    pub(crate) proxy_protocol: Vec<SocketAddr>,
+    pub(crate) pass_through: String,
+    pub(crate) tls_version_header: String,
+    pub(crate) tls_cipher_header: String,
+    pub(crate) http_protocol_header: String,
+    pub(crate) rtt_header: String,
+    pub(crate) colo_header: String,
     pub(crate) connections_max: usize,
+    pub(crate) connections_per_network_max: usize,
+    pub(crate) files_reserved: usize,
+    pub(crate) accept_pause_ms: u64,
+    pub(crate) first_byte_timeout_ms: u64,
+    pub(crate) proxy_header_bytes_max: usize,
     pub(crate) handshake_timeout_ms: u64,
     pub(crate) header_timeout_ms: u64,
     pub(crate) idle_timeout_ms: u64,
@@ -75,6 +91,8 @@ pub(crate) struct Edge {
     pub(crate) header_lines_max: usize,
     pub(crate) streams_max: u32,
     pub(crate) resets_max: usize,
+    pub(crate) unasked_bytes_max: usize,
+    pub(crate) flood_penalty_ms: u64,
     pub(crate) unproven_max: usize,
 }
 
@@ -191,6 +209,7 @@ pub(crate) struct Mail {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ops {
     pub(crate) listen: SocketAddr,
+    pub(crate) connections_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -227,6 +246,7 @@ impl Config {
         let mut config: Self = settings
             .try_deserialize()
             .context("the configuration is not valid; `default.toml` in the documentation names every setting")?;
+        config.edge.preset.fill(&mut config.edge);
         read_secret(&mut config.store.url, &config.store.url_file)?;
         read_secret(&mut config.ledger.url, &config.ledger.url_file)?;
         read_secret(&mut config.mail.smtp_url, &config.mail.smtp_url_file)?;

@@ -9,6 +9,7 @@ use edge::{Drain, Edge, Listener, Tls, Transport, Wardrobe};
 use tokio::task::JoinSet;
 
 use crate::config;
+use crate::proxies;
 use crate::sockets::Sockets;
 
 /// What all public listeners share.
@@ -28,7 +29,8 @@ impl Door {
     ) -> Result<JoinSet<()>> {
         let mut listeners = JoinSet::new();
         for address in &settings.http {
-            listeners.spawn(self.serve(sockets.listen(*address)?, Transport::Clear));
+            let transport = proxies::announced(settings, *address, Transport::Clear);
+            listeners.spawn(self.serve(sockets.listen(*address)?, transport));
         }
         for (address, wardrobe) in settings.https.iter().zip(wardrobe.into_iter().cycle()) {
             self.open_secure(settings, sockets, *address, Tls::new(wardrobe), &mut listeners)?;
@@ -45,8 +47,10 @@ impl Door {
         listeners: &mut JoinSet<()>,
     ) -> Result<()> {
         let listener = sockets.listen(address)?;
-        if !settings.http3 {
-            listeners.spawn(self.serve(listener, Transport::Tls(tls)));
+        // A proxy that announces its clients does so on TCP alone.
+        if !settings.http3 || settings.proxy_protocol.contains(&address) {
+            let transport = proxies::announced(settings, address, Transport::Tls(tls));
+            listeners.spawn(self.serve(listener, transport));
             return Ok(());
         }
         let address = listener.local_addr()?;

@@ -10,6 +10,8 @@ mod gauges;
 mod link;
 mod ops;
 mod pages;
+mod preset;
+mod proxies;
 mod publish;
 mod relay;
 mod renewal;

@@ -2,7 +2,7 @@
 //!
 //! No cookies and no redirects: whoever wants a browser makes one of these parts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::Command;
 
 use crate::command::{CliOutput, run};
@@ -52,6 +52,7 @@ impl Reply {
 #[derive(Debug)]
 pub struct Caller {
     server: SocketAddr,
+    source: Option<IpAddr>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -59,7 +60,13 @@ impl Caller {
     /// A caller of a clear listener.
     #[must_use]
     pub const fn new(server: SocketAddr) -> Self {
-        Self { server, connection: None }
+        Self { server, source: None, connection: None }
+    }
+
+    /// A caller of a clear listener that calls from this address, of the server's family.
+    #[must_use]
+    pub const fn from_address(server: SocketAddr, source: IpAddr) -> Self {
+        Self { server, source: Some(source), connection: None }
     }
 
     /// Asks for a path with GET.
@@ -121,7 +128,14 @@ impl Caller {
         {
             return Ok(connection);
         }
-        let stream = TcpStream::connect(self.server).await?;
+        let stream = match self.source {
+            None => TcpStream::connect(self.server).await?,
+            Some(source) => {
+                let socket = if source.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+                socket.bind((source, 0).into())?;
+                socket.connect(self.server).await?
+            }
+        };
         stream.set_nodelay(true)?;
         let (connection, driver) = handshake(TokioIo::new(stream)).await?;
         // Its error reaches whoever waits for an answer.

@@ -135,7 +135,7 @@ impl House {
     pub async fn start_node_on(&self, env: &Env, sockets: &[&TcpListener]) -> Result<Node> {
         let mut all = self.env.clone();
         all.extend(env.clone());
-        Node::start(&self.program, &all, sockets).await
+        Node::start(&self.program, &all, sockets, None).await
     }
 
     /// Starts one more node with a configuration file, over which its environment goes.
@@ -143,6 +143,13 @@ impl House {
         let mut env = env.clone();
         env.insert(node::CONFIG.to_owned(), config.display().to_string());
         self.start_node(&env).await
+    }
+
+    /// Starts one more node, which may hold no more open files than this.
+    pub async fn start_node_with_files(&self, env: &Env, files_max: usize) -> Result<Node> {
+        let mut all = self.env.clone();
+        all.extend(env.clone());
+        Node::start(&self.program, &all, &[], Some(files_max)).await
     }
 
     /// The settings that all nodes and commands share.

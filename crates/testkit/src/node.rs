@@ -39,18 +39,23 @@ pub struct Node {
 
 impl Node {
     /// Starts a node and waits until it is ready. What `env` says wins over the node's own ports.
-    pub(crate) async fn start(program: &Path, env: &Env, sockets: &[&TcpListener]) -> Result<Self> {
+    pub(crate) async fn start(
+        program: &Path,
+        env: &Env,
+        sockets: &[&TcpListener],
+        files_max: Option<usize>,
+    ) -> Result<Self> {
         for _ in 1..STARTS_MAX {
-            match Self::try_start(program, env, sockets).await {
+            match Self::try_start(program, env, sockets, files_max).await {
                 // A stranger may have taken a port in between.
                 Err(error) if error.to_string().contains("in use") => {}
                 result => return result,
             }
         }
-        Self::try_start(program, env, sockets).await
+        Self::try_start(program, env, sockets, files_max).await
     }
 
-    async fn try_start(program: &Path, env: &Env, sockets: &[&TcpListener]) -> Result<Self> {
+    async fn try_start(program: &Path, env: &Env, sockets: &[&TcpListener], files_max: Option<usize>) -> Result<Self> {
         let (folder, http, https, ops) = (Folder::open()?, Port::open()?, Port::open()?, Port::open()?);
         let own = [
             ("IPSEITY__EDGE__HTTP", http.address().to_string()),
@@ -61,7 +66,14 @@ impl Node {
         ];
         let mut all: Env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.extend(env.clone());
-        let mut command = handover::command(program, sockets)?;
+        let mut command = match files_max {
+            None => handover::command(program, sockets)?,
+            Some(files_max) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--nofile={files_max}:{files_max}")).arg(program);
+                command
+            }
+        };
         if let Some(config) = all.remove(CONFIG) {
             command.args(["--config", &config]);
         }

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::house::{House, PATIENCE, Pair, SHORT, read_to_end, read_until, until, wide};
+use crate::house::{House, PATIENCE, Pair, SHORT, exchange, read_to_end, read_until, until, wide};
 
 /// A client that asks once and then hears nothing: preface, empty SETTINGS, and HEADERS for `GET /` on stream 1.
 const DEAF: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
@@ -148,4 +148,21 @@ async fn who_resets_too_many_streams_is_closed() {
     // At once, and not when the watch looks up next.
     let _ = timeout(PATIENCE / 2, connection).await.expect("never closed");
     until("it is counted", || house.edge.stats().closed_by(Bound::Resets) == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_breaks_the_librarys_bounds_is_closed_and_counted() {
+    let house = House::clear(Bounds { resets_max: 10, ..wide() });
+    let mut stream = house.connect().await;
+    let mut flood = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00".to_vec();
+    for id in (1..1000_u32).step_by(2) {
+        flood.extend_from_slice(b"\x00\x00\x06\x01\x05");
+        flood.extend_from_slice(&id.to_be_bytes());
+        flood.extend_from_slice(b"\x82\x86\x84\x41\x01x\x00\x00\x04\x03\x00");
+        flood.extend_from_slice(&id.to_be_bytes());
+        flood.extend_from_slice(b"\x00\x00\x00\x08");
+    }
+    exchange(&mut stream, &flood).await;
+    let stats = house.edge.stats();
+    until("it is counted", || stats.closed_by(Bound::Protocol) + stats.closed_by(Bound::Resets) == 1).await;
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::explain::Explain;
 use super::{Desk, show};
 use crate::assemble::Ground;
 use crate::config::Config;
@@ -9,8 +10,11 @@ use crate::renewal;
 use crate::telemetry;
 use crate::update::Updater;
 
-/// Builds all that can be built without reaching a store, and prints the settings.
-pub(super) fn run(config: &Config) -> Result<()> {
+/// Builds all that can be built without reaching a store, and prints the settings; or explains one connection.
+pub(super) fn run(config: &Config, explain: &Explain) -> Result<()> {
+    if explain.is_asked() {
+        return explain.run(config);
+    }
     for setting in config.redacted()? {
         show::line(&setting)?;
     }

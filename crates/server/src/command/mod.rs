@@ -2,6 +2,7 @@
 
 mod account;
 mod check;
+mod explain;
 mod geo;
 mod key;
 mod plan;
@@ -31,8 +32,8 @@ pub(crate) struct Line {
 enum Command {
     /// Run the service until SIGTERM.
     Serve,
-    /// Validate the configuration and print it as it takes effect, without passwords.
-    Check,
+    /// Validate the configuration and print it as it takes effect, without passwords; or explain who a caller is taken for.
+    Check(explain::Explain),
     /// Bring the database's schema up to date.
     Migrate,
     /// Accounts: create, invite, show, list, change the plan.
@@ -62,7 +63,7 @@ impl Line {
                     api::arm_failpoints(std::env::var("IPSEITY_FAILPOINTS").unwrap_or_default());
                     assemble::run(&config).await
                 }
-                Command::Check => check::run(&config),
+                Command::Check(explain) => check::run(&config, &explain),
                 Command::Migrate => {
                     background_store(&config, "ipseity-migrate")?.migrate().await.context("the schema is as it was")?;
                     show::line("The schema is up to date.")

@@ -243,7 +243,7 @@ fn check_refuses_a_wrong_setting_by_its_name() {
         ("EDGE__TRUSTED_PROXIES", "::ffff:0:0/96", "[edge] trusted_proxies"),
         ("EDGE__TRUSTED_PROXIES", "0.0.0.0/1,128.0.0.0/1", "[edge] trusted_proxies"),
         ("EDGE__TRUSTED_PROXIES", "proxy.example", "edge.trusted_proxies"),
-        ("EDGE__FORWARDING_HEADER", "x-real-ip", "[edge] forwarding_header"),
+        ("EDGE__FORWARDING_HEADER", "x-client-ip", "[edge] forwarding_header"),
         ("EDGE__COLO", "fra", "[edge] colo"),
         ("EDGE__HTTPS", "127.0.0.1:8443", "certificate_file"),
         ("EDGE__HTTP", "here", "edge.http"),

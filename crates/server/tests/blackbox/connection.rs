@@ -27,16 +27,16 @@ const REQUESTS: usize = 12;
 const FORWARDED_FOR: &str = "198.51.100.77";
 
 /// HTTP version, TLS version and suite of a connection, as an answer would name them.
-type Session = [Value; 3];
+pub(crate) type Session = [Value; 3];
 
 /// An answer, and what curl says of the connection that it came over.
-struct Answer {
-    body: Value,
-    seen: Session,
+pub(crate) struct Answer {
+    pub(crate) body: Value,
+    pub(crate) seen: Session,
 }
 
 impl Answer {
-    fn told(&self) -> Session {
+    pub(crate) fn told(&self) -> Session {
         ["http_protocol", "tls_version", "tls_cipher"].map(|name| self.body[name].clone())
     }
 }
@@ -61,7 +61,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 /// Asks with curl, which tells what it negotiated on its standard error, and the version of the answer behind the body.
-async fn ask(url: &str, key: &Issued, options: &[&str]) -> Answer {
+pub(crate) async fn ask(url: &str, key: &Issued, options: &[&str]) -> Answer {
     let authorization = format!("Authorization: {}", key.bearer());
     let common = ["--verbose", "--write-out", "\n%{http_version}", "--header", &authorization, url];
     let output = curl(&[&common, options].concat()).await.expect("curl").success().expect("an answer");
@@ -267,7 +267,7 @@ async fn settles(
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are the point")]
-fn show(line: &str) {
+pub(crate) fn show(line: &str) {
     println!("{line}");
 }
 

@@ -83,6 +83,10 @@ fn open(has_checksum: bool) -> Scene {
     let second = Duration::from_secs(60);
     let bounds = Bounds {
         connections_max: 100,
+        connections_per_network_max: 100,
+        accept_pause: Duration::from_millis(100),
+        first_byte_timeout: Duration::from_secs(20),
+        proxy_header_bytes_max: 1024,
         handshake_timeout: second,
         header_timeout: second,
         idle_timeout: second,
@@ -93,6 +97,8 @@ fn open(has_checksum: bool) -> Scene {
         streams_max: 100,
         resets_max: 100,
         unproven_max: 100,
+        unasked_bytes_max: 1 << 20,
+        flood_penalty: Duration::from_secs(1),
     };
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), false).expect("a port");
     let port = listener.local_addr().expect("a port").port();

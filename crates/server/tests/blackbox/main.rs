@@ -2,6 +2,7 @@
 //!
 //! Tests that only ask and answer share one house; tests that race, kill or count have their own.
 
+mod abuse;
 mod authentication;
 mod certificates;
 mod command_line;
@@ -21,6 +22,8 @@ mod meta;
 mod next_request;
 mod portal;
 mod privacy;
+mod proxies;
+mod proxy_table;
 mod race;
 mod restarts;
 mod round_trip;

