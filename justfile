@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test blackbox interop real-data (data-report "--short") quickstart
+ci: format-check lint deny docs test blackbox interop real-data (data-report "--short") quickstart (tour "--short")
 
 format-check:
     cargo fmt --all --check
@@ -42,6 +42,13 @@ test *arguments:
 blackbox *arguments:
     cargo build --quiet --workspace --features {{ features }}
     cargo test --quiet --workspace --features {{ features }} --test blackbox -- {{ arguments }}
+
+# A tour of the portal in a real browser, by keyboard alone and without script; needs chromium. `--shots DIR` names a folder for screenshots.
+tour *arguments:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    npm ci --silent --prefix tools/tour
+    pip install --quiet -r tools/tour/requirements.txt
+    node tools/tour/tour.mjs {{ arguments }}
 
 # Random steps against the real script and a model of the specification.
 model steps="1000000":
@@ -109,6 +116,11 @@ interop:
 testssl:
     cargo build --quiet -p server -p testkit
     tools/testssl.sh
+# Flood the door beside steady lookups: 200 sign-ins a second for 20 seconds, with a release build.
+signins:
+    cargo build --quiet --release -p server
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SIGNIN_S=20 \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture portal::load
 
 # What a release build with GeoLite2 City and ASN weighs, at rest and during a swap, and how soon it is ready.
 weight: geo-data

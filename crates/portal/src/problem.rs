@@ -116,7 +116,7 @@ impl Problem {
                 StatusCode::GONE,
                 "This link has done its work",
                 "A link from a mail works once and for a limited time. If it was not you who used it, ask for a new one and change your password.",
-                ("/signin", "Sign in"),
+                ("/keys", "Open your keys"),
             ),
             Self::Closed => told(
                 StatusCode::FORBIDDEN,

@@ -105,6 +105,17 @@ async fn a_known_browser_is_no_way_around_the_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_right_password_is_never_one_too_many() {
+    let stage = strict().await;
+    let email = stage.plant_member().await.email;
+    let mut known = stranger(stage);
+    for _ in 0..=PER_NETWORK + PER_ACCOUNT {
+        arrives(&sign_in(&mut known, &email, PASSWORD).await, "/keys");
+        arrives(&known.post("/signout", &[]).await, "/signin");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_network_has_its_bound_and_others_do_not_feel_it() {
     let stage = strict().await;
     let mut member = stage.plant_member().await;
