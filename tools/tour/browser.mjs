@@ -12,7 +12,7 @@ const FLAGS = [
   '--disable-component-update',
   '--disable-sync',
 ];
-const ACT_MAX_MS = 10_000;
+const ACT_MAX_MS = 20_000;
 
 export class Browser {
   // What pages of the portal wrote to the console as an error, violations of their content security policy among it.

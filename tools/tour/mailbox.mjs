@@ -5,7 +5,7 @@ import path from 'node:path';
 
 import { eventually } from './wait.mjs';
 
-const MAIL_MAX_MS = 10_000;
+const MAIL_MAX_MS = 20_000;
 
 export class Mailbox {
   #taken = new Set();
@@ -24,11 +24,6 @@ export class Mailbox {
     );
     this.#taken.add(found.name);
     return found.mail;
-  }
-
-  // How many mails to an address wait to be taken.
-  waiting(address) {
-    return this.#untaken().filter(({ mail }) => mail.to.includes(address)).length;
   }
 
   #untaken() {

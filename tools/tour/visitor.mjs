@@ -64,12 +64,12 @@ export class Visitor {
   }
 
   // The page's text as a reader finds it.
-  text(selector = 'main') {
-    return this.page.locator(selector).first().innerText();
+  text() {
+    return this.page.locator('main').innerText();
   }
 
-  async reads(wanted, selector = 'main') {
-    const text = await this.text(selector);
+  async reads(wanted) {
+    const text = await this.text();
     if (!(wanted instanceof RegExp ? wanted.test(text) : text.includes(wanted))) {
       throw new Error(`${this.path} does not say ${wanted}; it says:\n${text}`);
     }

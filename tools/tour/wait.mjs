@@ -3,7 +3,7 @@
 const POLL_MS = 20;
 
 // What `condition` gives as soon as it is truthy.
-export async function eventually(what, condition, withinMs = 10_000) {
+export async function eventually(what, condition, withinMs = 20_000) {
   const deadline = performance.now() + withinMs;
   for (;;) {
     const value = await condition();

@@ -2,7 +2,7 @@
 
 import { eventually } from '../wait.mjs';
 
-const TEXT_TABLES = `select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
+const TABLES = `select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
 
 export async function farewell({ report, gallery, elsewhere, house }, member) {
   let traces;
@@ -30,7 +30,7 @@ export async function farewell({ report, gallery, elsewhere, house }, member) {
     member.isAt('/signin');
   });
   await report.claim('no row of any table holds anything of it', async () => {
-    const tables = (await house.sql(TEXT_TABLES)).map(([name]) => name);
+    const tables = (await house.sql(TABLES)).map(([name]) => name);
     // The relay takes the outbox's rows away once the counter store has them.
     await eventually('no trace', async () => (await remains(house, tables, traces)).length === 0).catch(async (error) => {
       throw new Error(`${error.message}; left: ${(await remains(house, tables, traces)).join(', ')}`);

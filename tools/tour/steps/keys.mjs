@@ -1,6 +1,7 @@
 // Keys: made, copied, renamed, deactivated, reactivated, rolled, deleted; ten at the most.
 
 import { idOf } from '../elsewhere.mjs';
+import { eventually } from '../wait.mjs';
 
 const CLEAR = /ips_[0-9A-Za-z]{48}/;
 const HOSTILE = 'Der Schlüssel <b>№ 1</b>';
@@ -30,7 +31,7 @@ export async function first({ report, gallery, elsewhere }, member) {
     await member.submit('/keys', { name: 'Checkout', scope: 'full' });
     member.key = await clearKey(member);
     member.keyPath = `/keys/${idOf(member.key)}`;
-    await member.reads(`curl`);
+    await member.reads('curl');
     await gallery.keep(member.page, 'key-minted');
   });
   if (member.scripted) await report.claim('the copy button puts it into the clipboard', () => copy(member));
@@ -50,8 +51,8 @@ export async function first({ report, gallery, elsewhere }, member) {
 
 async function copy(member) {
   await member.hands.press(member.page, '[data-copy] >> nth=0');
-  const copied = await member.page.evaluate(() => navigator.clipboard.readText());
-  if (copied !== member.key) throw new Error('the clipboard holds something else than the key shown');
+  const isCopied = async () => (await member.page.evaluate(() => navigator.clipboard.readText())) === member.key;
+  await eventually('the clipboard holds the key shown', isCopied);
 }
 
 export async function changes({ report, gallery, elsewhere }, member) {

@@ -1,10 +1,11 @@
 // Open pages count along, and leave those who use them in peace.
 
+import { idOf } from '../elsewhere.mjs';
 import { eventually } from '../wait.mjs';
 
 export async function live({ report, elsewhere }, member) {
   const { page, hands, key, keyPath } = member;
-  const id = key.slice(4, 14);
+  const id = idOf(key);
   await report.claim('the open list counts along, and the focus stays where it is', async () => {
     await member.visit('/keys');
     await hands.reach(page, `#open-${id}`);

@@ -5,7 +5,7 @@ import { eventually } from '../wait.mjs';
 
 const REASONS = ['burst', 'paused', 'inactive', 'day', 'wrong_secret'];
 // Counts are rolled up every two seconds.
-const ROLLED_UP_MAX_MS = 10_000;
+const ROLLED_UP_MAX_MS = 20_000;
 
 export async function usage({ report, gallery, elsewhere }, member) {
   const total = sumOf([...(await idsOf(member))].map((id) => elsewhere.tally.get(id) ?? {}));

@@ -164,7 +164,7 @@ async fn a_flood_of_sign_ins_costs_lookups_little_and_memory_no_more_than_the_po
     let node = stage.node();
 
     let (mut calm, failures) = look_up(node, &keys, span_s).await;
-    assert_eq!(failures, [""; 0]);
+    assert_eq!(failures.first(), None, "of {} failures without any flood", failures.len());
     let rss_before = status_kib(node, "VmRSS");
     // Forgets the peak so far.
     fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("a process");
@@ -183,8 +183,9 @@ async fn a_flood_of_sign_ins_costs_lookups_little_and_memory_no_more_than_the_po
         failures.len(),
     );
     report(&figures);
-    assert_eq!(failures, [""; 0], "{figures}");
-    assert!(answers.keys().all(|status| [200, 303, 503].contains(status)), "{figures}");
+    assert_eq!(failures.first(), None, "{figures}");
+    let is_expected = answers.keys().all(|status| [200, 303, 503].contains(status));
+    assert!(is_expected, "{figures}; the node says:\n{}", node.log().expect("a log"));
     assert!(rss_peak <= rss_before + HASHES_MAX * HASH_KIB + BESIDE_KIB, "{figures}");
     // Beside a whole suite, times tell more of the others than of the flood.
     if long_s.is_some() {
