@@ -1,7 +1,7 @@
 //! The pages for people: accounts, keys, usage and documentation, rendered here and working without script.
 //!
 //! Deliberately absent: verdicts (the ledger's), the lookup itself (the API's), and any address in a log, a row or a mail. Every change goes
-//! through [`posted::Posted`], which proves that the member's own page asked for it.
+//! through `posted::Posted`, which proves that the member's own page asked for it.
 
 mod account;
 mod assets;
