@@ -1,0 +1,120 @@
+//! What each scope is told. Every field of a scope is always there, and `None` when it is unknown.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// What a client asks for: the facts of a key's scope, or of the demo.
+pub trait Scope: DeserializeOwned + sealed::Wanted {}
+
+/// A scope of keys: all but the demo.
+pub trait Keyed: Scope {}
+
+pub(crate) mod sealed {
+    /// How a scope is asked for.
+    pub trait Wanted {
+        /// Its name.
+        const NAME: &'static str;
+        /// What follows `/api/v1/`.
+        const PATH: &'static str;
+        /// A field that no narrower scope has.
+        const WITNESS: &'static str;
+    }
+}
+
+macro_rules! facts {
+    ($about:literal $scope:ident $name:literal $path:literal $witness:literal { $($fields:tt)* }) => {
+        #[doc = $about]
+        #[derive(Clone, Debug, PartialEq, Deserialize)]
+        #[non_exhaustive]
+        pub struct $scope {
+            $($fields)*
+        }
+
+        impl sealed::Wanted for $scope {
+            const NAME: &'static str = $name;
+            const PATH: &'static str = $path;
+            const WITNESS: &'static str = $witness;
+        }
+
+        impl Scope for $scope {}
+    };
+}
+
+/// Each scope has the fields of those before it; the demo lacks the last few.
+macro_rules! scopes {
+    (ip { $($ip:tt)* } geo { $($geo:tt)* } demo { $($demo:tt)* } full { $($full:tt)* }) => {
+        facts! { "The facts of scope `ip`." Ip "ip" "ip?scope=ip" "ip" { $($ip)* } }
+        facts! { "The facts of scope `geo`." Geo "geo" "ip?scope=geo" "country" { $($ip)* $($geo)* } }
+        facts! { "The facts of the demo." Demo "demo" "ip/demo" "colo" { $($ip)* $($geo)* $($demo)* } }
+        facts! {
+            "The facts of scope `full`." Full "full" "ip?scope=full" "hosting" { $($ip)* $($geo)* $($demo)* $($full)* }
+        }
+    };
+}
+
+scopes! {
+    ip {
+        /// IPv4 address; `None` for a client that came over IPv6.
+        pub ip: Option<Ipv4Addr>,
+        /// IPv6 address; `None` for a client that came over IPv4.
+        pub ipv6: Option<Ipv6Addr>,
+    }
+    geo {
+        /// City name in English.
+        pub city: Option<String>,
+        /// Region or state name in English.
+        pub region: Option<String>,
+        /// ISO 3166-2 code, such as `US-CA`.
+        pub region_code: Option<String>,
+        /// ISO 3166-1 alpha-2 code of the country.
+        pub country: Option<String>,
+        /// Country name in English.
+        pub country_name: Option<String>,
+        /// Two-letter continent code.
+        pub continent: Option<String>,
+        /// Degrees north.
+        pub latitude: Option<f64>,
+        /// Degrees east.
+        pub longitude: Option<f64>,
+        /// IANA time zone.
+        pub timezone: Option<String>,
+        /// UTC offset in seconds at the time of the request.
+        pub timezone_offset: Option<i32>,
+        /// Postal code.
+        pub postal_code: Option<String>,
+        /// Autonomous system number.
+        pub asn: Option<u32>,
+        /// Name of the network's organisation.
+        pub org: Option<String>,
+        /// `AS`, the number, a space and the organisation; `None` unless both are known.
+        pub r#as: Option<String>,
+        /// Whether the country is in the European Union.
+        pub is_eu: Option<bool>,
+        /// ISO 4217 code of the country's currency.
+        pub currency: Option<String>,
+    }
+    demo {
+        /// HTTP version of the request.
+        pub http_protocol: Option<String>,
+        /// TLS version of the connection; `None` when it is clear.
+        pub tls_version: Option<String>,
+        /// Round-trip time in whole milliseconds, measured on the client's own socket.
+        pub rtt: Option<u32>,
+        /// IATA code of the site that answered.
+        pub colo: Option<String>,
+    }
+    full {
+        /// IANA name of the TLS cipher suite; `None` when it is clear.
+        pub tls_cipher: Option<String>,
+        /// Whether the network belongs to a known VPN or proxy operator.
+        pub proxy: Option<bool>,
+        /// Whether the network belongs to a known hosting or cloud operator.
+        pub hosting: Option<bool>,
+    }
+}
+
+impl Keyed for Ip {}
+impl Keyed for Geo {}
+impl Keyed for Full {}

@@ -1,0 +1,13 @@
+// Measures what a page carries that uses all of the package: bundled, minified and compressed. Fails above the bound.
+
+import { gzipSync } from 'node:zlib';
+
+import { build } from 'esbuild';
+
+const BYTES_MAX = 3000;
+
+const options = { entryPoints: ['dist/index.js'], bundle: true, minify: true, format: 'esm', target: 'es2022' };
+const { outputFiles } = await build({ ...options, write: false });
+const bytes = gzipSync(outputFiles[0].contents, { level: 9 }).length;
+console.log(`bundle: ${outputFiles[0].contents.length} bytes, ${bytes} compressed, ${BYTES_MAX} allowed`);
+process.exitCode = bytes <= BYTES_MAX ? 0 : 1;

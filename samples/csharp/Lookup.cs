@@ -1,0 +1,29 @@
+// Prints your address, and your country where the key's scope has it. .NET 10 or newer: dotnet run Lookup.cs
+// [docs]
+using System.Net.Http.Headers;
+using System.Text.Json;
+
+var url = Environment.GetEnvironmentVariable("IPSEITY_URL") ?? "https://ip.example";
+var key = Environment.GetEnvironmentVariable("IPSEITY_KEY");
+using var client = new HttpClient { Timeout = TimeSpan.FromSeconds(10) };
+client.DefaultRequestHeaders.Authorization = new AuthenticationHeaderValue("Bearer", key);
+
+using var response = await client.GetAsync($"{url}/api/v1/ip");
+using var body = JsonDocument.Parse(await response.Content.ReadAsStringAsync());
+// Null when the field is null, or outside the key's scope.
+string? Text(string field) => body.RootElement.TryGetProperty(field, out var value) ? value.GetString() : null;
+
+if (!response.IsSuccessStatusCode)
+{
+    Console.Error.WriteLine($"{Text("error")}: {Text("message")}");
+    // A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+    if (Text("enterprise") != null)
+    {
+        Console.Error.WriteLine($"Try again in {response.Headers.RetryAfter} s.");
+    }
+    return 1;
+}
+var facts = new[] { Text("ip") ?? Text("ipv6"), Text("country") };
+Console.WriteLine(string.Join(" ", facts.Where(fact => fact != null)));
+return 0;
+// [/docs]
