@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test blackbox interop real-data (data-report "--short") quickstart (tour "--short")
+ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short")
 
 format-check:
     cargo fmt --all --check
@@ -36,12 +36,18 @@ docs:
 
 # Unit tests, and each lower crate against the real system behind its door.
 test *arguments:
-    cargo nextest run --workspace --features {{ features }} -E 'not binary(blackbox)' {{ arguments }}
+    cargo nextest run --workspace --features {{ features }} -E 'not (binary(blackbox) or binary(service))' {{ arguments }}
 
 # The built binary, over real sockets, with its own PostgreSQL and Redis.
 blackbox *arguments:
     cargo build --quiet --workspace --features {{ features }}
     cargo test --quiet --workspace --features {{ features }} --test blackbox -- {{ arguments }}
+
+# The black-box suite and the short run of faults side by side: both mostly wait.
+suites:
+    cargo build --quiet --workspace --features {{ features }} --bins --tests
+    log="$(mktemp)"; trap 'rm -f "$log"' EXIT; just faults --short > "$log" 2>&1 & faults=$!; \
+    just blackbox && suite=0 || suite=1; wait $faults && broken=0 || broken=1; cat "$log"; exit $((suite + broken))
 
 # A tour of the portal in a real browser, by keyboard alone and without script; needs chromium. `--shots DIR` names a folder for screenshots.
 tour *arguments:
@@ -49,6 +55,40 @@ tour *arguments:
     npm ci --silent --prefix tools/tour
     pip install --quiet -r tools/tour/requirements.txt
     node tools/tour/tour.mjs {{ arguments }}
+
+# Every sample of the documentation whose language is on this machine, against the real service.
+samples:
+    cargo build --quiet --workspace --features {{ features }} --bins --example lookup
+    npm ci --silent --prefix tools/tour
+    node tools/samples.mjs
+
+# The TypeScript and the Rust client, against the real service.
+clients:
+    cargo test --quiet --workspace --features {{ features }} --doc
+    cargo build --quiet --workspace --features {{ features }} --bins
+    cargo test --quiet --workspace --features {{ features }} --test service
+    npm ci --silent --prefix tools/tour
+    npm ci --silent --prefix clients/typescript
+    cd clients/typescript && npm run --silent build && npm run --silent size && npm test --silent
+
+# The OpenAPI document and its examples, the service by that document (schemathesis), and every link; `--short` tries fewer cases.
+docs-check *arguments:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    npm ci --silent --prefix tools/docs
+    pip install --quiet -r tools/docs/requirements.txt
+    python3 tools/docs/check.py {{ arguments }}
+
+# Rate landing page, documentation, reference and keys page with Lighthouse; needs chromium.
+lighthouse *arguments:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    npm ci --silent --prefix tools/lighthouse
+    node tools/lighthouse/run.mjs {{ arguments }}
+
+# Draw the landing page's map, the social card and the icon anew.
+art:
+    npm ci --silent --prefix tools/art
+    node tools/art/draw.mjs > crates/portal/assets/world.tsv
+    node tools/art/card.mjs
 
 # Random steps against the real script and a model of the specification.
 model steps="1000000":
@@ -77,17 +117,36 @@ fuzz seconds="600":
         cargo +nightly fuzz run --fuzz-dir fuzz $target fuzz/corpus/$target fuzz/seeds/$target -- -max_total_time={{ seconds }} -rss_limit_mb=1024 -timeout=30; \
     done
 
-# The edge: spoofing vectors, and the table of protocols, sessions, proxies and address families with real nginx and haproxy.
+# The edge: spoofing vectors; the table of protocols, sessions, proxies and address families with real nginx and haproxy; short restarts under load.
 edge:
     cargo nextest run -p edge
-    cargo build --quiet -p server --features {{ features }}
-    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture prox
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture prox http3 restarts
 
-# Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do.
-abuse seconds="30":
+# Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do. `attacks` picks some: "as it is: slow,256 files".
+abuse seconds="30" attacks="":
     cargo build --quiet --release -p server
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_ABUSE_S={{ seconds }} \
+    cargo build --quiet --release -p testkit --bin attack
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_ABUSE_S={{ seconds }} IPSEITY_ABUSE={{ quote(attacks) }} \
         cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture abuse
+
+# Break stores, lines and nodes under load and hold the books against what callers were told: 210 seeded runs over 31 kinds of fault, then
+# five outages of a minute; `--short` runs each kind once on a debug build, `--seeds N`, `--seed N`,
+# `--only NAME`, `--runs` and `--outages` choose.
+faults *arguments:
+    cargo build --quiet -p testkit
+    target="$(realpath "${CARGO_TARGET_DIR:-target}")"; \
+    if [[ " {{ arguments }} " == *" --short "* ]]; then \
+        cargo build --quiet -p server --features {{ features }}; program="$target/debug/ipseity"; \
+    else \
+        cargo build --quiet --release -p server; program="$target/release/ipseity"; \
+    fi; \
+    IPSEITY_BIN="$program" "$target/debug/faults" {{ arguments }}
+
+# The privacy proof, in so many rounds: canaries through every route, protocol, error, panic, timeout and outage, then a search of all that was written.
+privacy rounds="10":
+    cargo build --quiet --workspace --features {{ features }}
+    tools/privacy.sh {{ rounds }}
 
 # Swap geo editions under load: 100 swaps, 2,000 requests a second, 30 seconds, with a release build.
 swaps:
@@ -116,6 +175,7 @@ interop:
 testssl:
     cargo build --quiet -p server -p testkit
     tools/testssl.sh
+
 # Flood the door beside steady lookups: 200 sign-ins a second for 20 seconds, with a release build.
 signins:
     cargo build --quiet --release -p server

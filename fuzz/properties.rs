@@ -2,7 +2,11 @@
 
 use domain::{Address, Key, KeyId};
 use edge::{Distance, ForwardingHeader, Reading, Trust, read_proxy_header};
-use http::{HeaderMap, HeaderValue};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Request, Uri};
+
+#[path = "../crates/api/src/credentials.rs"]
+mod credentials;
 
 const PROXY_HEADER_BYTES_MAX: usize = 512;
 
@@ -16,6 +20,25 @@ pub fn key(text: &str) {
     assert_eq!(key.id.as_str(), &text[4..14]);
     let off = if text.ends_with('0') { "1" } else { "0" };
     assert!(Key::parse(&[&text[..51], off].concat()).is_none());
+}
+
+/// Of a query and Authorization lines, the key that is found is the first one's, and never empty.
+pub fn authorization(bytes: &[u8]) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let query = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+    let mut request = Request::new(());
+    if let Ok(uri) = format!("/api/v1/ip?{query}").parse::<Uri>() {
+        *request.uri_mut() = uri;
+    }
+    for value in lines.filter_map(|line| HeaderValue::from_bytes(line).ok()) {
+        request.headers_mut().append(AUTHORIZATION, value);
+    }
+    let (mut parts, ()) = request.into_parts();
+    assert!(credentials::presented(&parts).is_none_or(|key| !key.is_empty()));
+    let _ = credentials::query(&parts, "scope");
+    // The header wins, whatever stands in the query.
+    parts.headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer ips_own"));
+    assert_eq!(credentials::presented(&parts).as_deref(), Some("ips_own"));
 }
 
 /// Whatever lines stand before what the proxy writes, the client is the one that the proxy names; and a stranger is itself.

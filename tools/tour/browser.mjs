@@ -61,7 +61,9 @@ export class Browser {
     const refused = new Set();
     const isOwn = (address) => address.startsWith(`${this.portal}/`);
     context.on('response', async (response) => {
-      if (!response.request().isNavigationRequest() || !isOwn(response.url())) return;
+      if (!isOwn(response.url())) return;
+      const isCall = response.url().includes('/api/v1/ip');
+      if (!response.request().isNavigationRequest() && !isCall) return;
       if (response.status() >= 400 && response.status() < 500) refused.add(response.url());
       const { 'content-security-policy': policy = '', 'content-type': kind = '' } = response.headers();
       if (kind.startsWith('text/html') && !policy.includes("default-src 'none'")) this.unguarded.add(response.url());
@@ -69,7 +71,7 @@ export class Browser {
     context.on('console', (message) => {
       if (message.type() !== 'error' || !isOwn(message.page()?.url() ?? '')) return;
       const { url } = message.location();
-      // The browser notes every page with a status of 400 and above; forms that are refused have one on purpose.
+      // The browser notes every page with a status of 400 and above; forms and calls that are refused have one on purpose.
       if (message.text().startsWith('Failed to load resource') && refused.has(url)) return;
       // Another program has changed an interface of this machine.
       if (message.text().includes('ERR_NETWORK_CHANGED')) return;

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 import { Mailbox } from './mailbox.mjs';
+import { REPORTED } from './steps/front.mjs';
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 const ROOT = path.resolve(HERE, '../..');
@@ -33,10 +34,12 @@ export class House {
       'mail.from=Ipseity <ipseity@example.com>',
       // A browser beside an unoptimised build keeps the machine busy; how the service bears that is not the tour's question.
       'ledger.timeout_ms=1000',
+      ...REPORTED.map((setting) => `edge.${setting}`),
     ];
     const dev = [path.join(TARGET, 'debug/dev'), '--json', ...settings.flatMap((setting) => ['--set', setting])];
     const shown = JSON.parse(await house.#begin('the service', dev, path.join(folder, 'dev.log')));
     house.portal = shown.portal;
+    house.keys = shown.keys;
     house.authority = readFileSync(shown.ca);
     house.storeUrl = shown.env.IPSEITY__STORE__URL;
     house.mailbox = new Mailbox(mails);
@@ -62,7 +65,8 @@ export class House {
   // Starts a program that cannot outlive the tour, and waits for its first line.
   async #begin(name, command, log) {
     const errors = openSync(log, 'a');
-    const child = spawn('setpriv', ['--pdeathsig', 'TERM', ...command], { cwd: ROOT, stdio: ['ignore', 'pipe', errors] });
+    // Away from the project's own folder, where real geo data may lie: the tour knows what the small database says.
+    const child = spawn('setpriv', ['--pdeathsig', 'TERM', ...command], { cwd: path.dirname(log), stdio: ['ignore', 'pipe', errors] });
     closeSync(errors);
     this.#children.push(child);
     const line = once(createInterface({ input: child.stdout }), 'line', { signal: AbortSignal.timeout(START_MAX_MS) });

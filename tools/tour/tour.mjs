@@ -16,6 +16,7 @@ import { Report } from './report.mjs';
 import { passkeys, sessions, settings } from './steps/account.mjs';
 import { beIn, comeAndGo, forgotten, signUp } from './steps/door.mjs';
 import { farewell } from './steps/farewell.mjs';
+import * as front from './steps/front.mjs';
 import * as keys from './steps/keys.mjs';
 import { live } from './steps/live.mjs';
 import { looks, publicPages } from './steps/looks.mjs';
@@ -73,7 +74,7 @@ async function life(tour, title, hands, details) {
 }
 
 async function measures(tour, member) {
-  const closed = ['/docs', '/enterprise', '/signup', '/signin', '/forgot'];
+  const closed = ['/', '/docs', '/docs/errors', '/reference', '/enterprise', '/signup', '/signin', '/forgot'];
   const own = ['/keys', '/keys/new', member.keyPath, `${member.keyPath}/delete`, '/usage', '/account', '/account/delete'];
   await remember(tour.house, member, 30);
   await weight(tour, member, [...closed, ...own]);
@@ -115,6 +116,15 @@ async function main() {
     ends.push(() => elsewhere.end());
     const report = new Report((name) => browser.picture(path.join(shots, name)));
     const tour = { options, house, browser, elsewhere, report, gallery: new Gallery(browser, shots) };
+    await report.chapter('the front door', async () => {
+      const visitor = await arrive(tour, mouse, { scripted: true });
+      await front.landing(tour, visitor);
+      await front.reference(tour, visitor);
+      await front.documentation(tour, visitor);
+      // Before the demo is spent.
+      await front.withoutScript(tour, await arrive(tour, mouse, { scripted: false }));
+      await front.demo(tour, visitor);
+    });
     await life(tour, 'by keyboard alone', keyboard, { scripted: true, email: 'ada@example.com', password: 'a long way to Tipperary' });
     await life(tour, 'without script', mouse, { scripted: false, email: 'bob@example.com', password: 'two ways to Tipperary' });
     await report.chapter('looks', async () => {

@@ -1,25 +1,26 @@
-//! Admission: one verdict from the ledger; what the counter store does not know, the durable store is asked once.
+//! Admission: one verdict from the ledger; what the counter store does not know, the durable store is asked once. A verdict that is missed
+//! is made up for by what the node knows itself (`recall`).
 
 use std::time::Instant;
 
 use domain::{Key, KeyId, Pause, Scope, Used};
 use http::request::Parts;
-use ledger::{Charged, Fence, LedgerError, Moment, Verdict};
+use ledger::{ChargeName, Charged, Fence, LedgerError, Moment, Verdict};
 use store::RefusedReason;
 
-use crate::Api;
 use crate::credentials;
 use crate::failpoint;
 use crate::flood::Lasting;
 use crate::refusal::Refusal;
+use crate::{Api, Tally};
 
 /// How often a fill that changes keep overtaking is tried: each try was overtaken by a change in its bucket within milliseconds.
 const FILLS_MAX: usize = 5;
 
-/// Proof that a request was authenticated and charged: only this module makes one.
+/// Proof that a request was authenticated and charged, or noted to be: only admission and recall make one.
 pub(crate) struct Admitted {
-    scope: Scope,
-    charged: Charged,
+    pub(super) scope: Scope,
+    pub(super) charged: Charged,
 }
 
 impl Admitted {
@@ -40,58 +41,99 @@ impl Api {
         if let Some(lasting) = self.floods.remembered(&key.digest) {
             return Err(lasting.into());
         }
-        let mut verdict = self.charge(&key).await?;
-        if matches!(verdict, Verdict::Unknown(_)) {
-            verdict = self.charge_unknown(&key).await?;
+        let name = ChargeName::draw();
+        match self.ask(&key, name).await {
+            Ok(verdict) => self.judge(&key, verdict).await,
+            Err(Missed::Refused(refusal)) => Err(refusal),
+            Err(Missed::NotCharged) => self.admit_by_recall(&key, name, None).await,
+            Err(Missed::Unanswered(sent)) => self.admit_by_recall(&key, name, Some(sent)).await,
         }
-        self.judge(&key, verdict).await
     }
 
-    async fn charge(&self, key: &Key) -> Result<Verdict, Refusal> {
-        let start = Instant::now();
-        let verdict = self.ledger.charge(key).await;
+    async fn ask(&self, key: &Key, name: ChargeName) -> Result<Verdict, Missed> {
+        let mut verdict = self.charge(key, name).await?;
+        if matches!(verdict, Verdict::Unknown(_)) {
+            verdict = self.charge_unknown(key, name).await?;
+        }
+        self.fallback.saw(key, &verdict);
+        Ok(verdict)
+    }
+
+    async fn charge(&self, key: &Key, name: ChargeName) -> Result<Verdict, Missed> {
+        if self.fallback.breaker.is_open() {
+            return Err(Missed::NotCharged);
+        }
+        let (start, sent) = (Instant::now(), self.fallback.clock.now());
+        let under_way = UnderWay { tally: &self.tally, key: key.id };
+        let verdict = self.ledger.charge(key, name).await;
+        std::mem::forget(under_way);
         self.metrics.verdict(start.elapsed());
-        verdict.map_err(|error| outage(&error))
+        match verdict {
+            Ok(verdict) => {
+                self.fallback.breaker.answered();
+                Ok(verdict)
+            }
+            Err(error) => {
+                self.missed(&error);
+                Err(if error.may_be_applied() { Missed::Unanswered(sent) } else { Missed::NotCharged })
+            }
+        }
+    }
+
+    /// Counts a call that the counter store did not answer; after a few in a row it is left alone.
+    pub(crate) fn missed(&self, error: &LedgerError) {
+        if self.fallback.breaker.missed() {
+            tracing::error!(
+                error = error as &dyn std::error::Error,
+                "the counter store does not answer; going on from memory"
+            );
+            self.metrics.recalling(true);
+            self.ledger.hang_up();
+        } else {
+            tracing::debug!(error = error as &dyn std::error::Error, "no verdict");
+        }
     }
 
     /// Fills the record from the durable store and charges again. For each key one request at a time does this; the others wait for it.
-    async fn charge_unknown(&self, key: &Key) -> Result<Verdict, Refusal> {
+    async fn charge_unknown(&self, key: &Key, name: ChargeName) -> Result<Verdict, Missed> {
         let Err(turn) = self.unknown.get_value_or_guard_async(&key.id).await else {
-            return Err(Refusal::InvalidKey);
+            return Err(Refusal::InvalidKey.into());
         };
         for _ in 0..FILLS_MAX {
-            let verdict = self.charge(key).await?;
+            let verdict = self.charge(key, name).await?;
             let Verdict::Unknown(fence) = &verdict else { return Ok(verdict) };
             if !self.fill(key.id, fence).await? {
                 // A guard that was displaced is no loss: the id is only looked up once more.
                 let _ = turn.insert(());
-                return Err(Refusal::InvalidKey);
+                return Err(Refusal::InvalidKey.into());
             }
         }
         tracing::error!("a record could not be filled: changes in its bucket overtook it again and again");
-        Err(Refusal::Internal)
+        Err(Refusal::Internal.into())
     }
 
     /// Asks the durable store and writes what it says; `false` when no such key exists.
-    async fn fill(&self, id: KeyId, fence: &Fence) -> Result<bool, Refusal> {
+    async fn fill(&self, id: KeyId, fence: &Fence) -> Result<bool, Missed> {
         let Ok(_permit) = self.lookups.try_acquire() else {
             tracing::warn!("more unknown keys at once than [ledger] lookups_max");
-            return Err(Refusal::Internal);
+            return Err(Refusal::Internal.into());
         };
-        let found = self.store.find_standing(id).await.map_err(|error| {
-            tracing::error!(error = &error as &dyn std::error::Error, "an unknown key could not be looked up");
-            Refusal::Internal
-        })?;
-        let Some(standing) = found else { return Ok(false) };
+        let Some(found) = self.find_standing(id).await else { return Err(Missed::NotCharged) };
+        let Some(mut standing) = found else { return Ok(false) };
+        // What this node was told last may not have been rolled up yet.
+        standing.count_at_least(self.fallback.used(id));
         failpoint::hold("fill-before-write").await;
-        self.ledger.fill(&standing, fence).await.map_err(|error| outage(&error))?;
+        self.ledger.fill(&standing, fence).await.map_err(|error| {
+            self.missed(&error);
+            Missed::NotCharged
+        })?;
         self.metrics.filled();
         Ok(true)
     }
 
     async fn judge(&self, key: &Key, verdict: Verdict) -> Result<Admitted, Refusal> {
         match verdict {
-            Verdict::Admitted { scope, charged, yesterday } => {
+            Verdict::Admitted { scope, charged, yesterday, .. } => {
                 self.floods.forget(&key.digest);
                 self.tally.admitted(key.id, Used { day: charged.day, count: charged.used });
                 if let Some(yesterday) = yesterday {
@@ -119,7 +161,7 @@ impl Api {
         }
     }
 
-    fn refuse(&self, key: &Key, now: Moment, lasting: Lasting, reason: RefusedReason) -> Refusal {
+    pub(crate) fn refuse(&self, key: &Key, now: Moment, lasting: Lasting, reason: RefusedReason) -> Refusal {
         self.tally.refused(key.id, now.day(), reason);
         self.floods.note(key.digest, lasting);
         lasting.into()
@@ -137,7 +179,30 @@ impl Api {
     }
 }
 
-fn outage(error: &LedgerError) -> Refusal {
-    tracing::error!(error = error as &dyn std::error::Error, "no verdict");
-    Refusal::Internal
+/// A charge under way. Dropped before it is done, because its caller hung up, it has its count read when the next ones are rolled up.
+struct UnderWay<'a> {
+    tally: &'a Tally,
+    key: KeyId,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.tally.unheard(self.key);
+    }
+}
+
+/// Why there is no verdict.
+pub(crate) enum Missed {
+    /// None is needed.
+    Refused(Refusal),
+    /// The counter store could not be asked: nothing was charged.
+    NotCharged,
+    /// It was asked, at this moment, and did not answer: the charge may have been applied.
+    Unanswered(Moment),
+}
+
+impl From<Refusal> for Missed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }

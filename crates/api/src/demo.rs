@@ -26,38 +26,44 @@ impl Api {
             self.tally.demo_refused(charged.day);
             return Err(Refusal::DemoSpent(charged));
         }
-        let verdict = match self.charge_demo().await {
-            Ok(verdict) => verdict,
-            Err(error) => {
-                tracing::error!(error = &*error, "no verdict for the demo");
-                return Err(Refusal::Internal);
-            }
-        };
+        let Some(verdict) = self.charge_demo().await else { return self.admit_demo_by_recall().await };
         match verdict {
             DemoVerdict::Admitted { charged, yesterday } => {
-                self.tally.demo_admitted(Used { day: charged.day, count: charged.used });
+                let used = Used { day: charged.day, count: charged.used };
+                self.fallback.demo.counted(used);
+                self.tally.demo_admitted(used);
                 if let Some(yesterday) = yesterday {
                     self.tally.demo_admitted(yesterday);
                 }
                 Ok(charged)
             }
             DemoVerdict::Spent(charged) => {
-                self.demo_spent.remember(charged);
-                self.tally.demo_refused(charged.day);
-                Err(Refusal::DemoSpent(charged))
+                self.fallback.demo.counted(Used { day: charged.day, count: charged.used });
+                Err(self.refuse_demo(charged))
             }
             DemoVerdict::Unknown => Err(Refusal::Internal),
         }
     }
 
-    async fn charge_demo(&self) -> Result<DemoVerdict, Box<dyn std::error::Error>> {
-        match self.ledger.charge_demo().await? {
-            DemoVerdict::Unknown => {
-                let rolled_up = self.store.find_demo_used().await?;
-                Ok(self.ledger.charge_demo_knowing(rolled_up).await?)
-            }
-            verdict @ (DemoVerdict::Spent(_) | DemoVerdict::Admitted { .. }) => Ok(verdict),
+    pub(crate) fn refuse_demo(&self, charged: Charged) -> Refusal {
+        self.demo_spent.remember(charged);
+        self.tally.demo_refused(charged.day);
+        Refusal::DemoSpent(charged)
+    }
+
+    /// `None` when the stores do not answer.
+    async fn charge_demo(&self) -> Option<DemoVerdict> {
+        if self.fallback.breaker.is_open() {
+            return None;
         }
+        let charged = match self.ledger.charge_demo().await {
+            Ok(DemoVerdict::Unknown) => {
+                let rolled_up = self.find_demo_used().await?;
+                self.ledger.charge_demo_knowing(rolled_up).await
+            }
+            charged => charged,
+        };
+        charged.inspect(|_| self.fallback.breaker.answered()).map_err(|error| self.missed(&error)).ok()
     }
 }
 

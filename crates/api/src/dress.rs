@@ -9,9 +9,10 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::Instrument;
 
@@ -22,13 +23,16 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
 );
 
-/// Wraps all public routes: answers for those that there are not, bounds the address and the time of a request, turns a panic into a 500, and
-/// dresses every answer.
+/// Wraps all public routes: answers for those that there are not or that find nothing and leave it at that, bounds the address and the
+/// time of a request, turns a panic into a 500, and dresses every answer.
 pub fn dress(router: Router, api: &Arc<Api>, uri_bytes_max: usize, request_timeout: Duration) -> Router {
     let (lost, misled, panicked, refused) = (Arc::clone(api), Arc::clone(api), Arc::clone(api), Arc::clone(api));
-    router
+    let router = router
         .fallback(async move || lost.finish("none", Err(Refusal::NotFound)))
-        .method_not_allowed_fallback(async move || misled.finish("none", Err(Refusal::MethodNotAllowed)))
+        .method_not_allowed_fallback(async move || misled.finish("none", Err(Refusal::MethodNotAllowed)));
+    #[cfg(feature = "failpoints")]
+    let router = router.layer(from_fn(crate::failpoint::panic));
+    router
         .layer(CatchPanicLayer::custom(move |_panic: Box<dyn Any + Send>| {
             // What the panic said stays unsaid: it may hold anything.
             panicked.finish("none", Err(Refusal::Internal))
@@ -52,7 +56,8 @@ async fn answer(request: Request, next: Next, api: &Api, uri_bytes_max: usize, r
         return api.finish("none", Err(Refusal::UriTooLong));
     }
     match tokio::time::timeout(request_timeout, next.run(request)).await {
-        Ok(response) => response,
+        Ok(found) if found.status() != StatusCode::NOT_FOUND || found.headers().contains_key(CONTENT_TYPE) => found,
+        Ok(_bare) => api.finish("none", Err(Refusal::NotFound)),
         Err(_elapsed) => {
             tracing::error!("a request took longer than [edge] request_timeout_ms");
             api.finish("none", Err(Refusal::Internal))
@@ -60,7 +65,8 @@ async fn answer(request: Request, next: Next, api: &Api, uri_bytes_max: usize, r
     }
 }
 
-fn dress_headers(headers: &mut HeaderMap, request_id: &str) {
+/// Dresses an answer.
+pub(crate) fn dress_headers(headers: &mut HeaderMap, request_id: &str) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -77,7 +83,6 @@ mod tests {
     use axum::body::Body;
     use axum::routing::get;
     use geo::{Shelf, Sources};
-    use http::StatusCode;
     use http_body_util::BodyExt;
     use ledger::{Ledger, LedgerOptions};
     use prometheus_client::registry::Registry;
@@ -86,7 +91,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::{ApiBounds, Links, Metrics, Tally};
+    use crate::{ApiBounds, FallbackBounds, Links, Metrics, Tally};
 
     /// An API whose stores are never reached.
     fn api() -> Arc<Api> {
@@ -106,7 +111,12 @@ mod tests {
             Links { base: page(), docs: page(), signup: page(), enterprise: page(), dashboard: page() },
             Arc::new(Tally::new(1)),
             Metrics::register(&mut Registry::default()),
-            ApiBounds { lookups_max: 1, unknown_max: 1, refused_max: 1 },
+            ApiBounds {
+                lookups_max: 1,
+                unknown_max: 1,
+                refused_max: 1,
+                fallback: FallbackBounds { keys_max: 1, recall_max: timeout, failures_max: 1, store_timeout: timeout },
+            },
         ))
     }
 
@@ -122,7 +132,7 @@ mod tests {
         assert_eq!((status, &body["error"]), (StatusCode::INTERNAL_SERVER_ERROR, &Value::from("internal_error")));
         assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
         assert_eq!(headers[CACHE_CONTROL], "no-store");
-        assert_eq!(headers[http::header::CONTENT_TYPE], "application/json");
+        assert_eq!(headers[CONTENT_TYPE], "application/json");
         assert!(headers.contains_key("x-request-id") && !body.to_string().contains("secret"));
     }
 
@@ -134,6 +144,14 @@ mod tests {
             }
         });
         assert_internal(answer_of(Router::new().route("/", panics), Duration::from_secs(5)).await);
+    }
+
+    #[tokio::test]
+    async fn a_route_that_finds_nothing_leaves_the_words_to_us() {
+        let bare = get(async || StatusCode::NOT_FOUND);
+        let (status, headers, body) = answer_of(Router::new().route("/", bare), Duration::from_secs(5)).await;
+        assert_eq!((status, &body["error"]), (StatusCode::NOT_FOUND, &Value::from("not_found")));
+        assert_eq!(headers[CONTENT_TYPE], "application/json");
     }
 
     #[tokio::test]

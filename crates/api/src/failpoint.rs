@@ -1,4 +1,4 @@
-//! Places where a test can hold a request up, to force an interleaving that is rare by nature. Without the feature they are nothing.
+//! Places where a test can hold a request up or make it panic, to force what is rare by nature. Without the feature they are nothing.
 
 #[cfg(feature = "failpoints")]
 static POINTS: std::sync::OnceLock<String> = std::sync::OnceLock::new();
@@ -16,6 +16,15 @@ pub(crate) async fn hold(name: &str) {
         tracing::warn!(name, ms, "held at a fail point");
         tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
     }
+}
+
+/// Panics with all that a request holds, if it has a line `X-Panic` and the point `panic` is armed.
+#[cfg(feature = "failpoints")]
+pub(crate) async fn panic(request: axum::extract::Request, next: axum::middleware::Next) -> axum::response::Response {
+    if POINTS.get().is_some_and(|points| points.split(',').any(|point| point == "panic")) {
+        assert!(!request.headers().contains_key("x-panic"), "{request:?}");
+    }
+    next.run(request).await
 }
 
 #[cfg(not(feature = "failpoints"))]

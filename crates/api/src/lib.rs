@@ -8,6 +8,7 @@ mod credentials;
 mod demo;
 mod dress;
 mod failpoint;
+mod fallback;
 mod flood;
 mod limits;
 mod links;
@@ -15,9 +16,13 @@ mod lookup;
 mod meta;
 mod metrics;
 mod openapi;
+mod operation;
 mod projection;
+mod recall;
+mod reflect;
 mod refusal;
 mod routes;
+mod settle;
 mod tally;
 
 use std::sync::Arc;
@@ -32,8 +37,11 @@ use tokio::sync::Semaphore;
 pub use dress::dress;
 #[cfg(feature = "failpoints")]
 pub use failpoint::arm_failpoints;
+pub use fallback::FallbackBounds;
 pub use links::Links;
 pub use metrics::Metrics;
+pub use openapi::document;
+pub use reflect::{Reflection, reflect};
 pub use routes::router;
 pub use tally::{Taken, Tally};
 
@@ -46,6 +54,8 @@ pub struct ApiBounds {
     pub unknown_max: usize,
     /// Keys remembered as refused.
     pub refused_max: usize,
+    /// Going on without the counter store.
+    pub fallback: FallbackBounds,
 }
 
 /// What the handlers share.
@@ -61,6 +71,8 @@ pub struct Api {
     lookups: Semaphore,
     floods: flood::Floods,
     demo_spent: demo::SpentMemory,
+    fallback: fallback::Fallback,
+    documents: openapi::Documents,
 }
 
 impl Api {
@@ -79,6 +91,7 @@ impl Api {
             ledger,
             store,
             shelf,
+            documents: openapi::Documents::new(&links),
             links,
             tally,
             metrics,
@@ -86,6 +99,7 @@ impl Api {
             lookups: Semaphore::new(bounds.lookups_max),
             floods: flood::Floods::new(bounds.refused_max),
             demo_spent: demo::SpentMemory::default(),
+            fallback: fallback::Fallback::new(bounds.fallback),
         }
     }
 }

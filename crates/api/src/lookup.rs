@@ -34,10 +34,7 @@ impl Api {
         let atlas = self.shelf.current();
         let facts = atlas.locate(client.address, i64::try_from(charged.now.s()).unwrap_or(i64::MAX));
         let body = serde_json::to_vec(&Answer { client, facts: &facts, view }).map_err(|_| Refusal::Internal)?;
-        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let mut response = ([json], body).into_response();
-        Limits::of_day(charged).write(response.headers_mut());
-        Ok(response)
+        Ok(answer_with(body, charged))
     }
 
     /// Counts the outcome and turns a refusal into its answer.
@@ -53,4 +50,12 @@ impl Api {
             }
         }
     }
+}
+
+/// A body with the headers of a lookup's answer.
+pub(crate) fn answer_with(body: Vec<u8>, charged: &Charged) -> Response {
+    let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut response = ([json], body).into_response();
+    Limits::of_day(charged).write(response.headers_mut());
+    response
 }

@@ -48,10 +48,15 @@ impl Api {
             notices: geo::NOTICES,
         };
         let body = serde_json::to_vec(&meta).map_err(|_| Refusal::Internal)?;
-        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let cacheable = (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-        Ok(([json, cacheable], body).into_response())
+        Ok(meta_file(body))
     }
+}
+
+/// A body with the headers of this answer.
+pub(crate) fn meta_file(body: Vec<u8>) -> Response {
+    let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let cacheable = (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    ([json, cacheable], body).into_response()
 }
 
 fn described(edition: &Edition, now_s: u64) -> Database<'_> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
@@ -21,6 +22,11 @@ pub struct Metrics {
     answers: Family<Outcome, Counter>,
     verdict_s: Arc<Histogram>,
     fills: Counter,
+    recalling: Gauge,
+    recalled: Counter,
+    unsettled: Gauge,
+    settled: Counter,
+    untold: Counter,
 }
 
 impl Metrics {
@@ -31,11 +37,47 @@ impl Metrics {
             answers: Family::default(),
             verdict_s: Arc::new(Histogram::new(exponential_buckets(0.000_1, 2.0, 14))),
             fills: Counter::default(),
+            recalling: Gauge::default(),
+            recalled: Counter::default(),
+            unsettled: Gauge::default(),
+            settled: Counter::default(),
+            untold: Counter::default(),
         };
         registry.register("answers", "Requests answered, by operation and outcome", metrics.answers.clone());
         registry.register("verdict_seconds", "Time for a verdict of the counter store", (*metrics.verdict_s).clone());
         registry.register("fills", "Records filled from the durable store", metrics.fills.clone());
+        let Self { recalling, recalled, unsettled, settled, untold, .. } = &metrics;
+        registry.register(
+            "recalling",
+            "1 while the counter store is away and memory stands in for it",
+            recalling.clone(),
+        );
+        registry.register("recalled", "Requests judged from memory", recalled.clone());
+        registry.register("unsettled", "Admitted requests that wait to reach the counter store", unsettled.clone());
+        registry.register("settled", "Admitted requests that reached the counter store later", settled.clone());
+        registry.register(
+            "untold",
+            "Admitted requests of which nobody can tell whether they were charged",
+            untold.clone(),
+        );
         metrics
+    }
+
+    pub(crate) fn recalling(&self, is_recalling: bool) {
+        self.recalling.set(i64::from(is_recalling));
+    }
+
+    pub(crate) fn recalled(&self) {
+        self.recalled.inc();
+    }
+
+    pub(crate) fn unsettled(&self, count: u64) {
+        self.unsettled.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn settled(&self, count: u64, untold: u64) {
+        self.settled.inc_by(count);
+        self.untold.inc_by(untold);
     }
 
     pub(crate) fn answered(&self, operation: &'static str, outcome: &'static str) {

@@ -27,6 +27,8 @@ impl Serialize for Answer<'_> {
             continent,
             latitude,
             longitude,
+            // Told on the page that shows visitors themselves; the contract has no field for it.
+            accuracy_km: _,
             timezone,
             timezone_offset,
             postal_code,

@@ -27,7 +27,7 @@ pub(crate) enum Refusal {
 }
 
 #[derive(Serialize)]
-struct ErrorResponse<'a> {
+pub(crate) struct ErrorResponse<'a> {
     error: &'static str,
     message: String,
     docs: String,
@@ -135,16 +135,20 @@ impl Refusal {
         }
     }
 
-    /// The answer.
-    pub(crate) fn answer(self, links: &Links) -> Response {
-        let body = ErrorResponse {
+    /// The answer's body.
+    pub(crate) fn body(self, links: &Links) -> ErrorResponse<'_> {
+        ErrorResponse {
             error: self.code(),
             message: self.message(links),
             docs: format!("{}#{}", links.docs, self.anchor()),
             enterprise: matches!(self, Self::DaySpent(_)).then_some(links.enterprise.as_str()),
             signup: matches!(self, Self::DemoSpent(_)).then_some(links.signup.as_str()),
-        };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
+        }
+    }
+
+    /// The answer.
+    pub(crate) fn answer(self, links: &Links) -> Response {
+        let body = serde_json::to_vec(&self.body(links)).unwrap_or_default();
         let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut response = (self.status(), [json], body).into_response();
         let headers = response.headers_mut();

@@ -12,20 +12,31 @@ use crate::Api;
 use crate::demo::demo;
 use crate::lookup::lookup;
 use crate::meta::meta;
-use crate::openapi::openapi;
+use crate::openapi;
+use crate::operation::Operation;
 
-/// The operations.
-pub fn router(api: Arc<Api>) -> Router {
-    Router::new()
-        .route("/api/v1/ip", get(lookup).options(preflight))
-        .route("/api/v1/ip/demo", get(demo).options(preflight))
-        .route("/api/v1/meta", get(meta).options(preflight))
-        .route("/api/v1/openapi.json", get(openapi).options(preflight))
-        .with_state(api)
+macro_rules! operations {
+    ($($path:literal $operation:ident $handler:path;)+) => {
+        /// Every address of the interface and its operation; each answers GET, HEAD and OPTIONS.
+        pub(crate) const OPERATIONS: &[(&str, Operation)] = &[$(($path, Operation::$operation)),+];
+
+        /// The operations.
+        pub fn router(api: Arc<Api>) -> Router {
+            Router::new()$(.route($path, get($handler).options(async || preflight())))+.with_state(api)
+        }
+    };
+}
+
+operations! {
+    "/api/v1/ip"           Lookup      lookup;
+    "/api/v1/ip/demo"      Demo        demo;
+    "/api/v1/meta"         Meta        meta;
+    "/api/v1/openapi.json" OpenapiJson openapi::json;
+    "/api/v1/openapi.yaml" OpenapiYaml openapi::yaml;
 }
 
 /// A stray Content-Type must not break a browser's call, so it is allowed.
-async fn preflight() -> Response {
+pub(crate) fn preflight() -> Response {
     let headers = [
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
         (ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type"),

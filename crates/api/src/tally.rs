@@ -22,6 +22,7 @@ pub struct Taken {
     refused: HashMap<(KeyId, Day, RefusedReason), u64>,
     demo: HashMap<Day, DemoCount>,
     yesterdays: HashSet<KeyId>,
+    unheard: HashSet<KeyId>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -47,6 +48,15 @@ impl Tally {
         self.with(|waiting, keys_max| {
             if waiting.yesterdays.len() < keys_max {
                 waiting.yesterdays.insert(key);
+            }
+        });
+    }
+
+    /// A key that may have been charged without anybody hearing of it: its caller hung up.
+    pub(crate) fn unheard(&self, key: KeyId) {
+        self.with(|waiting, keys_max| {
+            if waiting.unheard.len() < keys_max {
+                waiting.unheard.insert(key);
             }
         });
     }
@@ -82,6 +92,7 @@ impl Tally {
                 add(&mut waiting.refused, key, count, keys_max);
             }
             waiting.yesterdays.extend(taken.yesterdays);
+            waiting.unheard.extend(taken.unheard);
             for (day, count) in taken.demo {
                 let demo = waiting.demo.entry(day).or_default();
                 demo.admitted = demo.admitted.max(count.admitted);
@@ -113,6 +124,20 @@ impl Taken {
     #[must_use]
     pub fn demo(&self) -> Vec<(Used, u64)> {
         self.demo.iter().map(|(&day, count)| (Used { day, count: count.admitted }, count.refused)).collect()
+    }
+
+    /// Keys whose count is to be read from the counter store.
+    #[must_use]
+    pub fn unheard(&self) -> Vec<KeyId> {
+        self.unheard.iter().copied().collect()
+    }
+
+    /// Takes the counts of those keys in, as the counter store told them.
+    pub fn hear(&mut self, counts: impl IntoIterator<Item = (KeyId, Used)>) {
+        self.unheard.clear();
+        for (key, used) in counts {
+            raise(&mut self.admitted, (key, used.day), used.count, usize::MAX);
+        }
     }
 
     /// Keys whose yesterday the counter store may forget, once this is rolled up.

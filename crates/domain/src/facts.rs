@@ -28,6 +28,8 @@ pub struct Place<'a> {
     pub latitude: Option<f64>,
     /// Degrees east.
     pub longitude: Option<f64>,
+    /// Kilometres around the point within which the database expects most of its clients.
+    pub accuracy_km: Option<u16>,
     /// IANA time zone.
     pub timezone: Option<&'a str>,
     /// Seconds east of UTC, at the time of the request.

@@ -28,6 +28,20 @@ pub struct Standing {
     pub used: Option<Used>,
 }
 
+impl Standing {
+    /// Whether a key with this digest is this one, or the one before its roll while that still holds.
+    #[must_use]
+    pub fn opens_to(&self, digest: &KeyDigest, now_s: u64) -> bool {
+        let retired = self.retired.filter(|retired| now_s < retired.until_s);
+        self.digest == *digest || retired.is_some_and(|retired| retired.digest == *digest)
+    }
+
+    /// Takes a count into account that is known from elsewhere: the newer day stands, and of one day the greater count.
+    pub fn count_at_least(&mut self, known: Option<Used>) {
+        self.used = [self.used, known].into_iter().flatten().max_by_key(|used| (used.day, used.count));
+    }
+}
+
 /// A change of a key that is committed in the durable store and must now reach the counter store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -272,6 +272,8 @@ impl quic::RecvStream for RecvStream {
 
 impl Drop for RecvStream {
     fn drop(&mut self) {
+        // An answer may overtake the end of its request. quinn would stop that with 0, which in HTTP/3 is no code at all.
+        let _ = self.stream.stop(var_int(Code::H3_NO_ERROR.value()));
         self.held.fetch_sub(self.taken, Ordering::Relaxed);
     }
 }

@@ -39,12 +39,13 @@ fn detail(place: &Place<'_>) -> (bool, bool) {
 
 /// A place with its gaps filled from another record of the same place.
 fn filled<'a>(place: Place<'a>, other: Place<'a>) -> Place<'a> {
-    // Coordinates are a pair: one number of each would be a third place.
+    // Coordinates and their accuracy belong together: one number of each would be a third place.
     let point = if place.latitude.is_some() { &place } else { &other };
     Place {
         region_code: place.region_code.or(other.region_code),
         latitude: point.latitude,
         longitude: point.longitude,
+        accuracy_km: point.accuracy_km,
         timezone: place.timezone.or(other.timezone),
         postal_code: place.postal_code.or(other.postal_code),
         ..place

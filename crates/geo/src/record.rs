@@ -80,6 +80,7 @@ struct Continent<'a> {
 struct Location<'a> {
     latitude: Option<Degrees>,
     longitude: Option<Degrees>,
+    accuracy_radius: Option<u16>,
     time_zone: Option<&'a str>,
 }
 
@@ -105,6 +106,7 @@ impl<'a> PlaceRecord<'a> {
             continent: told(self.continent.code),
             latitude,
             longitude,
+            accuracy_km: nested_point.and(self.location.accuracy_radius),
             timezone: told(self.location.time_zone.or(self.timezone)),
             timezone_offset: None,
             postal_code: told(self.postal.code.or(self.postcode)),

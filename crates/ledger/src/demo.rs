@@ -4,7 +4,7 @@ use domain::{DEMO_DAILY_MAX, Used};
 
 use crate::ledger::Ledger;
 use crate::outage::LedgerError;
-use crate::slot;
+use crate::slot::{self, Slot};
 use crate::verdict::{Charged, Reply};
 
 /// What the counter store says of a demo request.
@@ -42,11 +42,14 @@ impl Ledger {
     }
 
     async fn demo_call(&self, day: &str, count: u64) -> Result<DemoVerdict, LedgerError> {
-        let mut attempt = self.begin().await?;
-        loop {
+        let mut attempt = self.begin(Slot::of(&slot::demo())).await?;
+        let charge = |stamp: &str| {
             let mut call = self.demo.prepare_invoke();
-            call.key(slot::demo()).arg(&attempt.session.stamp).arg(DEMO_DAILY_MAX).arg(day).arg(count);
-            let reply = self.call(&attempt, &call).await?;
+            call.key(slot::demo()).arg(stamp).arg(DEMO_DAILY_MAX).arg(day).arg(count);
+            call
+        };
+        loop {
+            let reply = self.call(&mut attempt, charge).await?;
             let reply = Reply::of(&reply)?;
             return match reply.number(0)? {
                 0 if reply.number(1)? == 1 && self.renew(&mut attempt).await? => continue,

@@ -2,11 +2,15 @@
 //!
 //! Deliberately absent: the durable store. Whoever gets [`Verdict::Unknown`] asks it and fills the record. No address is ever sent here.
 
+mod call;
 mod demo;
 mod ledger;
 mod link;
+mod map;
 mod outage;
 mod pending;
+mod router;
+mod settle;
 mod slot;
 mod today;
 mod verdict;
@@ -14,4 +18,5 @@ mod verdict;
 pub use demo::DemoVerdict;
 pub use ledger::{Ledger, LedgerOptions};
 pub use outage::LedgerError;
+pub use settle::{Batch, ChargeName, DemoBatch, LATE_MAX, NamedCharge, Settled};
 pub use verdict::{Charged, Fence, Moment, Verdict};

@@ -6,7 +6,7 @@ use redis::RedisError;
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// Nothing was applied: safe to try again, here or elsewhere.
-    #[error("the counter store could not take the call; is Redis running, and is [ledger] url right?")]
+    #[error("the counter store could not take the call; is Redis running, and does [ledger] url name its primary?")]
     NotApplied(#[source] RedisError),
     /// No connection could be had in time: nothing was applied.
     #[error("the counter store could not be reached within [ledger] timeout_ms")]
@@ -26,11 +26,38 @@ pub enum LedgerError {
 }
 
 /// Replies that say that nothing was applied.
-const NOT_APPLIED: [&str; 10] =
-    ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MISCONF", "OOM", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN"];
+const NOT_APPLIED: [&str; 14] = [
+    "READONLY",
+    "MOVED",
+    "ASK",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MISCONF",
+    "OOM",
+    "NOREPLICAS",
+    "MASTERDOWN",
+    "TRYAGAIN",
+    "BUSY",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+];
 
 /// Replies after which another connection, with another identity, may be right.
-const MOVED_AWAY: [&str; 3] = ["READONLY", "MOVED", "MASTERDOWN"];
+const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
+
+/// Replies after which another server may be right.
+const OTHERS_KNOW: [&str; 2] = ["MOVED", "CLUSTERDOWN"];
+
+/// Where a cluster sends a call that it did not take.
+pub(crate) enum Way {
+    /// The slot belongs to the server at this host and port.
+    Moved(String, u16),
+    /// The slot is on its way to the server at this host and port, and what the call names is there already.
+    Asked(String, u16),
+    /// The slot is on its way, and what the call names is partly here and partly there.
+    Later,
+}
 
 impl From<RedisError> for LedgerError {
     fn from(error: RedisError) -> Self {
@@ -44,14 +71,49 @@ impl From<RedisError> for LedgerError {
 }
 
 impl LedgerError {
+    /// Whether the call may have been applied all the same.
+    #[must_use]
+    pub const fn may_be_applied(&self) -> bool {
+        match self {
+            Self::NotApplied(_) | Self::Unreachable => false,
+            Self::Unanswered | Self::Ambiguous(_) | Self::Fault(_) | Self::Strange(_) => true,
+        }
+    }
+
     /// Whether the connection that this came from is of no more use.
     pub(crate) fn ends_session(&self) -> bool {
         match self {
             Self::Ambiguous(_) => true,
-            Self::NotApplied(error) => {
-                error.is_io_error() || code(error).is_some_and(|code| MOVED_AWAY.contains(&&*code))
-            }
+            Self::NotApplied(error) => error.is_io_error() || code(error).is_some_and(|code| DEMOTED.contains(&&*code)),
             Self::Unreachable | Self::Unanswered | Self::Fault(_) | Self::Strange(_) => false,
+        }
+    }
+
+    /// Whether another server may be in charge by now.
+    pub(crate) fn casts_doubt(&self) -> bool {
+        match self {
+            Self::Unanswered => true,
+            Self::NotApplied(error) => code(error).is_some_and(|code| OTHERS_KNOW.contains(&&*code)),
+            Self::Unreachable | Self::Ambiguous(_) | Self::Fault(_) | Self::Strange(_) => false,
+        }
+    }
+
+    /// Where to go on, if nothing was applied and the store has said where.
+    pub(crate) fn way(&self) -> Option<Way> {
+        let Self::NotApplied(error) = self else { return None };
+        let refusals = error.clone().into_server_errors()?;
+        let (_, refusal) = refusals.first()?;
+        if refusal.code() == "TRYAGAIN" {
+            return Some(Way::Later);
+        }
+        // `MOVED 3999 127.0.0.1:6381`
+        let (_slot, address) = refusal.details()?.split_once(' ')?;
+        let (host, port) = address.rsplit_once(':')?;
+        let (host, port) = (host.to_owned(), port.parse().ok()?);
+        match refusal.code() {
+            "MOVED" => Some(Way::Moved(host, port)),
+            "ASK" => Some(Way::Asked(host, port)),
+            _ => None,
         }
     }
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::{KeyId, Pause};
+use redis::Cmd;
 
 use crate::ledger::Ledger;
 use crate::outage::LedgerError;
-use crate::slot::{self, Bucket};
+use crate::slot::{self, Bucket, Slot};
 use crate::verdict::parse_counts;
 
 impl Ledger {
@@ -16,19 +17,16 @@ impl Ledger {
     /// # Errors
     /// When the counter store does not answer in time.
     pub async fn sweep(&self, interval: Duration) -> Result<Vec<Pause>, LedgerError> {
-        let mut turn = redis::pipe();
         // A little less than the interval, so that a lone node never finds its own turn from before.
         let held_ms = u64::try_from(interval.as_millis() * 9 / 10).unwrap_or(u64::MAX).max(1);
-        turn.cmd("SET").arg(slot::sweep()).arg(1).arg("NX").arg("PX").arg(held_ms);
-        let (mine,): (Option<String>,) = self.pipe(&turn).await?;
+        let mut turn = redis::cmd("SET");
+        turn.arg(slot::sweep()).arg(1).arg("NX").arg("PX").arg(held_ms);
+        let mine: Option<String> = self.command(Slot::of(&slot::sweep()), &turn).await?;
         if mine.is_none() {
             return Ok(Vec::new());
         }
-        let mut sweep = redis::pipe();
-        for bucket in Bucket::all() {
-            sweep.hgetall(bucket.pending());
-        }
-        let found: Vec<HashMap<String, String>> = self.pipe(&sweep).await?;
+        let sweep: Vec<_> = Bucket::all().map(|bucket| (bucket.slot(), Cmd::hgetall(bucket.pending()))).collect();
+        let found: Vec<HashMap<String, String>> = self.gather(&sweep).await?;
         Ok(found.iter().flatten().filter_map(|(name, value)| parse(name, value)).collect())
     }
 
@@ -37,9 +35,8 @@ impl Ledger {
     /// # Errors
     /// When the counter store does not answer in time.
     pub async fn pending(&self, key: KeyId) -> Result<Vec<Pause>, LedgerError> {
-        let mut look = redis::pipe();
-        look.hgetall(Bucket::of(key).pending());
-        let (found,): (HashMap<String, String>,) = self.pipe(&look).await?;
+        let bucket = Bucket::of(key);
+        let found: HashMap<String, String> = self.command(bucket.slot(), &Cmd::hgetall(bucket.pending())).await?;
         Ok(found.iter().filter_map(|(name, value)| parse(name, value)).filter(|pause| pause.key == key).collect())
     }
 
@@ -48,9 +45,9 @@ impl Ledger {
     /// # Errors
     /// When the counter store does not answer in time.
     pub async fn confirm(&self, pause: &Pause) -> Result<(), LedgerError> {
-        let mut confirm = redis::pipe();
-        confirm.hdel(Bucket::of(pause.key).pending(), format!("{}:{}", pause.key, pause.window)).ignore();
-        self.pipe(&confirm).await
+        let bucket = Bucket::of(pause.key);
+        let confirm = Cmd::hdel(bucket.pending(), format!("{}:{}", pause.key, pause.window));
+        self.command(bucket.slot(), &confirm).await
     }
 }
 

@@ -8,6 +8,25 @@ pub(crate) const BUCKETS: u16 = 1024;
 /// The version of the layout stands first: old and new binaries can share a store during an upgrade.
 const LAYOUT: &str = "i1";
 
+/// One of the 16,384 slots of a cluster; each belongs to one primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(pub(crate) u16);
+
+impl Slot {
+    /// The slot of a name: all names with the same hash tag share one.
+    pub(crate) fn of(name: &str) -> Self {
+        let tag = name.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
+        Self(crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(name).as_bytes()) % 16_384)
+    }
+}
+
+/// CRC-16/XMODEM.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 })
+    })
+}
+
 /// One of the buckets.
 #[derive(Clone, Copy)]
 pub(crate) struct Bucket(u16);
@@ -22,6 +41,10 @@ impl Bucket {
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (0..BUCKETS).map(Self)
+    }
+
+    pub(crate) fn slot(self) -> Slot {
+        Slot::of(&self.fence())
     }
 
     pub(crate) fn record(self, id: KeyId) -> String {
@@ -39,11 +62,21 @@ impl Bucket {
     pub(crate) fn fence(self) -> String {
         format!("{LAYOUT}:{{b{:04}}}:fence", self.0)
     }
+
+    /// Stands once a batch of a key was settled.
+    pub(crate) fn settled(self, id: KeyId, batch: u64) -> String {
+        format!("{LAYOUT}:{{b{:04}}}:settled:{id}:{batch:016x}", self.0)
+    }
 }
 
 /// The demo's record.
 pub(crate) fn demo() -> String {
     format!("{LAYOUT}:{{demo}}:count")
+}
+
+/// Stands once a batch of the demo's was settled.
+pub(crate) fn demo_settled(batch: u64) -> String {
+    format!("{LAYOUT}:{{demo}}:settled:{batch:016x}")
 }
 
 /// Held by the node whose turn it is to sweep.
@@ -61,6 +94,16 @@ mod tests {
         let bucket = Bucket::of(id);
         for name in [bucket.record(id), bucket.log(id), bucket.pending(), bucket.fence()] {
             assert_eq!(name.split('}').next(), bucket.fence().split('}').next());
+            assert_eq!(Slot::of(&name), bucket.slot());
+        }
+    }
+
+    #[test]
+    fn a_slot_is_the_crc16_of_the_hash_tag_alone() {
+        // CRC-16/XMODEM's check value, and what `CLUSTER KEYSLOT` says.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        for (name, slot) in [("foo", 12182), ("i1:{foo}:k:1", 12182), ("{}foo", 9500), ("i1:{b0412}:fence", 2150)] {
+            assert_eq!(Slot::of(name), Slot(slot), "{name}");
         }
     }
 }

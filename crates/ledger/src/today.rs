@@ -1,6 +1,7 @@
 //! How much of a day keys have used, for the people who own them; no verdict depends on it.
 
 use domain::{Day, KeyId, Used};
+use redis::Cmd;
 
 use crate::ledger::Ledger;
 use crate::outage::LedgerError;
@@ -12,14 +13,12 @@ impl Ledger {
     /// # Errors
     /// When the counter store does not answer in time.
     pub async fn used(&self, keys: &[KeyId]) -> Result<Vec<Option<Used>>, LedgerError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut look = redis::pipe();
-        for key in keys {
-            look.hmget(Bucket::of(*key).record(*key), &["t", "n"]);
-        }
-        let found: Vec<(Option<u32>, Option<u64>)> = self.pipe(&look).await?;
+        let look = |key: &KeyId| {
+            let bucket = Bucket::of(*key);
+            (bucket.slot(), Cmd::hmget(bucket.record(*key), &["t", "n"]))
+        };
+        let reads: Vec<_> = keys.iter().map(look).collect();
+        let found: Vec<(Option<u32>, Option<u64>)> = self.gather(&reads).await?;
         let used = |(day, count): (Option<u32>, Option<u64>)| Some(Used { day: Day(day?), count: count? });
         Ok(found.into_iter().map(used).collect())
     }

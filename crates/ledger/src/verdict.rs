@@ -31,6 +31,8 @@ pub enum Verdict {
         charged: Charged,
         /// The day before, as long as it waits to be rolled up.
         yesterday: Option<Used>,
+        /// The key's window: a pause belongs to one.
+        window: u64,
     },
 }
 
@@ -116,6 +118,7 @@ impl Verdict {
                     scope: scope.ok_or(LedgerError::Strange("scope"))?,
                     charged: reply.charged()?,
                     yesterday: reply.yesterday()?,
+                    window: reply.number(8)?,
                 }
             }
             _ => return Err(LedgerError::Strange("verdict")),
@@ -145,7 +148,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    fn bytes(&self, place: usize) -> Result<Vec<u8>, LedgerError> {
+    pub(crate) fn bytes(&self, place: usize) -> Result<Vec<u8>, LedgerError> {
         match self.0.get(place) {
             Some(Value::BulkString(bytes)) => Ok(bytes.clone()),
             _ => Err(LedgerError::Strange("string")),

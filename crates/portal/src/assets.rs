@@ -22,6 +22,12 @@ macro_rules! assets {
 assets! {
     "app.css"                "text/css; charset=utf-8";
     "app.js"                 "text/javascript; charset=utf-8";
+    "answer.js"              "text/javascript; charset=utf-8";
+    "docs.js"                "text/javascript; charset=utf-8";
+    "landing.js"             "text/javascript; charset=utf-8";
+    "reference.js"           "text/javascript; charset=utf-8";
+    "front.css"              "text/css; charset=utf-8";
+    "card.png"               "image/png";
     "favicon.svg"            "image/svg+xml";
     "fonts/geist.woff2"      "font/woff2";
     "fonts/geist-mono.woff2" "font/woff2";

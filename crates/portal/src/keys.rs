@@ -13,6 +13,7 @@ use crate::page::{Member, show};
 use crate::posted::Posted;
 use crate::problem::Problem;
 use crate::view::{KeyCard, KeysPage, MintedPage, NewKeyPage, PauseView, ScopeChoice, Tab, minute_chart};
+use crate::visit::hex;
 use crate::{Portal, time};
 
 /// Said of a name that cannot be one.
@@ -40,7 +41,7 @@ pub(crate) fn edition(rows: &[KeyRow]) -> String {
         let paused_ms = row.pause.as_ref().map(|pause| pause.at_ms);
         digest.update(format!("{:?}", (row.id, &row.name, row.state, row.retired_until_s, paused_ms)));
     }
-    digest.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.finalize()[..8])
 }
 
 /// A key as pages show it.

@@ -9,9 +9,11 @@ mod csv;
 mod docs;
 mod enter;
 mod events;
+mod files;
 mod hub;
 mod key;
 mod keys;
+mod landing;
 mod link;
 mod mail;
 mod page;
@@ -19,6 +21,7 @@ mod passkeys;
 mod password;
 mod posted;
 mod problem;
+mod reference;
 mod routes;
 mod signin;
 mod signup;
@@ -31,17 +34,20 @@ mod visit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Change, Neighbourhood};
+use domain::{Change, Client, Neighbourhood};
 use ledger::Ledger;
+use serde_json::Value;
 use store::Store;
 use tokio::sync::Semaphore;
 use webauthn_rs::Webauthn;
 
 pub use docs::Attribution;
+pub use landing::Reflection;
 pub use link::invitation;
 pub use mail::{MailError, MailOptions, Post};
 pub use routes::{ROUTES, Route, Who, router};
 
+use crate::docs::Library;
 use crate::hub::Hub;
 use crate::password::Passwords;
 use crate::throttle::Throttle;
@@ -55,6 +61,8 @@ const TRIES_PERIOD: Duration = Duration::from_secs(600);
 pub struct Settings {
     /// Where browsers reach this service, without a slash at the end.
     pub base_url: String,
+    /// Where weaknesses are reported, as security.txt tells it; empty: on the pages themselves.
+    pub security_contact: String,
     /// Whether strangers may sign up.
     pub signup_open: bool,
     /// Whether mails can be sent.
@@ -79,6 +87,16 @@ pub struct Settings {
     pub page_timeout: Duration,
 }
 
+/// What the pages show of the rest of the service.
+pub trait Surroundings: Send + Sync {
+    /// Whom the data is owed to; asked each time, since it changes with the data.
+    fn attributions(&self) -> Vec<Attribution>;
+    /// A client's own answer, uncharged; `None` if there is none to be had.
+    fn reflect(&self, client: &Client) -> Option<Reflection>;
+    /// The interface as an OpenAPI document.
+    fn openapi(&self) -> &Value;
+}
+
 /// What the pages share.
 pub struct Portal {
     store: Store,
@@ -92,17 +110,14 @@ pub struct Portal {
     passkeys: Option<Webauthn>,
     hub: Hub,
     streams: Arc<Semaphore>,
-    attributions: Box<dyn Fn() -> Vec<Attribution> + Send + Sync>,
+    library: Library,
+    surroundings: Box<dyn Surroundings>,
 }
 
 impl Portal {
-    /// Puts the parts together. Whom the data is owed to is asked each time: it changes with the data.
-    pub fn new(
-        store: Store,
-        ledger: Arc<Ledger>,
-        settings: Settings,
-        attributions: impl Fn() -> Vec<Attribution> + Send + Sync + 'static,
-    ) -> Self {
+    /// Puts the parts together, and makes the documentation ready.
+    #[must_use]
+    pub fn new(store: Store, ledger: Arc<Ledger>, settings: Settings, surroundings: Box<dyn Surroundings>) -> Self {
         let (entries_max, per_account) = (settings.tries_entries_max, settings.tries_per_account_max);
         Self {
             passwords: Passwords::start(settings.hashes_max, settings.hashes_waiting_max),
@@ -112,7 +127,8 @@ impl Portal {
             passkeys: passkeys::open(&settings.base_url),
             hub: Hub::new(),
             streams: Arc::new(Semaphore::new(settings.streams_max)),
-            attributions: Box::new(attributions),
+            library: Library::open(&settings.base_url),
+            surroundings,
             store,
             ledger,
             settings,

@@ -18,6 +18,9 @@ use crate::signup::TAKEN;
 use crate::view::{LinkPage, LinkWish, Tab};
 use crate::visit::Secret;
 
+const WRONG: &str =
+    "This is not the password that was chosen at sign-up. If you did not sign up, close this page: nothing happens.";
+
 pub(crate) async fn form(
     State(portal): State<Arc<Portal>>,
     Path(token): Path<String>,
@@ -93,9 +96,6 @@ pub(crate) async fn follow(
         },
     }
 }
-
-const WRONG: &str =
-    "This is not the password that was chosen at sign-up. If you did not sign up, close this page: nothing happens.";
 
 /// A new link's token, for the one who is invited, and what is stored of it.
 #[must_use]

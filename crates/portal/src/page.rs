@@ -11,7 +11,7 @@ use store::Account;
 
 use crate::Portal;
 use crate::problem::Problem;
-use crate::view::{Frame, Notice, Tab};
+use crate::view::{Frame, Notice, Published, Tab};
 use crate::visit::Visit;
 
 /// What a form has done, told on the page that it leads to: `?done=` and its name.
@@ -75,7 +75,15 @@ impl Visitor {
             csrf: self.visit.token(),
             notice: self.notice,
             signup_open: portal.settings.signup_open,
+            published: None,
         }
+    }
+
+    /// The frame of a page that everybody may find and link to.
+    pub(crate) fn public_frame(&self, portal: &Portal, title: &str, tab: Tab, description: &str, path: &str) -> Frame {
+        let base_url = portal.settings.base_url.clone();
+        let published = Published { description: description.trim().to_owned(), path: path.to_owned(), base_url };
+        Frame { published: Some(published), ..self.frame(portal, title, tab) }
     }
 
     /// Shows a page, with the cookie that its forms need.

@@ -29,6 +29,8 @@ pub(crate) enum Problem {
     ForeignSite,
     /// There is nothing here, or it is another's.
     NotFound,
+    /// The documentation has no such page.
+    NoSuchPage,
     /// The link was used, or is too old.
     LinkGone,
     /// Strangers may not sign up.
@@ -87,13 +89,12 @@ struct Told {
 }
 
 impl Problem {
-    fn told(&self) -> Told {
+    /// What the page says; `None` where there is a page to go to instead.
+    fn told(&self) -> Option<Told> {
         let told =
             |status, heading, sentence: &str, next| Told { status, heading, sentence: sentence.to_owned(), next };
-        match self {
-            Self::SignIn => {
-                told(StatusCode::UNAUTHORIZED, "Sign in first", "This page is for members.", ("/signin", "Sign in"))
-            }
+        let told = match self {
+            Self::SignIn => return None,
             Self::StaleForm => told(
                 StatusCode::FORBIDDEN,
                 "This form is out of date",
@@ -111,6 +112,12 @@ impl Problem {
                 "Nothing is here",
                 "It was deleted, or it never was. A deleted key cannot be brought back.",
                 ("/keys", "Open your keys"),
+            ),
+            Self::NoSuchPage => told(
+                StatusCode::NOT_FOUND,
+                "There is no such page",
+                "The documentation has no page of this name. Its list of pages, and a search, are where it begins.",
+                ("/docs", "Open the documentation"),
             ),
             Self::LinkGone => told(
                 StatusCode::GONE,
@@ -157,7 +164,8 @@ impl Problem {
                 "Your keys go on working. Try again in a moment; if it goes on, tell the operator.",
                 ("/keys", "Try again"),
             ),
-        }
+        };
+        Some(told)
     }
 
     fn retry_after_s(&self) -> Option<u64> {
@@ -168,6 +176,7 @@ impl Problem {
             | Self::StaleForm
             | Self::ForeignSite
             | Self::NotFound
+            | Self::NoSuchPage
             | Self::LinkGone
             | Self::Closed
             | Self::PasskeyRefused
@@ -201,11 +210,10 @@ pub(crate) async fn tell(State(portal): State<Arc<Portal>>, request: Request, ne
         Problem::Outage.into_response()
     });
     let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() else { return response };
-    if matches!(*problem, Problem::SignIn) {
+    let Some(Told { status, heading, sentence, next }) = problem.told() else {
         return Redirect::to("/signin").into_response();
-    }
+    };
     let visitor = Visitor::find(&portal, visit).await;
-    let Told { status, heading, sentence, next } = problem.told();
     let frame = visitor.frame(&portal, heading, Tab::None);
     let mut response = visitor.show(&portal, &ProblemPage { frame, heading, sentence, next });
     *response.status_mut() = status;

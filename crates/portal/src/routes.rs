@@ -14,7 +14,9 @@ use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::problem::{self, Problem};
-use crate::{Portal, account, assets, docs, events, key, keys, link, passkeys, signin, signup, usage};
+use crate::{
+    Portal, account, assets, docs, events, files, key, keys, landing, link, passkeys, reference, signin, signup, usage,
+};
 
 /// Nothing from elsewhere, nothing inline.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -57,7 +59,11 @@ macro_rules! routes {
 }
 
 routes! {
-    get  "/docs"                            Anyone docs::docs;
+    get  "/"                                Anyone landing::landing;
+    get  "/docs"                            Anyone docs::start;
+    get  "/docs/search"                     Anyone docs::search;
+    get  "/docs/{page}"                     Anyone docs::page;
+    get  "/reference"                       Anyone reference::reference;
     get  "/enterprise"                      Anyone docs::enterprise;
 
     get  "/signup"                          Anyone signup::form;
@@ -119,6 +125,6 @@ pub fn router(portal: Arc<Portal>) -> Router {
         pages = pages.layer(SetResponseHeaderLayer::overriding(STRICT_TRANSPORT_SECURITY, TLS_ONLY));
     }
     // Pages are sent as they are: a compressed page that holds a token and what a stranger wrote tells the token by its length.
-    let files = Router::new().route("/assets/{version}/{*file}", get(assets::file)).layer(CompressionLayer::new());
+    let files = files::router().route("/assets/{version}/{*file}", get(assets::file)).layer(CompressionLayer::new());
     pages.merge(files).with_state(portal)
 }

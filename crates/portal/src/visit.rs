@@ -115,7 +115,8 @@ fn cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
         .and_then(|(_, value)| Secret::parse(value))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal text.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use api::{Api, ApiBounds, Metrics, Tally};
+use api::{Api, ApiBounds, FallbackBounds, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
 use edge::{Bounds, Drain, Edge, Transport, Trust, Wardrobe};
@@ -21,6 +21,7 @@ use crate::certificates::{self, CertificateWatch};
 use crate::config::{Config, ms};
 use crate::door::Door;
 use crate::gauges::Gauges;
+use crate::heal::{self, Healer};
 use crate::link::links;
 use crate::ops::{self, Ops};
 use crate::pages::{self, Pages};
@@ -36,6 +37,8 @@ use crate::watch::Watch;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections of background work: the relay's listener, its claim, the roll-up and the readiness check.
 const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
+/// More often than this would only keep a store that is away from coming back.
+const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// A store for background work and commands, under its own application name.
 pub(crate) fn background_store(config: &Config, application_name: &'static str) -> Result<Store> {
@@ -147,8 +150,13 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let certificate_watch = CertificateWatch::register(&mut registry, ms(config.edge.certificate_watch_interval_ms));
     let renewal = Renewal::open(config, wardrobe.as_ref(), &mut registry)?;
     let pages = Pages::open(config, &shelf, &mut registry)?;
-    let public =
-        public_router(config, metrics, &shelf, &tally, pages.as_ref())?.merge(renewal::router(renewal.as_ref()));
+    let mut beside = renewal::router(renewal.as_ref());
+    if let Some(pages) = &pages {
+        beside = beside.merge(portal::router(Arc::clone(&pages.portal)));
+    }
+    let api = open_api(config, metrics, &shelf, &tally)?;
+    let public = public_router(config, &api, beside);
+    let (switch, drain) = Drain::new();
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
     let rollup = Rollup {
@@ -157,11 +165,13 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
         tally,
         interval: ms(config.ledger.rollup_interval_ms),
     };
-    let relay =
-        Relay { store: background.clone(), ledger: Arc::clone(&ledger), interval: ms(config.ledger.relay_interval_ms) };
-    let ops = Arc::new(Ops { store: background, ledger, registry, draining: AtomicBool::new(false) });
+    let relay_interval = ms(config.ledger.relay_interval_ms);
+    let relay = Arc::new(Relay { store: background.clone(), ledger: Arc::clone(&ledger), interval: relay_interval });
+    let probe_interval = ms(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
+    let healer = Healer { api: Arc::clone(&api), relay: Arc::clone(&relay), interval: probe_interval };
+    let news = heal::follow(Arc::clone(&api), background.clone(), drain.clone());
+    let ops = Arc::new(Ops { store: background, ledger, api, registry, draining: AtomicBool::new(false) });
 
-    let (switch, drain) = Drain::new();
     let mut sockets = Sockets::open(&config.edge)?;
     let door = Door { edge, public, drain: drain.clone() };
     let mut listeners = door.open(&config.edge, &mut sockets, wardrobe.as_ref())?;
@@ -183,6 +193,7 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
     let mut chores = JoinSet::new();
     let until = drain.clone();
     chores.spawn(async move { relay.run(until).await });
+    chores.spawn(news);
     tend_geo(config, watch, &mut chores, &drain)?;
     if let Some(pages) = pages {
         chores.spawn(pages::tend(pages.post, drain.clone()));
@@ -198,8 +209,9 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
         while listeners.join_next().await.is_some() {}
         Ok::<_, anyhow::Error>(())
     };
-    let (stopped, ()) = tokio::join!(stopping, rollup.run(drain));
+    let (stopped, (), ()) = tokio::join!(stopping, rollup.run(drain.clone()), healer.run(drain));
     stopped?;
+    healer.finish().await;
     rollup.roll_up().await;
     while let Some(ended) = chores.join_next().await {
         ended.map_err(|_| anyhow!("background work panicked"))?;
@@ -223,13 +235,8 @@ fn tend_geo(config: &Config, watch: Watch, chores: &mut JoinSet<()>, drain: &Dra
     Ok(())
 }
 
-fn public_router(
-    config: &Config,
-    metrics: Metrics,
-    shelf: &Arc<Shelf>,
-    tally: &Arc<Tally>,
-    pages: Option<&Pages>,
-) -> Result<Router> {
+/// The API on its own connections to the stores.
+fn open_api(config: &Config, metrics: Metrics, shelf: &Arc<Shelf>, tally: &Arc<Tally>) -> Result<Arc<Api>> {
     let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: ms(config.ledger.timeout_ms) };
     let store = StoreOptions {
         url: config.store.url.clone(),
@@ -241,8 +248,14 @@ fn public_router(
         lookups_max: config.ledger.lookups_max,
         unknown_max: config.ledger.unknown_max,
         refused_max: config.ledger.refused_max,
+        fallback: FallbackBounds {
+            keys_max: config.ledger.recall_keys_max,
+            recall_max: Duration::from_secs(config.ledger.recall_max_s),
+            failures_max: config.ledger.failures_max,
+            store_timeout: ledger.timeout,
+        },
     };
-    let api = Arc::new(Api::new(
+    Ok(Arc::new(Api::new(
         Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?),
         Store::new(&store).context("[store] url cannot be read")?,
         Arc::clone(shelf),
@@ -250,12 +263,13 @@ fn public_router(
         Arc::clone(tally),
         metrics,
         bounds,
-    ));
-    let mut router = api::router(Arc::clone(&api));
-    if let Some(pages) = pages {
-        router = router.merge(portal::router(Arc::clone(&pages.portal)));
-    }
-    Ok(api::dress(router, &api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms)))
+    )))
+}
+
+/// The API and what stands beside it, dressed alike.
+fn public_router(config: &Config, api: &Arc<Api>, beside: Router) -> Router {
+    let router = api::router(Arc::clone(api)).merge(beside);
+    api::dress(router, api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms))
 }
 
 async fn stop_signal() -> Result<()> {

@@ -6,24 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use edge::{Acme, CertificateFiles, Drain, Wardrobe};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tokio::time::MissedTickBehavior;
 
 use crate::config::Config;
+use crate::outcome::Outcomes;
 
 /// More often than this would be all that a thread does.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-const REPLACED: Outcome = Outcome { outcome: "replaced" };
-const REFUSED: Outcome = Outcome { outcome: "refused" };
-
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
-}
+const REPLACED: &str = "replaced";
+const REFUSED: &str = "refused";
 
 /// Reads and checks every certificate that the settings name; the one that ACME keeps may still be missing.
 pub(crate) fn open(config: &Config) -> Result<Wardrobe> {
@@ -51,17 +44,17 @@ fn files(certificate: &Path, private_key: &Path) -> CertificateFiles {
 /// Watches the files by polling, which sees a turned link, a network file system and a container's volume alike.
 pub(crate) struct CertificateWatch {
     interval: Duration,
-    reloads: Family<Outcome, Counter>,
+    reloads: Outcomes,
 }
 
 impl CertificateWatch {
     pub(crate) fn register(registry: &mut Registry, interval: Duration) -> Self {
-        let reloads = Family::<Outcome, Counter>::default();
-        for outcome in [REPLACED, REFUSED] {
-            // Present from the start: an alarm on a rise needs something to rise from.
-            drop(reloads.get_or_create(&outcome));
-        }
-        registry.register("certificate_reloads", "Certificates that changed, by what became of them", reloads.clone());
+        let reloads = Outcomes::register(
+            registry,
+            "certificate_reloads",
+            "Certificates that changed, by what became of them",
+            [REPLACED, REFUSED],
+        );
         Self { interval: interval.max(INTERVAL_MIN), reloads }
     }
 
@@ -86,12 +79,12 @@ impl CertificateWatch {
         };
         for files in &change.replaced {
             tracing::info!(file = %files.certificate.display(), "a certificate was replaced");
-            self.reloads.get_or_create(&REPLACED).inc();
+            self.reloads.count(REPLACED);
         }
         for reason in &change.refused {
             let reason = reason as &dyn std::error::Error;
             tracing::warn!(reason, "a certificate was refused; the one before it stays");
-            self.reloads.get_or_create(&REFUSED).inc();
+            self.reloads.count(REFUSED);
         }
     }
 }

@@ -48,6 +48,7 @@ pub(crate) struct Public {
     pub(crate) docs_url: String,
     pub(crate) signup_url: String,
     pub(crate) enterprise_url: String,
+    pub(crate) security_contact: String,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -136,6 +137,10 @@ pub(crate) struct Ledger {
     pub(crate) lookups_max: usize,
     pub(crate) unknown_max: usize,
     pub(crate) refused_max: usize,
+    pub(crate) failures_max: u32,
+    pub(crate) probe_interval_ms: u64,
+    pub(crate) recall_max_s: u64,
+    pub(crate) recall_keys_max: usize,
     pub(crate) rollup_interval_ms: u64,
     pub(crate) rollup_keys_max: usize,
     pub(crate) relay_interval_ms: u64,
@@ -264,7 +269,8 @@ impl Config {
     /// Every setting on a line of its own; passwords within addresses are left out.
     pub(crate) fn redacted(&self) -> Result<Vec<String>> {
         let mut shown = self.clone();
-        let urls = [&mut shown.store.url, &mut shown.ledger.url, &mut shown.mail.smtp_url];
+        shown.ledger.url = without_passwords(&shown.ledger.url);
+        let urls = [&mut shown.store.url, &mut shown.mail.smtp_url];
         for url in urls.into_iter().filter(|url| !url.is_empty()) {
             *url = without_password(url);
         }
@@ -297,6 +303,16 @@ fn read_secret(value: &mut String, file: &Path) -> Result<()> {
         text.trim().clone_into(value);
     }
     Ok(())
+}
+
+/// Addresses with commas between, without their passwords.
+fn without_passwords(urls: &str) -> String {
+    let urls: Vec<_> = urls.split(',').map(str::trim).collect();
+    if urls.iter().any(|url| !url.contains("://")) {
+        // A comma that was not escaped in a password, perhaps.
+        return "…".to_owned();
+    }
+    urls.into_iter().map(without_password).collect::<Vec<_>>().join(",")
 }
 
 /// `postgres://user:password@host/…?password=…` without the passwords. What cannot be taken apart is not shown at all.
@@ -362,5 +378,7 @@ mod tests {
         );
         assert_eq!(without_password("u:secret@h"), "…");
         assert_eq!(without_password("postgres://u:se?cret@h/d"), "postgres://…");
+        assert_eq!(without_passwords("redis://u:secret@h:1, redis://:secret@i:2"), "redis://u:…@h:1,redis://:…@i:2");
+        assert_eq!(without_passwords("redis://u:se,cret@h:1"), "…");
     }
 }

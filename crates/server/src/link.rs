@@ -11,7 +11,7 @@ pub(crate) fn links(public: &Public) -> Links {
     };
     Links {
         base: base.to_owned(),
-        docs: own(&public.docs_url, "/docs"),
+        docs: own(&public.docs_url, "/docs/errors"),
         signup: own(&public.signup_url, "/signup"),
         enterprise: own(&public.enterprise_url, "/enterprise"),
         dashboard: own("", "/keys"),

@@ -5,10 +5,13 @@ mod certificates;
 mod command;
 mod config;
 mod door;
+mod dumps;
 mod fetch;
 mod gauges;
+mod heal;
 mod link;
 mod ops;
+mod outcome;
 mod pages;
 mod preset;
 mod proxies;
@@ -29,7 +32,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let line = command::Line::parse();
-    match line.run() {
+    match dumps::forbid().and_then(|()| line.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = std::io::stderr().lock();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use api::Api;
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +16,7 @@ use store::Store;
 pub(crate) struct Ops {
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) api: Arc<Api>,
     pub(crate) registry: Registry,
     pub(crate) draining: AtomicBool,
 }
@@ -27,15 +29,16 @@ pub(crate) fn router(ops: Arc<Ops>) -> Router {
         .with_state(ops)
 }
 
-/// Ready when both stores answer and the node is not draining.
+/// Ready unless the node is draining or could answer nobody: known keys are answered while one store is away, and while both are.
 async fn ready(State(ops): State<Arc<Ops>>) -> Response {
     let draining = ops.draining.load(Ordering::Acquire);
     let (store, ledger) = tokio::join!(ops.store.check(), ops.ledger.check());
     let told = |outcome: Option<String>| outcome.unwrap_or_else(|| "ok".to_owned());
-    let ready = !draining && store.is_ok() && ledger.is_ok();
+    let ready = !draining && (store.is_ok() && ledger.is_ok() || ops.api.can_recall());
     let report = json!({
         "ready": ready,
         "draining": draining,
+        "verdicts": if ops.api.is_recalling() { "memory" } else { "ledger" },
         "store": told(store.err().map(|error| error.to_string())),
         "ledger": told(ledger.err().map(|error| error.to_string())),
     });

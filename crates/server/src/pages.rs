@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use domain::Client;
 use edge::Drain;
 use geo::Shelf;
 use ledger::{Ledger, LedgerOptions};
-use portal::{Attribution, MailOptions, Portal, Post, Settings};
+use portal::{Attribution, MailOptions, Portal, Post, Reflection, Settings, Surroundings};
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use store::{Store, StoreOptions};
 
 use crate::assemble::background_store;
 use crate::config::{Config, Signup, ms};
+use crate::link::links;
 
 /// The portal's pages and its background work.
 pub(crate) struct Pages {
@@ -35,11 +38,32 @@ impl Pages {
         let store = Store::new(&store).context("[store] url cannot be read")?;
         let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: ms(config.portal.timeout_ms) };
         let ledger = Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?);
-        let shelf = Arc::clone(shelf);
-        let portal = Arc::new(Portal::new(store, ledger, settings(config), move || attributions(&shelf)));
+        let house = House { shelf: Arc::clone(shelf), openapi: api::document(&links(&config.public)) };
+        let portal = Arc::new(Portal::new(store, ledger, settings(config), Box::new(house)));
         let mail = mail(config);
         let post = Post::open(Arc::clone(&portal), background_store(config, "ipseity-post")?, mail.as_ref(), registry)?;
         Ok(Some(Self { portal, post }))
+    }
+}
+
+/// What the pages show of the API and the data.
+struct House {
+    shelf: Arc<Shelf>,
+    openapi: Value,
+}
+
+impl Surroundings for House {
+    fn attributions(&self) -> Vec<Attribution> {
+        attributions(&self.shelf)
+    }
+
+    fn reflect(&self, client: &Client) -> Option<Reflection> {
+        let api::Reflection { json, accuracy_km, took } = api::reflect(&self.shelf, client)?;
+        Some(Reflection { json, accuracy_km, took })
+    }
+
+    fn openapi(&self) -> &Value {
+        &self.openapi
     }
 }
 
@@ -64,6 +88,7 @@ fn settings(config: &Config) -> Settings {
     let portal = &config.portal;
     Settings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
+        security_contact: config.public.security_contact.clone(),
         signup_open: portal.signup == Signup::Open,
         has_mail: !config.mail.smtp_url.is_empty(),
         session_idle_max: Duration::from_secs(u64::from(portal.session_days) * 86_400),

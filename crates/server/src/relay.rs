@@ -58,7 +58,7 @@ impl Relay {
         Ok(wake.wait(self.interval).await?)
     }
 
-    async fn drain_outbox(&self) -> Result<()> {
+    pub(crate) async fn drain_outbox(&self) -> Result<()> {
         while let Some(mut claim) = self.store.claim_outbox(BATCH_MAX).await? {
             for change in claim.changes().await? {
                 self.ledger.apply(&change).await?;

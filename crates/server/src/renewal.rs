@@ -8,31 +8,24 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
 use edge::{Acme, AcmeOptions, Challenge, Drain, HttpTokens, Wardrobe};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tokio::time::sleep;
 
 use crate::config::{self, Config};
+use crate::outcome::Outcomes;
 
 /// Authorities count failures and shut out whoever fails too often: five an hour at the best known one.
 const RETRY_MIN: Duration = Duration::from_secs(300);
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-const ISSUED: Outcome = Outcome { outcome: "issued" };
-const FAILED: Outcome = Outcome { outcome: "failed" };
-
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
-}
+const ISSUED: &str = "issued";
+const FAILED: &str = "failed";
 
 pub(crate) struct Renewal {
     acme: Acme,
     tokens: HttpTokens,
     interval: Duration,
-    outcomes: Family<Outcome, Counter>,
+    outcomes: Outcomes,
 }
 
 /// What the settings ask of an authority; `None` if nothing.
@@ -76,11 +69,12 @@ impl Renewal {
     ) -> Result<Option<Self>> {
         let Some(options) = options(&config.acme)? else { return Ok(None) };
         let wardrobe = wardrobe.context("[acme] names is set, but [edge] https is empty; name an address there")?;
-        let outcomes = Family::<Outcome, Counter>::default();
-        for outcome in [ISSUED, FAILED] {
-            drop(outcomes.get_or_create(&outcome));
-        }
-        registry.register("acme_orders", "Certificates asked for, by what became of it", outcomes.clone());
+        let outcomes = Outcomes::register(
+            registry,
+            "acme_orders",
+            "Certificates asked for, by what became of it",
+            [ISSUED, FAILED],
+        );
         let tokens = HttpTokens::default();
         let interval = Duration::from_secs(config.acme.check_interval_s).max(INTERVAL_MIN);
         Ok(Some(Self { acme: Acme::new(options, Arc::clone(wardrobe), tokens.clone()), tokens, interval, outcomes }))
@@ -97,14 +91,14 @@ impl Renewal {
                 match self.acme.issue().await {
                     Ok(()) => {
                         tracing::info!("a certificate was issued");
-                        self.outcomes.get_or_create(&ISSUED).inc();
+                        self.outcomes.count(ISSUED);
                         failures = 0;
                         self.interval
                     }
                     Err(error) => {
                         let error = &error as &dyn std::error::Error;
                         tracing::warn!(error, "no certificate was issued; the one before stays");
-                        self.outcomes.get_or_create(&FAILED).inc();
+                        self.outcomes.count(FAILED);
                         failures += 1;
                         self.interval.min(RETRY_MIN.saturating_mul(failures))
                     }

@@ -50,11 +50,22 @@ impl Rollup {
             self.store.roll_up_demo(used, refused).await?;
             taken.forget_demo(used.day);
         }
-        for rows in taken.rolled_up().chunks(ROWS_MAX) {
-            self.store.roll_up(rows).await?;
+        self.roll_up_rows(taken).await?;
+        let unheard = taken.unheard();
+        if !unheard.is_empty() {
+            let told = self.ledger.used(&unheard).await?;
+            taken.hear(unheard.into_iter().zip(told).filter_map(|(key, used)| Some((key, used?))));
+            self.roll_up_rows(taken).await?;
         }
         for key in taken.yesterdays() {
             self.ledger.forget_yesterday(key).await?;
+        }
+        Ok(())
+    }
+
+    async fn roll_up_rows(&self, taken: &Taken) -> Result<()> {
+        for rows in taken.rolled_up().chunks(ROWS_MAX) {
+            self.store.roll_up(rows).await?;
         }
         Ok(())
     }

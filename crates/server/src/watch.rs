@@ -5,37 +5,31 @@ use std::time::Duration;
 
 use edge::Drain;
 use geo::Shelf;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tokio::time::MissedTickBehavior;
 
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
-}
+use crate::outcome::Outcomes;
 
 /// More often than this would be all that a thread does.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-const SWAPPED: Outcome = Outcome { outcome: "swapped" };
-const REFUSED: Outcome = Outcome { outcome: "refused" };
+const SWAPPED: &str = "swapped";
+const REFUSED: &str = "refused";
 
 pub(crate) struct Watch {
     shelf: Arc<Shelf>,
     interval: Duration,
-    reloads: Family<Outcome, Counter>,
+    reloads: Outcomes,
 }
 
 impl Watch {
     pub(crate) fn register(registry: &mut Registry, shelf: Arc<Shelf>, interval: Duration) -> Self {
-        let reloads = Family::<Outcome, Counter>::default();
-        for outcome in [SWAPPED, REFUSED] {
-            // Present from the start: an alarm on a rise needs something to rise from.
-            drop(reloads.get_or_create(&outcome));
-        }
-        registry.register("geo_reloads", "Geo files that changed, by what became of them", reloads.clone());
+        let reloads = Outcomes::register(
+            registry,
+            "geo_reloads",
+            "Geo files that changed, by what became of them",
+            [SWAPPED, REFUSED],
+        );
         Self { shelf, interval: interval.max(INTERVAL_MIN), reloads }
     }
 
@@ -60,11 +54,11 @@ impl Watch {
         };
         for file in &news.swapped {
             tracing::info!(file = %file.display(), "a geo file was swapped in");
-            self.reloads.get_or_create(&SWAPPED).inc();
+            self.reloads.count(SWAPPED);
         }
         for reason in &news.refused {
             tracing::warn!(reason = reason as &dyn std::error::Error, "a geo file was refused; the old edition stays");
-            self.reloads.get_or_create(&REFUSED).inc();
+            self.reloads.count(REFUSED);
         }
     }
 }

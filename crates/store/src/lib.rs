@@ -29,7 +29,7 @@ pub use error::{Refused, StoreError};
 pub use history::{By, HistoryRow};
 pub use key_rows::{KeyRow, PauseRow};
 pub use letters::{Letter, LetterKind};
-pub use listen::{AccountWake, Wake, Woken};
+pub use listen::{AccountWake, KeyNews, Wake, Woken};
 pub use members::{AlertSwitches, Credentials};
 pub use outbox::Claim;
 pub use passkeys::PasskeyRow;

@@ -24,6 +24,14 @@ impl Store {
         Ok(Wake(self.ear(OUTBOX).await?))
     }
 
+    /// Listens for news of keys.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn listen_keys(&self) -> Result<KeyNews, StoreError> {
+        Ok(KeyNews(self.ear(OUTBOX).await?))
+    }
+
     /// Listens for mails that wait to be sent.
     ///
     /// # Errors
@@ -94,6 +102,25 @@ impl Ear {
             && self.store.within(sqlx::query("select 1").execute(listener)).await.is_err()
         {
             self.listener = None;
+        }
+    }
+}
+
+/// Tells of every change of a key, for whoever remembers keys.
+pub struct KeyNews(Ear);
+
+impl KeyNews {
+    /// Returns when a key has changed.
+    ///
+    /// # Errors
+    /// When the connection was lost: something may have been missed.
+    pub async fn wait(&mut self) -> Result<(), StoreError> {
+        loop {
+            match self.0.hear(self.0.store.timeout).await? {
+                Heard::Note(_) => return Ok(()),
+                Heard::Silence => self.0.question().await,
+                Heard::Gap => return Err(sqlx::Error::WorkerCrashed.into()),
+            }
         }
     }
 }

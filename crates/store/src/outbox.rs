@@ -58,6 +58,15 @@ impl Store {
         Ok(Some(Claim { transaction, rows, keys }))
     }
 
+    /// Whether every change has reached the counter store, those included that another process is bringing there now.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn outbox_is_empty(&self) -> Result<bool, StoreError> {
+        let waiting = sqlx::query_scalar::<_, bool>("select exists (select from outbox)").fetch_one(&self.pool);
+        Ok(!self.within(waiting).await?)
+    }
+
     /// Removes a change's rows: whoever made it has brought it to the counter store.
     ///
     /// # Errors

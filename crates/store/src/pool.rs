@@ -44,8 +44,8 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(options.connections_max)
             .acquire_timeout(options.timeout)
-            // A ping before each use would double the round trips; a dead connection shows itself by its error.
-            .test_before_acquire(false)
+            // A restart leaves dead connections behind, each of which would fail somebody. No request whose key is known comes here.
+            .test_before_acquire(true)
             .connect_lazy_with(connect);
         Ok(Self { pool, timeout: options.timeout })
     }

@@ -35,7 +35,12 @@ pub fn write(folder: &Path) -> Result<[PathBuf; 2]> {
 
 /// The bytes of a City database that claims to have been built at a time and knows these networks.
 pub fn city(built_unix_s: u64, places: &[(&str, Place<'_>)]) -> Result<Vec<u8>> {
-    let mut city = writer("GeoLite2-City", "Places for tests", built_unix_s);
+    city_called("GeoLite2-City", built_unix_s, places)
+}
+
+/// The same, under another name, which tells what kind of database it is.
+pub fn city_called(name: &str, built_unix_s: u64, places: &[(&str, Place<'_>)]) -> Result<Vec<u8>> {
+    let mut city = writer(name, "Places for tests", built_unix_s);
     for (network, place) in places {
         if let Some(record) = city_record(place) {
             city.insert_value(network.parse::<IpNet>()?, record)?;
@@ -74,6 +79,7 @@ fn city_record(place: &Place<'_>) -> Option<Value> {
             map([
                 ("latitude", place.latitude.map(Value::from)),
                 ("longitude", place.longitude.map(Value::from)),
+                ("accuracy_radius", place.accuracy_km.map(Value::from)),
                 ("time_zone", text(place.timezone)),
             ]),
         ),

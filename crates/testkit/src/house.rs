@@ -12,12 +12,15 @@ use tokio::process::Command;
 use crate::certificate::Certificate;
 use crate::command::{CliOutput, run};
 use crate::folder::Folder;
-use crate::node::{self, Env, Node};
+use crate::node::{self, Env, Node, Relays};
 use crate::postgres::{Postgres, PostgresOptions};
 use crate::redis::{Redis, RedisOptions};
-use crate::{atlas, client};
+use crate::relay::Relay;
+use crate::{atlas, client, confine};
 
 const DATABASE: &str = "ipseity";
+const STORE_URL: &str = "IPSEITY__STORE__URL";
+const LEDGER_URL: &str = "IPSEITY__LEDGER__URL";
 
 /// How a house is built.
 #[derive(Debug, Clone)]
@@ -32,6 +35,10 @@ pub struct HouseOptions {
     pub redis: RedisOptions,
     /// MMDB files; the small database of [`crate::samples`] if empty.
     pub geo_files: Vec<PathBuf>,
+    /// Puts a relay between every node and each of its stores.
+    pub relays: bool,
+    /// Lets nodes and commands write nowhere but in their own folders, and dump their memory there unless they forbid it. Needs root.
+    pub confined: bool,
     /// Hears of each step before it is taken.
     pub progress: fn(&str),
 }
@@ -44,6 +51,8 @@ impl Default for HouseOptions {
             postgres: PostgresOptions::default(),
             redis: RedisOptions::default(),
             geo_files: Vec::new(),
+            relays: false,
+            confined: false,
             progress: |_| {},
         }
     }
@@ -79,6 +88,7 @@ pub struct House {
     pub certificate: Certificate,
     program: PathBuf,
     env: Env,
+    has_relays: bool,
     issued: AtomicU32,
     folder: Folder,
 }
@@ -86,8 +96,11 @@ pub struct House {
 impl House {
     /// Builds a house and waits until every node is ready.
     pub async fn start(options: HouseOptions) -> Result<Self> {
-        let program = node::find_program()?;
         let folder = Folder::open()?;
+        let mut program = node::find_program()?;
+        if options.confined {
+            program = confine::wrap(&program, folder.path())?;
+        }
         (options.progress)("making a PostgreSQL cluster");
         let postgres = Postgres::start(options.postgres).await?;
         let store_url = postgres.create_database(DATABASE).await?;
@@ -102,8 +115,8 @@ impl House {
             options.geo_files
         };
         let own = [
-            ("IPSEITY__STORE__URL", store_url),
-            ("IPSEITY__LEDGER__URL", redis.url()),
+            (STORE_URL, store_url),
+            (LEDGER_URL, redis.url()),
             ("IPSEITY__EDGE__CERTIFICATE_FILE", certificate.chain.display().to_string()),
             ("IPSEITY__EDGE__PRIVATE_KEY_FILE", certificate.private_key.display().to_string()),
             ("IPSEITY__EDGE__TRUSTED_PROXIES", "127.0.0.0/8,::1/128".to_owned()),
@@ -115,7 +128,9 @@ impl House {
         let mut env: Env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         env.extend(options.env);
         let issued = AtomicU32::new(0);
-        let mut house = Self { nodes: Vec::new(), postgres, redis, certificate, program, env, issued, folder };
+        let has_relays = options.relays;
+        let mut house =
+            Self { nodes: Vec::new(), postgres, redis, certificate, program, env, has_relays, issued, folder };
         (options.progress)("migrating the database");
         house.cli(&["migrate"]).await?.success().context("ipseity migrate failed")?;
         for number in 1..=options.nodes {
@@ -133,9 +148,7 @@ impl House {
 
     /// Starts one more node and hands it these listening sockets, as systemd would.
     pub async fn start_node_on(&self, env: &Env, sockets: &[&TcpListener]) -> Result<Node> {
-        let mut all = self.env.clone();
-        all.extend(env.clone());
-        Node::start(&self.program, &all, sockets, None).await
+        self.launch(env, sockets, None).await
     }
 
     /// Starts one more node with a configuration file, over which its environment goes.
@@ -147,15 +160,48 @@ impl House {
 
     /// Starts one more node, which may hold no more open files than this.
     pub async fn start_node_with_files(&self, env: &Env, files_max: usize) -> Result<Node> {
+        self.launch(env, &[], Some(files_max)).await
+    }
+
+    async fn launch(&self, env: &Env, sockets: &[&TcpListener], files_max: Option<usize>) -> Result<Node> {
         let mut all = self.env.clone();
+        let relays = if self.has_relays { Some(self.relayed(&mut all)?) } else { None };
         all.extend(env.clone());
-        Node::start(&self.program, &all, &[], Some(files_max)).await
+        let mut node = Node::start(&self.program, &all, sockets, files_max).await?;
+        node.relays = relays;
+        Ok(node)
+    }
+
+    /// Has these settings lead to the stores by relays.
+    fn relayed(&self, env: &mut Env) -> Result<Relays> {
+        let [redis, postgres] = [self.redis.address(), self.postgres.address()].map(Relay::open);
+        let relays = Relays { redis: redis?, postgres: postgres? };
+        for (name, store, relay) in
+            [(LEDGER_URL, self.redis.address(), &relays.redis), (STORE_URL, self.postgres.address(), &relays.postgres)]
+        {
+            let url = env.get_mut(name).with_context(|| format!("{name} is not set"))?;
+            *url = url.replace(&store.to_string(), &relay.address().to_string());
+        }
+        Ok(relays)
+    }
+
+    /// The lines between one of the nodes and its stores, in a house that was built with relays.
+    #[must_use]
+    pub fn relays(&self, node: usize) -> &Relays {
+        self.nodes[node].relays().expect("a house that was built with relays")
     }
 
     /// The settings that all nodes and commands share.
     #[must_use]
     pub const fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// The folders in which anything of the house is written: its own, the stores' and the nodes'.
+    #[must_use]
+    pub fn folders(&self) -> Vec<&Path> {
+        let stores = [self.folder.path(), self.redis.folder(), self.postgres.folder()];
+        stores.into_iter().chain(self.nodes.iter().map(Node::folder)).collect()
     }
 
     /// The address of the house's database.

@@ -4,10 +4,13 @@
 //! their parent by `PR_SET_PDEATHSIG`, families are found in `/proc`.
 
 pub mod atlas;
+mod base64;
 pub mod certificate;
 pub mod client;
 pub mod clock;
+pub mod cluster;
 pub mod command;
+pub mod confine;
 pub mod delay;
 mod eventually;
 mod folder;
@@ -22,25 +25,29 @@ mod process;
 pub mod proxy;
 pub mod quic;
 pub mod redis;
+pub mod relay;
 pub mod samples;
 pub mod search;
 pub mod stream;
 
+pub use base64::base64;
 pub use client::{Caller, Reply, Stream, curl};
 pub use clock::Clock;
+pub use cluster::Cluster;
 pub use command::CliOutput;
 pub use delay::Line;
 pub use eventually::eventually;
 pub use folder::Folder;
 pub use house::{House, HouseOptions, Issued};
 pub use mailbox::{Mail, Mailbox};
-pub use node::Node;
+pub use node::{Node, Relays};
 pub use pebble::Pebble;
 pub use ports::Port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::{Proxy, ProxyKind};
 pub use quic::QuicCaller;
 pub use redis::{Redis, RedisOptions};
+pub use relay::{Faults, Relay};
 pub use samples::Sample;
 pub use search::{Finding, Form, Needle, Search};
 pub use stream::StreamCaller;

@@ -15,6 +15,7 @@ use crate::folder::Folder;
 use crate::handover;
 use crate::ports::Port;
 use crate::process::Process;
+use crate::relay::Relay;
 
 const READY_MAX: Duration = Duration::from_secs(60);
 const TERMINATE_MAX: Duration = Duration::from_secs(60);
@@ -26,6 +27,15 @@ pub(crate) const CONFIG: &str = "--config";
 /// Settings by their environment names, such as `IPSEITY__STORE__URL`.
 pub type Env = BTreeMap<String, String>;
 
+/// The lines between a node and its stores.
+#[derive(Debug, Clone)]
+pub struct Relays {
+    /// To Redis.
+    pub redis: Relay,
+    /// To PostgreSQL.
+    pub postgres: Relay,
+}
+
 /// A running node; killed when dropped.
 #[derive(Debug)]
 pub struct Node {
@@ -35,6 +45,7 @@ pub struct Node {
     ops: Port,
     env: Env,
     folder: Folder,
+    pub(crate) relays: Option<Relays>,
 }
 
 impl Node {
@@ -80,7 +91,7 @@ impl Node {
         command.arg("serve").current_dir(folder.path());
         set_env(&mut command, &all);
         let process = Process::spawn(command, &folder.path().join("node.log"))?;
-        let mut node = Self { process, http, https, ops, env: all, folder };
+        let mut node = Self { process, http, https, ops, env: all, folder, relays: None };
         let mut private = Caller::new(node.ops());
         let ready = eventually("the node is ready", READY_MAX, async || {
             !node.process.is_running() || private.get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200)
@@ -129,10 +140,22 @@ impl Node {
         &self.env
     }
 
+    /// The lines to its stores, if the house was built with relays.
+    #[must_use]
+    pub const fn relays(&self) -> Option<&Relays> {
+        self.relays.as_ref()
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// The folder in which it runs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Everything that it has written to its standard output and error.
@@ -143,6 +166,12 @@ impl Node {
     /// Kills it with SIGKILL.
     pub fn kill9(&mut self) {
         self.process.kill9();
+    }
+
+    /// Has it crash, and tells how it ended.
+    pub async fn abort(&mut self) -> Result<ExitStatus> {
+        self.process.signal(libc::SIGABRT);
+        self.process.ended(TERMINATE_MAX).await
     }
 
     /// Asks it to end with SIGTERM.

@@ -1,6 +1,7 @@
 //! A PostgreSQL cluster of its own: made, killed, frozen, started again and removed.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
@@ -61,6 +62,12 @@ impl Postgres {
         format!("postgres://postgres@{}/{database}", self.port.address())
     }
 
+    /// The address on which it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
     /// Makes an empty database and says its address.
     pub async fn create_database(&self, name: &str) -> Result<String> {
         self.psql("postgres", &format!("create database \"{name}\"")).await?;
@@ -78,6 +85,12 @@ impl Postgres {
     pub async fn dump(&self, database: &str) -> Result<Vec<u8>> {
         let output = run(self.program("pg_dump").arg(self.url(database))).await?.success()?;
         Ok(output.stdout)
+    }
+
+    /// The folder of all that belongs to it: the cluster, its socket, its log.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The folder with every file of the cluster, write-ahead log included.

@@ -1,6 +1,6 @@
 //! A caller that speaks HTTP/3, over one connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use h3_quinn::BidiStream;
 use http::{Method, Request};
 use quinn::crypto::rustls::{HandshakeData, QuicClientConfig};
 use quinn::{ClientConfig, Connection, Endpoint};
+pub use rustls::CipherSuite;
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
@@ -34,7 +35,17 @@ pub struct QuicOptions<'a> {
     /// The authority that is trusted, as a PEM file.
     pub authority: &'a Path,
     /// The only suite that is offered; all of TLS 1.3 if `None`.
-    pub suite: Option<rustls::CipherSuite>,
+    pub suite: Option<CipherSuite>,
+    /// The address that is called from, of the server's family; the system's choice if `None`.
+    pub source: Option<IpAddr>,
+}
+
+impl<'a> QuicOptions<'a> {
+    /// A caller of a server that is `localhost`, with no wishes of its own.
+    #[must_use]
+    pub const fn to(server: SocketAddr, authority: &'a Path) -> Self {
+        Self { server, name: "localhost", authority, suite: None, source: None }
+    }
 }
 
 /// A caller with one connection.
@@ -112,7 +123,11 @@ impl QuicCaller {
 }
 
 async fn receive(mut stream: RequestStream<BidiStream<Bytes>, Bytes>) -> Result<Reply, StreamError> {
-    stream.finish().await?;
+    match stream.finish().await {
+        // A server that has answered already has no use for the rest of the request (RFC 9114, section 4.1).
+        Err(StreamError::RemoteTerminate { code: Code::H3_NO_ERROR, .. }) => {}
+        finished => finished?,
+    }
     let (head, ()) = stream.recv_response().await?.into_parts();
     let mut body = BytesMut::new();
     while let Some(mut data) = stream.recv_data().await? {
@@ -123,16 +138,14 @@ async fn receive(mut stream: RequestStream<BidiStream<Bytes>, Bytes>) -> Result<
 
 /// A client's end, for tests that speak QUIC themselves. It would send early data if the server allowed it.
 pub fn endpoint(options: &QuicOptions<'_>) -> Result<Endpoint> {
-    let mut endpoint = Endpoint::client(SocketAddr::new(unspecified(options.server), 0))?;
+    let any = if options.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let mut endpoint = Endpoint::client(SocketAddr::new(options.source.unwrap_or(any), 0))?;
     endpoint.set_default_client_config(config(options)?);
     Ok(endpoint)
 }
 
-fn unspecified(server: SocketAddr) -> std::net::IpAddr {
-    if server.is_ipv4() { std::net::Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() }
-}
-
-fn config(options: &QuicOptions<'_>) -> Result<ClientConfig> {
+/// A client's settings, for tests that send packets themselves.
+pub fn config(options: &QuicOptions<'_>) -> Result<ClientConfig> {
     let mut provider = aws_lc_rs::default_provider();
     if let Some(wanted) = options.suite {
         provider.cipher_suites.retain(|suite| suite.suite() == wanted);
@@ -155,6 +168,6 @@ fn config(options: &QuicOptions<'_>) -> Result<ClientConfig> {
 /// The suite of the first packets, whatever is offered for the rest (RFC 9001, section 5.2).
 fn initial_suite() -> Option<rustls::quic::Suite> {
     let suites = aws_lc_rs::ALL_CIPHER_SUITES.iter();
-    let first = rustls::CipherSuite::TLS13_AES_128_GCM_SHA256;
+    let first = CipherSuite::TLS13_AES_128_GCM_SHA256;
     suites.filter(|suite| suite.suite() == first).find_map(|suite| suite.tls13()?.quic_suite())
 }

@@ -1,9 +1,12 @@
 //! A Redis server of its own: killed, frozen, brought back from a snapshot, moved in time and removed.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -30,6 +33,8 @@ pub struct RedisOptions {
     pub appendonly: bool,
     /// The server's wall clock; the real one if absent.
     pub clock: Option<Clock>,
+    /// Can be one of a [`crate::Cluster`].
+    pub cluster: bool,
 }
 
 /// A running server on 127.0.0.1, which saves a snapshot only when it is told to.
@@ -37,6 +42,8 @@ pub struct RedisOptions {
 pub struct Redis {
     process: Option<Process>,
     port: Port,
+    /// Where servers of a cluster talk to each other.
+    bus: Port,
     options: RedisOptions,
     folder: Folder,
 }
@@ -44,14 +51,15 @@ pub struct Redis {
 impl Redis {
     /// Starts an empty server and waits until it answers.
     pub async fn start(options: RedisOptions) -> Result<Self> {
-        let mut redis = Self { process: None, port: Port::open()?, options, folder: Folder::open()? };
+        let mut redis =
+            Self { process: None, port: Port::open()?, bus: Port::open()?, options, folder: Folder::open()? };
         fs::create_dir(redis.data())?;
         for _ in 1..STARTS_MAX {
             if redis.launch().await.is_ok() {
                 return Ok(redis);
             }
             // A stranger may have taken the port in between.
-            redis.port = Port::open()?;
+            (redis.port, redis.bus) = (Port::open()?, Port::open()?);
         }
         redis.launch().await?;
         Ok(redis)
@@ -63,10 +71,27 @@ impl Redis {
         format!("redis://{}", self.port.address())
     }
 
+    /// The address on which it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Its ports for clients and, in a cluster, for the other servers.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.port.number(), self.bus.number())
+    }
+
     /// A new connection.
     pub async fn connection(&self) -> Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
         Ok(Client::open(self.url())?.get_multiplexed_async_connection_with_config(&config).await?)
+    }
+
+    /// The folder of all that belongs to it: data, copies put aside, logs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The folder with every file that the server writes.
@@ -80,9 +105,32 @@ impl Redis {
         Ok(fs::read_to_string(self.log_file())?)
     }
 
+    /// Writes down every command that it receives from now on, until it is killed, in [`Self::monitor_file`].
+    pub fn monitor(&self) -> Result<()> {
+        let mut file = File::options().create(true).append(true).open(self.monitor_file())?;
+        let mut stream = TcpStream::connect(self.address())?;
+        stream.write_all(b"MONITOR\r\n")?;
+        stream.read_exact(&mut [0; b"+OK\r\n".len()])?;
+        // It ends with the server, and nobody waits for it.
+        thread::spawn(move || io::copy(&mut stream, &mut file));
+        Ok(())
+    }
+
+    /// Where the commands are that were received while it was told to write them down.
+    #[must_use]
+    pub fn monitor_file(&self) -> PathBuf {
+        self.folder.path().join("monitor.log")
+    }
+
     /// Kills the server with SIGKILL.
     pub fn kill9(&mut self) {
         self.process = None;
+    }
+
+    /// Whether it was started and not killed since.
+    #[must_use]
+    pub const fn runs(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Starts the server again, on the same port with what it finds in its folder; kills it before if it runs.
@@ -102,9 +150,31 @@ impl Redis {
     }
 
     /// Sends a command, given word by word.
-    pub async fn call(&self, words: &[&str]) -> Result<()> {
-        let (name, arguments) = words.split_first().context("a command has a name")?;
-        Ok(cmd(name).arg(arguments).exec_async(&mut self.connection().await?).await?)
+    pub async fn call(&self, words: &[impl AsRef<[u8]>]) -> Result<()> {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word.as_ref());
+        }
+        Ok(command.exec_async(&mut self.connection().await?).await?)
+    }
+
+    /// Makes it the replica of another server, and waits until it is in step.
+    pub async fn follow(&self, primary: &Self) -> Result<()> {
+        self.call(&["REPLICAOF", "127.0.0.1", &primary.port.number().to_string()]).await?;
+        eventually("the replica is in step", START_MAX, async || {
+            self.info("replication").await.is_ok_and(|info| info.contains("master_link_status:up"))
+        })
+        .await
+    }
+
+    /// Makes a replica a primary.
+    pub async fn promote(&self) -> Result<()> {
+        self.call(&["REPLICAOF", "NO", "ONE"]).await
+    }
+
+    /// A section of what the server says of itself.
+    pub async fn info(&self, section: &str) -> Result<String> {
+        Ok(cmd("INFO").arg(section).query_async(&mut self.connection().await?).await?)
     }
 
     /// Forgets everything in memory, scripts kept.
@@ -127,12 +197,20 @@ impl Redis {
 
     /// How often each command was called since the start, by its name in small letters.
     pub async fn command_calls(&self) -> Result<BTreeMap<String, u64>> {
-        let info: String = cmd("INFO").arg("commandstats").query_async(&mut self.connection().await?).await?;
+        let info = self.info("commandstats").await?;
         let calls = info.lines().filter_map(|line| {
             let (name, numbers) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
             Some((name.to_owned(), numbers.split(',').next()?.parse().ok()?))
         });
         Ok(calls.collect())
+    }
+
+    /// The commands of the slow log, one word a line.
+    pub async fn slow_log(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let slow: Value = cmd("SLOWLOG").arg("GET").arg(-1).query_async(&mut self.connection().await?).await?;
+        write_flat(&slow, &mut bytes);
+        Ok(bytes)
     }
 
     /// Everything that it holds: keys, values and the slow log's commands, one item a line, never compressed.
@@ -157,8 +235,7 @@ impl Redis {
             write_flat(&Value::BulkString(key), &mut bytes);
             write_flat(&value, &mut bytes);
         }
-        let slow: Value = cmd("SLOWLOG").arg("GET").arg(-1).query_async(&mut connection).await?;
-        write_flat(&slow, &mut bytes);
+        bytes.extend(self.slow_log().await?);
         Ok(bytes)
     }
 
@@ -168,6 +245,12 @@ impl Redis {
         command.arg("--port").arg(self.port.number().to_string()).arg("--dir").arg(self.data());
         // Files are not compressed, so that searches see what is in them.
         command.args(["--bind", "127.0.0.1", "--save", "", "--rdbcompression", "no", "--appendonly", appendonly]);
+        // Replicas are served at once, not after a while in which others might want the same.
+        command.args(["--repl-diskless-sync-delay", "0"]);
+        if self.options.cluster {
+            command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus.number().to_string()]);
+            command.args(["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]);
+        }
         command.envs(self.options.clock.iter().flat_map(Clock::env));
         let mut process = Process::spawn(command, &self.log_file())?;
         let waited =

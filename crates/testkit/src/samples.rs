@@ -25,6 +25,7 @@ const NOWHERE: Place<'static> = Place {
     continent: None,
     latitude: None,
     longitude: None,
+    accuracy_km: None,
     timezone: None,
     timezone_offset: None,
     postal_code: None,
@@ -68,6 +69,7 @@ pub const CALIFORNIA: Sample = Sample {
             region_code: Some("US-CA"),
             latitude: Some(37.4056),
             longitude: Some(-122.0775),
+            accuracy_km: Some(20),
             timezone: Some("America/Los_Angeles"),
             postal_code: Some("94043"),
             ..country("US", "United States", "NA", "USD")
@@ -84,6 +86,7 @@ pub const JAPAN: Sample = Sample {
         place: Place {
             latitude: Some(35.69),
             longitude: Some(139.69),
+            accuracy_km: Some(500),
             timezone: Some("Asia/Tokyo"),
             timezone_offset: Some(32_400),
             ..country("JP", "Japan", "AS", "JPY")
@@ -103,6 +106,7 @@ pub const PARIS: Sample = Sample {
             region_code: Some("FR-IDF"),
             latitude: Some(48.8534),
             longitude: Some(2.3488),
+            accuracy_km: Some(10),
             timezone: Some("Europe/Paris"),
             postal_code: Some("75001"),
             is_eu: Some(true),

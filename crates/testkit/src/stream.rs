@@ -146,7 +146,8 @@ where
     })
 }
 
-fn connector(protocol: Protocol, authority: &Path) -> Result<TlsConnector> {
+/// A client's TLS, for tests that speak it themselves.
+pub fn connector(protocol: Protocol, authority: &Path) -> Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(authority)? {
         roots.add(certificate?)?;

@@ -7,7 +7,7 @@ const AT_ONCE = 2;
 const SHORT = FORMS.filter(({ width, scheme }) => (width === 'wide') === (scheme === 'light'));
 
 export async function publicPages({ gallery }, stranger) {
-  for (const path of ['/docs', '/enterprise']) {
+  for (const path of ['/enterprise']) {
     await stranger.visit(path);
     await gallery.keep(stranger.page, path.slice(1));
   }

@@ -4,10 +4,14 @@ use std::path::Path;
 
 use edge::ForwardingHeader;
 
+#[path = "../../../../fuzz/doors.rs"]
+mod doors;
 #[path = "../../../../fuzz/properties.rs"]
 mod properties;
 
 const ROUNDS: usize = 20_000;
+/// Each of these is a connection.
+const KNOCKS: usize = 1_000;
 
 /// Marsaglia's xorshift: the same numbers in every run.
 struct Random(u64);
@@ -48,10 +52,10 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     files.into_iter().map(|file| std::fs::read(file).expect("a seed")).collect()
 }
 
-fn hold(target: &str, property: impl Fn(&[u8])) {
+fn hold(target: &str, rounds: usize, property: impl Fn(&[u8])) {
     let (seeds, mut random) = (seeds(target), Random(0x2545_F491_4F6C_DD1D));
     seeds.iter().for_each(|seed| property(seed));
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let (one, other) = (random.below(seeds.len()), random.below(seeds.len()));
         let bent = random.bend(&seeds[one], &seeds[other]);
         property(&bent);
@@ -60,8 +64,15 @@ fn hold(target: &str, property: impl Fn(&[u8])) {
 
 #[test]
 fn every_property_holds_for_bent_seeds() {
-    hold("key", |bytes| properties::key(&String::from_utf8_lossy(bytes)));
-    hold("x_forwarded_for", |bytes| properties::forwarding(ForwardingHeader::XForwardedFor, bytes));
-    hold("forwarded", |bytes| properties::forwarding(ForwardingHeader::Forwarded, bytes));
-    hold("proxy_header", properties::proxy_header);
+    hold("key", ROUNDS, |bytes| properties::key(&String::from_utf8_lossy(bytes)));
+    hold("authorization", ROUNDS, properties::authorization);
+    hold("x_forwarded_for", ROUNDS, |bytes| properties::forwarding(ForwardingHeader::XForwardedFor, bytes));
+    hold("forwarded", ROUNDS, |bytes| properties::forwarding(ForwardingHeader::Forwarded, bytes));
+    hold("proxy_header", ROUNDS, properties::proxy_header);
+}
+
+#[test]
+fn every_door_outlasts_bent_seeds() {
+    let doors = doors::Doors::open();
+    hold("accept", KNOCKS, |bytes| doors.knock(bytes));
 }

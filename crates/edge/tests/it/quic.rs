@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::house::{House, PATIENCE, Pair, SHORT, curl, until, wide};
 
 async fn call(house: &House, pair: &Pair, suite: Option<CipherSuite>) -> Option<QuicCaller> {
-    let options = QuicOptions { server: house.address, name: "localhost", authority: &pair.certificate_file, suite };
+    let options = QuicOptions { suite, ..QuicOptions::to(house.address, &pair.certificate_file) };
     QuicCaller::open(options).await.ok()
 }
 
@@ -209,8 +209,7 @@ async fn the_drain_answers_what_was_asked_and_sends_everyone_away() {
 async fn no_early_data_is_ever_taken() {
     let pair = Pair::issue();
     let house = House::quic(wide(), pair.tls());
-    let options =
-        QuicOptions { server: house.address, name: "localhost", authority: &pair.certificate_file, suite: None };
+    let options = QuicOptions::to(house.address, &pair.certificate_file);
     let endpoint = testkit::quic::endpoint(&options).expect("an endpoint");
     let first = endpoint.connect(house.address, "localhost").expect("a call").await.expect("a connection");
     // A session's ticket comes after the handshake; when control streams have come, it has too.

@@ -20,6 +20,7 @@ fn a_whole_record_gives_every_field() {
             continent: Some("NA"),
             latitude: Some(37.7749),
             longitude: Some(-122.4194),
+            accuracy_km: Some(20),
             timezone: Some("America/Los_Angeles"),
             timezone_offset: Some(-25_200),
             postal_code: Some("94107"),

@@ -7,7 +7,7 @@
 -- ARGV  1 digest of the key   2 stamp of this store   3 the charge's name   4 a fence, in case none stands   5 the key's id
 --
 -- Record fields: s stamp, d digest, o and u retired digest and until when (s), c scope, l daily limit, i deactivated, p paused,
--- g generation, w window, t today's number and n its count, y yesterday's number and m its count until it is rolled up.
+-- g generation, w window, f when it was filled (ms), t today's number and n its count, y yesterday's number and m its count until it is rolled up.
 --
 -- The clock is the store's own. A time t counts in [t, t + 60 s). No address is ever an argument.
 
@@ -54,7 +54,7 @@ if oldest and now - tonumber(string.sub(oldest, 1, 13)) < 60000 then
   local evidence = table.concat(counts, ',')
   redis.call('HSET', KEYS[1], 'p', '1')
   redis.call('HSET', KEYS[3], ARGV[5] .. ':' .. rec[9], string.format('%.0f:%s', now, evidence))
-  redis.call('DEL', KEYS[2])
+  -- The log stays until it expires or the key is resumed: a charge whose reply was lost is looked up there by its name.
   return { 4, now, tonumber(rec[9]), evidence }
 end
 
@@ -76,4 +76,4 @@ end
 
 if used >= limit then return { 5, now, limit, today } end
 redis.call('HSET', KEYS[1], 'n', string.format('%d', used + 1))
-return { 6, now, limit, today, used + 1, rec[5], rec[12] and tonumber(rec[12]) or -1, rec[13] and tonumber(rec[13]) or 0 }
+return { 6, now, limit, today, used + 1, rec[5], rec[12] and tonumber(rec[12]) or -1, rec[13] and tonumber(rec[13]) or 0, tonumber(rec[9]) }

@@ -20,7 +20,7 @@ async fn a_first_charge_is_unknown_and_after_a_fill_admitted() {
     assert!(stage.ledger.fill(&standing, &fence).await.expect("a fill"));
     let verdict = stage.charge(&key).await;
     assert_eq!(used(&verdict), 1);
-    let Verdict::Admitted { scope, charged, yesterday } = verdict else { panic!("not admitted") };
+    let Verdict::Admitted { scope, charged, yesterday, .. } = verdict else { panic!("not admitted") };
     assert_eq!((scope, charged.limit, charged.remaining(), yesterday), (standing.scope, 10, 9, None));
     assert_eq!(charged.day, charged.now.day());
     assert!((1..=86_400).contains(&charged.retry_after_s()));

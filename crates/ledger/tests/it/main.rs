@@ -1,11 +1,15 @@
-//! The ledger against a real redis-server.
+//! The ledger against real redis-servers.
 
+mod cluster;
 mod day;
 mod demo;
 mod fill;
 mod model;
 mod outage;
 mod pause;
+mod promotion;
+mod reshard;
+mod settle;
 mod size;
 mod stage;
 mod stamp;

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use domain::{ClearKey, Key, Marks, Scope, Standing};
-use ledger::{Fence, Ledger, LedgerOptions, Verdict};
+use ledger::{ChargeName, Fence, Ledger, LedgerOptions, Verdict};
 use redis::aio::MultiplexedConnection;
-use testkit::{Clock, Redis, RedisOptions};
+use testkit::{Clock, Cluster, Redis, RedisOptions};
 
 /// Long enough that a busy machine never makes a verdict late.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A midnight in January 2027.
 pub const MIDNIGHT_MS: u64 = 1_800_000_000_000 / 86_400_000 * 86_400_000;
 
-pub struct Stage {
-    pub redis: Redis,
+pub struct Stage<S = Redis> {
+    pub redis: S,
     pub ledger: Ledger,
 }
 
@@ -35,6 +35,20 @@ impl Stage {
         Self { redis, ledger }
     }
 
+    pub async fn connection(&self) -> MultiplexedConnection {
+        self.redis.connection().await.expect("a connection")
+    }
+}
+
+impl Stage<Cluster> {
+    pub async fn cluster() -> Self {
+        let redis = Cluster::start().await.expect("a cluster");
+        let ledger = node_at(redis.url());
+        Self { redis, ledger }
+    }
+}
+
+impl<S> Stage<S> {
     /// A key that the counter store knows.
     pub async fn known(&self, daily_limit: u64) -> (Key, Standing) {
         let (key, standing) = fresh(daily_limit);
@@ -49,7 +63,7 @@ impl Stage {
     }
 
     pub async fn charge(&self, key: &Key) -> Verdict {
-        self.ledger.charge(key).await.expect("a verdict")
+        self.ledger.charge(key, ChargeName::draw()).await.expect("a verdict")
     }
 
     pub async fn unknown(&self, key: &Key) -> Fence {
@@ -60,10 +74,6 @@ impl Stage {
 
     pub async fn admitted(&self, key: &Key) -> u64 {
         used(&self.charge(key).await)
-    }
-
-    pub async fn connection(&self) -> MultiplexedConnection {
-        self.redis.connection().await.expect("a connection")
     }
 
     /// Charges until the key is paused.
@@ -79,7 +89,11 @@ impl Stage {
 
 /// Another node's ledger on the same server.
 pub fn node(redis: &Redis) -> Ledger {
-    Ledger::new(&LedgerOptions { url: redis.url(), timeout: PATIENCE }).expect("a ledger")
+    node_at(redis.url())
+}
+
+pub fn node_at(url: String) -> Ledger {
+    Ledger::new(&LedgerOptions { url, timeout: PATIENCE }).expect("a ledger")
 }
 
 pub fn mint() -> Key {

@@ -1,11 +1,8 @@
 //! Stamps: what a store that is not the same any more remembers is not believed.
 
-use std::time::Duration;
-
 use domain::{Marks, Standing, Used};
-use ledger::{DemoVerdict, Verdict};
-use redis::cmd;
-use testkit::{Redis, RedisOptions, eventually};
+use ledger::{ChargeName, DemoVerdict, Verdict};
+use testkit::{Redis, RedisOptions};
 
 use crate::stage::{Stage, fresh, node, used};
 
@@ -51,21 +48,8 @@ async fn a_fence_from_an_old_snapshot_lets_no_fill_through() {
 
 /// Attaches a first replica, which gives the store another identity under its open connections.
 async fn attach_replica(primary: &Redis) -> Redis {
-    let mut connection = primary.connection().await.expect("a connection");
-    for (setting, value) in [("repl-diskless-sync-delay", "0"), ("repl-diskless-sync", "yes")] {
-        cmd("CONFIG").arg("SET").arg(setting).arg(value).exec_async(&mut connection).await.expect("a setting");
-    }
     let replica = Redis::start(RedisOptions::default()).await.expect("a server");
-    let mut connection = replica.connection().await.expect("a connection");
-    let url = primary.url();
-    let port = url.rsplit(':').next().expect("a port");
-    cmd("REPLICAOF").arg("127.0.0.1").arg(port).exec_async(&mut connection).await.expect("a replica");
-    eventually("the replica is in step", Duration::from_secs(30), async || {
-        let info = cmd("INFO").arg("replication").query_async::<String>(&mut connection).await;
-        info.is_ok_and(|info| info.contains("master_link_status:up"))
-    })
-    .await
-    .expect("a replica in step");
+    replica.follow(primary).await.expect("a replica in step");
     replica
 }
 
@@ -79,11 +63,13 @@ async fn a_store_that_got_another_identity_is_identified_again() {
     assert_eq!(stage.admitted(&key).await, 2, "who stays connected notices nothing");
 
     let newcomer = node(&stage.redis);
-    let Verdict::Unknown(fence) = newcomer.charge(&key).await.expect("a verdict") else { panic!("known") };
+    let Verdict::Unknown(fence) = newcomer.charge(&key, ChargeName::draw()).await.expect("a verdict") else {
+        panic!("known")
+    };
     assert!(newcomer.fill(&standing, &fence).await.expect("a fill"));
-    assert_eq!(newcomer.charge(&key).await.map(|verdict| used(&verdict)).expect("a verdict"), 3);
+    assert_eq!(newcomer.charge(&key, ChargeName::draw()).await.map(|verdict| used(&verdict)).expect("a verdict"), 3);
     assert_eq!(stage.admitted(&key).await, 4, "until the record bears the new stamp");
-    assert_eq!(newcomer.charge(&key).await.map(|verdict| used(&verdict)).expect("a verdict"), 5);
+    assert_eq!(newcomer.charge(&key, ChargeName::draw()).await.map(|verdict| used(&verdict)).expect("a verdict"), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,11 +84,13 @@ async fn a_change_and_a_demo_charge_heal_a_changed_identity_too() {
     let _replica = attach_replica(&stage.redis).await;
 
     let newcomer = node(&stage.redis);
-    let Verdict::Unknown(fence) = newcomer.charge(&key).await.expect("a verdict") else { panic!("known") };
+    let Verdict::Unknown(fence) = newcomer.charge(&key, ChargeName::draw()).await.expect("a verdict") else {
+        panic!("known")
+    };
     assert!(newcomer.fill(&standing, &fence).await.expect("a fill"));
     let inactive = Standing { marks: Marks { deactivated: true, paused: false }, generation: 2, ..standing };
     old[0].publish(&inactive).await.expect("a publish");
-    assert!(matches!(newcomer.charge(&key).await.expect("a verdict"), Verdict::Inactive(_)));
+    assert!(matches!(newcomer.charge(&key, ChargeName::draw()).await.expect("a verdict"), Verdict::Inactive(_)));
 
     assert_eq!(newcomer.charge_demo().await.expect("a verdict"), DemoVerdict::Unknown);
     newcomer.charge_demo_knowing(None).await.expect("a verdict");

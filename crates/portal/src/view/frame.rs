@@ -11,6 +11,8 @@ pub(crate) enum Tab {
     Account,
     /// Documentation.
     Docs,
+    /// The API reference.
+    Reference,
     /// None of them.
     None,
 }
@@ -18,6 +20,16 @@ pub(crate) enum Tab {
 /// What became of the form that led here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notice(pub(crate) &'static str);
+
+/// How a page presents itself to whoever finds or links to it.
+pub(crate) struct Published {
+    /// What it is about, in a sentence or two.
+    pub(crate) description: String,
+    /// Its path.
+    pub(crate) path: String,
+    /// Where browsers reach the service.
+    pub(crate) base_url: String,
+}
 
 /// The frame around a page.
 pub(crate) struct Frame {
@@ -33,4 +45,6 @@ pub(crate) struct Frame {
     pub(crate) notice: Option<Notice>,
     /// Whether strangers may sign up.
     pub(crate) signup_open: bool,
+    /// `None` for pages that no search engine should keep.
+    pub(crate) published: Option<Published>,
 }

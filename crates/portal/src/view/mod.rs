@@ -7,6 +7,7 @@ mod filters;
 mod frame;
 mod keys;
 mod plain;
+mod public;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
@@ -16,9 +17,10 @@ mod usage;
 pub(crate) use account::{AccountPage, Alerts, DeleteAccountPage, PasskeyRow, SessionRow};
 pub(crate) use chart::{days_chart, minute_chart};
 pub(crate) use door::{ForgotPage, LinkPage, LinkWish, SentPage, SignInPage, SignUpPage};
-pub(crate) use frame::{Frame, Notice, Tab};
+pub(crate) use frame::{Frame, Notice, Published, Tab};
 pub(crate) use keys::{
     DeleteKeyPage, EventRow, KeyCard, KeyPage, KeysPage, MintedPage, NewKeyPage, PauseView, ScopeChoice,
 };
-pub(crate) use plain::{DocsPage, EnterprisePage, ProblemPage};
+pub(crate) use plain::{EnterprisePage, ProblemPage};
+pub(crate) use public::{DocsPage, LandingPage, ReferencePage, SearchPage};
 pub(crate) use usage::{DayRow, KeyUsage, UsagePage, UsageView};

@@ -1,18 +1,8 @@
-//! Documentation and the pages that only say something.
+//! The pages that only say something.
 
 use askama::Template;
 
 use super::Frame;
-use crate::Attribution;
-
-/// `/docs`
-#[derive(Template)]
-#[template(path = "docs.html")]
-pub(crate) struct DocsPage<'a> {
-    pub(crate) frame: Frame,
-    pub(crate) base_url: &'a str,
-    pub(crate) attributions: Vec<Attribution>,
-}
 
 /// `/enterprise`
 #[derive(Template)]

@@ -3,7 +3,12 @@
 use askama::Template;
 
 use super::*;
+use crate::Attribution;
+use crate::docs::{Library, Page};
+use crate::landing::Shown;
+use crate::reference::{Answered, Body, Described, Explained};
 
+const BASE: &str = "https://ip.example";
 const NAME: &str = "<i>Web & \"shop\"</i>";
 const WISHES: [LinkWish; 5] = [
     LinkWish::Confirm { with_password: false },
@@ -21,7 +26,14 @@ fn frame(member: Option<&str>) -> Frame {
         csrf: "the-token".to_owned(),
         notice: Some(Notice("Something was done.")),
         signup_open: true,
+        published: None,
     }
+}
+
+fn published() -> Frame {
+    let published =
+        Published { description: "What it is about.".to_owned(), path: "/a".to_owned(), base_url: BASE.to_owned() };
+    Frame { published: Some(published), ..frame(None) }
 }
 
 fn inside() -> Frame {
@@ -79,10 +91,75 @@ fn text(page: &impl Template) -> String {
     page.render().expect("pages render")
 }
 
-pub(super) fn docs() -> String {
-    let linked = crate::Attribution { text: "By A & B".to_owned(), url: Some("https://a.example".to_owned()) };
-    let plain = crate::Attribution { text: "By <C>".to_owned(), url: None };
-    text(&DocsPage { frame: frame(None), base_url: "https://ip.example", attributions: vec![linked, plain] })
+/// Every page of the documentation, by its name.
+pub(super) fn docs() -> Vec<(&'static str, String)> {
+    let library = Library::open(BASE);
+    let show = |page: &Page| {
+        let (before, after) = library.neighbours(page.slug);
+        let html = page.html.clone();
+        text(&DocsPage { frame: published(), groups: library.groups(), page, html, before, after })
+    };
+    library.pages().map(|page| (page.slug, show(page))).collect()
+}
+
+fn searches() -> Vec<String> {
+    let library = Library::open(BASE);
+    let show = |question: &str| {
+        let (question, hits) = (question.to_owned(), library.search(question, 20));
+        text(&SearchPage { frame: frame(None), groups: library.groups(), question, hits })
+    };
+    ["", "<i>", "missing_api_key"].map(show).into()
+}
+
+fn landing() -> String {
+    let two = |first: &str| [first.to_owned(), "<i>".to_owned()];
+    text(&LandingPage {
+        frame: published(),
+        base_url: BASE,
+        map: "<svg></svg>".to_owned(),
+        json: "{}".to_owned(),
+        took: "42 µs".to_owned(),
+        sight: Shown {
+            address: two("203.0.113.7"),
+            place: two("Paris"),
+            network: two("Example"),
+            connection: two("HTTP/2"),
+            caption: "The circle.".to_owned(),
+        },
+        attributions: vec![Attribution { text: NAME.to_owned(), url: Some("https://a.example".to_owned()) }],
+    })
+}
+
+fn reference() -> String {
+    let response = Answered {
+        status: "200".to_owned(),
+        description: NAME.to_owned(),
+        schema: "Body".to_owned(),
+        headers: vec!["X-A".to_owned()],
+        examples: vec![("one".to_owned(), "{}".to_owned())],
+    };
+    let field = |name: &str| Explained {
+        name: name.to_owned(),
+        kind: "string".to_owned(),
+        meaning: NAME.to_owned(),
+        scope: "ip".to_owned(),
+        example: "1".to_owned(),
+    };
+    text(&ReferencePage {
+        frame: published(),
+        base_url: BASE,
+        operations: vec![Described {
+            id: "lookup".to_owned(),
+            path: "/api/v1/ip".to_owned(),
+            summary: "Look".to_owned(),
+            description: NAME.to_owned(),
+            needs_key: true,
+            scopes: vec!["ip".to_owned()],
+            responses: vec![response],
+        }],
+        bodies: vec![Body { name: "Body".to_owned(), description: NAME.to_owned(), fields: vec![field("a")] }],
+        headers: vec![field("X-A")],
+    })
 }
 
 fn doors() -> Vec<String> {
@@ -104,8 +181,10 @@ fn doors() -> Vec<String> {
             next: ("/keys", "Open your keys"),
         }),
         text(&EnterprisePage { frame: frame(None) }),
-        docs(),
+        landing(),
+        reference(),
     ];
+    pages.extend(docs().into_iter().map(|(_, page)| page).chain(searches()));
     pages.extend(WISHES.map(|wish| {
         text(&LinkPage { frame: frame(None), wish, email: email(), token: "t".to_owned(), problem: problem() })
     }));

@@ -214,7 +214,7 @@ async fn a_key_has_the_published_form() {
     assert!(rest.len() == 48 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     assert_eq!(&rest[..10], key.id);
     assert!(Key::parse(&key.key).is_some(), "the checksum");
-    let page = house.nodes[0].caller().get("/docs", &[]).await.expect("a page").text();
+    let page = house.nodes[0].caller().get("/docs/authentication", &[]).await.expect("a page").text();
     assert!(page.contains("ips_[0-9A-Za-z]{48}"));
 }
 

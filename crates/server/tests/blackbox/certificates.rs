@@ -12,7 +12,7 @@ use testkit::certificate::{Authority, Validity};
 use testkit::node::Env;
 use testkit::quic::QuicOptions;
 use testkit::stream::Protocol;
-use testkit::{Folder, House, Node, Pebble, Port, QuicCaller, StreamCaller, eventually};
+use testkit::{Caller, Folder, House, Node, Pebble, Port, QuicCaller, StreamCaller, eventually};
 use tokio::task::JoinSet;
 
 use crate::shared::{house, setting};
@@ -105,7 +105,7 @@ async fn certificates_replaced_under_load_fail_no_handshake_and_drop_no_connecti
     }
     let (server, until, trusted) = (node.https(), Arc::clone(&stop), authority.clone());
     workers.spawn(async move {
-        let options = || QuicOptions { server, name: "localhost", authority: &trusted, suite: None };
+        let options = || QuicOptions::to(server, &trusted);
         let mut kept = QuicCaller::open(options()).await.expect("a connection");
         let mut handshakes = 0;
         while !until.load(Ordering::Acquire) {
@@ -259,6 +259,9 @@ async fn an_authority_issues_and_renews_without_a_hand() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("Pebble") && text.contains("DNS:www.ipseity.example"), "{text}");
         assert!(metric(&node, "ipseity_certificate_days_left{name=\"ipseity.example\"}").await > 0);
+        let reply =
+            Caller::new(ports[0].address()).get("/.well-known/acme-challenge/unknown", &[]).await.expect("an answer");
+        assert_eq!((reply.status, &reply.json().expect("JSON")["error"]), (404, &"not_found".into()), "{challenge}");
         let log = node.log().expect("a log");
         assert!(!log.contains("owner@"), "a contact was logged");
         let mode = std::os::unix::fs::PermissionsExt::mode(

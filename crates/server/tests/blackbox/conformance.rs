@@ -8,6 +8,7 @@ use domain::plan::FREE_DAILY_LIMIT;
 use domain::{BURST_MAX, DEMO_DAILY_MAX, Field, KEYS_PER_ACCOUNT_MAX};
 
 const LIST: &str = include_str!("../../../../docs/conformance.md");
+const PROMISES: &str = include_str!("../../../../docs/site/promises.md");
 const REFUSALS: &str = include_str!("../../../api/src/refusal.rs");
 const SECTIONS: [&str; 16] =
     ["0", "1", "2.1", "2.2", "2.3", "3", "4.1", "4.2", "4.3", "4.4", "5", "6", "7", "8", "9", "D"];
@@ -64,10 +65,13 @@ fn tests_in(source: &str) -> BTreeSet<String> {
 
 /// The tests of `module` in this suite, or of `crate::module`.
 fn tests_of(module: &str) -> BTreeSet<String> {
-    let file = match module.split_once("::") {
+    let mut file = match module.split_once("::") {
         None => crates().join(format!("server/tests/blackbox/{module}.rs")),
         Some((of, module)) => crates().join(format!("{of}/src/{module}.rs")),
     };
+    if !file.exists() {
+        file = file.with_extension("").join("mod.rs");
+    }
     tests_in(&fs::read_to_string(&file).unwrap_or_else(|error| panic!("{module}: {error}")))
 }
 
@@ -84,6 +88,16 @@ fn every_test_that_is_named_exists() {
     for name in named() {
         let (module, test) = name.rsplit_once("::").unwrap_or_else(|| panic!("{name} is no test's name"));
         assert!(modules.entry(module).or_insert_with(|| tests_of(module)).contains(test), "there is no test {name}");
+    }
+}
+
+#[test]
+fn every_test_that_the_promises_name_exists() {
+    let names: Vec<_> = quoted(PROMISES).into_iter().filter(|name| name.contains("::")).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        let (module, test) = name.rsplit_once("::").expect("a module and a test");
+        assert!(tests_of(module).contains(test), "there is no test {name}");
     }
 }
 

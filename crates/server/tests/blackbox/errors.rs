@@ -73,6 +73,21 @@ impl Refused {
     }
 }
 
+/// All of them.
+const ALL: [Refused; 11] = [
+    Refused::MISSING,
+    Refused::INVALID,
+    Refused::INACTIVE,
+    Refused::PAUSED,
+    Refused::BURST,
+    Refused::DAY,
+    Refused::DEMO,
+    Refused::INTERNAL,
+    Refused::NOT_FOUND,
+    Refused::METHOD,
+    Refused::LONG,
+];
+
 /// Where callers reach a node, as its answers say.
 pub(crate) fn base_url(node: &Node) -> &str {
     &node.env()["IPSEITY__PUBLIC__BASE_URL"]
@@ -92,7 +107,6 @@ pub(crate) async fn follow(node: &Node, link: &Value) -> String {
 async fn whatever_is_not_there_is_not_found() {
     let mut caller = house().await.nodes[0].caller();
     for path in [
-        "/",
         "/api",
         "/api/v1",
         "/api/v1/ip/",
@@ -157,20 +171,17 @@ async fn every_docs_link_leads_to_a_section_that_exists() {
     let (node, mut caller) = (&house.nodes[0], house.nodes[0].caller());
     let page =
         follow(node, &Refused::MISSING.holds(&caller.get("/api/v1/ip", &[]).await.expect("an answer"))["docs"]).await;
-    for refused in [
-        Refused::MISSING,
-        Refused::INVALID,
-        Refused::INACTIVE,
-        Refused::PAUSED,
-        Refused::BURST,
-        Refused::DAY,
-        Refused::DEMO,
-        Refused::INTERNAL,
-        Refused::NOT_FOUND,
-        Refused::METHOD,
-        Refused::LONG,
-    ] {
-        assert_eq!(page.matches(&format!("id=\"{}\"", refused.anchor)).count(), 1, "#{}", refused.anchor);
+    for refused in ALL {
+        let heading = format!(
+            "<h3 id=\"{0}\"><a href=\"#{0}\"><span class=\"status\">{1}</span> {2}",
+            refused.anchor, refused.status, refused.code
+        );
+        assert_eq!(page.matches(&heading).count(), 1, "{heading}");
+    }
+    // Links from before the errors had a page of their own lead to their table.
+    let start = caller.get("/docs", &[]).await.expect("a page").text();
+    for refused in ALL {
+        assert_eq!(start.matches(&format!("id=\"{}\"", refused.anchor)).count(), 1, "/docs#{}", refused.anchor);
     }
     for path in ["/api/v1/ip?key=x", "/nowhere", &format!("/?{}", "x".repeat(5_000))] {
         let body = caller.get(path, &[]).await.expect("an answer").json().expect("an error");
@@ -198,14 +209,18 @@ async fn links_lead_where_the_operator_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_its_counter_store_the_service_answers_500_at_once_and_heals_by_itself() {
-    let mut house = House::start(HouseOptions { env: patient(), ..HouseOptions::default() }).await.expect("a house");
+async fn while_neither_store_can_tell_the_service_answers_500_at_once_and_heals_by_itself() {
+    let mut env = patient();
+    for store in ["LEDGER", "STORE"] {
+        env.insert(format!("IPSEITY__{store}__TIMEOUT_MS"), "500".to_owned());
+    }
+    let mut house = House::start(HouseOptions { env, ..HouseOptions::default() }).await.expect("a house");
     let key = fresh_key(&house, Scope::Full).await;
     let mut caller = house.nodes[0].caller();
-    assert_eq!(ask(&mut caller, &key).await.status, 200);
     let pid = house.nodes[0].pid();
 
     house.redis.kill9();
+    house.postgres.kill9();
     let stranger = format!("/api/v1/ip?key={}", ClearKey::mint(|| fastrand::u8(..)).expose());
     for path in [format!("/api/v1/ip?key={}", key.key), stranger, "/api/v1/ip/demo".to_owned()] {
         for method in [Method::GET, Method::HEAD] {
@@ -223,6 +238,7 @@ async fn without_its_counter_store_the_service_answers_500_at_once_and_heals_by_
     Refused::MISSING.holds(&caller.get("/api/v1/ip", &[]).await.expect("an answer"));
     assert_eq!(caller.send(Method::OPTIONS, "/api/v1/ip", &[]).await.expect("an answer").status, 204);
 
+    house.postgres.restart().await.expect("PostgreSQL again");
     house.redis.restart().await.expect("Redis again");
     for path in [format!("/api/v1/ip?key={}", key.key), "/api/v1/ip/demo".to_owned()] {
         let mut caller = Caller::new(house.nodes[0].http());

@@ -16,8 +16,7 @@ const REQUESTS: usize = 12;
 const TRIES_MAX: usize = 3;
 
 async fn call(house: &House, node: &Node) -> QuicCaller {
-    let options =
-        QuicOptions { server: node.https(), name: "localhost", authority: &house.certificate.authority, suite: None };
+    let options = QuicOptions::to(node.https(), &house.certificate.authority);
     QuicCaller::open(options).await.expect("a connection")
 }
 

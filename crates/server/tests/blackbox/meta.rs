@@ -49,7 +49,7 @@ async fn meta_answers_the_methods_that_lookups_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_docs_page_names_the_makers_of_the_data_once() {
-    let page = house().await.nodes[0].caller().get("/docs", &[]).await.expect("a page").text();
+    let page = house().await.nodes[0].caller().get("/docs/data", &[]).await.expect("a page").text();
     let section = page.split_once("<h2 id=\"data\">").expect("a section").1;
     assert_eq!(section.matches("<a href=\"https://www.maxmind.com\">This product includes GeoLite2 data").count(), 1);
     assert!(section.contains("OpenStreetMap"));

@@ -1,15 +1,18 @@
-//! The table of protocols, TLS versions, proxies and address families: real nginx, real haproxy, curl, and every field of the connection.
+//! The table of protocols, TLS versions, proxies and address families: real nginx, real haproxy, curl, a caller over QUIC, and every
+//! field of the connection.
 //!
-//! The proxies run what docs/proxies.md says. Cells that cannot be are left out: nginx without TLS takes HTTP/2 on a port of its own.
+//! The proxies run what docs/proxies.md says; nginx without TLS takes HTTP/2 on a port of its own. Cells that cannot be are left out:
+//! HTTP/3 is TLS 1.3 alone, and neither proxy speaks it.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
 
 use domain::Scope;
 use serde_json::{Value, json};
-use testkit::{House, Issued, Node, Proxy, ProxyKind};
+use testkit::quic::{CipherSuite, QuicOptions};
+use testkit::{House, Issued, Node, Proxy, ProxyKind, QuicCaller};
 
-use crate::connection::{Session, ask, show};
+use crate::connection::{Answer, Session, ask, show};
 use crate::proxies::{edge, snippet};
 use crate::shared::{fresh_key, house};
 
@@ -22,11 +25,16 @@ const FAMILIES: [(&str, usize, &str, &[&str], &str); 3] = [
     ("IPv6", 1, "[::1]", &[], "::1"),
     ("IPv4-mapped", 2, "127.0.0.1", &["--interface", CLIENT], CLIENT),
 ];
-/// HTTP/3 belongs here as a third protocol, of direct connections only: neither proxy speaks it.
 const PROTOCOLS: [(&str, &str, &str); 2] =
     [("HTTP/1.1", "--http1.1", "--http1.1"), ("HTTP/2", "--http2-prior-knowledge", "--http2")];
 const SESSIONS: [(&str, &[&str]); 3] =
     [("clear", &[]), ("TLS 1.2", &["--tlsv1.2", "--tls-max", "1.2"]), ("TLS 1.3", &["--tlsv1.3"])];
+/// The only suite that a caller over QUIC offers, and its name.
+const QUIC_SUITES: [(CipherSuite, &str); 3] = [
+    (CipherSuite::TLS13_AES_128_GCM_SHA256, "TLS_AES_128_GCM_SHA256"),
+    (CipherSuite::TLS13_AES_256_GCM_SHA384, "TLS_AES_256_GCM_SHA384"),
+    (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, "TLS_CHACHA20_POLY1305_SHA256"),
+];
 
 /// What is told of a connection that curl sees as this.
 type Told = fn(&Session) -> Session;
@@ -39,6 +47,19 @@ struct Way {
     told: Told,
     tells_rtt: bool,
     _parts: (Vec<Node>, Option<Proxy>),
+}
+
+impl Way {
+    /// Every field of one answer to this client.
+    fn judge(&self, cell: &str, client: &str, protocol: &str, answer: &Answer) {
+        let (ip, ipv6) = (&answer.body["ip"], &answer.body["ipv6"]);
+        assert_eq!(if ip.is_null() { ipv6 } else { ip }, &json!(client), "{cell}");
+        assert!(ip.is_null() != ipv6.is_null(), "{cell}");
+        assert_eq!(answer.seen[0], json!(protocol), "{cell}");
+        assert_eq!(answer.told(), (self.told)(&answer.seen), "{cell}");
+        assert_eq!(answer.body["rtt"].is_u64(), self.tells_rtt, "{cell}");
+        assert!(answer.body["colo"].is_null(), "{cell}");
+    }
 }
 
 fn all(seen: &Session) -> Session {
@@ -167,7 +188,7 @@ async fn balancer(house: &House, name: &'static str, version: &str) -> Way {
     Way { name, clear, tls, told: all, tells_rtt: false, _parts: (vec![node], Some(proxy)) }
 }
 
-/// Goes through all cells of one way; gives how many there were.
+/// Goes through all cells of one way over TCP; gives how many there were.
 async fn walk(house: &House, key: &Issued, way: &Way) -> usize {
     let authority = house.certificate.authority.to_str().expect("a path");
     let mut cells = 0;
@@ -181,18 +202,35 @@ async fn walk(house: &House, key: &Issued, way: &Way) -> usize {
                 let option = if is_clear { over_clear } else { over_tls };
                 let answer = ask(&url, key, &[&["--cacert", authority, option], version, source].concat()).await;
                 let cell = format!("{protocol}, {session}, {}, {family}", way.name);
-                let (ip, ipv6) = (&answer.body["ip"], &answer.body["ipv6"]);
-                assert_eq!(if ip.is_null() { ipv6 } else { ip }, &json!(client), "{cell}");
-                assert!(ip.is_null() != ipv6.is_null(), "{cell}");
-                assert_eq!(answer.seen[0], json!(protocol), "{cell}");
-                assert_eq!(answer.told(), (way.told)(&answer.seen), "{cell}");
-                assert_eq!(answer.body["rtt"].is_u64(), way.tells_rtt, "{cell}");
-                assert!(answer.body["colo"].is_null(), "{cell}");
+                way.judge(&cell, client, protocol, &answer);
                 cells += 1;
             }
         }
     }
     show(&format!("{}: {cells} cells", way.name));
+    cells
+}
+
+/// Goes through all cells of the direct way over QUIC, with each suite; gives how many there were.
+async fn walk_quic(house: &House, key: &Issued, way: &Way) -> usize {
+    let authority = &house.certificate.authority;
+    let mut cells = 0;
+    for (suite, suite_name) in QUIC_SUITES {
+        for (family, listener, host, _, client) in FAMILIES {
+            let server = format!("{host}:{}", way.tls[listener]).parse().expect("an address");
+            let source = Some(client.parse().expect("an address"));
+            let options = QuicOptions { suite: Some(suite), source, ..QuicOptions::to(server, authority) };
+            let mut caller = QuicCaller::open(options).await.expect("a connection");
+            let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer");
+            let agreed = caller.protocol().map(|protocol| String::from_utf8_lossy(&protocol).replace('h', "HTTP/"));
+            let seen = [json!(agreed), json!("TLSv1.3"), json!(suite_name)];
+            let answer = Answer { body: reply.json().expect("JSON"), seen };
+            way.judge(&format!("HTTP/3, {suite_name}, {}, {family}", way.name), client, "HTTP/3", &answer);
+            caller.close().await;
+            cells += 1;
+        }
+    }
+    show(&format!("{}, HTTP/3: {cells} cells", way.name));
     cells
 }
 
@@ -202,7 +240,8 @@ async fn every_connection_field_is_right_or_null_on_every_way() {
     let key = fresh_key(house, Scope::Full).await;
     let v2 = "send-proxy-v2 proxy-v2-options ssl,ssl-cipher,crc32c";
     let through = [("PASS_THROUGH", "http")];
-    let mut cells = walk(house, &key, &direct(house).await).await;
+    let direct = direct(house).await;
+    let mut cells = walk(house, &key, &direct).await + walk_quic(house, &key, &direct).await;
     cells += walk(house, &key, &nginx(house).await).await;
     cells += walk(house, &key, &haproxy(house, "haproxy, PROXY v1", "send-proxy", &[], nothing).await).await;
     cells += walk(house, &key, &haproxy(house, "haproxy, PROXY v2", v2, &[], all_of_tls).await).await;
@@ -211,5 +250,5 @@ async fn every_connection_field_is_right_or_null_on_every_way() {
     cells += walk(house, &key, &haproxy(house, "haproxy passing HTTP, PROXY v2", v2, &through, all).await).await;
     cells += walk(house, &key, &balancer(house, "haproxy passing TLS, PROXY v1", "send-proxy").await).await;
     cells += walk(house, &key, &balancer(house, "haproxy passing TLS, PROXY v2", "send-proxy-v2").await).await;
-    assert_eq!(cells, 8 * 2 * 3 * 3);
+    assert_eq!(cells, 8 * 2 * 3 * 3 + 3 * 3);
 }

@@ -30,7 +30,7 @@ pub(crate) async fn three_nodes() -> &'static House {
 }
 
 /// Sends `each` requests on each of fifty connections, spread over the nodes. All are open before the first request goes out.
-async fn storm(house: &House, path: &'static str, authorization: Option<String>, each: usize) -> Vec<Reply> {
+pub(crate) async fn storm(house: &House, path: &'static str, authorization: Option<String>, each: usize) -> Vec<Reply> {
     let start = Arc::new(Barrier::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     for node in house.nodes.iter().cycle().take(CONNECTIONS) {
@@ -51,7 +51,7 @@ async fn storm(house: &House, path: &'static str, authorization: Option<String>,
 }
 
 /// How many answers there are of each status.
-fn tally(replies: &[Reply]) -> BTreeMap<u16, usize> {
+pub(crate) fn tally(replies: &[Reply]) -> BTreeMap<u16, usize> {
     let mut counts = BTreeMap::new();
     for reply in replies {
         *counts.entry(reply.status).or_default() += 1;
@@ -60,7 +60,7 @@ fn tally(replies: &[Reply]) -> BTreeMap<u16, usize> {
 }
 
 /// What the admitted were told to be left; no two were told the same.
-fn remaining(replies: &[Reply]) -> BTreeSet<u64> {
+pub(crate) fn remaining(replies: &[Reply]) -> BTreeSet<u64> {
     let admitted: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
     let told = |reply: &&Reply| reply.header("x-ratelimit-remaining").expect("what is left").parse().expect("a number");
     let distinct: BTreeSet<u64> = admitted.iter().map(told).collect();

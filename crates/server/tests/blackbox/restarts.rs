@@ -98,7 +98,7 @@ async fn call_quic(server: SocketAddr, authority: PathBuf, stop: Arc<AtomicBool>
             Some(open) => open,
             None => {
                 tally.connects += 1;
-                let options = QuicOptions { server, name: "localhost", authority: &authority, suite: None };
+                let options = QuicOptions::to(server, &authority);
                 match QuicCaller::open(options).await {
                     Ok(open) => open,
                     Err(error) => {

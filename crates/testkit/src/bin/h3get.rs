@@ -17,7 +17,7 @@ async fn main() -> Result<()> {
     let headers: Option<Vec<_>> = headers.iter().map(|header| header.split_once(": ")).collect();
     let headers = headers.context("a header is NAME: VALUE")?;
     let server = server.parse().context("ADDRESS is IP:PORT")?;
-    let options = QuicOptions { server, name, authority: Path::new(authority), suite: None };
+    let options = QuicOptions { name, ..QuicOptions::to(server, Path::new(authority)) };
     let mut caller = QuicCaller::open(options).await?;
     for _ in 0..count.parse::<u32>().context("COUNT is a number")? {
         let reply = caller.get(path, &headers).await?;

@@ -9,7 +9,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 async fn house() -> (Clock, Redis, MultiplexedConnection) {
     let clock = Clock::open().expect("a clock");
-    let options = RedisOptions { clock: Some(clock.clone()), appendonly: true };
+    let options = RedisOptions { clock: Some(clock.clone()), appendonly: true, ..RedisOptions::default() };
     let redis = Redis::start(options).await.expect("a server");
     let connection = redis.connection().await.expect("a connection");
     (clock, redis, connection)

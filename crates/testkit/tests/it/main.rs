@@ -7,4 +7,5 @@ mod delay;
 mod postgres;
 mod processes;
 mod redis;
+mod relay;
 mod tidy;

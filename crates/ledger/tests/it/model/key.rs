@@ -183,7 +183,12 @@ impl Record {
         if spent {
             Verdict::DaySpent { charged }
         } else {
-            Verdict::Admitted { scope: self.standing.scope, charged, yesterday: self.yesterday }
+            Verdict::Admitted {
+                scope: self.standing.scope,
+                charged,
+                yesterday: self.yesterday,
+                window: self.standing.window,
+            }
         }
     }
 }

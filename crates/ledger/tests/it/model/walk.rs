@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{BURST_MAX, Key, KeyDigest, Pause, Standing};
-use ledger::{Ledger, Verdict};
+use ledger::{ChargeName, Ledger, Verdict};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use testkit::{Clock, Redis};
@@ -140,7 +140,7 @@ impl Walk {
         let mut calls: JoinSet<_> = (0..count)
             .map(|_| {
                 let ledger = Arc::clone(&self.ledger);
-                async move { ledger.charge(&key).await.expect("a verdict") }
+                async move { ledger.charge(&key, ChargeName::draw()).await.expect("a verdict") }
             })
             .collect();
         let mut said = Vec::with_capacity(count);
@@ -180,7 +180,7 @@ impl Walk {
     /// Reads the durable store and fills, sometimes with changes in between.
     async fn fill(&mut self, index: usize) {
         let key = self.keys[index].key;
-        let Verdict::Unknown(fence) = self.ledger.charge(&key).await.expect("a verdict") else {
+        let Verdict::Unknown(fence) = self.ledger.charge(&key, ChargeName::draw()).await.expect("a verdict") else {
             self.fail("a record out of nowhere");
         };
         let standing = self.keys[index].truth.clone();

@@ -16,27 +16,32 @@ pub(crate) const OWN_PAGE: (&str, &str) = ("sec-fetch-site", "same-origin");
 /// A browser on one node.
 pub(crate) struct Browser {
     caller: Caller,
-    /// Where it claims to be, to a node that believes it.
-    address: Option<String>,
+    /// What else it says of itself with every request, such as where it is, to a node that believes it.
+    lines: Vec<(String, String)>,
     cookies: BTreeMap<String, String>,
     token: Option<String>,
 }
 
 impl Browser {
     pub(crate) fn open(node: &Node) -> Self {
-        Self { caller: node.caller(), address: None, cookies: BTreeMap::new(), token: None }
+        Self { caller: node.caller(), lines: Vec::new(), cookies: BTreeMap::new(), token: None }
     }
 
     /// The same browser, as seen from another network.
     pub(crate) fn in_network(mut self, address: &str) -> Self {
-        self.address = Some(address.to_owned());
+        self.say(vec![("x-forwarded-for".to_owned(), address.to_owned())]);
         self
+    }
+
+    /// Says this with every request from now on, beside cookies.
+    pub(crate) fn say(&mut self, lines: Vec<(String, String)>) {
+        self.lines = lines;
     }
 
     /// The same cookies on another node.
     pub(crate) fn on(&self, node: &Node) -> Self {
-        let Self { address, cookies, token, .. } = self;
-        Self { caller: node.caller(), address: address.clone(), cookies: cookies.clone(), token: token.clone() }
+        let Self { lines, cookies, token, .. } = self;
+        Self { caller: node.caller(), lines: lines.clone(), cookies: cookies.clone(), token: token.clone() }
     }
 
     pub(crate) fn cookie(&self, name: &str) -> Option<&str> {
@@ -96,9 +101,8 @@ impl Browser {
     fn headers(&self, own: &[(&str, &str)]) -> Vec<(String, String)> {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let cookies = (!cookies.is_empty()).then(|| ("cookie".to_owned(), cookies.join("; ")));
-        let address = self.address.iter().map(|address| ("x-forwarded-for".to_owned(), address.clone()));
         let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        cookies.into_iter().chain(address).chain(own).collect()
+        cookies.into_iter().chain(self.lines.clone()).chain(own).collect()
     }
 
     /// Keeps what an answer brought.

@@ -119,6 +119,7 @@ async fn a_page_repeats_what_was_typed_as_text() {
         pages.push(member.browser.get(path).await);
     }
     pages.push(member.browser.post("/keys", &[("name", TYPED), ("scope", TYPED)]).await);
+    pages.push(stranger.get("/docs/search?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").await);
     for page in pages {
         assert!(page.status == 200 && !page.text().contains("<script>"), "{}: {}", page.status, page.text());
     }

@@ -1,7 +1,7 @@
 //! The pages for people: who may see and change what, and what a stranger can do about it.
 
 mod alerts;
-mod browser;
+pub(crate) mod browser;
 mod doors;
 mod dress;
 mod forms;
@@ -12,6 +12,6 @@ mod matrix;
 mod pages;
 mod race;
 mod silence;
-mod stage;
-mod table;
+pub(crate) mod stage;
+pub(crate) mod table;
 mod throttle;

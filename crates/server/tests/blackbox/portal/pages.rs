@@ -74,7 +74,8 @@ async fn a_long_history_makes_no_page_slower() {
     for path in pages.map(|row| row.path) {
         let (mut told, mut is_quick) = (Vec::new(), false);
         while !is_quick && told.len() < ROUNDS {
-            let [of_long, of_short] = [&long_key, &short_key].map(|key| path.replace("{id}", key));
+            let [of_long, of_short] =
+                [&long_key, &short_key].map(|key| path.replace("{id}", key).replace("{page}", "errors"));
             let [of_400, of_30] = medians((&mut long.browser, &of_long), (&mut short.browser, &of_short)).await;
             told.push(format!("{path}: {of_400:.1?} with {LONG_DAYS} days, {of_30:.1?} with {SHORT_DAYS}"));
             let is_equal = of_400 <= of_30 + SAME_MIN.max(of_30.mul_f64(SAME_SHARE));

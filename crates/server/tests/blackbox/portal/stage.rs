@@ -43,6 +43,10 @@ impl Stage {
     }
 
     pub(crate) async fn with_nodes(nodes: usize, settings: &[(&str, &str)]) -> Self {
+        Self::with_house(HouseOptions { nodes, ..HouseOptions::default() }, settings).await
+    }
+
+    pub(crate) async fn with_house(options: HouseOptions, settings: &[(&str, &str)]) -> Self {
         let mailbox = Mailbox::start().expect("a mailbox");
         let url = mailbox.url();
         // All tests come from one network.
@@ -53,7 +57,7 @@ impl Stage {
         ];
         let mut env: Env = patient();
         env.extend(own.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let house = House::start(HouseOptions { nodes, env, ..HouseOptions::default() }).await.expect("a house");
+        let house = House::start(HouseOptions { env, ..options }).await.expect("a house");
         Self { house, mailbox, hash: OnceCell::new() }
     }
 

@@ -28,7 +28,11 @@ const fn form(path: &'static str, fields: &'static [(&'static str, &'static str)
 }
 
 pub(crate) const ROWS: &[Row] = &[
+    page("/"),
     page("/docs"),
+    page("/docs/search"),
+    page("/docs/{page}"),
+    page("/reference"),
     page("/enterprise"),
     page("/signup"),
     form("/signup", &[("email", EMAIL), ("password", PASSWORD)], 200),
@@ -144,7 +148,7 @@ impl Owner {
             path if path.starts_with("/account/passkeys/") => &self.passkey,
             _ => &self.key,
         };
-        row.path.replace("{id}", id).replace("{token}", &self.token)
+        row.path.replace("{id}", id).replace("{token}", &self.token).replace("{page}", "errors")
     }
 
     /// A row's fields, about this owner.

@@ -1,0 +1,103 @@
+-- Settles a batch of requests that a node admitted on its own while this store did not answer, or whose verdict was lost on its way.
+--
+-- KEYS  1 record   2 log   3 pending   4 fence (see charge.lua)   5 guard: stands once this batch was settled, and holds what could not be told
+-- ARGV  1 stamp   2 a fence, in case none stands   3 the key's id   4 the window that the batch belongs to
+--       5 a pause on the node's own evidence, "<ms>:<counts>", or ''
+--       6 days, "<day>:<count>,…", oldest first: requests that were surely not charged
+--       7 entries of the last minute among them, for the log   8 entries that may have been charged here, by their name
+--
+-- An entry is written as in the log: 13 digits of milliseconds and the 5 digits of its name. A batch that is sent twice, because its
+-- reply was lost, is settled once. The count may pass the limit: it says what was admitted.
+-- Returns like charge.lua: 0 when the record is unknown, else 6 with, in place of the scope, how many entries could not be told.
+
+local rec = redis.call('HMGET', KEYS[1], 's', 'l', 'p', 'w', 't', 'n', 'y', 'm', 'f')
+
+if rec[1] ~= ARGV[1] then
+  local fence = redis.call('GET', KEYS[4])
+  if not fence then
+    fence = ARGV[2]
+    redis.call('SET', KEYS[4], fence)
+  end
+  return { 0, fence, rec[1] and 1 or 0 }
+end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local limit, today, used = tonumber(rec[2]), tonumber(rec[5]), tonumber(rec[6])
+local yesterday, count_before = rec[7] and tonumber(rec[7]), rec[8] and tonumber(rec[8])
+local untold = 0
+
+local function reply()
+  return { 6, now, limit, today, used, untold, yesterday or -1, count_before or 0 }
+end
+
+local settled = redis.call('GET', KEYS[5])
+if settled then
+  untold = tonumber(settled)
+  return reply()
+end
+
+local function charge(day, count)
+  if day > today then
+    if used > 0 then yesterday, count_before = today, used end
+    today, used = day, count
+  elseif day == today then
+    used = used + count
+  elseif not yesterday or day > yesterday then
+    yesterday, count_before = day, count
+  elseif day == yesterday then
+    count_before = count_before + count
+  end
+end
+
+local same_window = rec[4] == ARGV[4]
+local log, fresh = redis.call('LRANGE', KEYS[2], 0, -1), {}
+
+for day, count in string.gmatch(ARGV[6], '(%d+):(%d+)') do charge(tonumber(day), tonumber(count)) end
+for entry in string.gmatch(ARGV[7], '%d+') do fresh[#fresh + 1] = entry end
+
+for entry in string.gmatch(ARGV[8], '%d+') do
+  local at, name = tonumber(string.sub(entry, 1, 13)), string.sub(entry, 14)
+  local found = false
+  for _, charged in ipairs(log) do
+    -- The node's idea of this store's clock may be a second off; a frozen store charges later than it was asked.
+    if string.sub(charged, 14) == name and tonumber(string.sub(charged, 1, 13)) >= at - 1000 then found = true end
+  end
+  -- A record that was filled since may hold the charge in its count, from the roll-up, and have lost the log.
+  local gone = now - at > 60000 or at <= tonumber(rec[9] or 0) or (#log >= 300 and tonumber(string.sub(log[#log], 1, 13)) > at)
+  if not found and gone then
+    -- The log no longer reaches back to it: rather a request too few than one twice.
+    untold = untold + 1
+  elseif not found then
+    charge(math.floor(at / 86400000), 1)
+    fresh[#fresh + 1] = entry
+  end
+end
+
+-- An hour outlasts every repetition; expiry only cleans up.
+redis.call('SET', KEYS[5], untold, 'PX', 3600000)
+redis.call('HSET', KEYS[1], 't', string.format('%d', today), 'n', string.format('%d', used))
+if yesterday then
+  redis.call('HSET', KEYS[1], 'y', string.format('%d', yesterday), 'm', string.format('%d', count_before))
+end
+redis.call('PEXPIRE', KEYS[1], 259200000)
+
+if same_window and #fresh > 0 then
+  for _, entry in ipairs(fresh) do
+    local at = tonumber(string.sub(entry, 1, 13))
+    if now - at < 60000 then
+      -- No entry may lie in the future: it would look as if the clock had been set back.
+      log[#log + 1] = at > now and string.format('%.0f', now) .. string.sub(entry, 14) or entry
+    end
+  end
+  table.sort(log, function(a, b) return a > b end)
+  redis.call('DEL', KEYS[2])
+  for place = 1, math.min(#log, 300) do redis.call('RPUSH', KEYS[2], log[place]) end
+  redis.call('PEXPIRE', KEYS[2], 130000)
+end
+
+if ARGV[5] ~= '' and same_window and rec[3] ~= '1' then
+  redis.call('HSET', KEYS[1], 'p', '1')
+  redis.call('HSET', KEYS[3], ARGV[3] .. ':' .. ARGV[4], ARGV[5])
+end
+return reply()

@@ -1,0 +1,190 @@
+//! Markdown to HTML: headings that can be linked to, code that can be copied, tables that scroll by themselves.
+//!
+//! What is rendered is the project's own text; nothing that a stranger wrote comes here.
+
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+
+use super::highlight::highlighted;
+
+/// A part of a page under its own heading.
+pub(crate) struct Section {
+    /// Empty for what stands before the first heading.
+    pub(crate) anchor: String,
+    pub(crate) title: String,
+    /// 1 for the page itself.
+    pub(crate) level: u8,
+    pub(crate) text: String,
+}
+
+/// A page's parts.
+pub(super) struct Rendered {
+    pub(super) title: String,
+    pub(super) description: String,
+    pub(super) html: String,
+    pub(super) sections: Vec<Section>,
+}
+
+/// Renders a page; its first heading becomes the title and is not in the HTML.
+pub(super) fn rendered(source: &str) -> Rendered {
+    let mut page = Writer::default();
+    let mut events = Parser::new_ext(source, Options::ENABLE_TABLES | Options::ENABLE_HEADING_ATTRIBUTES);
+    while let Some(event) = events.next() {
+        page.take(event, &mut events);
+    }
+    let mut html = String::with_capacity(2 * source.len());
+    html::push_html(&mut html, page.events.into_iter());
+    let title = page.sections.first().map(|section| section.title.clone()).unwrap_or_default();
+    Rendered { title, description: page.description, html, sections: page.sections }
+}
+
+#[derive(Default)]
+struct Writer<'a> {
+    events: Vec<Event<'a>>,
+    sections: Vec<Section>,
+    description: String,
+    codes: usize,
+    /// Whether the first paragraph is being read.
+    is_first: bool,
+}
+
+impl<'a> Writer<'a> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most events pass as they are")]
+    fn take(&mut self, event: Event<'a>, rest: &mut Parser<'a>) {
+        match event {
+            Event::Start(Tag::Heading { level, id, .. }) => self.heading(level, id, rest),
+            Event::Start(Tag::CodeBlock(kind)) => self.code(&kind, rest),
+            Event::Start(Tag::Table(columns)) => {
+                let about = self.sections.last().map(|section| escaped(&section.title)).unwrap_or_default();
+                self.put(format!("<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{about}\">"));
+                self.events.push(Event::Start(Tag::Table(columns)));
+            }
+            Event::End(TagEnd::Table) => {
+                self.events.push(Event::End(TagEnd::Table));
+                self.put("</div>".to_owned());
+            }
+            Event::Start(Tag::Paragraph) => {
+                self.is_first = self.description.is_empty();
+                self.events.push(Event::Start(Tag::Paragraph));
+            }
+            Event::End(TagEnd::Paragraph) => {
+                self.is_first = false;
+                self.read(" ");
+                self.events.push(Event::End(TagEnd::Paragraph));
+            }
+            event => {
+                match &event {
+                    Event::Text(text) | Event::Code(text) => self.read(text),
+                    Event::SoftBreak | Event::HardBreak | Event::End(TagEnd::TableCell | TagEnd::Item) => {
+                        self.read(" ")
+                    }
+                    _ => {}
+                }
+                self.events.push(event);
+            }
+        }
+    }
+
+    /// Notes text for the search, and for the description while in the first paragraph.
+    fn read(&mut self, text: &str) {
+        if self.is_first {
+            self.description.push_str(text);
+        }
+        if let Some(section) = self.sections.last_mut() {
+            section.text.push_str(text);
+        }
+    }
+
+    fn put(&mut self, html: String) {
+        self.events.push(Event::Html(CowStr::from(html)));
+    }
+
+    fn heading(&mut self, level: HeadingLevel, id: Option<CowStr<'a>>, rest: &mut Parser<'a>) {
+        let inner: Vec<_> =
+            rest.by_ref().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_)))).collect();
+        let title: String = inner.iter().filter_map(text_of).collect();
+        if level == HeadingLevel::H1 {
+            self.sections.push(Section { anchor: String::new(), title, level: 1, text: String::new() });
+            return;
+        }
+        let anchor = id.map_or_else(|| slug(&title), |id| id.to_string());
+        let words = match title.split_once(' ') {
+            Some((status, words)) if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
+                format!("<span class=\"status\">{status}</span> {}", escaped(words))
+            }
+            _ => escaped(&title),
+        };
+        self.put(format!("<{level} id=\"{anchor}\"><a href=\"#{anchor}\">{words}</a></{level}>\n"));
+        self.sections.push(Section { anchor, title, level: level as u8, text: String::new() });
+    }
+
+    fn code(&mut self, kind: &CodeBlockKind<'a>, rest: &mut Parser<'a>) {
+        let inner: Vec<_> = rest.take_while(|event| !matches!(event, Event::End(TagEnd::CodeBlock))).collect();
+        let text: String = inner.iter().filter_map(text_of).collect();
+        self.read(&text);
+        self.codes += 1;
+        let id = self.codes;
+        let language = match kind {
+            CodeBlockKind::Fenced(info) => info.split_whitespace().next().unwrap_or_default(),
+            CodeBlockKind::Indented => "",
+        };
+        let shown = highlighted(text.trim_end(), language);
+        self.put(format!(
+            "<div class=\"panel code\"><pre class=\"scroll\" tabindex=\"0\"><code id=\"code-{id}\" class=\"language-{language}\">{shown}</code></pre>{}</div>\n",
+            copy_button(&format!("code-{id}"))
+        ));
+    }
+}
+
+fn text_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
+    if let Event::Text(text) | Event::Code(text) = event { Some(text.as_ref()) } else { None }
+}
+
+/// As the macro of `parts.html` draws it.
+fn copy_button(target: &str) -> String {
+    format!(
+        "<button type=\"button\" class=\"button quiet copy\" data-copy=\"{target}\" hidden><svg class=\"icon\" viewBox=\"0 0 16 16\" \
+         aria-hidden=\"true\"><rect x=\"5.75\" y=\"5.75\" width=\"7.5\" height=\"7.5\" rx=\"1.75\"/><path d=\"M10.25 5.75v-1a2 2 0 0 \
+         0-2-2h-3.5a2 2 0 0 0-2 2v3.5a2 2 0 0 0 2 2h1\"/></svg><span>Copy<span class=\"unseen\"> the code</span></span></button>"
+    )
+}
+
+/// A heading as an anchor: small letters and digits, with hyphens between words.
+fn slug(title: &str) -> String {
+    let lower = title.to_lowercase();
+    let words = lower.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_title_a_description_and_sections() {
+        let page = rendered(
+            "# The title\n\nFirst *words*.\n\nMore.\n\n## 401 some_code {#frozen}\n\nWhy.\n\n### What & how\n",
+        );
+        assert_eq!((page.title.as_str(), page.description.as_str()), ("The title", "First words."));
+        assert!(
+            page.html
+                .contains("<h2 id=\"frozen\"><a href=\"#frozen\"><span class=\"status\">401</span> some_code</a></h2>")
+        );
+        assert!(page.html.contains("<h3 id=\"what-how\"><a href=\"#what-how\">What &amp; how</a></h3>"));
+        assert!(!page.html.contains("The title"));
+        let told: Vec<_> = page.sections.iter().map(|section| (section.level, section.text.trim())).collect();
+        assert_eq!(told, [(1, "First words. More."), (2, "Why."), (3, "")]);
+    }
+
+    #[test]
+    fn code_can_be_copied_and_tables_scroll() {
+        let page = rendered("# T\n\n```sh\necho '<b>'\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n");
+        assert!(page.html.contains("&lt;b&gt;") && page.html.contains("data-copy=\"code-1\""));
+        assert!(
+            page.html.contains("role=\"region\" aria-label=\"T\"><table>") && page.html.contains("</table>\n</div>")
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! What was checked, line by line: to the test's own output, and to a file if the environment names one.
+
+use std::fs::File;
+use std::io::Write;
+
+/// The checks of one test.
+pub(crate) struct Report {
+    lines: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl Report {
+    pub(crate) const fn new() -> Self {
+        Self { lines: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Notes a check, with what was seen instead if it failed.
+    pub(crate) fn check(&mut self, has_passed: bool, claim: &str, instead: &str) {
+        if has_passed {
+            self.lines.push(format!("passed  {claim}"));
+        } else {
+            self.lines.push(format!("FAILED  {claim}: {instead}"));
+            self.failed.push(format!("{claim}: {instead}"));
+        }
+    }
+
+    /// Notes a figure.
+    pub(crate) fn tell(&mut self, text: &str) {
+        self.lines.push(format!("        {text}"));
+    }
+
+    /// Tells all, and fails if a check has.
+    #[expect(clippy::print_stderr, reason = "the checks are what the test is for")]
+    pub(crate) fn end(self) {
+        let text = self.lines.join("\n");
+        eprintln!("{text}");
+        if let Some(file) = std::env::var_os("IPSEITY_PRIVACY_REPORT") {
+            let mut file = File::options().create(true).append(true).open(file).expect("the report");
+            file.write_all(format!("{text}\n").as_bytes()).expect("a line of the report");
+        }
+        assert!(self.failed.is_empty(), "{:#?}", self.failed);
+    }
+}

@@ -1,0 +1,207 @@
+//! `attack KIND ADDRESS AUTHORITY SECONDS COUNT NETWORKS`: attacks a listener on the loopback, for the abuse suite,
+//! from so many addresses.
+//!
+//! `idle_tls` holds COUNT TLS sessions that ask for nothing, and opens another for each that is closed. `junk` sends
+//! datagrams that are no packets, or look like ones, from COUNT sockets. `handshakes` keeps COUNT QUIC handshakes begun
+//! and never finishes one. It prints what it did, as JSON.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::BytesMut;
+use quinn_proto::{ClientConfig, Connection, DatagramEvent, Endpoint, EndpointConfig};
+use rustls::pki_types::ServerName;
+use testkit::quic::{self, QuicOptions};
+use testkit::stream::{Protocol, connector};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpSocket, UdpSocket};
+use tokio::sync::Mutex;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, Interval, interval, sleep_until, timeout_at};
+use tokio_rustls::TlsConnector;
+
+/// Sessions and handshakes begun in a second, over all.
+const BEGUN_PER_S: u32 = 500;
+/// Datagrams of junk sent in a millisecond, over all.
+const JUNK_PER_MS: usize = 10;
+const DATAGRAM_BYTES: usize = 1200;
+/// Longer than a server should wait for a handshake.
+const UNFINISHED: Duration = Duration::from_secs(6);
+/// Of a Retry packet of QUIC version 1, the bits of the first byte that tell (RFC 9000, section 17.2.5).
+const RETRY: u8 = 0b1111_0000;
+
+struct Attack {
+    server: SocketAddr,
+    end: Instant,
+    pace: Mutex<Interval>,
+    begun: Cell<usize>,
+    held: Cell<usize>,
+    held_max: Cell<usize>,
+    closed: Cell<usize>,
+    proved: Cell<usize>,
+    /// Attackers that gave up for a reason of their own, such as their own limits.
+    failed: Cell<usize>,
+}
+
+fn more(count: &Cell<usize>) {
+    count.set(count.get() + 1);
+}
+
+impl Attack {
+    /// Waits for its turn to begin one more; whether there is time for it.
+    async fn may_begin(&self) -> bool {
+        self.pace.lock().await.tick().await;
+        Instant::now() < self.end
+    }
+
+    async fn idle_tls(&self, source: IpAddr, tls: &TlsConnector) -> Result<()> {
+        while self.may_begin().await {
+            more(&self.begun);
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(source, 0))?;
+            // An error from here on is the server's refusal.
+            if !self.is_held(socket, tls).await.unwrap_or(false) {
+                more(&self.closed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds a silent session; whether it is still open at the end.
+    async fn is_held(&self, socket: TcpSocket, tls: &TlsConnector) -> Result<bool> {
+        let begin = async {
+            anyhow::Ok(tls.connect(ServerName::try_from("localhost")?, socket.connect(self.server).await?).await?)
+        };
+        let Ok(begun) = timeout_at(self.end, begin).await else { return Ok(true) };
+        let mut session = begun?;
+        more(&self.held);
+        self.held_max.set(self.held_max.get().max(self.held.get()));
+        let is_open = timeout_at(self.end, session.read_to_end(&mut Vec::new())).await.is_err();
+        self.held.set(self.held.get() - 1);
+        Ok(is_open)
+    }
+
+    async fn junk(&self, source: IpAddr) -> Result<()> {
+        let socket = UdpSocket::bind((source, 0)).await?;
+        let mut datagram = [0; DATAGRAM_BYTES];
+        while self.may_begin().await {
+            for _ in 0..JUNK_PER_MS {
+                fastrand::fill(&mut datagram);
+                match fastrand::u8(..4) {
+                    // As a first packet of version 1 begins, with connection ids of eight bytes and no token.
+                    0 => {
+                        datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
+                        datagram[14] = 8;
+                        datagram[23..26].copy_from_slice(&[0, 0x44, 0x9e]);
+                    }
+                    // Of a version that nobody speaks, and of a connection that nobody has.
+                    1 => datagram[..6].copy_from_slice(&[0xc3, 0x1a, 0x2a, 0x3a, 0x4a, 8]),
+                    2 => datagram[0] = 0x40 | (datagram[0] & 0x3f),
+                    _ => {}
+                }
+                if socket.send_to(&datagram, self.server).await.is_ok() {
+                    more(&self.begun);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn handshakes(&self, source: IpAddr, config: &ClientConfig, proves: bool) -> Result<()> {
+        while self.may_begin().await {
+            more(&self.begun);
+            self.handshake_once(source, config.clone(), proves).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a handshake and hears nothing of the answer but, if it proves its address, that it must.
+    async fn handshake_once(&self, source: IpAddr, config: ClientConfig, proves: bool) -> Result<()> {
+        let socket = UdpSocket::bind((source, 0)).await?;
+        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
+        let (_handle, mut connection) =
+            endpoint.connect(std::time::Instant::now(), config, self.server, "localhost")?;
+        self.send(&socket, &mut connection).await?;
+        let end = self.end.min(Instant::now() + UNFINISHED);
+        let mut datagram = [0; 2048];
+        while let Ok(Ok((length, _server))) = timeout_at(end, socket.recv_from(&mut datagram)).await {
+            if proves && datagram[0] & RETRY == RETRY {
+                let (now, bytes) = (std::time::Instant::now(), BytesMut::from(&datagram[..length]));
+                let event = endpoint.handle(now, self.server, None, None, bytes, &mut Vec::new());
+                if let Some(DatagramEvent::ConnectionEvent(_handle, event)) = event {
+                    connection.handle_event(event);
+                    self.send(&socket, &mut connection).await?;
+                    more(&self.proved);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, socket: &UdpSocket, connection: &mut Connection) -> Result<()> {
+        let mut packet = Vec::new();
+        while connection.poll_transmit(std::time::Instant::now(), 1, &mut packet).is_some() {
+            socket.send_to(&packet, self.server).await?;
+            packet.clear();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [kind, server, authority, seconds, count, networks] = &arguments[..] else {
+        bail!("attack KIND ADDRESS AUTHORITY SECONDS COUNT NETWORKS");
+    };
+    let server = server.parse().context("ADDRESS is IP:PORT")?;
+    let (count, networks): (usize, u8) = (count.parse()?, networks.parse()?);
+    let end = Instant::now() + Duration::from_secs(seconds.parse()?);
+    let each = match kind.as_str() {
+        "junk" => Duration::from_millis(1),
+        "idle_tls" | "handshakes" => Duration::from_secs(1) / BEGUN_PER_S,
+        other => bail!("{other} is no attack"),
+    };
+    let authority = Path::new(authority);
+    let tls = [connector(Protocol::Http11, authority)?, connector(Protocol::Http2, authority)?];
+    let quic = quic::config(&QuicOptions::to(server, authority))?;
+    let attack = Rc::new(Attack {
+        server,
+        end,
+        pace: Mutex::new(interval(each)),
+        begun: Cell::default(),
+        held: Cell::default(),
+        held_max: Cell::default(),
+        closed: Cell::default(),
+        proved: Cell::default(),
+        failed: Cell::default(),
+    });
+    let all = LocalSet::new();
+    for (number, last_byte) in (0..count).zip((1..=networks).cycle()) {
+        let source = IpAddr::from(Ipv4Addr::new(127, 0, 1, last_byte));
+        let (attack, kind, tls, quic) = (Rc::clone(&attack), kind.clone(), tls[number % 2].clone(), quic.clone());
+        all.spawn_local(async move {
+            let ended = match kind.as_str() {
+                "junk" => attack.junk(source).await,
+                "idle_tls" => attack.idle_tls(source, &tls).await,
+                _ => attack.handshakes(source, &quic, number % 2 == 0).await,
+            };
+            if ended.is_err() {
+                more(&attack.failed);
+            }
+        });
+    }
+    all.run_until(sleep_until(end)).await;
+    let told = serde_json::json!({
+        "begun": attack.begun.get(), "held_max": attack.held_max.get(), "closed": attack.closed.get(),
+        "proved": attack.proved.get(), "failed": attack.failed.get(),
+    });
+    writeln!(std::io::stdout(), "{told}")?;
+    Ok(())
+}
