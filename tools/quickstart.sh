@@ -12,7 +12,8 @@ cd "$folder/ipseity"
 # The first block of README marked `sh quickstart`.
 awk '/^```sh quickstart$/ { on = 1; next } /^```$/ { if (on) exit } on' README.md >"$folder/quickstart.sh"
 [ -s "$folder/quickstart.sh" ] || { echo "README.md has no block marked 'sh quickstart'"; exit 1; }
-timeout 1800 bash -eu "$folder/quickstart.sh" | tee "$folder/answer"
+# A line that fails must end the house that runs in the background as well.
+timeout 1800 bash -euc 'trap "kill \$(jobs -p) 2>/dev/null || true; wait" EXIT; source "$1"' -- "$folder/quickstart.sh" | tee "$folder/answer"
 
 grep -q '"status":"success"' "$folder/answer" || { echo "no answer came"; exit 1; }
 grep -q '"tls_version":"TLSv1.3"' "$folder/answer" || { echo "the answer did not come over TLS"; exit 1; }

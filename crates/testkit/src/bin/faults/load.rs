@@ -43,6 +43,11 @@ impl Asked {
         self.outcome.is_none_or(|outcome| outcome.status >= 500)
     }
 
+    /// When the answer was there; of a request without one, when it was sent.
+    pub(crate) fn ended(&self) -> Instant {
+        self.sent + self.outcome.map_or(Duration::ZERO, |outcome| outcome.took)
+    }
+
     pub(crate) fn day(&self) -> Option<u64> {
         self.outcome?.day
     }

@@ -123,7 +123,8 @@ pub(crate) fn invariant(kind: Kind, seen: &Seen) -> Result<()> {
 
 fn may_be_lost(kind: Kind, seen: &Seen, asked: &Asked) -> bool {
     let with_store = kind.loses_counts() && asked.sent + INTERVAL >= seen.struck && asked.sent <= seen.ended;
-    let with_node = kind.loses_a_node() && asked.node == 1 && asked.sent >= seen.struck && asked.sent <= seen.ended;
+    // A request that was on its way when the fault struck is one of those that the node admitted alone.
+    let with_node = kind.loses_a_node() && asked.node == 1 && asked.ended() >= seen.struck && asked.sent <= seen.ended;
     // On a busy machine a verdict may be late without any fault; its request waits in the node's memory to be settled.
     let was_late = asked.outcome.is_some_and(|outcome| outcome.took >= VERDICT_MAX);
     let kills_a_node = kind.loses_a_node() || kind == Kind::NodeKilled;
