@@ -41,7 +41,7 @@ impl Api {
         if let Some(lasting) = self.floods.remembered(&key.digest) {
             return Err(lasting.into());
         }
-        let name = ChargeName::draw();
+        let name = ChargeName::next();
         match self.ask(&key, name).await {
             Ok(verdict) => self.judge(&key, verdict).await,
             Err(Missed::Refused(refusal)) => Err(refusal),

@@ -9,11 +9,12 @@ use domain::Address;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::crowd::Place;
+use crate::edge::Occupied;
 use crate::identify::Peer;
 use crate::proxy_header::Announcement;
 use crate::service::{Application, Identified};
@@ -41,8 +42,8 @@ pub(crate) struct House<S> {
 }
 
 impl<S: Application> House<S> {
-    /// Serves an accepted connection until it ends, or a bound ends it.
-    pub(crate) async fn receive(self, stream: TcpStream, address: Address) {
+    /// Serves an accepted connection until it ends, or a bound ends it; its seat is taken until then.
+    pub(crate) async fn receive(self, stream: TcpStream, address: Address, _seat: Occupied) {
         let edge = Arc::clone(&self.edge);
         let Ok(place) = edge.admit(address) else { return edge.stats().close(Bound::Network, 1) };
         // Fails only for a peer that has gone already, which the first read will tell.
@@ -54,10 +55,13 @@ impl<S: Application> House<S> {
         let vigil = Arc::new(Vigil::new(Arc::clone(&edge)));
         let socket = Socket::new(stream, Arc::clone(&vigil));
         let peer = Peer { edge, address, announced: None, tls: None, rtt: socket.rtt() };
+        // Each in its own memory: a connection that waits holds what its own way needs, not what the largest of all does.
         match self.transport.clone() {
-            Transport::Clear => self.receive_clear(socket, peer, Arc::clone(&vigil)).await,
-            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, Arc::clone(&vigil)).await,
-            Transport::Announced(inner) => self.receive_announced(*inner, socket, peer, Arc::clone(&vigil)).await,
+            Transport::Clear => Box::pin(self.receive_clear(socket, peer, Arc::clone(&vigil))).await,
+            Transport::Tls(tls) => Box::pin(self.receive_tls(tls, socket, peer, Arc::clone(&vigil))).await,
+            Transport::Announced(inner) => {
+                Box::pin(self.receive_announced(*inner, socket, peer, Arc::clone(&vigil))).await;
+            }
         }
         free(place, &vigil, &bounds);
     }
@@ -77,8 +81,8 @@ impl<S: Application> House<S> {
         peer.announced = Some(announcement);
         let Ok(place) = edge.admit(peer.address) else { return edge.stats().close(Bound::Network, 1) };
         match inner {
-            Transport::Clear => self.receive_clear(socket, peer, Arc::clone(&vigil)).await,
-            Transport::Tls(tls) => self.receive_tls(tls, socket, peer, Arc::clone(&vigil)).await,
+            Transport::Clear => Box::pin(self.receive_clear(socket, peer, Arc::clone(&vigil))).await,
+            Transport::Tls(tls) => Box::pin(self.receive_tls(tls, socket, peer, Arc::clone(&vigil))).await,
             // One header is what any proxy sends; a second one would be the client's own.
             Transport::Announced(_) => refuse(),
         }
@@ -87,15 +91,17 @@ impl<S: Application> House<S> {
 
     async fn receive_clear(self, mut socket: Socket, peer: Peer, vigil: Arc<Vigil>) {
         match timeout(self.edge.bounds.header_timeout, socket.begins_http2()).await {
-            Ok(Ok(is_http2)) => self.converse(socket, is_http2, peer, vigil).await,
+            Ok(Ok(is_http2)) => Box::pin(self.converse(socket, is_http2, peer, vigil)).await,
             Ok(Err(_gone)) => {}
             Err(_late) => self.edge.stats().close(Bound::Header, 1),
         }
     }
 
     async fn receive_tls(self, tls: Tls, socket: Socket, mut peer: Peer, vigil: Arc<Vigil>) {
-        match timeout(self.edge.bounds.handshake_timeout, tls.acceptor.accept(socket)).await {
-            Ok(Ok(stream)) => {
+        // In memory of its own as well, which goes with the end of the handshake.
+        let handshake = Box::pin(tls.acceptor.accept(socket));
+        match timeout(self.edge.bounds.handshake_timeout, handshake).await {
+            Ok(Ok(mut stream)) => {
                 let session = stream.get_ref().1;
                 let is_http2 = session.alpn_protocol() == Some(ALPN_HTTP2);
                 if session.alpn_protocol() == Some(ALPN_ACME) {
@@ -104,7 +110,13 @@ impl<S: Application> House<S> {
                 }
                 peer.tls = tls::session(session.protocol_version(), session.negotiated_cipher_suite());
                 vigil.ready();
-                self.converse(stream, is_http2, peer, vigil).await;
+                // HTTP's buffers are not made before there is something to put into them: idle sessions are cheap to hold, and
+                // so must they be for us.
+                match timeout(self.edge.bounds.header_timeout, stream.fill_buf()).await {
+                    Ok(Ok(_begun)) => Box::pin(self.converse(stream, is_http2, peer, vigil)).await,
+                    Ok(Err(_gone)) => {}
+                    Err(_late) => self.edge.stats().close(Bound::Header, 1),
+                }
             }
             Ok(Err(_failed)) => self.edge.stats().handshakes_failed.add(1),
             Err(_late) => self.edge.stats().close(Bound::Handshake, 1),

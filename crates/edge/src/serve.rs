@@ -69,11 +69,7 @@ fn open<S: Application>(
     seat: Seat,
 ) {
     let seat = seat.occupy(&house.edge);
-    let conversation = house.clone().receive(stream, Address::new(peer.ip()));
-    connections.spawn(async move {
-        conversation.await;
-        drop(seat);
-    });
+    connections.spawn(house.clone().receive(stream, Address::new(peer.ip()), seat));
 }
 
 /// The panic's own text is left out: it may quote a request.

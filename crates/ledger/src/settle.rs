@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use domain::{Day, KeyId, Pause, Used};
@@ -16,21 +18,26 @@ use crate::verdict::{Charged, Fence, Moment, Reply};
 /// A call that was sent and not answered may still arrive for so long: before that nobody can say that it was not applied.
 pub const LATE_MAX: Duration = UNACKNOWLEDGED_MAX.saturating_add(Duration::from_secs(1));
 
-/// Five digits that name a charge; with the millisecond before them they are its entry in the log.
+/// Names that there are: with the millisecond before it, an entry in the log is still a number that the store keeps in 64 bits.
+const NAMES: u32 = 1_000_000;
+
+/// Six digits that name a charge; with the millisecond before them they are its entry in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargeName(u32);
 
 impl ChargeName {
-    /// Draws a name.
+    /// The next name of this process: two of its charges never share one within the reach of a log, as random names now and then
+    /// did. Processes begin anywhere, so that they hardly meet.
     #[must_use]
-    pub fn draw() -> Self {
-        Self(fastrand::u32(..100_000))
+    pub fn next() -> Self {
+        static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));
+        Self(NEXT.fetch_add(1, Ordering::Relaxed) % NAMES)
     }
 }
 
 impl fmt::Display for ChargeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:05}", self.0)
+        write!(f, "{:06}", self.0)
     }
 }
 

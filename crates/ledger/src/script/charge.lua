@@ -1,7 +1,7 @@
 -- One verdict: authenticates a key and charges its request, in one atomic step.
 --
 -- KEYS  1 record   hash: all that a verdict needs to know of the key (written by write.lua)
---       2 log      list: the last 300 requests, newest first; an entry is 13 digits of milliseconds and the charge's 5-digit name
+--       2 log      list: the last 300 requests, newest first; an entry is 13 digits of milliseconds and the charge's 6-digit name
 --       3 pending  hash of the bucket: pauses that may lack their row in the durable store, "<id>:<window>" -> "<ms>:<counts>"
 --       4 fence    string of the bucket: replaced by every change, so that a fill that was overtaken by one is known
 -- ARGV  1 digest of the key   2 stamp of this store   3 the charge's name   4 a fence, in case none stands   5 the key's id

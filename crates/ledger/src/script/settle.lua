@@ -6,7 +6,7 @@
 --       6 days, "<day>:<count>,…", oldest first: requests that were surely not charged
 --       7 entries of the last minute among them, for the log   8 entries that may have been charged here, by their name
 --
--- An entry is written as in the log: 13 digits of milliseconds and the 5 digits of its name. A batch that is sent twice, because its
+-- An entry is written as in the log: 13 digits of milliseconds and the 6 digits of its name. A batch that is sent twice, because its
 -- reply was lost, is settled once. The count may pass the limit: it says what was admitted.
 -- Returns like charge.lua: 0 when the record is unknown, else 6 with, in place of the scope, how many entries could not be told.
 

@@ -60,7 +60,7 @@ async fn verdicts_are_exact_on_every_primary_and_all_are_swept_and_read() {
 /// Charges a key until a verdict is had, filling if need be; returns how long that took.
 async fn healed(ledger: &Ledger, (key, standing): &(Key, Standing)) -> Duration {
     let start = Instant::now();
-    eventually("a verdict", Duration::from_secs(30), async || match ledger.charge(key, ChargeName::draw()).await {
+    eventually("a verdict", Duration::from_secs(30), async || match ledger.charge(key, ChargeName::next()).await {
         Ok(Verdict::Unknown(fence)) => ledger.fill(standing, &fence).await.is_ok_and(|_| false),
         Ok(verdict) => used(&verdict) > 0,
         Err(_) => false,
@@ -83,7 +83,7 @@ async fn without_first(stage: &mut Stage<Cluster>, take: impl FnOnce(&mut Cluste
         let ledger = Arc::clone(&ledger);
         others.spawn(async move {
             for _ in 0..100 {
-                let verdict = ledger.charge(&key, ChargeName::draw()).await;
+                let verdict = ledger.charge(&key, ChargeName::next()).await;
                 assert!(matches!(verdict, Ok(Verdict::Admitted { .. })), "another primary's key: {verdict:?}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -137,9 +137,9 @@ async fn one_server_of_a_cluster_leads_to_all_of_it_with_its_own_password() {
         server.call(&["CONFIG", "SET", "masterauth", "secret", "requirepass", "secret"]).await.expect("a password");
     }
     let stranger = node_at(replica.clone());
-    assert!(stranger.charge(&keys[0], ChargeName::draw()).await.is_err(), "without the password");
+    assert!(stranger.charge(&keys[0], ChargeName::next()).await.is_err(), "without the password");
     let node = node_at(replica.replace("redis://", "redis://:secret@"));
     for key in keys {
-        assert_eq!(used(&node.charge(&key, ChargeName::draw()).await.expect("a verdict")), 1);
+        assert_eq!(used(&node.charge(&key, ChargeName::next()).await.expect("a verdict")), 1);
     }
 }

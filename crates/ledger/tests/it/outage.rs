@@ -24,7 +24,7 @@ fn within(stage: &Stage, timeout: Duration) -> Ledger {
 /// The failure of a charge, which has to come in time.
 async fn failure(ledger: &Ledger, key: &domain::Key) -> LedgerError {
     let start = Instant::now();
-    let error = ledger.charge(key, ChargeName::draw()).await.expect_err("a failure");
+    let error = ledger.charge(key, ChargeName::next()).await.expect_err("a failure");
     assert!(start.elapsed() < ANSWER_MAX, "{error} after {:?}", start.elapsed());
     error
 }
@@ -81,7 +81,7 @@ async fn a_full_store_takes_nothing_and_says_so() {
     for (memory, is_full) in [(1, true), (0, false)] {
         cmd("CONFIG").arg("SET").arg("maxmemory").arg(memory).exec_async(&mut connection).await.expect("a setting");
         for outcome in
-            [stage.ledger.charge(&key, ChargeName::draw()).await.map(drop), stage.ledger.forget(key.id).await]
+            [stage.ledger.charge(&key, ChargeName::next()).await.map(drop), stage.ledger.forget(key.id).await]
         {
             assert_eq!(matches!(outcome, Err(LedgerError::NotApplied(_))), is_full, "{outcome:?}");
         }
@@ -104,13 +104,13 @@ async fn a_killed_store_is_told_in_time_and_its_return_goes_unnoticed() {
             assert!(told, "round {round}: {error:?}");
         }
         stage.redis.restart().await.expect("a server that comes back");
-        let verdict = ledger.charge(&key, ChargeName::draw()).await;
+        let verdict = ledger.charge(&key, ChargeName::next()).await;
         assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "round {round}: {verdict:?}");
     }
     stage.fill(&key, &standing).await;
     assert_eq!(stage.admitted(&key).await, 1);
     stage.redis.restart().await.expect("a server that comes back");
-    let verdict = ledger.charge(&key, ChargeName::draw()).await;
+    let verdict = ledger.charge(&key, ChargeName::next()).await;
     assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "restarted with no call in between: {verdict:?}");
 }
 

@@ -25,7 +25,7 @@ pub async fn race(nodes: &[Arc<Ledger>], key: Key) -> BTreeMap<&'static str, usi
         tasks.spawn(async move {
             let mut verdicts = Vec::new();
             for _ in 0..charges {
-                verdicts.push(node.charge(&key, ChargeName::draw()).await.expect("a verdict"));
+                verdicts.push(node.charge(&key, ChargeName::next()).await.expect("a verdict"));
             }
             verdicts
         });

@@ -32,7 +32,7 @@ async fn charged_once(ledger: &Ledger) -> (Key, Standing) {
 async fn healed(ledger: &Ledger, key: &Key, standing: &Standing) -> (u64, Duration) {
     let (start, mut count) = (Instant::now(), 0);
     eventually("a verdict", Duration::from_secs(30), async || {
-        match ledger.charge(key, ChargeName::draw()).await {
+        match ledger.charge(key, ChargeName::next()).await {
             Ok(Verdict::Unknown(fence)) => drop(ledger.fill(standing, &fence).await),
             Ok(verdict) => count = used(&verdict),
             Err(_) => {}
@@ -70,7 +70,7 @@ async fn a_replica_promoted_after_its_primary_was_killed_is_found() {
     stage.redis.kill9();
     for _ in 0..5 {
         // At the most it says that it does not know the key, and takes no fill.
-        let verdict = ledger.charge(&key, ChargeName::draw()).await;
+        let verdict = ledger.charge(&key, ChargeName::next()).await;
         assert!(matches!(verdict, Err(_) | Ok(Verdict::Unknown(_))), "a replica admits nobody: {verdict:?}");
     }
     replica.promote().await.expect("a promotion");
@@ -85,7 +85,7 @@ async fn a_replica_promoted_while_its_primary_is_frozen_is_found() {
     let (key, standing) = charged_once(&ledger).await;
     in_step(&stage.redis).await;
     stage.redis.freeze();
-    assert!(matches!(ledger.charge(&key, ChargeName::draw()).await, Err(LedgerError::Unanswered)));
+    assert!(matches!(ledger.charge(&key, ChargeName::next()).await, Err(LedgerError::Unanswered)));
     replica.promote().await.expect("a promotion");
     let (count, took) = healed(&ledger, &key, &standing).await;
     assert_eq!(count, 2);

@@ -104,7 +104,7 @@ async fn calls_to_a_slot_on_its_way_wait_for_it_and_are_applied_once() {
     let hasty = LedgerOptions { url: stage.redis.url(), timeout: Duration::from_millis(100) };
     let hasty = Ledger::new(&hasty).expect("a ledger");
     let start = Instant::now();
-    let refused = hasty.charge(&moved.key, ChargeName::draw()).await.expect_err("a slot that is nowhere");
+    let refused = hasty.charge(&moved.key, ChargeName::next()).await.expect_err("a slot that is nowhere");
     assert!(matches!(&refused, LedgerError::NotApplied(cause) if cause.code() == Some("TRYAGAIN")), "{refused:?}");
     assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
 

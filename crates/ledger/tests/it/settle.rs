@@ -22,7 +22,7 @@ fn batch(key: &Key) -> Batch {
 
 /// Requests that were surely not charged, so long before noon.
 fn admitted(key: &Key, count: u64, ago_ms: u64) -> Batch {
-    let charge = || NamedCharge { at: Moment(NOON.0 - ago_ms), name: ChargeName::draw() };
+    let charge = || NamedCharge { at: Moment(NOON.0 - ago_ms), name: ChargeName::next() };
     let recent = (0..count.min(300)).map(|_| charge()).collect();
     Batch { days: vec![Used { day: TODAY, count }], recent, ..batch(key) }
 }
@@ -51,7 +51,7 @@ async fn a_charge_whose_reply_was_lost_is_found_by_its_name() {
     let (stage, clock) = Stage::at_noon().await;
     let (key, _) = stage.known(10_000).await;
     clock.advance_ms(1);
-    let [applied, lost] = [ChargeName::draw(), ChargeName::draw()];
+    let [applied, lost] = [ChargeName::next(), ChargeName::next()];
     stage.ledger.charge(&key, applied).await.expect("a verdict that nobody hears of");
     let at = |name| NamedCharge { at: Moment(NOON.0 + 1), name };
     let unanswered = vec![at(applied), at(lost)];
@@ -62,7 +62,7 @@ async fn a_charge_whose_reply_was_lost_is_found_by_its_name() {
 async fn a_charge_that_the_log_no_longer_reaches_back_to_is_not_charged_again() {
     let (stage, clock) = Stage::at_noon().await;
     let (key, _) = stage.known(10_000).await;
-    let name = ChargeName::draw();
+    let name = ChargeName::next();
     stage.ledger.charge(&key, name).await.expect("a verdict that nobody hears of");
     clock.advance_ms(61_000);
     redis::cmd("DEL")
@@ -165,7 +165,7 @@ async fn the_demos_requests_are_settled_once_too() {
 async fn a_charge_from_before_the_store_was_lost_is_not_charged_again() {
     let (stage, clock) = Stage::at_noon().await;
     let (key, standing) = stage.known(10_000).await;
-    let name = ChargeName::draw();
+    let name = ChargeName::next();
     stage.ledger.charge(&key, name).await.expect("a verdict that nobody hears of");
     assert_eq!(stage.admitted(&key).await, 2, "the next verdict tells of it, and is rolled up");
     stage.redis.flushall().await.expect("a lost store");

@@ -20,7 +20,7 @@ async fn keys_minted_by_a_stranger_grow_nothing_beyond_the_fences() {
     let mut calls = JoinSet::new();
     for _ in 0..MINTED {
         let node = Arc::clone(&node);
-        calls.spawn(async move { matches!(node.charge(&mint(), ChargeName::draw()).await, Ok(Verdict::Unknown(_))) });
+        calls.spawn(async move { matches!(node.charge(&mint(), ChargeName::next()).await, Ok(Verdict::Unknown(_))) });
     }
     assert!(calls.join_all().await.into_iter().all(|unknown| unknown));
     let names: Vec<String> = cmd("KEYS").arg("*").query_async(&mut stage.connection().await).await.expect("names");

@@ -63,7 +63,7 @@ impl<S> Stage<S> {
     }
 
     pub async fn charge(&self, key: &Key) -> Verdict {
-        self.ledger.charge(key, ChargeName::draw()).await.expect("a verdict")
+        self.ledger.charge(key, ChargeName::next()).await.expect("a verdict")
     }
 
     pub async fn unknown(&self, key: &Key) -> Fence {

@@ -63,13 +63,13 @@ async fn a_store_that_got_another_identity_is_identified_again() {
     assert_eq!(stage.admitted(&key).await, 2, "who stays connected notices nothing");
 
     let newcomer = node(&stage.redis);
-    let Verdict::Unknown(fence) = newcomer.charge(&key, ChargeName::draw()).await.expect("a verdict") else {
+    let Verdict::Unknown(fence) = newcomer.charge(&key, ChargeName::next()).await.expect("a verdict") else {
         panic!("known")
     };
     assert!(newcomer.fill(&standing, &fence).await.expect("a fill"));
-    assert_eq!(newcomer.charge(&key, ChargeName::draw()).await.map(|verdict| used(&verdict)).expect("a verdict"), 3);
+    assert_eq!(newcomer.charge(&key, ChargeName::next()).await.map(|verdict| used(&verdict)).expect("a verdict"), 3);
     assert_eq!(stage.admitted(&key).await, 4, "until the record bears the new stamp");
-    assert_eq!(newcomer.charge(&key, ChargeName::draw()).await.map(|verdict| used(&verdict)).expect("a verdict"), 5);
+    assert_eq!(newcomer.charge(&key, ChargeName::next()).await.map(|verdict| used(&verdict)).expect("a verdict"), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,13 +84,13 @@ async fn a_change_and_a_demo_charge_heal_a_changed_identity_too() {
     let _replica = attach_replica(&stage.redis).await;
 
     let newcomer = node(&stage.redis);
-    let Verdict::Unknown(fence) = newcomer.charge(&key, ChargeName::draw()).await.expect("a verdict") else {
+    let Verdict::Unknown(fence) = newcomer.charge(&key, ChargeName::next()).await.expect("a verdict") else {
         panic!("known")
     };
     assert!(newcomer.fill(&standing, &fence).await.expect("a fill"));
     let inactive = Standing { marks: Marks { deactivated: true, paused: false }, generation: 2, ..standing };
     old[0].publish(&inactive).await.expect("a publish");
-    assert!(matches!(newcomer.charge(&key, ChargeName::draw()).await.expect("a verdict"), Verdict::Inactive(_)));
+    assert!(matches!(newcomer.charge(&key, ChargeName::next()).await.expect("a verdict"), Verdict::Inactive(_)));
 
     assert_eq!(newcomer.charge_demo().await.expect("a verdict"), DemoVerdict::Unknown);
     newcomer.charge_demo_knowing(None).await.expect("a verdict");

@@ -140,7 +140,7 @@ impl Walk {
         let mut calls: JoinSet<_> = (0..count)
             .map(|_| {
                 let ledger = Arc::clone(&self.ledger);
-                async move { ledger.charge(&key, ChargeName::draw()).await.expect("a verdict") }
+                async move { ledger.charge(&key, ChargeName::next()).await.expect("a verdict") }
             })
             .collect();
         let mut said = Vec::with_capacity(count);
@@ -180,7 +180,7 @@ impl Walk {
     /// Reads the durable store and fills, sometimes with changes in between.
     async fn fill(&mut self, index: usize) {
         let key = self.keys[index].key;
-        let Verdict::Unknown(fence) = self.ledger.charge(&key, ChargeName::draw()).await.expect("a verdict") else {
+        let Verdict::Unknown(fence) = self.ledger.charge(&key, ChargeName::next()).await.expect("a verdict") else {
             self.fail("a record out of nowhere");
         };
         let standing = self.keys[index].truth.clone();
@@ -312,7 +312,7 @@ impl Walk {
         for log in logs {
             let entries: Vec<String> =
                 cmd("LRANGE").arg(log).arg(0).arg(-1).query_async(&mut self.connection).await.expect("a log");
-            let plain = |entry: &String| entry.len() == 18 && entry.bytes().all(|digit| digit.is_ascii_digit());
+            let plain = |entry: &String| entry.len() == 19 && entry.bytes().all(|digit| digit.is_ascii_digit());
             if entries.len() > BURST_MAX || !entries.iter().all(plain) {
                 self.fail(&format!("a log of {} entries: {entries:?}", entries.len()));
             }

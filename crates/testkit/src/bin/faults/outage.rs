@@ -62,6 +62,7 @@ pub(crate) async fn run(outage: &Outage, is_short: bool) -> Result<Figures> {
     let of_known = seen.asked.iter().filter(|asked| known.contains(&(asked.node, asked.key)));
     let (failed, all) =
         of_known.fold((0, 0), |(failed, all), asked| (failed + usize::from(!asked.is_admitted()), all + 1));
+    println!("      {}: {failed} of {all} requests with known keys were not answered with 200", outage.name);
     ensure!(failed * 1000 <= all, "{failed} of {all} requests with known keys were not answered with 200");
     // Within HEAL_MAX of the fault's end all verdicts must come from the counter store: the load went on for that long.
     ensure!(healed.verdicts < Duration::from_secs(1), "verdicts came back {:?} after {HEAL_MAX:?}", healed.verdicts);
