@@ -117,11 +117,11 @@ fuzz seconds="600":
         cargo +nightly fuzz run --fuzz-dir fuzz $target fuzz/corpus/$target fuzz/seeds/$target -- -max_total_time={{ seconds }} -rss_limit_mb=1024 -timeout=30; \
     done
 
-# The edge: spoofing vectors; the table of protocols, sessions, proxies and address families with real nginx and haproxy; short restarts under load.
-edge:
+# The edge: spoofing vectors; the table of protocols, sessions, proxies and address families with real nginx and haproxy; the restarts and the certificates.
+edge: && restarts certificates
     cargo nextest run -p edge
     cargo build --quiet -p server -p testkit --features {{ features }}
-    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture prox http3 restarts
+    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture prox http3 rtt
 
 # Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do. `attacks` picks some: "as it is: slow,256 files".
 abuse seconds="30" attacks="":
@@ -162,8 +162,9 @@ restarts count="20" rate="1000" seconds="220":
 
 # Replace the certificate of a running node under load, 50 times.
 certificates count="50":
-    cargo build --quiet -p server -p testkit --features {{ features }}
-    IPSEITY_CERTIFICATES={{ count }} cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture certificates
+    cargo build --quiet --release -p server
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_CERTIFICATES={{ count }} \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture certificates
 
 # Ask over HTTP/3 with aioquic, which shares nothing with the service's own stack.
 interop:
