@@ -47,6 +47,8 @@ async fn ready(State(ops): State<Arc<Ops>>) -> Response {
 }
 
 async fn metrics(State(ops): State<Arc<Ops>>) -> Response {
+    // Counted now: what was noted a moment ago must not look as if it were settled.
+    ops.api.count_unsettled();
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &ops.registry).is_err() {
         return http::StatusCode::INTERNAL_SERVER_ERROR.into_response();
