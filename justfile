@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short")
+ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check
 
 format-check:
     cargo fmt --all --check
@@ -187,6 +187,11 @@ weight: geo-data
     cargo build --quiet --release -p server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
         cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture geo_memory
+
+# Hold the files of deploy/ and the workflows to their schemas and linters, and their settings to default.toml.
+deploy-check:
+    pip install --quiet -r tools/deploy/requirements.txt
+    python3 tools/deploy/check.py
 
 # Generate the tables of currencies, regions and time zones from their sources.
 tables:
