@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# run.sh [--short] [--program FILE]: makes two packages of one program, and tries them (check.sh).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
+program='' short=''
+while (($#)); do
+    case $1 in
+    --short) short=yes ;;
+    --program) program=$2 && shift ;;
+    *) echo "usage: run.sh [--short] [--program FILE]" && exit 2 ;;
+    esac
+    shift
+done
+arguments=()
+if [ $short ]; then
+    lower=/
+    program=${program:-$target/debug/ipseity}
+    [ -x "$program" ] || cargo build --quiet -p server
+    arguments=(--fast --compress-type gz)
+else
+    lower=$target/debian/bookworm
+    if [ -z "$program" ]; then
+        cargo build --quiet --release -p server
+        program=$target/release/ipseity
+    fi
+    if [ ! -d "$lower" ]; then
+        mkdir -p "$target/debian"
+        mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,postgresql,redis-server,curl,ca-certificates,openssl,iproute2,procps bookworm "$lower.part"
+        mv "$lower.part" "$lower"
+    fi
+fi
+tools/package/build.sh "$program" "$target/debian/ipseity.deb" "${arguments[@]}"
+tools/package/build.sh "$program" "$target/debian/ipseity-next.deb" --deb-revision 2 "${arguments[@]}"
+tools/package/check.sh "$lower" "$target/debian/ipseity.deb" "$target/debian/ipseity-next.deb"
