@@ -194,7 +194,8 @@ package:
     target="${CARGO_TARGET_DIR:-target}"; tools/package/build.sh "$target/release/ipseity" "$target/debian/ipseity.deb"
 
 # Install, upgrade and purge the package on a fresh Debian under its own systemd, and get a first answer; needs root, cargo-deb and
-# mmdebstrap. `--short` takes this machine's system for the fresh one and a debug build; `--program FILE` packs a program that is built already.
+# mmdebstrap. `--short` takes this machine's system for the fresh one and a debug build; `--program FILE` packs a program that is built already;
+# `--suite NAME` takes another Debian than bookworm.
 package-check *arguments:
     tools/package/run.sh {{ arguments }}
 

@@ -8,7 +8,7 @@ room=$(mktemp -d)
 mkdir "$room/brought"
 cp --reflink=auto "$2" "$room/brought/first.deb"
 cp --reflink=auto "$3" "$room/brought/next.deb"
-cp "$here/steps.sh" "$here"/../../docs/operations/{install,upgrade}.md "$room/brought/"
+cp "$here/steps.sh" "$here"/../../docs/operations/*.md "$room/brought/"
 : >"$room/console.log"
 # It takes no other signal; whatever it started goes with it.
 trap 'kill -KILL "$guest" 2>/dev/null && wait "$guest" 2>/dev/null || true; rm -rf "$room"' EXIT

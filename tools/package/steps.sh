@@ -26,8 +26,8 @@ files() {
 }
 ask() { curl --silent --show-error --fail --max-time 20 --cacert /etc/ssl/house.pem --header "Authorization: Bearer $(cat /tmp/key)" "$@" https://localhost/api/v1/ip; }
 install_package() { apt-get install --quiet --quiet --yes --no-install-recommends "$1" </dev/null; }
-documented() { # The blocks of install.md and upgrade.md that are marked so, as they are written.
-    awk -v mark="$1" '$0 == "```sh " mark { on = 1; next } /^```$/ { on = 0 } on' install.md upgrade.md
+documented() { # The blocks of the runbook that are marked so, as they are written.
+    awk -v mark="$1" '$0 == "```sh " mark { on = 1; next } /^```$/ { on = 0 } on' ./*.md
 }
 pid() { systemctl show --value --property MainPID ipseity; }
 
@@ -91,6 +91,12 @@ upgrade() {
         bash -euxc 'source /tmp/upgrade.sh' && [ "$(pid)" != "$before" ]
 }
 keeps_data() { ask --retry 10 --retry-delay 1 --retry-connrefused && ipseityctl account list | grep you@example.com && grep -q 'By the operator' /etc/ipseity/ipseity.toml && is_closed_to_others; }
+restore() {
+    documented backup >/tmp/backup.sh && documented restore >/tmp/restore.sh && [ -s /tmp/backup.sh ] && [ -s /tmp/restore.sh ] &&
+        bash -euxc 'source /tmp/backup.sh' && systemctl stop ipseity.socket ipseity &&
+        runuser -u postgres -- dropdb --force ipseity && runuser -u postgres -- dropuser ipseity &&
+        bash -euxc 'source /tmp/restore.sh' && rm -r /var/backups/ipseity && ask --retry 10 --retry-delay 1 --retry-connrefused
+}
 remove() { apt-get remove --quiet --quiet --yes ipseity && ! pgrep -x ipseity && [ -e /etc/ipseity/tls/private-key.pem ] && [ -d /var/lib/ipseity ] && [ ! -e /usr/bin/ipseity ]; }
 purge() { apt-get purge --quiet --quiet --yes ipseity && ! getent passwd ipseity && ! getent group ipseity; }
 nothing_is_left() { rm -f /etc/ssl/house.pem && files | diff /tmp/before - ; }
@@ -110,6 +116,7 @@ claim "pages are served" serves_pages
 claim "with the socket unit, restarts lose no request" restart_with_sockets
 claim "an upgrade leaves the running service alone until it is restarted" upgrade
 claim "the upgrade kept keys and settings" keeps_data
+claim "after the documented backup, a loss and the documented restore the same key is answered" restore
 claim "the service complains of nothing" complains_of_nothing
 claim "a removal keeps settings and data" remove
 claim "a purge removes the user" purge
