@@ -6,10 +6,20 @@ commit=$(git -C "$source" rev-parse --verify --quiet "$1^{commit}") || { echo "t
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-$source/target}")
 folder=$target/old/$commit
 if [ ! -x "$folder/ipseity" ]; then
-    # Always at the same place, so that a build that was cut off goes on where it was.
-    [ -d "$folder/source" ] || { mkdir -p "$folder/part" && git -C "$source" archive "$commit" | tar --extract --directory "$folder/part" && mv "$folder/part" "$folder/source"; }
-    # In the same target folder, so that dependencies that are the same are not compiled again.
-    (cd "$folder/source" && CARGO_TARGET_DIR=$target cargo build --quiet --locked -p server)
-    cp "$target/debug/ipseity" "$folder/ipseity"
+    if [ ! -d "$folder/source" ]; then
+        mkdir -p "$folder/part"
+        # Now is the time of every file: cargo takes what is older than what it has built for built, and crates of both versions have one name.
+        git -C "$source" archive "$commit" | tar --extract --touch --directory "$folder/part"
+        mv "$folder/part" "$folder/source"
+    fi
+    if [ -d "$target/debug" ] && [ ! -d "$folder/target" ]; then
+        # Dependencies that are the same are not compiled again. Never in the folder itself, where the crates of both would be mixed.
+        mkdir -p "$folder/target"
+        cp --archive --reflink=auto "$target/debug" "$folder/target/debug"
+        find "$folder/source/crates" "$folder/source/clients" -name '*.rs' -exec touch {} +
+    fi
+    (cd "$folder/source" && CARGO_TARGET_DIR=$folder/target cargo build --quiet --locked -p server)
+    mv "$folder/target/debug/ipseity" "$folder/ipseity"
+    rm -rf "$folder/target"
 fi
 echo "$folder/ipseity"
