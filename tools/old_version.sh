@@ -16,7 +16,6 @@ if [ ! -x "$folder/ipseity" ]; then
         # Dependencies that are the same are not compiled again. Never in the folder itself, where the crates of both would be mixed.
         mkdir -p "$folder/target"
         cp --archive --reflink=auto "$target/debug" "$folder/target/debug"
-        find "$folder/source/crates" "$folder/source/clients" -name '*.rs' -exec touch {} +
     fi
     (cd "$folder/source" && CARGO_TARGET_DIR=$folder/target cargo build --quiet --locked -p server)
     mv "$folder/target/debug/ipseity" "$folder/ipseity"
