@@ -20,7 +20,7 @@ if [ $short ]; then
         cargo build --quiet -p server --features server/failpoints
         program=$target/debug/ipseity
     fi
-    arguments=(--fast --compress-type gz)
+    arguments=(--fast)
 else
     lower=$target/debian/$suite
     if [ -z "$program" ]; then
