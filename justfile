@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check
+ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
 
 format-check:
     cargo fmt --all --check
