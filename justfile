@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short")
+ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
 
 format-check:
     cargo fmt --all --check
@@ -188,6 +188,35 @@ weight: geo-data
     cargo build --quiet --release -p server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
         cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture geo_memory
+
+# Make the Debian package of the release build; needs cargo-deb.
+package:
+    cargo build --quiet --release -p server
+    target="${CARGO_TARGET_DIR:-target}"; tools/package/build.sh "$target/release/ipseity" "$target/debian/ipseity.deb"
+
+# Install, upgrade and purge the package on a fresh Debian under its own systemd, and get a first answer; needs root, cargo-deb and
+# mmdebstrap. `--short` takes this machine's system for the fresh one and a debug build; `--program FILE` packs a program that is built already;
+# `--suite NAME` takes another Debian than bookworm.
+package-check *arguments:
+    tools/package/run.sh {{ arguments }}
+
+# The ledger's suite and what survives a loss, with Valkey in place of Redis; needs valkey-server.
+valkey program="valkey-server":
+    cargo build --quiet --workspace --features {{ features }} --bins --tests
+    export IPSEITY_REDIS_BIN="$(command -v {{ program }})"; \
+        cargo nextest run -p ledger && \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- durability race cluster limits lifecycle
+
+# Hold the files of deploy/ and the workflows to their schemas and linters, and their settings to default.toml.
+deploy-check:
+    pip install --quiet -r tools/deploy/requirements.txt
+    python3 tools/deploy/check.py
+
+# Back up and restore, upgrade and roll back beside the version `old`, move Redis, all under load.
+lifecycle old="fdd0792" seconds="5":
+    old="$(tools/old_version.sh {{ old }})"; cargo build --quiet --workspace --features {{ features }} --bins --tests; \
+    IPSEITY_OLD_BIN="$old" IPSEITY_LIFECYCLE_S={{ seconds }} \
+        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 lifecycle
 
 # Generate the tables of currencies, regions and time zones from their sources.
 tables:

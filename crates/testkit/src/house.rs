@@ -18,13 +18,18 @@ use crate::redis::{Redis, RedisOptions};
 use crate::relay::Relay;
 use crate::{atlas, client, confine};
 
-const DATABASE: &str = "ipseity";
-const STORE_URL: &str = "IPSEITY__STORE__URL";
-const LEDGER_URL: &str = "IPSEITY__LEDGER__URL";
+/// The name of its database.
+pub const DATABASE: &str = "ipseity";
+/// The setting that names the database.
+pub const STORE_URL: &str = "IPSEITY__STORE__URL";
+/// The setting that names the counter store.
+pub const LEDGER_URL: &str = "IPSEITY__LEDGER__URL";
 
 /// How a house is built.
 #[derive(Debug, Clone)]
 pub struct HouseOptions {
+    /// The program of nodes and commands; if absent, the one that [`node::find_program`] finds.
+    pub program: Option<PathBuf>,
     /// How many nodes.
     pub nodes: usize,
     /// Settings for all nodes, over the house's own.
@@ -46,6 +51,7 @@ pub struct HouseOptions {
 impl Default for HouseOptions {
     fn default() -> Self {
         Self {
+            program: None,
             nodes: 1,
             env: Env::new(),
             postgres: PostgresOptions::default(),
@@ -97,7 +103,7 @@ impl House {
     /// Builds a house and waits until every node is ready.
     pub async fn start(options: HouseOptions) -> Result<Self> {
         let folder = Folder::open()?;
-        let mut program = node::find_program()?;
+        let mut program = options.program.map_or_else(node::find_program, Ok)?;
         if options.confined {
             program = confine::wrap(&program, folder.path())?;
         }
@@ -183,6 +189,11 @@ impl House {
             *url = url.replace(&store.to_string(), &relay.address().to_string());
         }
         Ok(relays)
+    }
+
+    /// Has nodes and commands run another program from now on; nodes that run already go on as they are.
+    pub fn use_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
     }
 
     /// The lines between one of the nodes and its stores, in a house that was built with relays.

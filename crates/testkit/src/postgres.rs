@@ -87,6 +87,23 @@ impl Postgres {
         Ok(output.stdout)
     }
 
+    /// Dumps a database to a file, as the runbook says.
+    pub async fn back_up(&self, database: &str, file: &Path) -> Result<()> {
+        let mut dump = self.program("pg_dump");
+        dump.arg("--format=custom").arg("--file").arg(file).arg(self.url(database));
+        run(&mut dump).await?.success().context("no dump was made")?;
+        Ok(())
+    }
+
+    /// Makes a database of a dump, as the runbook says.
+    pub async fn restore(&self, database: &str, file: &Path) -> Result<()> {
+        let url = self.create_database(database).await?;
+        let mut restore = self.program("pg_restore");
+        restore.arg("--exit-on-error").arg("--dbname").arg(url).arg(file);
+        run(&mut restore).await?.success().context("the dump was not restored")?;
+        Ok(())
+    }
+
     /// The folder of all that belongs to it: the cluster, its socket, its log.
     #[must_use]
     pub fn folder(&self) -> &Path {

@@ -25,6 +25,8 @@ const START_MAX: Duration = Duration::from_secs(30);
 /// The client's own half second is too short for a snapshot.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const STARTS_MAX: usize = 3;
+/// Names another program that speaks Redis' protocol and takes its options, such as `valkey-server`.
+const PROGRAM: &str = "IPSEITY_REDIS_BIN";
 
 /// How a server is started.
 #[derive(Debug, Clone, Default)]
@@ -240,7 +242,7 @@ impl Redis {
     }
 
     async fn launch(&mut self) -> Result<()> {
-        let mut command = StdCommand::new("redis-server");
+        let mut command = StdCommand::new(std::env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into()));
         let appendonly = if self.options.appendonly { "yes" } else { "no" };
         command.arg("--port").arg(self.port.number().to_string()).arg("--dir").arg(self.data());
         // Files are not compressed, so that searches see what is in them.

@@ -48,7 +48,7 @@ async fn succeed(house: &House, line: &str) -> CliOutput {
 }
 
 /// Runs the program with these settings and no others.
-fn alone(settings: &[(&str, &str)], arguments: &[&str]) -> CliOutput {
+pub(crate) fn alone(settings: &[(&str, &str)], arguments: &[&str]) -> CliOutput {
     let mut command = Command::new(node::find_program().expect("the program"));
     let output = command.args(arguments).env_clear().envs(settings.iter().copied()).output().expect("a command");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -24,8 +24,8 @@ const QUIC_PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of the requests of some callers.
 #[derive(Default)]
-struct Tally {
-    answered: usize,
+pub(crate) struct Tally {
+    pub(crate) answered: usize,
     connects: usize,
     given_back: usize,
     slowest: Duration,
@@ -47,7 +47,7 @@ impl Tally {
         *self.failures.entry(failure).or_default() += 1;
     }
 
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.answered += other.answered;
         self.connects += other.connects;
         self.given_back += other.given_back;
@@ -57,11 +57,11 @@ impl Tally {
         }
     }
 
-    fn failed(&self) -> usize {
+    pub(crate) fn failed(&self) -> usize {
         self.failures.values().sum()
     }
 
-    fn told(&self, name: &str) -> String {
+    pub(crate) fn told(&self, name: &str) -> String {
         let Self { answered, connects, given_back, slowest, failures } = self;
         format!(
             "{name}: {answered} answered over {connects} connections, {given_back} given back untouched and sent again, \
@@ -70,7 +70,8 @@ impl Tally {
     }
 }
 
-async fn call(mut caller: StreamCaller, keys: Vec<String>, pause: Duration, stop: Arc<AtomicBool>) -> Tally {
+/// Asks with these keys in turn, one request a pause, until it is told to stop.
+pub(crate) async fn call(mut caller: StreamCaller, keys: Vec<String>, pause: Duration, stop: Arc<AtomicBool>) -> Tally {
     let mut tally = Tally::default();
     let mut tick = tokio::time::interval(pause);
     for key in keys.iter().cycle() {

@@ -1,0 +1,91 @@
+"""Holds the files of deploy/ to their schemas, and their settings to default.toml.
+
+What needs an engine or a cluster is not tried here.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import kubernetes_validate
+import yaml
+
+KUBERNETES = ["1.31.0", "1.37.0"]
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+failures = []
+
+
+def claim(text, problems):
+    print(f"  {'FAILED' if problems else 'ok':7} {text}")
+    failures.extend(problems)
+    for problem in problems:
+        print(f"          {problem}")
+
+
+def run(*command):
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return [] if ended.returncode == 0 else [f"{' '.join(map(str, command))}\n{ended.stdout}{ended.stderr}"]
+
+
+def manifests():
+    for file in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
+        for document in yaml.safe_load_all(file.read_text()):
+            yield file.name, document
+
+
+def invalid_manifests(version):
+    for name, document in manifests():
+        if document["kind"] == "Kustomization":
+            continue
+        try:
+            kubernetes_validate.validate(document, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            yield f"{name}: {'.'.join(map(str, error.path))}: {error.message}"
+
+
+def unlisted_manifests():
+    """What the kustomization names and what there is must be the same."""
+    listed = {name for _, document in manifests() if document["kind"] == "Kustomization" for name in document["resources"]}
+    there = {name for name, document in manifests() if document["kind"] != "Kustomization"}
+    return [f"kustomization.yaml and the folder differ in {name}" for name in sorted(listed ^ there)]
+
+
+def unknown_settings(known):
+    files = [file for file in DEPLOY.rglob("*") if file.is_file()]
+    for file in files:
+        for section, setting in re.findall(r"IPSEITY__([A-Z0-9]+)__([A-Z0-9_]+)", file.read_text()):
+            if (section, setting) == ("SECTION", "SETTING"):
+                continue
+            if setting.lower() not in known.get(section.lower(), {}):
+                yield f"{file.relative_to(ROOT)}: there is no [{section.lower()}] {setting.lower()}"
+    texts = {"debian/ipseity.toml": (DEPLOY / "debian/ipseity.toml").read_text()}
+    texts |= {f"kubernetes/{name}": document["data"]["ipseity.toml"] for name, document in manifests() if document["kind"] == "ConfigMap"}
+    for name, text in texts.items():
+        for section, settings in tomllib.loads(text).items():
+            for setting in settings:
+                if setting not in known.get(section, {}):
+                    yield f"{name}: there is no [{section}] {setting}"
+
+
+def main():
+    known = tomllib.loads((ROOT / "crates/server/src/default.toml").read_text())
+    claim("every setting in deploy/ is one of default.toml", list(unknown_settings(known)))
+    for version in KUBERNETES:
+        claim(f"the manifests are valid for Kubernetes {version}", list(invalid_manifests(version)))
+    claim("the kustomization names every manifest", unlisted_manifests())
+    claim("the compose file is valid", run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/container/compose.yaml"))
+    claim("hadolint finds nothing in the Dockerfile", run("hadolint", "deploy/container/Dockerfile"))
+    scripts = [*sorted((ROOT / "tools").rglob("*.sh")), *sorted((DEPLOY / "debian").glob("p*")), DEPLOY / "debian/ipseityctl"]
+    scripts = [script for script in scripts if "node_modules" not in script.parts]
+    claim("shellcheck finds nothing in the scripts", run("shellcheck", "--severity=warning", *scripts))
+    workflows = sorted((ROOT / ".github/workflows").glob("*.yaml"))
+    claim("the workflows are valid", run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows))
+    claim("zizmor finds no weakness in the workflows", run("zizmor", "--offline", "--quiet", *workflows))
+    print(f"deploy: {len(failures)} problems")
+    sys.exit(bool(failures))
+
+
+main()

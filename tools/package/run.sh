@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# run.sh [--short] [--program FILE] [--suite NAME]: makes two packages of one program, and tries them (check.sh).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
+program='' short='' suite=bookworm
+while (($#)); do
+    case $1 in
+    --short) short=yes ;;
+    --program) program=$2 && shift ;;
+    --suite) suite=$2 && shift ;;
+    *) echo "usage: run.sh [--short] [--program FILE] [--suite NAME]" && exit 2 ;;
+    esac
+    shift
+done
+arguments=()
+if [ $short ]; then
+    lower=/
+    if [ -z "$program" ]; then
+        cargo build --quiet -p server --features server/failpoints
+        program=$target/debug/ipseity
+    fi
+    arguments=(--fast)
+else
+    lower=$target/debian/$suite
+    if [ -z "$program" ]; then
+        cargo build --quiet --release -p server
+        program=$target/release/ipseity
+    fi
+    if [ ! -d "$lower" ]; then
+        mkdir -p "$target/debian"
+        rm -rf "$lower.part"
+        mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,postgresql,redis-server,curl,ca-certificates,openssl,iproute2,procps \
+            "$suite" "$lower.part"
+        mv "$lower.part" "$lower"
+    fi
+fi
+tools/package/build.sh "$program" "$target/debian/ipseity.deb" "${arguments[@]}"
+tools/package/build.sh "$program" "$target/debian/ipseity-next.deb" --deb-revision 2 "${arguments[@]}"
+tools/package/check.sh "$lower" "$target/debian/ipseity.deb" "$target/debian/ipseity-next.deb"
