@@ -50,6 +50,12 @@ pub(crate) fn background_store(config: &Config, application_name: &'static str) 
 
 /// A ledger for background work and commands.
 pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
+/// Connections to PostgreSQL that a node opens at the most: for requests, background work, pages, and mails and notices.
+pub(crate) fn node_connections_max(config: &Config) -> u32 {
+    let portal = if config.portal.enabled { config.portal.connections_max + BACKGROUND_CONNECTIONS_MAX } else { 0 };
+    config.store.connections_max + BACKGROUND_CONNECTIONS_MAX + portal
+}
+
     Ledger::new(&LedgerOptions { url: config.ledger.url.clone(), timeout: PATIENCE })
         .context("[ledger] url cannot be read")
 }

@@ -306,7 +306,7 @@ fn read_secret(value: &mut String, file: &Path) -> Result<()> {
 }
 
 /// Addresses with commas between, without their passwords.
-fn without_passwords(urls: &str) -> String {
+pub(crate) fn without_passwords(urls: &str) -> String {
     let urls: Vec<_> = urls.split(',').map(str::trim).collect();
     if urls.iter().any(|url| !url.contains("://")) {
         // A comma that was not escaped in a password, perhaps.
@@ -316,7 +316,7 @@ fn without_passwords(urls: &str) -> String {
 }
 
 /// `postgres://user:password@host/…?password=…` without the passwords. What cannot be taken apart is not shown at all.
-fn without_password(url: &str) -> String {
+pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "…".to_owned() };
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     if query.contains('@') {

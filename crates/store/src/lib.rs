@@ -6,6 +6,7 @@
 mod accounts;
 mod alerts;
 mod error;
+mod examine;
 mod forget;
 mod history;
 mod key_rows;
@@ -27,6 +28,7 @@ pub use accounts::Account;
 pub use alerts::{AlertKind, AlertLetter};
 pub use error::{Refused, StoreError};
 pub use history::{By, HistoryRow};
+pub use examine::Vitals;
 pub use key_rows::{KeyRow, PauseRow};
 pub use letters::{Letter, LetterKind};
 pub use listen::{AccountWake, KeyNews, Wake, Woken};

@@ -2,10 +2,12 @@
 
 mod account;
 mod check;
+mod doctor;
 mod explain;
 mod geo;
 mod key;
 mod plan;
+mod private;
 mod show;
 
 use std::path::PathBuf;
@@ -35,6 +37,8 @@ enum Command {
     /// Validate the configuration and print it as it takes effect, without passwords; or explain who a caller is taken for.
     Check(explain::Explain),
     /// Bring the database's schema up to date.
+    /// Look at everything that a node leans on, and say in one sentence each what is wrong and what to do.
+    Doctor(doctor::Doctor),
     Migrate,
     /// Accounts: create, invite, show, list, change the plan.
     #[command(subcommand)]
@@ -65,6 +69,7 @@ impl Line {
                 }
                 Command::Check(explain) => check::run(&config, &explain),
                 Command::Migrate => {
+                Command::Doctor(doctor) => doctor.run(&config).await,
                     background_store(&config, "ipseity-migrate")?.migrate().await.context("the schema is as it was")?;
                     show::line("The schema is up to date.")
                 }

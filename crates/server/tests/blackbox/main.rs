@@ -14,6 +14,7 @@ mod cors;
 mod demo;
 mod description;
 mod durability;
+mod doctor;
 mod errors;
 mod front;
 mod geo_memory;
