@@ -222,6 +222,8 @@ pub(crate) struct Ops {
 pub(crate) struct Log {
     pub(crate) level: String,
     pub(crate) format: LogFormat,
+    pub(crate) access: bool,
+    pub(crate) change_s_max: u64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]

@@ -8,7 +8,9 @@ mod geo;
 mod key;
 mod plan;
 mod private;
+mod reading;
 mod show;
+mod top;
 
 use std::path::PathBuf;
 
@@ -36,9 +38,11 @@ enum Command {
     Serve,
     /// Validate the configuration and print it as it takes effect, without passwords; or explain who a caller is taken for.
     Check(explain::Explain),
-    /// Bring the database's schema up to date.
     /// Look at everything that a node leans on, and say in one sentence each what is wrong and what to do.
     Doctor(doctor::Doctor),
+    /// Show a running node: rates, outcomes, latencies, stores, connections, geo data.
+    Top(top::Top),
+    /// Bring the database's schema up to date.
     Migrate,
     /// Accounts: create, invite, show, list, change the plan.
     #[command(subcommand)]
@@ -62,14 +66,15 @@ impl Line {
         runtime.block_on(async {
             match self.command {
                 Command::Serve => {
-                    telemetry::start(&config.log)?;
+                    let levels = telemetry::start(&config.log)?;
                     #[cfg(feature = "failpoints")]
                     api::arm_failpoints(std::env::var("IPSEITY_FAILPOINTS").unwrap_or_default());
-                    assemble::run(&config).await
+                    assemble::run(&config, levels).await
                 }
                 Command::Check(explain) => check::run(&config, &explain),
-                Command::Migrate => {
                 Command::Doctor(doctor) => doctor.run(&config).await,
+                Command::Top(top) => top.run(&config).await,
+                Command::Migrate => {
                     background_store(&config, "ipseity-migrate")?.migrate().await.context("the schema is as it was")?;
                     show::line("The schema is up to date.")
                 }

@@ -34,3 +34,4 @@ mod race;
 mod restarts;
 mod round_trip;
 mod shared;
+mod telemetry;
