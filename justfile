@@ -165,6 +165,11 @@ doctor-check:
     cargo build --quiet -p server -p testkit --features {{ features }}
     cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture doctor
 
+# Alerts and dashboard: unit tests of every alert, then a real Prometheus on a real node: every query finds data, alerts fire by their causes alone.
+alerts-check:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture alerts
+
 # Replace the certificate of a running node under load, 50 times.
 certificates count="50":
     cargo build --quiet -p server -p testkit --features {{ features }}

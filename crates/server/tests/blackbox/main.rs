@@ -3,6 +3,7 @@
 //! Tests that only ask and answer share one house; tests that race, kill or count have their own.
 
 mod abuse;
+mod alerts;
 mod authentication;
 mod certificates;
 mod clock_jumps;
@@ -13,8 +14,8 @@ mod connection;
 mod cors;
 mod demo;
 mod description;
-mod durability;
 mod doctor;
+mod durability;
 mod errors;
 mod front;
 mod geo_memory;
