@@ -170,6 +170,12 @@ alerts-check:
     cargo build --quiet -p server -p testkit --features {{ features }}
     cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture alerts
 
+# Take the help pages over as they are now, after they were read.
+help-pages:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    IPSEITY_HELP=write cargo test --quiet -p server --features {{ features }} --test blackbox -- every_page_of_help
+    git diff --stat crates/server/tests/blackbox/help.txt
+
 # Replace the certificate of a running node under load, 50 times.
 certificates count="50":
     cargo build --quiet -p server -p testkit --features {{ features }}

@@ -28,6 +28,7 @@ mod lookup;
 mod meta;
 mod next_request;
 mod portal;
+mod operators;
 mod privacy;
 mod proxies;
 mod proxy_table;
