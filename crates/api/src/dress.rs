@@ -15,11 +15,12 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::Instrument;
+use tracing::field::Empty;
 
-use crate::Api;
 use crate::metrics::{NONE, PAGE};
 use crate::refusal::Refusal;
 use crate::routes::OPERATIONS;
+use crate::{Api, TRACE};
 
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing",
@@ -49,12 +50,14 @@ pub fn dress(router: Router, api: &Arc<Api>, uri_bytes_max: usize, request_timeo
                 let (start, operation, method) = (Instant::now(), operation_of(&request), method_of(&request));
                 let request_id = format!("{:016x}", fastrand::u64(..));
                 let span = tracing::info_span!("request", id = request_id);
+                let traced = tracing::info_span!(target: TRACE, "request", "otel.kind" = "server", method, operation, status = Empty);
                 let answer = answer(request, next, &api, uri_bytes_max, request_timeout);
-                let mut response = answer.instrument(span).await;
+                let mut response = answer.instrument(span).instrument(traced.clone()).await;
                 let took = start.elapsed();
                 api.metrics.took(operation, took);
                 let (status, took_us) =
                     (response.status().as_u16(), u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+                traced.record("status", status);
                 // Neither path nor query, which may hold a key; nothing of the client.
                 tracing::info!(target: "access", id = request_id, method, operation, status, took_us);
                 dress_headers(response.headers_mut(), &request_id);

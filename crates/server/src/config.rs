@@ -39,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) mail: Mail,
     pub(crate) ops: Ops,
     pub(crate) log: Log,
+    pub(crate) otlp: Otlp,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -224,6 +225,15 @@ pub(crate) struct Log {
     pub(crate) format: LogFormat,
     pub(crate) access: bool,
     pub(crate) change_s_max: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Otlp {
+    pub(crate) endpoint: String,
+    pub(crate) traces_share: f64,
+    pub(crate) queue_max: usize,
+    pub(crate) timeout_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]

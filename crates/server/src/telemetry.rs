@@ -11,6 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::config::{Log, LogFormat};
+use crate::otlp::Sender;
 
 /// The crates that follow `[log] level`. Libraries are held to warnings: some of them log whole headers, key included, when asked for more.
 const OWN: [&str; 8] = ["ipseity", "api", "portal", "geo", "ledger", "store", "edge", "domain"];
@@ -33,21 +34,27 @@ fn parse(level: &str) -> Result<LevelFilter> {
     level.parse().ok().context("use error, warn, info, debug or trace")
 }
 
-/// Starts logging.
-pub(crate) fn start(log: &Log) -> Result<Arc<Levels>> {
+/// Starts logging, to a collector too if there is one.
+pub(crate) fn start(log: &Log, sender: Option<&Sender>) -> Result<Arc<Levels>> {
     let ordinary = Amount { level: level(log)?, access: log.access };
     let (filter, handle) = reload::Layer::new(ordinary.targets());
     let layer = match log.format {
         LogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).boxed(),
         LogFormat::Text => fmt::layer().with_ansi(false).with_writer(std::io::stderr).boxed(),
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+    let (mut layers, mut handles) = (vec![layer.with_filter(filter).boxed()], vec![handle]);
+    if let Some(sender) = sender {
+        let (filter, handle) = reload::Layer::new(ordinary.targets());
+        layers.extend([sender.spans(), sender.lines(filter)]);
+        handles.push(handle);
+    }
+    tracing_subscriber::registry().with(layers).init();
     // What a panic says may hold anything, an address included: only its place is logged.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panicked");
     }));
-    Ok(Arc::new(Levels { handle, ordinary, change: Mutex::default(), change_s_max: log.change_s_max }))
+    Ok(Arc::new(Levels { handles, ordinary, change: Mutex::default(), change_s_max: log.change_s_max }))
 }
 
 /// How much is logged.
@@ -69,7 +76,8 @@ impl Amount {
 
 /// How much is logged now, and what is logged when the change is over.
 pub(crate) struct Levels {
-    handle: reload::Handle<Targets, Registry>,
+    /// Of standard error and, if there is one, of the collector.
+    handles: Vec<reload::Handle<Targets, Registry>>,
     ordinary: Amount,
     change: Mutex<Option<Change>>,
     change_s_max: u64,
@@ -126,7 +134,9 @@ impl Levels {
 
     fn apply(&self, change: Option<Change>) -> Result<()> {
         let amount = change.map_or(self.ordinary, |change| change.amount);
-        self.handle.reload(amount.targets()).context("the log cannot be changed")?;
+        for handle in &self.handles {
+            handle.reload(amount.targets()).context("the log cannot be changed")?;
+        }
         *self.change.lock().unwrap_or_else(PoisonError::into_inner) = change;
         Ok(())
     }

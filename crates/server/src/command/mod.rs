@@ -25,6 +25,7 @@ use clap_complete::Shell;
 
 use crate::assemble::{background_ledger, background_store};
 use crate::config::Config;
+use crate::otlp::Sender;
 use crate::{assemble, telemetry};
 
 /// Ipseity tells a caller who it is on the network.
@@ -135,10 +136,15 @@ impl Configured {
     async fn run(self, config: &Config) -> Result<()> {
         match self {
             Self::Serve => {
-                let levels = telemetry::start(&config.log)?;
+                let sender = Sender::start(&config.otlp)?;
+                let levels = telemetry::start(&config.log, sender.as_ref())?;
                 #[cfg(feature = "failpoints")]
                 api::arm_failpoints(std::env::var("IPSEITY_FAILPOINTS").unwrap_or_default());
-                assemble::run(config, levels).await
+                let ended = assemble::run(config, levels).await;
+                if let Some(sender) = sender {
+                    sender.finish().await;
+                }
+                ended
             }
             Self::Check(explain) => check::run(config, &explain),
             Self::Doctor(doctor) => doctor.run(config).await,
