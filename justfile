@@ -160,6 +160,22 @@ restarts count="20" rate="1000" seconds="220":
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_RESTARTS={{ count }} IPSEITY_RESTART_RATE={{ rate }} IPSEITY_RESTART_S={{ seconds }} \
         cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 restarts
 
+# What `ipseity doctor` says of more than thirty set-ups that are broken in one way each, and of a sound one.
+doctor-check:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture doctor
+
+# Alerts and dashboard: unit tests of every alert, then a real Prometheus on a real node: every query finds data, alerts fire by their causes alone.
+alerts-check:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture alerts
+
+# Take the help pages over as they are now, after they were read.
+help-pages:
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    IPSEITY_HELP=write cargo test --quiet -p server --features {{ features }} --test blackbox -- every_page_of_help
+    git diff --stat crates/server/tests/blackbox/help.txt
+
 # Replace the certificate of a running node under load, 50 times.
 certificates count="50":
     cargo build --quiet --release -p server

@@ -7,12 +7,13 @@ use domain::{Key, KeyId, Pause, Scope, Used};
 use http::request::Parts;
 use ledger::{ChargeName, Charged, Fence, LedgerError, Moment, Verdict};
 use store::RefusedReason;
+use tracing::{Instrument, info_span};
 
 use crate::credentials;
 use crate::failpoint;
 use crate::flood::Lasting;
 use crate::refusal::Refusal;
-use crate::{Api, Tally};
+use crate::{Api, TRACE, Tally};
 
 /// How often a fill that changes keep overtaking is tried: each try was overtaken by a change in its bucket within milliseconds.
 const FILLS_MAX: usize = 5;
@@ -65,7 +66,7 @@ impl Api {
         }
         let (start, sent) = (Instant::now(), self.fallback.clock.now());
         let under_way = UnderWay { tally: &self.tally, key: key.id };
-        let verdict = self.ledger.charge(key, name).await;
+        let verdict = self.ledger.charge(key, name).instrument(info_span!(target: TRACE, "charge")).await;
         std::mem::forget(under_way);
         self.metrics.verdict(start.elapsed());
         match verdict {

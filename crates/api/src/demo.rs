@@ -10,6 +10,7 @@ use http::request::Parts;
 use ledger::{Charged, DemoVerdict, Moment};
 
 use crate::Api;
+use crate::operation::Operation;
 use crate::refusal::Refusal;
 
 pub(crate) async fn demo(State(api): State<Arc<Api>>, parts: Parts) -> Response {
@@ -17,7 +18,7 @@ pub(crate) async fn demo(State(api): State<Arc<Api>>, parts: Parts) -> Response 
         let charged = api.admit_demo().await?;
         api.answer(&parts, View::Demo, &charged)
     };
-    api.finish("demo", answer.await)
+    api.finish(Operation::Demo.label(), answer.await)
 }
 
 impl Api {

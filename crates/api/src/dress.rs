@@ -2,29 +2,36 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::Instrument;
+use tracing::field::Empty;
 
-use crate::Api;
+use crate::metrics::{NONE, PAGE};
 use crate::refusal::Refusal;
+use crate::routes::OPERATIONS;
+use crate::{Api, TRACE};
 
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
+    "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing",
 );
 
+/// The methods that anybody has a use for; what else a stranger calls a method could be anything.
+static METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
 /// Wraps all public routes: answers for those that there are not or that find nothing and leave it at that, bounds the address and the
-/// time of a request, turns a panic into a 500, and dresses every answer.
+/// time of a request, turns a panic into a 500, dresses every answer, and counts and logs it.
 pub fn dress(router: Router, api: &Arc<Api>, uri_bytes_max: usize, request_timeout: Duration) -> Router {
     let (lost, misled, panicked, refused) = (Arc::clone(api), Arc::clone(api), Arc::clone(api), Arc::clone(api));
     let router = router
@@ -40,14 +47,38 @@ pub fn dress(router: Router, api: &Arc<Api>, uri_bytes_max: usize, request_timeo
         .layer(from_fn(move |request: Request, next: Next| {
             let api = Arc::clone(&refused);
             async move {
+                let (start, operation, method) = (Instant::now(), operation_of(&request), method_of(&request));
                 let request_id = format!("{:016x}", fastrand::u64(..));
                 let span = tracing::info_span!("request", id = request_id);
+                let traced = tracing::info_span!(target: TRACE, "request", "otel.kind" = "server", method, operation, status = Empty);
                 let answer = answer(request, next, &api, uri_bytes_max, request_timeout);
-                let mut response = answer.instrument(span).await;
+                let mut response = answer.instrument(span).instrument(traced.clone()).await;
+                let took = start.elapsed();
+                api.metrics.took(operation, took);
+                let (status, took_us) =
+                    (response.status().as_u16(), u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+                traced.record("status", status);
+                // Neither path nor query, which may hold a key; nothing of the client.
+                tracing::info!(target: "access", id = request_id, method, operation, status, took_us);
                 dress_headers(response.headers_mut(), &request_id);
+                // Of pages not: how long a password took is nobody's business.
+                if ![PAGE, NONE].contains(&operation) {
+                    time_headers(response.headers_mut(), took);
+                }
                 response
             }
         }))
+}
+
+/// What a request is for, in one of a few words.
+fn operation_of(request: &Request) -> &'static str {
+    let Some(path) = request.extensions().get::<MatchedPath>() else { return NONE };
+    let own = OPERATIONS.iter().find(|(own, _)| *own == path.as_str());
+    own.map_or(PAGE, |(_, operation)| operation.label())
+}
+
+fn method_of(request: &Request) -> &'static str {
+    METHODS.iter().find(|known| *known == request.method()).map_or("other", Method::as_str)
 }
 
 async fn answer(request: Request, next: Next, api: &Api, uri_bytes_max: usize, request_timeout: Duration) -> Response {
@@ -75,6 +106,13 @@ pub(crate) fn dress_headers(headers: &mut HeaderMap, request_id: &str) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
         headers.insert(HeaderName::from_static("x-request-id"), request_id);
+    }
+}
+
+/// Says how long an answer took.
+pub(crate) fn time_headers(headers: &mut HeaderMap, took: Duration) {
+    if let Ok(timing) = HeaderValue::from_str(&format!("total;dur={:.3}", took.as_secs_f64() * 1000.0)) {
+        headers.insert(HeaderName::from_static("server-timing"), timing);
     }
 }
 

@@ -45,6 +45,9 @@ pub use reflect::{Reflection, reflect};
 pub use routes::router;
 pub use tally::{Taken, Tally};
 
+/// The target of spans that are for traces alone: where nobody collects them they are not even made.
+pub const TRACE: &str = "trace";
+
 /// Bounds of what the API keeps in memory and asks for at once.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiBounds {

@@ -10,6 +10,7 @@ use http::{HeaderValue, header};
 use ledger::Charged;
 
 use crate::limits::Limits;
+use crate::operation::Operation;
 use crate::projection::Answer;
 use crate::refusal::Refusal;
 use crate::{Api, credentials};
@@ -20,7 +21,7 @@ pub(crate) async fn lookup(State(api): State<Arc<Api>>, parts: Parts) -> Respons
         let wish = credentials::query(&parts, "scope");
         api.answer(&parts, View::Scope(admitted.scope().narrowed(wish.as_deref())), admitted.charged())
     };
-    api.finish("lookup", answer.await)
+    api.finish(Operation::Lookup.label(), answer.await)
 }
 
 impl Api {

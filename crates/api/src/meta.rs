@@ -10,6 +10,7 @@ use http::{HeaderValue, header};
 use serde::Serialize;
 
 use crate::Api;
+use crate::operation::Operation;
 use crate::refusal::Refusal;
 
 /// The version of the interface that the documentation describes.
@@ -34,7 +35,7 @@ struct Database<'a> {
 }
 
 pub(crate) async fn meta(State(api): State<Arc<Api>>) -> Response {
-    api.finish("meta", api.describe())
+    api.finish(Operation::Meta.label(), api.describe())
 }
 
 impl Api {

@@ -10,16 +10,32 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::operation::Operation;
+use crate::refusal::Refusal;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Outcome {
     operation: &'static str,
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Label {
+    operation: &'static str,
+}
+
+/// What metrics and logs call requests that are of no operation: those of pages, and those that lead nowhere.
+pub(crate) const PAGE: &str = "page";
+pub(crate) const NONE: &str = "none";
+
+/// Refusals that no operation is asked for.
+const NOWHERE: [Refusal; 4] = [Refusal::NotFound, Refusal::MethodNotAllowed, Refusal::UriTooLong, Refusal::Internal];
+
 /// Counters of the API; cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
     answers: Family<Outcome, Counter>,
+    answer_s: Family<Label, Histogram, fn() -> Histogram>,
     verdict_s: Arc<Histogram>,
     fills: Counter,
     recalling: Gauge,
@@ -35,6 +51,7 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             answers: Family::default(),
+            answer_s: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 16))),
             verdict_s: Arc::new(Histogram::new(exponential_buckets(0.000_1, 2.0, 14))),
             fills: Counter::default(),
             recalling: Gauge::default(),
@@ -44,6 +61,8 @@ impl Metrics {
             untold: Counter::default(),
         };
         registry.register("answers", "Requests answered, by operation and outcome", metrics.answers.clone());
+        registry.register("answer_seconds", "Time for an answer, by operation", metrics.answer_s.clone());
+        metrics.begin();
         registry.register("verdict_seconds", "Time for a verdict of the counter store", (*metrics.verdict_s).clone());
         registry.register("fills", "Records filled from the durable store", metrics.fills.clone());
         let Self { recalling, recalled, unsettled, settled, untold, .. } = &metrics;
@@ -61,6 +80,28 @@ impl Metrics {
             untold.clone(),
         );
         metrics
+    }
+
+    /// Has every series there from the start: an alarm on a rise needs something to rise from, and their number never grows.
+    fn begin(&self) {
+        for operation in Operation::ALL {
+            drop(self.answer_s.get_or_create(&Label { operation: operation.label() }));
+            self.expect(operation.label(), "success");
+            let own = operation.refusals().into_iter().filter(|refusal| *refusal != Refusal::UriTooLong);
+            own.for_each(|refusal| self.expect(operation.label(), refusal.outcome()));
+        }
+        for operation in [PAGE, NONE] {
+            drop(self.answer_s.get_or_create(&Label { operation }));
+        }
+        NOWHERE.iter().for_each(|refusal| self.expect(NONE, refusal.outcome()));
+    }
+
+    fn expect(&self, operation: &'static str, outcome: &'static str) {
+        drop(self.answers.get_or_create(&Outcome { operation, outcome }));
+    }
+
+    pub(crate) fn took(&self, operation: &'static str, took: Duration) {
+        self.answer_s.get_or_create(&Label { operation }).observe(took.as_secs_f64());
     }
 
     pub(crate) fn recalling(&self, is_recalling: bool) {

@@ -20,6 +20,18 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    pub(crate) const ALL: [Self; 5] = [Self::Lookup, Self::Demo, Self::Meta, Self::OpenapiJson, Self::OpenapiYaml];
+
+    /// How metrics and logs call it.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::Lookup => "lookup",
+            Self::Demo => "demo",
+            Self::Meta => "meta",
+            Self::OpenapiJson | Self::OpenapiYaml => "openapi",
+        }
+    }
+
     /// Its `operationId`, which clients are generated with: frozen.
     pub(crate) const fn id(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@
 
 mod call;
 mod demo;
+mod examine;
 mod ledger;
 mod link;
 mod map;
@@ -16,6 +17,7 @@ mod today;
 mod verdict;
 
 pub use demo::DemoVerdict;
+pub use examine::Vitals;
 pub use ledger::{Ledger, LedgerOptions};
 pub use outage::LedgerError;
 pub use settle::{Batch, ChargeName, DemoBatch, LATE_MAX, NamedCharge, Settled};

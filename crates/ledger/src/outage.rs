@@ -1,6 +1,6 @@
 //! Failures of the counter store, sorted before anything is tried again.
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 /// A failure of the counter store.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,9 @@ const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
 /// Replies after which another server may be right.
 const OTHERS_KNOW: [&str; 2] = ["MOVED", "CLUSTERDOWN"];
 
+/// Replies of a store that wants to know first who asks.
+const NOT_LET_IN: [&str; 2] = ["NOAUTH", "WRONGPASS"];
+
 /// Where a cluster sends a call that it did not take.
 pub(crate) enum Way {
     /// The slot belongs to the server at this host and port.
@@ -78,6 +81,13 @@ impl LedgerError {
             Self::NotApplied(_) | Self::Unreachable => false,
             Self::Unanswered | Self::Ambiguous(_) | Self::Fault(_) | Self::Strange(_) => true,
         }
+    }
+
+    /// Whether the store did not let the name or the password of its address in.
+    #[must_use]
+    pub fn refuses_credentials(&self) -> bool {
+        let Self::NotApplied(error) = self else { return false };
+        error.kind() == ErrorKind::AuthenticationFailed || code(error).is_some_and(|code| NOT_LET_IN.contains(&&*code))
     }
 
     /// Whether the connection that this came from is of no more use.

@@ -11,6 +11,7 @@ use domain::Colo;
 use edge::{Bounds, Drain, Edge, Transport, Trust, Wardrobe};
 use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use store::{Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,10 +27,11 @@ use crate::link::links;
 use crate::ops::{self, Ops};
 use crate::pages::{self, Pages};
 use crate::proxies;
-use crate::relay::Relay;
+use crate::relay::{self, Relay};
 use crate::renewal::{self, Renewal};
-use crate::rollup::Rollup;
+use crate::rollup::{self, Rollup};
 use crate::sockets::Sockets;
+use crate::telemetry::Levels;
 use crate::update::Updater;
 use crate::watch::Watch;
 
@@ -46,6 +48,12 @@ pub(crate) fn background_store(config: &Config, application_name: &'static str) 
     let url = config.store.url.clone();
     Store::new(&StoreOptions { url, application_name, connections_max, timeout: PATIENCE })
         .context("[store] url cannot be read")
+}
+
+/// Connections to PostgreSQL that a node opens at the most: for requests, background work, pages, and mails and notices.
+pub(crate) fn node_connections_max(config: &Config) -> u32 {
+    let portal = if config.portal.enabled { config.portal.connections_max + BACKGROUND_CONNECTIONS_MAX } else { 0 };
+    config.store.connections_max + BACKGROUND_CONNECTIONS_MAX + portal
 }
 
 /// A ledger for background work and commands.
@@ -132,7 +140,7 @@ fn seats(config: &Config) -> usize {
 }
 
 /// Runs the service until SIGTERM or SIGINT.
-pub(crate) async fn run(config: &Config) -> Result<()> {
+pub(crate) async fn run(config: &Config, levels: Arc<Levels>) -> Result<()> {
     let Ground { shelf, edge, wardrobe } = Ground::open(config)?;
     if seats(config) < config.edge.connections_max {
         tracing::warn!(seats = seats(config), "the limit of open files is below [edge] connections_max; raise it");
@@ -144,7 +152,10 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
         edge: Arc::clone(&edge),
         shelf: Arc::clone(&shelf),
         wardrobe: wardrobe.clone(),
+        connections_max: seats(config),
+        files_max: edge::raise_file_limit(),
     }));
+    registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
 
     let watch = Watch::register(&mut registry, Arc::clone(&shelf), ms(config.geo.watch_interval_ms));
     let certificate_watch = CertificateWatch::register(&mut registry, ms(config.edge.certificate_watch_interval_ms));
@@ -164,13 +175,19 @@ pub(crate) async fn run(config: &Config) -> Result<()> {
         ledger: Arc::clone(&ledger),
         tally,
         interval: ms(config.ledger.rollup_interval_ms),
+        outcomes: rollup::register(&mut registry),
     };
     let relay_interval = ms(config.ledger.relay_interval_ms);
-    let relay = Arc::new(Relay { store: background.clone(), ledger: Arc::clone(&ledger), interval: relay_interval });
+    let relay = Arc::new(Relay {
+        store: background.clone(),
+        ledger: Arc::clone(&ledger),
+        interval: relay_interval,
+        outcomes: relay::register(&mut registry),
+    });
     let probe_interval = ms(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
     let healer = Healer { api: Arc::clone(&api), relay: Arc::clone(&relay), interval: probe_interval };
     let news = heal::follow(Arc::clone(&api), background.clone(), drain.clone());
-    let ops = Arc::new(Ops { store: background, ledger, api, registry, draining: AtomicBool::new(false) });
+    let ops = Arc::new(Ops { store: background, ledger, api, registry, draining: AtomicBool::new(false), levels });
 
     let mut sockets = Sockets::open(&config.edge)?;
     let door = Door { edge, public, drain: drain.clone() };

@@ -39,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) mail: Mail,
     pub(crate) ops: Ops,
     pub(crate) log: Log,
+    pub(crate) otlp: Otlp,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -222,6 +223,17 @@ pub(crate) struct Ops {
 pub(crate) struct Log {
     pub(crate) level: String,
     pub(crate) format: LogFormat,
+    pub(crate) access: bool,
+    pub(crate) change_s_max: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Otlp {
+    pub(crate) endpoint: String,
+    pub(crate) traces_share: f64,
+    pub(crate) queue_max: usize,
+    pub(crate) timeout_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -306,7 +318,7 @@ fn read_secret(value: &mut String, file: &Path) -> Result<()> {
 }
 
 /// Addresses with commas between, without their passwords.
-fn without_passwords(urls: &str) -> String {
+pub(crate) fn without_passwords(urls: &str) -> String {
     let urls: Vec<_> = urls.split(',').map(str::trim).collect();
     if urls.iter().any(|url| !url.contains("://")) {
         // A comma that was not escaped in a password, perhaps.
@@ -316,7 +328,7 @@ fn without_passwords(urls: &str) -> String {
 }
 
 /// `postgres://user:password@host/…?password=…` without the passwords. What cannot be taken apart is not shown at all.
-fn without_password(url: &str) -> String {
+pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "…".to_owned() };
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     if query.contains('@') {

@@ -1,6 +1,8 @@
-//! Metrics that are read where they arise: the edge's counters, the certificates' days left and the ages of the geo databases.
+//! Metrics that are read where they arise: the edge's counters, the certificates' days left, the ages of the geo databases, and what the
+//! process holds.
 
 use std::fmt;
+use std::fs;
 use std::sync::Arc;
 
 use edge::{Bound, Edge, Wardrobe};
@@ -14,6 +16,9 @@ pub(crate) struct Gauges {
     pub(crate) edge: Arc<Edge>,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) wardrobe: Option<Arc<Wardrobe>>,
+    /// Connections and files that may be held.
+    pub(crate) connections_max: usize,
+    pub(crate) files_max: usize,
 }
 
 impl fmt::Debug for Gauges {
@@ -35,13 +40,17 @@ impl Collector for Gauges {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
-        let open = ConstGauge::new(i64::try_from(stats.open.value()).unwrap_or(i64::MAX));
-        open.encode(encoder.encode_descriptor(
-            "connections_open",
-            "Connections open now",
-            None,
-            open.metric_type(),
-        )?)?;
+        let held = [
+            ("connections_open", "Connections open now", stats.open.value()),
+            ("connections_max", "Connections that may be open", self.connections_max as u64),
+            ("files_open", "Files and sockets open now", open_files()),
+            ("files_max", "Files and sockets that may be open", self.files_max as u64),
+            ("memory_bytes", "Memory in use that is backed by RAM", resident_bytes()),
+        ];
+        for (name, help, value) in held {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
 
         let none = ConstCounter::new(0_u64);
         let mut closed = encoder.encode_descriptor(
@@ -68,4 +77,16 @@ impl Collector for Gauges {
         }
         Ok(())
     }
+}
+
+fn open_files() -> u64 {
+    // The listing itself holds one.
+    fs::read_dir("/proc/self/fd").map_or(0, |files| files.count().saturating_sub(1) as u64)
+}
+
+fn resident_bytes() -> u64 {
+    // Size and resident pages come first (proc(5)).
+    let pages = fs::read_to_string("/proc/self/statm").ok();
+    let resident = pages.as_deref().and_then(|pages| pages.split(' ').nth(1)?.parse::<u64>().ok());
+    resident.unwrap_or_default() * rustix::param::page_size() as u64
 }

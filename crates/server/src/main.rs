@@ -11,6 +11,7 @@ mod gauges;
 mod heal;
 mod link;
 mod ops;
+mod otlp;
 mod outcome;
 mod pages;
 mod preset;

@@ -1,17 +1,20 @@
-//! The private listener: live, ready, metrics. Nothing here is for the world.
+//! The private listener: live, ready, metrics, log. Nothing here is for the world.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::Api;
-use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Form, Router};
 use ledger::Ledger;
 use prometheus_client::registry::Registry;
+use serde::Deserialize;
 use serde_json::json;
 use store::Store;
+
+use crate::telemetry::Levels;
 
 pub(crate) struct Ops {
     pub(crate) store: Store,
@@ -19,6 +22,7 @@ pub(crate) struct Ops {
     pub(crate) api: Arc<Api>,
     pub(crate) registry: Registry,
     pub(crate) draining: AtomicBool,
+    pub(crate) levels: Arc<Levels>,
 }
 
 pub(crate) fn router(ops: Arc<Ops>) -> Router {
@@ -26,6 +30,7 @@ pub(crate) fn router(ops: Arc<Ops>) -> Router {
         .route("/live", get(async || "live\n"))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
+        .route("/log", get(log).put(set_log))
         .with_state(ops)
 }
 
@@ -55,4 +60,27 @@ async fn metrics(State(ops): State<Arc<Ops>>) -> Response {
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(http::header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// What is logged now; and for how long, if that is not what the settings say.
+async fn log(State(ops): State<Arc<Ops>>) -> Response {
+    let now = ops.levels.now();
+    let report = json!({ "level": now.level.to_string(), "access": now.access, "for_s": now.for_s });
+    ([(http::header::CONTENT_TYPE, "application/json")], format!("{report}\n")).into_response()
+}
+
+/// What an operator may ask for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    level: Option<String>,
+    access: Option<bool>,
+    for_s: Option<u64>,
+}
+
+async fn set_log(State(ops): State<Arc<Ops>>, Form(wish): Form<Wish>) -> Response {
+    match ops.levels.set(wish.level.as_deref(), wish.access, wish.for_s) {
+        Ok(()) => log(State(ops)).await,
+        Err(error) => (http::StatusCode::BAD_REQUEST, format!("{error:#}\n")).into_response(),
+    }
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use edge::Drain;
 use ledger::Ledger;
+use prometheus_client::registry::Registry;
 use store::{Store, Wake};
 
+use crate::outcome::Outcomes;
 use crate::publish::settle;
 
 /// Outbox rows that one node takes at a time.
@@ -16,10 +18,19 @@ const BATCH_MAX: i64 = 100;
 /// The longest that a round may take; a claim that is dropped then comes back.
 const ROUND_MAX: Duration = Duration::from_secs(60);
 
+const DONE: &str = "done";
+const FAILED: &str = "failed";
+
+pub(crate) fn register(registry: &mut Registry) -> Outcomes {
+    let help = "Rounds that bring changes and pauses from one store to the other, by what became of them";
+    Outcomes::register(registry, "relays", help, [DONE, FAILED])
+}
+
 pub(crate) struct Relay {
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) interval: Duration,
+    pub(crate) outcomes: Outcomes,
 }
 
 impl Relay {
@@ -38,8 +49,11 @@ impl Relay {
             let round = tokio::time::timeout(ROUND_MAX, self.round(&mut wake, &mut swept)).await;
             if let Err(error) = round.unwrap_or_else(|_elapsed| Err(anyhow!("a store did not answer"))) {
                 tracing::warn!(error = &*error, "the relay could not do its round");
+                self.outcomes.count(FAILED);
                 wake = None;
                 tokio::time::sleep(self.interval).await;
+            } else {
+                self.outcomes.count(DONE);
             }
         }
     }

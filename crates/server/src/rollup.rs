@@ -7,16 +7,28 @@ use anyhow::Result;
 use api::{Taken, Tally};
 use edge::Drain;
 use ledger::Ledger;
+use prometheus_client::registry::Registry;
 use store::Store;
+
+use crate::outcome::Outcomes;
 
 /// Rows in one statement: a million keys are rolled up in steps that PostgreSQL takes in milliseconds.
 const ROWS_MAX: usize = 5_000;
+
+const DONE: &str = "done";
+const FAILED: &str = "failed";
+
+pub(crate) fn register(registry: &mut Registry) -> Outcomes {
+    let help = "Roll-ups of counts to the durable store, by what became of them";
+    Outcomes::register(registry, "rollups", help, [DONE, FAILED])
+}
 
 pub(crate) struct Rollup {
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) interval: Duration,
+    pub(crate) outcomes: Outcomes,
 }
 
 impl Rollup {
@@ -38,6 +50,9 @@ impl Rollup {
         if let Err(error) = self.flush(&mut taken).await {
             tracing::warn!(error = &*error, "counts could not be rolled up yet");
             self.tally.put_back(taken);
+            self.outcomes.count(FAILED);
+        } else {
+            self.outcomes.count(DONE);
         }
     }
 

@@ -64,6 +64,27 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
+impl StoreError {
+    /// Whether PostgreSQL did not let the role or the password of its address in: class 28, invalid authorization.
+    #[must_use]
+    pub fn refuses_credentials(&self) -> bool {
+        self.state().is_some_and(|code| code.starts_with("28"))
+    }
+
+    /// Whether the database of the address does not exist.
+    #[must_use]
+    pub fn lacks_database(&self) -> bool {
+        self.state().is_some_and(|code| code == "3D000")
+    }
+
+    fn state(&self) -> Option<String> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Outage(error) | Self::Fault(error) => Some(error.as_database_error()?.code()?.into_owned()),
+        }
+    }
+}
+
 /// Whether a statement failed on the constraint of this name.
 pub(crate) fn violates(error: &sqlx::Error, constraint: &str) -> bool {
     error.as_database_error().and_then(|error| error.constraint()) == Some(constraint)

@@ -5,10 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::error::StoreError;
+
+/// The schema that this version knows.
+pub(crate) static SCHEMA: Migrator = sqlx::migrate!();
 
 /// How to reach PostgreSQL.
 #[derive(Clone, Debug)]
@@ -58,7 +61,7 @@ impl Store {
         // A connection of its own, not to be pooled: a migration may take its time, and may have to wait for another node's.
         let mut connection = self.pool.acquire().await?.detach();
         sqlx::query("set statement_timeout = 0").execute(&mut connection).await?;
-        sqlx::migrate!().run(&mut connection).await.map_err(|error| {
+        SCHEMA.run(&mut connection).await.map_err(|error| {
             if let MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) = error {
                 cause.into()
             } else {

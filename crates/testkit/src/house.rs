@@ -223,9 +223,15 @@ impl House {
 
     /// Runs `ipseity` with these arguments on this house.
     pub async fn cli(&self, arguments: &[&str]) -> Result<CliOutput> {
+        self.cli_with(&[], arguments).await
+    }
+
+    /// The same, with settings over the house's own.
+    pub async fn cli_with(&self, settings: &[(&str, &str)], arguments: &[&str]) -> Result<CliOutput> {
         let mut command = std::process::Command::new(&self.program);
         command.args(arguments).current_dir(self.folder.path());
         node::set_env(&mut command, &self.env);
+        command.envs(settings.iter().copied());
         run(&mut Command::from(command)).await
     }
 

@@ -36,12 +36,14 @@ headers! {
         { "type": "string", "const": "Bearer" } "Bearer";
     "X-Request-Id" "The answer's own random id, for asking about it."
         { "type": "string", "pattern": "^[0-9a-f]{16}$" } "5d2c8f0a9b314e67";
+    "Server-Timing" "Milliseconds that the service took for the answer, without the way to it and back."
+        { "type": "string", "pattern": "^total;dur=[0-9]+\\.[0-9]{3}$" } "total;dur=0.417";
     "Cache-Control" "`no-store`, except for what is the same for everybody."
         { "type": "string" } "no-store";
     "Access-Control-Allow-Origin" "Browsers may call from any origin."
         { "type": "string", "const": "*" } "*";
     "Access-Control-Expose-Headers" "The headers that a browser's script may read."
-        { "type": "string" } "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id";
+        { "type": "string" } "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing";
     "Access-Control-Allow-Methods" "The methods of this address."
         { "type": "string" } "GET, HEAD, OPTIONS";
     "Access-Control-Allow-Headers" "The headers that a browser's script may set."

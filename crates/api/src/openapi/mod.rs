@@ -7,6 +7,7 @@ mod schema;
 mod yaml;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -17,7 +18,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
-use crate::dress::dress_headers;
+use crate::dress::{dress_headers, time_headers};
 use crate::links::Links;
 use crate::meta::INTERFACE;
 use crate::operation::Operation;
@@ -40,11 +41,11 @@ impl Documents {
 }
 
 pub(crate) async fn json(State(api): State<Arc<Api>>) -> Response {
-    api.finish("openapi", Ok(document_file(api.documents.json.clone(), "application/json")))
+    api.finish(Operation::OpenapiJson.label(), Ok(document_file(api.documents.json.clone(), "application/json")))
 }
 
 pub(crate) async fn yaml(State(api): State<Arc<Api>>) -> Response {
-    api.finish("openapi", Ok(document_file(api.documents.yaml.clone(), "application/yaml")))
+    api.finish(Operation::OpenapiJson.label(), Ok(document_file(api.documents.yaml.clone(), "application/yaml")))
 }
 
 fn document_file(text: Bytes, kind: &'static str) -> Response {
@@ -177,6 +178,7 @@ fn response(sentence: &str, status: StatusCode, operation: Operation, links: &Li
 fn headers_of(mut answer: Response) -> Value {
     let headers = answer.headers_mut();
     dress_headers(headers, REQUEST_ID);
+    time_headers(headers, Duration::ZERO);
     headers.remove(CONTENT_TYPE);
     let named = header::NAMES.iter().filter(|name| headers.contains_key(**name));
     let references: Map<String, Value> =

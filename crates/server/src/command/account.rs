@@ -1,6 +1,6 @@
 //! `ipseity account …`
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use domain::Change;
 use domain::account::Email;
@@ -15,6 +15,9 @@ const PAGE: i64 = 1000;
 #[derive(Subcommand)]
 pub(super) enum AccountCommand {
     /// Create an account.
+    ///
+    /// It can hold ten keys. Nobody can sign in to it until its owner has a password; `ipseity account invite` prints a link to choose one.
+    #[command(after_long_help = "Example:\n  ipseity account create --email you@example.com --plan free")]
     Create {
         /// The owner's e-mail address.
         #[arg(long)]
@@ -27,6 +30,8 @@ pub(super) enum AccountCommand {
         json: bool,
     },
     /// Print a link that lets a person choose the password of an account, new or not; it works once, for 7 days.
+    ///
+    /// Hand it over as you would a password. The account is made when the link is used, if it is not there yet.
     Invite {
         /// The person's e-mail address.
         #[arg(long)]
@@ -41,8 +46,12 @@ pub(super) enum AccountCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List all accounts.
+    /// List all accounts, or those whose address holds a text.
+    #[command(after_long_help = "Example:\n  ipseity account list --search @example.com")]
     List {
+        /// Only accounts whose e-mail address holds this text, in whatever case; 1,000 at the most.
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
         /// Print JSON, one account a line.
         #[arg(long)]
         json: bool,
@@ -55,6 +64,17 @@ pub(super) enum AccountCommand {
         /// The plan; see `ipseity plan list`.
         #[arg(long)]
         plan: String,
+    },
+    /// Delete an account with its keys, their usage and their history, for good.
+    ///
+    /// Its keys are refused from the next request on. Nothing of it can be brought back but from a backup.
+    Delete {
+        /// The owner's e-mail address.
+        #[arg(long)]
+        email: String,
+        /// Do it; without this, only say what would be deleted.
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -70,7 +90,8 @@ impl AccountCommand {
                 show::line(&format!("{}/link/{token}", desk.base_url))
             }
             Self::Show { email, json } => print(&find(desk, &email).await?, json),
-            Self::List { json } => list(desk, json).await,
+            Self::List { search: Some(text), json } => list_found(desk, &text, json).await,
+            Self::List { search: None, json } => list(desk, json).await,
             Self::Plan { email, plan } => {
                 let account = find(desk, &email).await?;
                 for id in desk.store.set_plan(&account, &plan).await? {
@@ -80,6 +101,7 @@ impl AccountCommand {
                 }
                 show::line(&format!("{} has the plan {plan}.", account.email))
             }
+            Self::Delete { email, yes } => delete(desk, &find(desk, &email).await?, yes).await,
         }
     }
 }
@@ -110,6 +132,24 @@ const HEAD: [&str; 4] = ["ID", "E-MAIL", "PLAN", "CREATED (UTC)"];
 
 fn print(account: &Account, json: bool) -> Result<()> {
     if json { show::json(&as_json(account)) } else { show::table(HEAD, &[as_row(account)]) }
+}
+
+async fn delete(desk: &Desk, account: &Account, is_meant: bool) -> Result<()> {
+    let count = desk.store.keys(account.id).await?.len();
+    let keys = if count == 1 { "1 key".to_owned() } else { format!("{count} keys") };
+    ensure!(is_meant, "{} and its {keys} would be deleted for good; add --yes if that is meant", account.email);
+    for id in desk.store.delete_account(account.id).await? {
+        desk.publish(&Change::Gone(id)).await?;
+    }
+    show::line(&format!("{} and its {keys} are deleted.", account.email))
+}
+
+async fn list_found(desk: &Desk, text: &str, json: bool) -> Result<()> {
+    let found = desk.store.search_accounts(text, PAGE).await?;
+    if json {
+        return found.iter().try_for_each(|account| show::json(&as_json(account)));
+    }
+    show::table(HEAD, &found.iter().map(as_row).collect::<Vec<_>>())
 }
 
 async fn list(desk: &Desk, json: bool) -> Result<()> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use store::{By, KeyRow};
 
 use super::account::find;
-use super::{Desk, show};
+use super::{Desk, search, show};
 
 /// The longest that a rolled key's old secret may hold: 7 days.
 const OVERLAP_S_MAX: i64 = 7 * 86_400;
@@ -16,6 +16,9 @@ const OVERLAP_S_MAX: i64 = 7 * 86_400;
 #[derive(Subcommand)]
 pub(super) enum KeyCommand {
     /// Issue a key. It is shown once, now, and never again.
+    ///
+    /// Only its digest is stored. An account can hold ten.
+    #[command(after_long_help = "Example:\n  ipseity key issue --account you@example.com --scope full --name laptop")]
     Issue {
         /// The e-mail address of the account's owner.
         #[arg(long, value_name = "EMAIL")]
@@ -27,6 +30,32 @@ pub(super) enum KeyCommand {
         #[arg(long)]
         name: String,
         /// Print JSON with `id` and `key`.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Issue many keys, one for each line of a file.
+    ///
+    /// The file is read whole before the first key is made. Lines that are refused, because an account is missing or holds ten keys, are named,
+    /// and the others go on.
+    #[command(
+        after_long_help = "Example:\n  echo 'you@example.com,geo,web' > wanted.csv\n  ipseity key issue-all wanted.csv --out keys.jsonl --create-accounts"
+    )]
+    IssueAll(super::bulk::IssueAll),
+    /// Find keys by id, by name, or by their owner's e-mail address.
+    #[command(after_long_help = "Example:\n  ipseity key search laptop")]
+    Search {
+        /// An id, or a part of a name or an address, in whatever case.
+        text: String,
+        /// Print JSON, one key a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a key: whose it is, its state, its use, and why it is paused if it is.
+    Show {
+        /// The key's id: the ten characters after `ips_`.
+        #[arg(value_parser = read_id)]
+        id: KeyId,
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -52,12 +81,16 @@ pub(super) enum KeyCommand {
         id: KeyId,
     },
     /// Resume a key that was paused for exceeding the burst limit.
+    ///
+    /// Its minute begins anew; its day goes on. `ipseity key show` shows the minute before the pause.
     Resume {
         /// The key's id: the ten characters after `ips_`.
         #[arg(value_parser = read_id)]
         id: KeyId,
     },
     /// Put a new secret under a key's id and quota. It is shown once, now, and never again.
+    ///
+    /// The old secret holds for the overlap, so that callers can be changed one after the other; both count on the same day and minute.
     Roll {
         /// The key's id: the ten characters after `ips_`.
         #[arg(value_parser = read_id)]
@@ -88,6 +121,9 @@ impl KeyCommand {
                 desk.store.issue(&account, By::Operator, &name, scope, &clear.key()).await?;
                 reveal(&clear, json)
             }
+            Self::IssueAll(all) => all.run(desk).await,
+            Self::Search { text, json } => search::search(desk, &text, json).await,
+            Self::Show { id, json } => search::show(desk, id, json).await,
             Self::List { account, json } => list(&desk.store.keys(find(desk, &account).await?.id).await?, json),
             Self::Deactivate { id } => changed(desk, id, desk.store.deactivate(By::Operator, id).await?).await,
             Self::Reactivate { id } => changed(desk, id, desk.store.reactivate(By::Operator, id).await?).await,
@@ -164,11 +200,11 @@ fn read_scope(text: &str) -> Result<Scope, &'static str> {
     Scope::parse(text).ok_or("use ip, geo or full")
 }
 
-fn read_id(text: &str) -> Result<KeyId, &'static str> {
+pub(super) fn read_id(text: &str) -> Result<KeyId, &'static str> {
     KeyId::parse(text).ok_or("an id is the ten letters and digits after `ips_`; `ipseity key list` shows it")
 }
 
-fn random_byte() -> u8 {
+pub(super) fn random_byte() -> u8 {
     let mut byte = [0];
     getrandom::fill(&mut byte).expect("the system gives random bytes");
     byte[0]

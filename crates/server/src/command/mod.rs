@@ -1,25 +1,39 @@
 //! The command line.
 
 mod account;
+mod audit;
+mod bench;
+mod bulk;
 mod check;
+mod doctor;
 mod explain;
 mod geo;
 mod key;
+mod paper;
 mod plan;
+mod private;
+mod reading;
+mod search;
 mod show;
+mod top;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::assemble::{background_ledger, background_store};
 use crate::config::Config;
+use crate::otlp::Sender;
 use crate::{assemble, telemetry};
 
 /// Ipseity tells a caller who it is on the network.
+///
+/// One binary serves the API and the portal, and looks after both: it validates its configuration, migrates its database, and manages accounts,
+/// keys and geo data. Settings stand in a file (`--config`) and in the environment; `ipseity check` prints them all as they take effect.
 #[derive(Parser)]
-#[command(name = "ipseity", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "ipseity", version, propagate_version = true, arg_required_else_help = true, max_term_width = 100, after_long_help = BEGINNING)]
 pub(crate) struct Line {
     /// Settings over the built-in defaults (TOML); the environment's IPSEITY__SECTION__SETTING wins over both.
     #[arg(long, global = true, value_name = "FILE")]
@@ -28,20 +42,72 @@ pub(crate) struct Line {
     command: Command,
 }
 
+/// What to type first.
+const BEGINNING: &str = "To begin:
+  ipseity check                                     is the configuration valid?
+  ipseity migrate                                   make the tables
+  ipseity doctor                                    is everything there that a node leans on?
+  ipseity serve
+  ipseity account create --email you@example.com
+  ipseity key issue --account you@example.com --scope full --name laptop";
+
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Configured(Configured),
+    /// Print what a shell needs to complete commands.
+    #[command(after_long_help = "Example:\n  ipseity completions bash > /etc/bash_completion.d/ipseity")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write a manual page for each command.
+    #[command(after_long_help = "Example:\n  ipseity man /usr/local/share/man/man1")]
+    Man {
+        /// The folder for the pages.
+        folder: PathBuf,
+    },
+}
+
+#[derive(Subcommand)]
+enum Configured {
     /// Run the service until SIGTERM.
+    ///
+    /// It logs to standard error, and drains before it ends: open requests are answered, counts are rolled up. A second process may take its
+    /// sockets over before that, so that nobody is turned away.
     Serve,
     /// Validate the configuration and print it as it takes effect, without passwords; or explain who a caller is taken for.
     Check(explain::Explain),
+    /// Look at everything that a node leans on, and say in one sentence each what is wrong and what to do.
+    ///
+    /// Both stores, the clocks, the schema, certificates, geo data, open files, ports and proxies. Nothing is changed, and a node may be serving
+    /// meanwhile. The exit code is 1 if anything is wrong; notes are worth knowing and fail nobody.
+    Doctor(doctor::Doctor),
+    /// Show a running node: rates, outcomes, latencies, stores, connections, geo data.
+    ///
+    /// Read from the metrics of its private listener every two seconds, until Ctrl-C.
+    Top(top::Top),
+    /// Ask a running service at a steady rate, and say how it answered and how fast.
+    ///
+    /// The requests are real: they are charged to the keys. More than 300 a minute would pause a key, so that many need several keys.
+    #[command(after_long_help = "Example:\n  ipseity bench --keys keys.jsonl --rate 50 --seconds 20 --requests 1000")]
+    Bench(bench::Bench),
     /// Bring the database's schema up to date.
+    ///
+    /// Nodes of the version before may go on meanwhile. Run it before the first node of a new version starts.
     Migrate,
-    /// Accounts: create, invite, show, list, change the plan.
+    /// Accounts: create, invite, show, list, change the plan, delete.
     #[command(subcommand)]
     Account(account::AccountCommand),
-    /// Keys: issue, list, deactivate, reactivate, resume, roll, delete.
+    /// Keys: issue, find, list, deactivate, reactivate, resume, roll, delete.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Show what happened to keys: when, what, and by whom; newest first.
+    ///
+    /// Every change of a key leaves a line: issued, renamed, deactivated, reactivated, paused, resumed, rolled, retired; by its owner, an operator, or
+    /// the service. A deleted key takes its lines with it.
+    #[command(after_long_help = "Example:\n  ipseity audit --account you@example.com --count 20")]
+    Audit(audit::Audit),
     /// Plans: list, add.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -53,27 +119,47 @@ enum Command {
 impl Line {
     /// Does what the line says.
     pub(crate) fn run(self) -> Result<()> {
-        let config = Config::open(self.config.as_deref())?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(async {
-            match self.command {
-                Command::Serve => {
-                    telemetry::start(&config.log)?;
-                    #[cfg(feature = "failpoints")]
-                    api::arm_failpoints(std::env::var("IPSEITY_FAILPOINTS").unwrap_or_default());
-                    assemble::run(&config).await
-                }
-                Command::Check(explain) => check::run(&config, &explain),
-                Command::Migrate => {
-                    background_store(&config, "ipseity-migrate")?.migrate().await.context("the schema is as it was")?;
-                    show::line("The schema is up to date.")
-                }
-                Command::Account(command) => command.run(&Desk::open(&config)?).await,
-                Command::Key(command) => command.run(&Desk::open(&config)?).await,
-                Command::Plan(command) => command.run(&Desk::open(&config)?).await,
-                Command::Geo(command) => command.run(&config).await,
+        match self.command {
+            // These need no configuration.
+            Command::Completions { shell } => paper::completions(shell),
+            Command::Man { folder } => paper::man(&folder),
+            Command::Configured(command) => {
+                let config = Config::open(self.config.as_deref())?;
+                let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+                runtime.block_on(command.run(&config))
             }
-        })
+        }
+    }
+}
+
+impl Configured {
+    async fn run(self, config: &Config) -> Result<()> {
+        match self {
+            Self::Serve => {
+                let sender = Sender::start(&config.otlp)?;
+                let levels = telemetry::start(&config.log, sender.as_ref())?;
+                #[cfg(feature = "failpoints")]
+                api::arm_failpoints(std::env::var("IPSEITY_FAILPOINTS").unwrap_or_default());
+                let ended = assemble::run(config, levels).await;
+                if let Some(sender) = sender {
+                    sender.finish().await;
+                }
+                ended
+            }
+            Self::Check(explain) => check::run(config, &explain),
+            Self::Doctor(doctor) => doctor.run(config).await,
+            Self::Top(top) => top.run(config).await,
+            Self::Bench(bench) => bench.run(config).await,
+            Self::Migrate => {
+                background_store(config, "ipseity-migrate")?.migrate().await.context("the schema is as it was")?;
+                show::line("The schema is up to date.")
+            }
+            Self::Account(command) => command.run(&Desk::open(config)?).await,
+            Self::Key(command) => command.run(&Desk::open(config)?).await,
+            Self::Audit(audit) => audit.run(&Desk::open(config)?).await,
+            Self::Plan(command) => command.run(&Desk::open(config)?).await,
+            Self::Geo(command) => command.run(config).await,
+        }
     }
 }
 

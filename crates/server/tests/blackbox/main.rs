@@ -3,6 +3,7 @@
 //! Tests that only ask and answer share one house; tests that race, kill or count have their own.
 
 mod abuse;
+mod alerts;
 mod authentication;
 mod certificates;
 mod clock_jumps;
@@ -13,6 +14,7 @@ mod connection;
 mod cors;
 mod demo;
 mod description;
+mod doctor;
 mod durability;
 mod errors;
 mod front;
@@ -26,6 +28,8 @@ mod limits;
 mod lookup;
 mod meta;
 mod next_request;
+mod operators;
+mod otlp;
 mod portal;
 mod privacy;
 mod proxies;
@@ -35,3 +39,4 @@ mod restarts;
 mod round_trip;
 mod runbook;
 mod shared;
+mod telemetry;

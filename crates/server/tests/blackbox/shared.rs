@@ -1,7 +1,9 @@
 //! The house that the tests which only ask and answer share, and what they all need.
 
-use domain::Scope;
-use testkit::{House, HouseOptions, Issued};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use domain::{Place, Scope};
+use testkit::{House, HouseOptions, Issued, atlas};
 use tokio::sync::OnceCell;
 
 static HOUSE: OnceCell<House> = OnceCell::const_new();
@@ -33,6 +35,13 @@ pub(crate) fn patient() -> testkit::node::Env {
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .collect()
+}
+
+/// A small City database that was built so many days ago.
+pub(crate) fn city(age_days: u64) -> Vec<u8> {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let place = Place { country: Some("DE"), ..Place::default() };
+    atlas::city(now_s - age_days * 86_400, &[("192.0.2.0/24", place)]).expect("a database")
 }
 
 /// How large a test is: what the environment says, or as much as a suite can afford.

@@ -1,0 +1,104 @@
+//! Traces and logs at a collector: they come, they hold nothing of a caller, and a collector that is away costs nobody anything.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use domain::Scope;
+use testkit::node::Env;
+use testkit::{Port, eventually};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::shared::{fresh_key, house};
+
+const CANARY: &str = "203.0.113.77";
+
+/// All that was sent, by path.
+type Received = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// As much of a collector as a sender needs: takes every request's body and says 200.
+async fn collect(listener: TcpListener, received: Received) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(take(stream, Arc::clone(&received)));
+    }
+}
+
+async fn take(stream: TcpStream, received: Received) -> Option<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let (mut path, mut length) = (None, 0);
+        loop {
+            let mut line = String::new();
+            if stream.read_line(&mut line).await.ok()? == 0 {
+                return None;
+            }
+            let line = line.trim_end().to_ascii_lowercase();
+            path = path.or_else(|| line.split(' ').nth(1).map(str::to_owned));
+            if let Some(bytes) = line.strip_prefix("content-length: ") {
+                length = bytes.parse().ok()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.ok()?;
+        received.lock().expect("no panic").push((path?, body));
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.ok()?;
+    }
+}
+
+fn sends_to(port: u16) -> Env {
+    let settings = [("ENDPOINT", format!("http://127.0.0.1:{port}")), ("TRACES_SHARE", "1".to_owned())];
+    let mut env: Env = settings.map(|(name, value)| (format!("IPSEITY__OTLP__{name}"), value)).into();
+    env.insert("IPSEITY__LOG__ACCESS".to_owned(), "true".to_owned());
+    env
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_gets_spans_and_lines_and_nothing_of_a_caller() {
+    let house = house().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let received = Received::default();
+    let collector = tokio::spawn(collect(listener, Arc::clone(&received)));
+    let mut node = house.start_node(&sends_to(port)).await.expect("a node");
+    let key = fresh_key(house, Scope::Full).await;
+    let bearer = key.bearer();
+    let headers = [("authorization", &*bearer), ("x-forwarded-for", CANARY)];
+    for _ in 0..20 {
+        assert_eq!(node.caller().get("/api/v1/ip", &headers).await.expect("an answer").status, 200);
+    }
+    // What waits is sent before a node ends.
+    node.terminate().await.expect("an end");
+    collector.abort();
+    let received = received.lock().expect("no panic");
+    let all = |of: &str| {
+        received.iter().filter(|(path, _)| path == of).flat_map(|(_, body)| body.clone()).collect::<Vec<u8>>()
+    };
+    let (spans, lines) = (all("/v1/traces"), all("/v1/logs"));
+    let count =
+        |bytes: &[u8], what: &str| bytes.windows(what.len()).filter(|window| *window == what.as_bytes()).count();
+    assert!(count(&spans, "charge") >= 20 && count(&spans, "lookup") >= 20, "{}", String::from_utf8_lossy(&spans));
+    assert!(count(&lines, "took_us") >= 20, "{}", String::from_utf8_lossy(&lines));
+    for (name, bytes) in [("spans", &spans), ("lines", &lines)] {
+        for needle in [CANARY, &*key.key, &*key.id] {
+            assert_eq!(count(bytes, needle), 0, "{needle} in {name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_away_costs_nobody_anything() {
+    let house = house().await;
+    let nobody = Port::open().expect("a port");
+    let mut node = house.start_node(&sends_to(nobody.address().port())).await.expect("a node");
+    let start = Instant::now();
+    for _ in 0..200 {
+        assert_eq!(node.caller().get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "200 answers took {:?}", start.elapsed());
+    let is_told = async || node.log().is_ok_and(|log| log.contains("opentelemetry"));
+    eventually("the log tells of it", Duration::from_secs(20), is_told).await.expect("a line");
+    assert!(node.terminate().await.expect("an end").success());
+}
