@@ -176,6 +176,11 @@ help-pages:
     IPSEITY_HELP=write cargo test --quiet -p server --features {{ features }} --test blackbox -- every_page_of_help
     git diff --stat crates/server/tests/blackbox/help.txt
 
+# Live through so many days with so many keys, by one clock for both stores and a node: what is past its time goes, and nothing grows without bound.
+days count="400" keys="1000":
+    cargo build --quiet -p server -p testkit --features {{ features }}
+    IPSEITY_DAYS={{ count }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture nothing_grows
+
 # Replace the certificate of a running node under load, 50 times.
 certificates count="50":
     cargo build --quiet --release -p server

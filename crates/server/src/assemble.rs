@@ -13,7 +13,7 @@ use geo::{Shelf, Sources};
 use ledger::{Ledger, LedgerOptions};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use store::{Store, StoreOptions};
+use store::{Keep, Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -23,6 +23,7 @@ use crate::config::{Config, ms};
 use crate::door::Door;
 use crate::gauges::Gauges;
 use crate::heal::{self, Healer};
+use crate::keeper::{self, Keeper};
 use crate::link::links;
 use crate::ops::{self, Ops};
 use crate::pages::{self, Pages};
@@ -187,6 +188,7 @@ pub(crate) async fn run(config: &Config, levels: Arc<Levels>) -> Result<()> {
     let probe_interval = ms(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
     let healer = Healer { api: Arc::clone(&api), relay: Arc::clone(&relay), interval: probe_interval };
     let news = heal::follow(Arc::clone(&api), background.clone(), drain.clone());
+    let keeper = keeper(config, background.clone(), &mut registry);
     let ops = Arc::new(Ops { store: background, ledger, api, registry, draining: AtomicBool::new(false), levels });
 
     let mut sockets = Sockets::open(&config.edge)?;
@@ -211,6 +213,7 @@ pub(crate) async fn run(config: &Config, levels: Arc<Levels>) -> Result<()> {
     let until = drain.clone();
     chores.spawn(async move { relay.run(until).await });
     chores.spawn(news);
+    chores.spawn(keeper.run(drain.clone()));
     tend_geo(config, watch, &mut chores, &drain)?;
     if let Some(pages) = pages {
         chores.spawn(pages::tend(pages.post, drain.clone()));
@@ -237,6 +240,18 @@ pub(crate) async fn run(config: &Config, levels: Arc<Levels>) -> Result<()> {
     private.await.map_err(|_| anyhow!("the private listener panicked"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Keeps no more of the past than the settings say.
+fn keeper(config: &Config, store: Store, registry: &mut Registry) -> Keeper {
+    let settings = &config.retention;
+    Keeper {
+        store,
+        keep: Keep { usage_days: settings.usage_days.into(), history_days: settings.history_days.into() },
+        session_idle_max: pages::session_idle_max(config),
+        interval: Duration::from_secs(settings.interval_s),
+        outcomes: keeper::register(registry),
+    }
 }
 
 /// Keeps the geo data fresh, as far as the settings say so.

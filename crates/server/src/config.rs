@@ -37,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) geo: Geo,
     pub(crate) portal: Portal,
     pub(crate) mail: Mail,
+    pub(crate) retention: Retention,
     pub(crate) ops: Ops,
     pub(crate) log: Log,
     pub(crate) otlp: Otlp,
@@ -213,6 +214,14 @@ pub(crate) struct Mail {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Retention {
+    pub(crate) usage_days: u16,
+    pub(crate) history_days: u16,
+    pub(crate) interval_s: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Ops {
     pub(crate) listen: SocketAddr,
     pub(crate) connections_max: usize,
@@ -267,6 +276,10 @@ impl Config {
         read_secret(&mut config.store.url, &config.store.url_file)?;
         read_secret(&mut config.ledger.url, &config.ledger.url_file)?;
         read_secret(&mut config.mail.smtp_url, &config.mail.smtp_url_file)?;
+        ensure!(
+            config.retention.usage_days >= 31,
+            "[retention] usage_days is less than 31; the portal shows that many"
+        );
         // The library takes any scheme for PostgreSQL's.
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| config.store.url.starts_with(scheme));
         ensure!(is_postgres, "[store] url cannot be read; it begins with postgres://");

@@ -9,6 +9,7 @@ mod dumps;
 mod fetch;
 mod gauges;
 mod heal;
+mod keeper;
 mod link;
 mod ops;
 mod otlp;

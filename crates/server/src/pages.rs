@@ -91,7 +91,7 @@ fn settings(config: &Config) -> Settings {
         security_contact: config.public.security_contact.clone(),
         signup_open: portal.signup == Signup::Open,
         has_mail: !config.mail.smtp_url.is_empty(),
-        session_idle_max: Duration::from_secs(u64::from(portal.session_days) * 86_400),
+        session_idle_max: session_idle_max(config),
         hashes_max: portal.hashes_max,
         hashes_waiting_max: portal.hashes_waiting_max,
         tries_per_network_max: portal.tries_per_network_max,
@@ -102,6 +102,11 @@ fn settings(config: &Config) -> Settings {
         // Before the request's own time is over: a person gets a page, not the answer that programs get.
         page_timeout: ms(config.edge.request_timeout_ms) * 9 / 10,
     }
+}
+
+/// How long a session may go unused.
+pub(crate) fn session_idle_max(config: &Config) -> Duration {
+    Duration::from_secs(u64::from(config.portal.session_days) * 86_400)
 }
 
 /// What the pages say of the data in use: each maker once, then what is owed to those whose data is in the binary.

@@ -85,7 +85,7 @@ async fn examine(connection: &mut PgConnection) -> Result<Vitals, sqlx::Error> {
                 to_regclass('_sqlx_migrations') is not null as has_schema,
                 coalesce((select bool_and(has_table_privilege(c.oid, p.privilege))
                           from pg_class c cross join unnest(array['select', 'insert', 'update', 'delete']) p (privilege)
-                          where c.relkind in ('r', 'p') and c.relname <> '_sqlx_migrations'
+                          where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
                               and c.relnamespace = (select relnamespace from pg_class where oid = to_regclass('keys'))
                          ), true) as may_write",
     )

@@ -8,6 +8,15 @@ use crate::pool::Store;
 /// Rows of each kind that one call forgets: the rest is left to the next call, so that none outlasts its time.
 const ROWS_MAX: i64 = 10_000;
 
+/// How long the past is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Days of usage and refusals; 31 at least.
+    pub usage_days: i32,
+    /// Days of what happened to keys, and of the evidence of pauses.
+    pub history_days: i32,
+}
+
 impl Store {
     /// Deletes sessions that were idle too long, expired tickets and ceremonies, and alerts older than three days.
     ///
@@ -31,6 +40,40 @@ impl Store {
                           limit $1 for update skip locked)";
         for statement in [tickets, ceremonies, alerts] {
             self.within(sqlx::query(statement).bind(ROWS_MAX).execute(&self.pool)).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of usage and of what happened to keys once it is older than so many days, and makes the months to come. The evidence of a pause that
+    /// still holds stays.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away, or somebody holds a table that is to go; the next call tries again.
+    pub async fn forget_past(&self, keep: Keep) -> Result<(), StoreError> {
+        self.within(sqlx::query("select tend_months($1)").bind(keep.usage_days).execute(&self.pool)).await?;
+        // Whole months only, as above: this finds what is left in the parts that are no months.
+        let usage = "delete from usage where (key_id, day) in (
+                         select key_id, day from usage
+                         where day < date_trunc('month', now() at time zone 'UTC' - make_interval(days => $2))::date limit $1)";
+        let refusals = "delete from refusals where (key_id, day, reason) in (
+                            select key_id, day, reason from refusals
+                            where day < date_trunc('month', now() at time zone 'UTC' - make_interval(days => $2))::date limit $1)";
+        let demo = "delete from demo_usage where day in (
+                        select day from demo_usage where day < (now() at time zone 'UTC')::date - $2 limit $1)";
+        let history = "delete from history where id in (
+                           select id from history where at < now() - make_interval(days => $2) order by id limit $1)";
+        let pauses = "delete from pauses where (key_id, burst_window) in (
+                          select p.key_id, p.burst_window from pauses p join keys k on k.id = p.key_id
+                          where p.paused_at < now() - make_interval(days => $2)
+                              and (k.paused_at is null or k.burst_window <> p.burst_window) limit $1)";
+        for (statement, days) in [
+            (usage, keep.usage_days),
+            (refusals, keep.usage_days),
+            (demo, keep.usage_days),
+            (history, keep.history_days),
+            (pauses, keep.history_days),
+        ] {
+            self.within(sqlx::query(statement).bind(ROWS_MAX).bind(days).execute(&self.pool)).await?;
         }
         Ok(())
     }

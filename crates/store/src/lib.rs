@@ -29,6 +29,7 @@ pub use accounts::Account;
 pub use alerts::{AlertKind, AlertLetter};
 pub use error::{Refused, StoreError};
 pub use examine::Vitals;
+pub use forget::Keep;
 pub use history::{By, HistoryRow};
 pub use key_rows::{KeyRow, PauseRow};
 pub use letters::{Letter, LetterKind};

@@ -1,6 +1,7 @@
-//! A wall clock for redis-server that a test sets, by a small library of ours preloaded into it (`clock.c`).
+//! A wall clock that a test sets, by a small library of ours preloaded into a process (`clock.c`).
 //!
-//! Deliberately not for the service: its limits follow the counter store's clock, so that one is enough.
+//! Limits follow the counter store's clock, so that Redis alone is enough for most tests; those that live through months share one clock
+//! between Redis, PostgreSQL and the service.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -59,7 +60,8 @@ impl Clock {
     }
 
     /// What a process needs in its environment to live by this clock.
-    pub(crate) fn env(&self) -> [(&'static str, PathBuf); 2] {
+    #[must_use]
+    pub fn env(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.library()), ("IPSEITY_CLOCK", self.folder.path().join("clock"))]
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 
+use crate::clock::Clock;
 use crate::command::run;
 use crate::eventually;
 use crate::folder::Folder;
@@ -26,6 +27,8 @@ const STARTS_MAX: usize = 3;
 pub struct PostgresOptions {
     /// Waits for the disk at each commit. A killed process loses nothing without it; only a power cut would.
     pub fsync: bool,
+    /// The server's wall clock; the real one if absent.
+    pub clock: Option<Clock>,
 }
 
 /// A running cluster; every user may enter without a password, on 127.0.0.1 alone.
@@ -172,6 +175,7 @@ impl Postgres {
         for setting in ["listen_addresses=127.0.0.1", "max_connections=200", "shared_buffers=32MB", fsync] {
             command.arg("-c").arg(setting);
         }
+        command.envs(self.options.clock.iter().flat_map(Clock::env));
         let mut process = Process::spawn(command, &self.log_file())?;
         let (port, socket) = (self.port.number().to_string(), self.socket());
         let mut is_ready = self.program("pg_isready");

@@ -21,8 +21,6 @@ use letter::Letter;
 
 /// How often the queue is looked at when nothing wakes the post.
 const ROUND: Duration = Duration::from_secs(2);
-/// How often what has expired is deleted.
-const CLEAN_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How mails are sent.
 #[derive(Clone, Debug)]
@@ -59,7 +57,7 @@ struct Mailer {
     from: Mailbox,
 }
 
-/// The portal's background work: sends what waits, tells open pages of changes, and deletes what has expired.
+/// The portal's background work: sends what waits, and tells open pages of changes.
 pub struct Post {
     portal: Arc<Portal>,
     store: Store,
@@ -89,21 +87,12 @@ impl Post {
 
     /// Works until it is dropped.
     pub async fn run(&self) {
-        tokio::join!(self.portal.hub.run(&self.store), self.deliver(), self.clean());
+        tokio::join!(self.portal.hub.run(&self.store), self.deliver());
     }
 
     /// Ends the streams of open pages; to be called when the service begins to drain.
     pub fn close(&self) {
         self.portal.hub.close();
-    }
-
-    async fn clean(&self) {
-        loop {
-            if let Err(error) = self.store.forget_expired(self.portal.settings.session_idle_max).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "expired sessions could not be deleted yet");
-            }
-            tokio::time::sleep(CLEAN_INTERVAL).await;
-        }
     }
 
     async fn deliver(&self) {

@@ -28,7 +28,7 @@ impl Reference {
         let geo_files = vec![folder.path().join("city.mmdb")];
         fs::write(&geo_files[0], city(0)).expect("a geo file");
         let house = House::start(HouseOptions {
-            postgres: PostgresOptions { fsync: true },
+            postgres: PostgresOptions { fsync: true, ..PostgresOptions::default() },
             redis: RedisOptions { appendonly: true, ..RedisOptions::default() },
             geo_files,
             ..HouseOptions::default()
@@ -211,7 +211,7 @@ async fn each_way_to_break_the_durable_store_is_named_with_its_cure() {
         vec![("STORE__CONNECTIONS_MAX", "500".to_owned())],
         &["takes 200 connections", "`max_connections`"],
     );
-    let careless = Postgres::start(PostgresOptions { fsync: false }).await.expect("a cluster");
+    let careless = Postgres::start(PostgresOptions::default()).await.expect("a cluster");
     let url = careless.create_database("ipseity").await.expect("a database");
     let migrated = reference.house.cli_with(&[("IPSEITY__STORE__URL", &url)], &["migrate"]).await;
     migrated.expect("a command").success().expect("a schema");

@@ -12,6 +12,7 @@ mod command_line;
 mod conformance;
 mod connection;
 mod cors;
+mod days;
 mod demo;
 mod description;
 mod doctor;

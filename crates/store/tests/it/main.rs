@@ -10,6 +10,7 @@ mod letters;
 mod links;
 mod listen;
 mod members;
+mod months;
 mod outage;
 mod outbox;
 mod owners;

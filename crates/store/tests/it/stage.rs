@@ -30,6 +30,13 @@ impl Stage {
         Self { postgres, store }
     }
 
+    /// A store that comes as this role.
+    pub fn store_as(&self, role: &str) -> Store {
+        let url = self.postgres.url(DATABASE).replace("postgres@", &format!("{role}@"));
+        let (application_name, connections_max, timeout) = ("test", 10, PATIENCE);
+        Store::new(&StoreOptions { url, application_name, connections_max, timeout }).expect("a store")
+    }
+
     pub async fn sql(&self, sql: &str) -> String {
         self.postgres.psql(DATABASE, sql).await.expect("rows")
     }

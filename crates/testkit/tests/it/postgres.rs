@@ -21,7 +21,8 @@ async fn what_was_committed_survives_a_kill_and_a_stop() {
 
 #[tokio::test]
 async fn a_frozen_server_answers_once_it_is_thawed() {
-    let mut postgres = Postgres::start(PostgresOptions { fsync: true }).await.expect("a cluster");
+    let mut postgres =
+        Postgres::start(PostgresOptions { fsync: true, ..PostgresOptions::default() }).await.expect("a cluster");
     assert_eq!(postgres.psql("postgres", "show fsync").await.expect("a setting"), "on");
     postgres.freeze();
     let patience = std::time::Duration::from_millis(300);
