@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::Result;
-use testkit::node::Env;
 use testkit::relay::Faults;
 use tokio::time::{Instant, sleep};
 
@@ -287,8 +286,7 @@ async fn redis_away(stage: &mut Stage, lasting: Duration, is_lost: bool) -> Resu
 
 /// Puts another node in the place of the second.
 async fn replace_node(stage: &mut Stage, addresses: &Addresses) -> Result<()> {
-    let node = stage.house.start_node(&Env::new()).await?;
-    addresses.lock().expect("no panic")[1] = node.http();
-    stage.house.nodes[1] = node;
+    stage.replace(1).await?;
+    addresses.lock().expect("no panic")[1] = stage.house.nodes[1].http();
     Ok(())
 }

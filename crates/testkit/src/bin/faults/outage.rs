@@ -36,6 +36,7 @@ pub(crate) const ALL: [Outage; 5] = [
     Outage { name: "outage: replies dropped", kind: Kind::LedgerRepliesDropped },
 ];
 
+#[expect(clippy::print_stdout, reason = "the figures are the point")]
 pub(crate) async fn run(outage: &Outage, is_short: bool) -> Result<Figures> {
     let mut stage = Stage::open().await?;
     let subjects = stage.issue(KEYS, "free").await?;
@@ -52,7 +53,7 @@ pub(crate) async fn run(outage: &Outage, is_short: bool) -> Result<Figures> {
     let growth_kib = stage.resident_kib()?.saturating_sub(before_kib);
     let asked = load.stop().await;
     let (healed, charged) = books::healed(&stage, &subjects).await?;
-    let untold = stage.metric("ipseity_untold_total").await?;
+    let untold = stage.untold()?;
     let seen = Seen { subjects, asked, struck, ended, charged, untold };
     let figures = Figures::of(&seen, &healed);
     invariant(outage.kind, &seen)?;

@@ -36,7 +36,7 @@ pub(crate) async fn run(stage: &mut Stage, kind: Kind, seed: u64, is_short: bool
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut subjects = stage.issue(KEYS, "free").await?;
     subjects.extend(stage.issue(1, "small").await?);
-    let untold_before = stage.metric("ipseity_untold_total").await?;
+    let untold_before = stage.untold()?;
     let addresses: Addresses = Arc::new(Mutex::new(stage.addresses()));
     let hang_up = if kind == Kind::ClientsHangUp { 0.2 } else { 0.0 };
     let load =
@@ -57,7 +57,7 @@ pub(crate) async fn run(stage: &mut Stage, kind: Kind, seed: u64, is_short: bool
         asked.extend(special.load.stop().await.into_iter().map(|asked| Asked { key: asked.key + offset, ..asked }));
     }
     let (healed, charged) = books::healed(stage, &subjects).await?;
-    let untold = stage.metric("ipseity_untold_total").await?.saturating_sub(untold_before);
+    let untold = stage.untold()? - untold_before;
     let seen = Seen { subjects, asked, struck, ended, charged, untold };
     check(stage, kind, &seen, &healed).await?;
     Ok(Figures::of(&seen, &healed))

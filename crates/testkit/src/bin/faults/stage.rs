@@ -14,6 +14,8 @@ const SEATS: usize = 10;
 
 pub(crate) struct Stage {
     pub(crate) house: House,
+    /// What nodes that are gone have told of.
+    untold_by_gone: u64,
 }
 
 /// A key that clients ask with.
@@ -31,7 +33,7 @@ impl Stage {
         let house = house.await?;
         let plan = "insert into plans values ('small', 60)";
         house.postgres.psql("ipseity", plan).await?;
-        Ok(Self { house })
+        Ok(Self { house, untold_by_gone: 0 })
     }
 
     /// Fresh keys of a plan.
@@ -74,6 +76,19 @@ impl Stage {
         Ok(sum)
     }
 
+    /// Puts another node in the place of one that has ended.
+    pub(crate) async fn replace(&mut self, place: usize) -> Result<()> {
+        let node = self.house.start_node(&Env::new()).await?;
+        let gone = std::mem::replace(&mut self.house.nodes[place], node);
+        self.untold_by_gone += untold(&gone)?;
+        Ok(())
+    }
+
+    /// Requests of which no node could tell whether they were charged. By the logs: a counter goes with its node.
+    pub(crate) fn untold(&self) -> Result<u64> {
+        self.house.nodes.iter().try_fold(self.untold_by_gone, |sum, node| Ok(sum + untold(node)?))
+    }
+
     /// Memory that the nodes hold together.
     pub(crate) fn resident_kib(&self) -> Result<u64> {
         let mut sum = 0;
@@ -84,4 +99,10 @@ impl Stage {
         }
         Ok(sum)
     }
+}
+
+fn untold(node: &Node) -> Result<u64> {
+    let log = node.log()?;
+    let counts = log.split("\"untold\":").skip(1).map(|rest| rest.split(|end: char| !end.is_ascii_digit()).next());
+    counts.map(|count| count.unwrap_or_default().parse::<u64>().context("a count in the log")).sum()
 }
