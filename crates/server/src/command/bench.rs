@@ -28,7 +28,7 @@ pub(super) struct Bench {
     /// A file with the keys to ask with: one a line, or what `ipseity key issue-all` wrote.
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
-    /// Where to ask; [public] base_url if it is left out.
+    /// Where to ask; `[public] base_url` if it is left out.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Requests at the most.

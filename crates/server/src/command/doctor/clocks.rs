@@ -40,7 +40,10 @@ pub(super) fn judge(stores: &[Clock]) -> Vec<Finding> {
         }
     }
     let widest = all.last().zip(all.first()).map_or(0, |(late, early)| late.ahead_ms.abs_diff(early.ahead_ms));
-    findings.else_well(format!("{} of them agree to {widest} ms.", all.len()))
+    findings.else_well(match all.len() {
+        1 => "No store tells the time; only this machine does.".to_owned(),
+        count => format!("{count} clocks agree to {widest} ms."),
+    })
 }
 
 fn span(ms: u64) -> String {

@@ -47,7 +47,8 @@ impl Doctor {
         .collect();
         findings.iter().try_for_each(|finding| self.show(finding))?;
         let wrong = findings.iter().filter(|finding| finding.weight == Weight::Wrong).count();
-        ensure!(wrong == 0, "{wrong} of what was looked at {}", if wrong == 1 { "is wrong" } else { "are wrong" });
+        let things = if wrong == 1 { "thing is" } else { "things are" };
+        ensure!(wrong == 0, "{wrong} {things} wrong; the lines that say so end with what to do");
         Ok(())
     }
 
