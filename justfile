@@ -233,8 +233,8 @@ deploy-check:
     pip install --quiet -r tools/deploy/requirements.txt
     python3 tools/deploy/check.py
 
-# Back up and restore, upgrade and roll back beside the version `old`, move Redis, all under load.
-lifecycle old="fdd0792" seconds="5":
+# Back up and restore, upgrade and roll back beside the version `old`, move Redis, all under load; then 400 days.
+lifecycle old="fdd0792" seconds="5": && days
     old="$(tools/old_version.sh {{ old }})"; cargo build --quiet --workspace --features {{ features }} --bins --tests; \
     IPSEITY_OLD_BIN="$old" IPSEITY_LIFECYCLE_S={{ seconds }} \
         cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 lifecycle
