@@ -15,6 +15,8 @@ use crate::slot::Slot;
 
 /// A slot on its way is served again within milliseconds.
 const PAUSE: Duration = Duration::from_millis(2);
+/// A call that begins with less time than this left would likely go unanswered, and nobody could say any more that nothing was applied.
+const LAST_CALL: Duration = Duration::from_millis(10);
 
 /// A call under way: on which session, and until when.
 #[derive(Clone)]
@@ -134,7 +136,7 @@ impl Ledger {
     async fn send_on(&self, attempt: &mut Attempt, refused: LedgerError) -> Result<(), LedgerError> {
         let Some(way) = refused.way() else { return Err(refused) };
         if attempt.sent_on || matches!(way, Way::Later) {
-            if Instant::now() + PAUSE >= attempt.deadline {
+            if Instant::now() + PAUSE + LAST_CALL >= attempt.deadline {
                 return Err(refused);
             }
             sleep(PAUSE).await;

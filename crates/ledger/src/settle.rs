@@ -19,9 +19,10 @@ use crate::verdict::{Charged, Fence, Moment, Reply};
 pub const LATE_MAX: Duration = UNACKNOWLEDGED_MAX.saturating_add(Duration::from_secs(1));
 
 /// Names that there are: with the millisecond before it, an entry in the log is still a number that the store keeps in 64 bits.
-const NAMES: u32 = 1_000_000;
+const NAMES: u32 = 500_000;
 
-/// Six digits that name a charge; with the millisecond before them they are its entry in the log.
+/// Six digits that name a charge; with the millisecond before them they are its entry in the log. Always even: the odd number after it is
+/// the entry of the same request if the day's limit refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargeName(u32);
 
@@ -31,7 +32,7 @@ impl ChargeName {
     #[must_use]
     pub fn next() -> Self {
         static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));
-        Self(NEXT.fetch_add(1, Ordering::Relaxed) % NAMES)
+        Self(NEXT.fetch_add(1, Ordering::Relaxed) % NAMES * 2)
     }
 }
 

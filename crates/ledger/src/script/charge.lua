@@ -1,7 +1,8 @@
 -- One verdict: authenticates a key and charges its request, in one atomic step.
 --
 -- KEYS  1 record   hash: all that a verdict needs to know of the key (written by write.lua)
---       2 log      list: the last 300 requests, newest first; an entry is 13 digits of milliseconds and the charge's 6-digit name
+--       2 log      list: the last 300 requests, newest first; an entry is 13 digits of milliseconds and the charge's 6-digit
+--                  name, or the number after that if it was refused for the day's limit
 --       3 pending  hash of the bucket: pauses that may lack their row in the durable store, "<id>:<window>" -> "<ms>:<counts>"
 --       4 fence    string of the bucket: replaced by every change, so that a fill that was overtaken by one is known
 -- ARGV  1 digest of the key   2 stamp of this store   3 the charge's name   4 a fence, in case none stands   5 the key's id
@@ -58,10 +59,6 @@ if oldest and now - tonumber(string.sub(oldest, 1, 13)) < 60000 then
   return { 4, now, tonumber(rec[9]), evidence }
 end
 
-if redis.call('LPUSH', KEYS[2], string.format('%.0f', now) .. ARGV[3]) > 300 then redis.call('RPOP', KEYS[2]) end
--- Renewed once a minute, and long enough that no entry goes before its 60 s are over: expiry only cleans up.
-if not last or math.floor(last / 60000) ~= math.floor(now / 60000) then redis.call('PEXPIRE', KEYS[2], 130000) end
-
 local limit, today, used = tonumber(rec[6]), tonumber(rec[10]), tonumber(rec[11])
 local day = math.floor(now / 86400000)
 if day > today then
@@ -73,6 +70,11 @@ if day > today then
   redis.call('PEXPIRE', KEYS[1], 259200000)
   today, used = day, 0
 end
+
+local name = used < limit and ARGV[3] or string.format('%06d', tonumber(ARGV[3]) + 1)
+if redis.call('LPUSH', KEYS[2], string.format('%.0f', now) .. name) > 300 then redis.call('RPOP', KEYS[2]) end
+-- Renewed once a minute, and long enough that no entry goes before its 60 s are over: expiry only cleans up.
+if not last or math.floor(last / 60000) ~= math.floor(now / 60000) then redis.call('PEXPIRE', KEYS[2], 130000) end
 
 if used >= limit then return { 5, now, limit, today } end
 redis.call('HSET', KEYS[1], 'n', string.format('%d', used + 1))

@@ -58,14 +58,21 @@ for entry in string.gmatch(ARGV[7], '%d+') do fresh[#fresh + 1] = entry end
 
 for entry in string.gmatch(ARGV[8], '%d+') do
   local at, name = tonumber(string.sub(entry, 1, 13)), string.sub(entry, 14)
-  local found = false
-  for _, charged in ipairs(log) do
+  local refused_name = string.format('%06d', tonumber(name) + 1)
+  local found, refused = false, false
+  for _, logged in ipairs(log) do
     -- The node's idea of this store's clock may be a second off; a frozen store charges later than it was asked.
-    if string.sub(charged, 14) == name and tonumber(string.sub(charged, 1, 13)) >= at - 1000 then found = true end
+    if tonumber(string.sub(logged, 1, 13)) >= at - 1000 then
+      found = found or string.sub(logged, 14) == name
+      refused = refused or string.sub(logged, 14) == refused_name
+    end
   end
   -- A record that was filled since may hold the charge in its count, from the roll-up, and have lost the log.
   local gone = now - at > 60000 or at <= tonumber(rec[9] or 0) or (#log >= 300 and tonumber(string.sub(log[#log], 1, 13)) > at)
-  if not found and gone then
+  if refused then
+    -- The day's limit refused it, too late to be heard, and the node admitted it: it is in the log, and not yet in the count.
+    charge(math.floor(at / 86400000), 1)
+  elseif not found and gone then
     -- The log no longer reaches back to it: rather a request too few than one twice.
     untold = untold + 1
   elseif not found then

@@ -107,6 +107,19 @@ async fn settled_requests_leave_the_window_with_their_own_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_for_the_day_that_nobody_heard_of_is_not_taken_for_a_charge() {
+    let (stage, clock) = Stage::at_noon().await;
+    let (key, _) = stage.known(1).await;
+    assert_eq!(stage.admitted(&key).await, 1);
+    clock.advance_ms(1);
+    let name = ChargeName::next();
+    let verdict = stage.ledger.charge(&key, name).await.expect("a verdict that comes too late");
+    assert!(matches!(verdict, Verdict::DaySpent { .. }), "{verdict:?}");
+    let unanswered = vec![NamedCharge { at: Moment(NOON.0 + 1), name }];
+    assert_eq!(settle(&stage, &Batch { unanswered, ..batch(&key) }).await, (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_request_is_settled_to_its_own_day_and_may_pass_the_limit() {
     let (stage, clock) = Stage::at_noon().await;
     let (key, _) = stage.known(10).await;
