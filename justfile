@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test suites interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+ci: format-check lint deny docs test suites bench-budget interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
 
 format-check:
     cargo fmt --all --check
@@ -142,6 +142,26 @@ faults *arguments:
         cargo build --quiet --release -p server; program="$target/release/ipseity"; \
     fi; \
     IPSEITY_BIN="$program" "$target/debug/faults" {{ arguments }}
+
+# What a request costs beside servers that do less, in one table: CPU time of each process, rates, latencies, and the bars that the service wants to
+# be held to; needs wrk, h2load, nginx with its geoip2 module, and a machine with nothing else to do. Writes docs/bench.*; `--short` writes
+# nothing and takes two minutes.
+bench *arguments: geo-data
+    cargo build --quiet --release -p server
+    cargo build --quiet --release -p bench
+    target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" compare {{ arguments }}
+
+# How the costs grow: with the number of keys up to a million, with a cluster of counter stores, with more nodes; and what a key takes in memory. Takes
+# some 15 minutes and writes docs/scale.*; `--short` has fewer keys and writes nothing.
+scale *arguments: geo-data
+    cargo build --quiet --release -p server
+    cargo build --quiet --release -p bench
+    target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" scale {{ arguments }}
+
+# The short form for CI, with whatever is built: what a request costs in relation to bare servers of the same build, and 1 beyond the budget.
+bench-budget:
+    cargo build --quiet --workspace --features {{ features }} --bins
+    target="${CARGO_TARGET_DIR:-target}"; "$target/debug/bench" budget
 
 # The privacy proof, in so many rounds: canaries through every route, protocol, error, panic, timeout and outage, then a search of all that was written.
 privacy rounds="10":

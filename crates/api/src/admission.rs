@@ -11,7 +11,7 @@ use tracing::{Instrument, info_span};
 
 use crate::credentials;
 use crate::failpoint;
-use crate::flood::Lasting;
+use crate::flood::{Lasting, Run};
 use crate::refusal::Refusal;
 use crate::{Api, TRACE, Tally};
 
@@ -36,25 +36,33 @@ impl Admitted {
 
 impl Api {
     /// Authenticates a request and charges it.
+    ///
+    /// What seldom happens is kept in memory of its own, here and below: room for it would be made, and moved, for every request.
     pub(crate) async fn admit(&self, parts: &Parts) -> Result<Admitted, Refusal> {
         let presented = credentials::presented(parts).ok_or(Refusal::MissingKey)?;
         let key = Key::parse(&presented).ok_or(Refusal::InvalidKey)?;
-        if let Some(lasting) = self.floods.remembered(&key.digest) {
+        let run = self.floods.find(&key.digest);
+        if let Some(lasting) = run.and_then(Run::remembered) {
             return Err(lasting.into());
         }
         let name = ChargeName::next();
         match self.ask(&key, name).await {
-            Ok(verdict) => self.judge(&key, verdict).await,
+            Ok(verdict) => {
+                if run.is_some() && matches!(verdict, Verdict::Admitted { .. }) {
+                    self.floods.forget(&key.digest);
+                }
+                self.judge(&key, verdict).await
+            }
             Err(Missed::Refused(refusal)) => Err(refusal),
-            Err(Missed::NotCharged) => self.admit_by_recall(&key, name, None).await,
-            Err(Missed::Unanswered(sent)) => self.admit_by_recall(&key, name, Some(sent)).await,
+            Err(Missed::NotCharged) => Box::pin(self.admit_by_recall(&key, name, None)).await,
+            Err(Missed::Unanswered(sent)) => Box::pin(self.admit_by_recall(&key, name, Some(sent))).await,
         }
     }
 
     async fn ask(&self, key: &Key, name: ChargeName) -> Result<Verdict, Missed> {
         let mut verdict = self.charge(key, name).await?;
         if matches!(verdict, Verdict::Unknown(_)) {
-            verdict = self.charge_unknown(key, name).await?;
+            verdict = Box::pin(self.charge_unknown(key, name)).await?;
         }
         self.fallback.saw(key, &verdict);
         Ok(verdict)
@@ -133,37 +141,44 @@ impl Api {
     }
 
     async fn judge(&self, key: &Key, verdict: Verdict) -> Result<Admitted, Refusal> {
-        match verdict {
-            Verdict::Admitted { scope, charged, yesterday, .. } => {
-                self.floods.forget(&key.digest);
-                self.tally.admitted(key.id, Used { day: charged.day, count: charged.used });
-                if let Some(yesterday) = yesterday {
-                    self.tally.yesterday(key.id, yesterday);
-                }
-                Ok(Admitted { scope, charged })
+        if let Verdict::Admitted { scope, charged, yesterday, .. } = verdict {
+            self.tally.admitted(key.id, Used { day: charged.day, count: charged.used });
+            if let Some(yesterday) = yesterday {
+                self.tally.yesterday(key.id, yesterday);
             }
+            return Ok(Admitted { scope, charged });
+        }
+        let refusal = self.refuse(key, &verdict);
+        if let Verdict::PausedNow(pause) = &verdict {
+            Box::pin(self.record(pause)).await;
+        }
+        Err(refusal)
+    }
+
+    /// Counts a request that a verdict does not admit.
+    pub(crate) fn refuse(&self, key: &Key, verdict: &Verdict) -> Refusal {
+        match verdict {
             Verdict::DaySpent { charged } => {
                 self.tally.refused(key.id, charged.day, RefusedReason::Day);
-                Err(Refusal::DaySpent(charged))
+                Refusal::DaySpent(*charged)
             }
             Verdict::PausedNow(pause) => {
                 let now = Moment(pause.at_ms);
                 self.tally.refused(key.id, now.day(), RefusedReason::Burst);
-                self.record(&pause).await;
-                Err(Refusal::Burst(now))
+                Refusal::Burst(now)
             }
-            Verdict::WrongSecret(now) => Err(self.refuse(key, now, Lasting::WrongSecret, RefusedReason::WrongSecret)),
-            Verdict::Inactive(now) => Err(self.refuse(key, now, Lasting::Inactive, RefusedReason::Inactive)),
-            Verdict::Paused(now) => Err(self.refuse(key, now, Lasting::Paused, RefusedReason::Paused)),
-            Verdict::Unknown(_) => {
+            Verdict::WrongSecret(now) => self.refuse_for_long(key, *now, Lasting::WrongSecret),
+            Verdict::Inactive(now) => self.refuse_for_long(key, *now, Lasting::Inactive),
+            Verdict::Paused(now) => self.refuse_for_long(key, *now, Lasting::Paused),
+            Verdict::Unknown(_) | Verdict::Admitted { .. } => {
                 tracing::error!("a record that was filled is unknown again; does the counter store evict keys?");
-                Err(Refusal::Internal)
+                Refusal::Internal
             }
         }
     }
 
-    pub(crate) fn refuse(&self, key: &Key, now: Moment, lasting: Lasting, reason: RefusedReason) -> Refusal {
-        self.tally.refused(key.id, now.day(), reason);
+    fn refuse_for_long(&self, key: &Key, now: Moment, lasting: Lasting) -> Refusal {
+        self.tally.refused(key.id, now.day(), lasting.reason());
         self.floods.note(key.digest, lasting);
         lasting.into()
     }

@@ -1,30 +1,41 @@
 //! What every answer of the public listener carries, whoever made it: a page, a lookup, a refusal or a panic.
 
-use std::any::Any;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request};
-use axum::middleware::{Next, from_fn};
+use axum::body::{Body, HttpBody};
 use axum::response::Response;
+use bytes::Bytes;
+use futures_util::FutureExt;
 use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use tower_http::catch_panic::CatchPanicLayer;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use tower::{BoxError, Service, ServiceExt};
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use crate::lookup::lookup;
 use crate::metrics::{NONE, PAGE};
+use crate::operation::Operation;
 use crate::refusal::Refusal;
+use crate::request::RequestId;
 use crate::routes::OPERATIONS;
 use crate::{Api, TRACE};
 
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing",
 );
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Headers of an answer to a lookup, those of the protocol included.
+pub(crate) const HEADERS: usize = 16;
 
 /// The methods that anybody has a use for; what else a stranger calls a method could be anything.
 static METHODS: [Method; 7] =
@@ -32,72 +43,133 @@ static METHODS: [Method; 7] =
 
 /// Wraps all public routes: answers for those that there are not or that find nothing and leave it at that, bounds the address and the
 /// time of a request, turns a panic into a 500, dresses every answer, and counts and logs it.
-pub fn dress(router: Router, api: &Arc<Api>, uri_bytes_max: usize, request_timeout: Duration) -> Router {
-    let (lost, misled, panicked, refused) = (Arc::clone(api), Arc::clone(api), Arc::clone(api), Arc::clone(api));
+pub fn dress(router: Router, api: &Arc<Api>, uri_bytes_max: usize, request_timeout: Duration) -> Front {
+    let (lost, misled) = (Arc::clone(api), Arc::clone(api));
     let router = router
-        .fallback(async move || lost.finish("none", Err(Refusal::NotFound)))
-        .method_not_allowed_fallback(async move || misled.finish("none", Err(Refusal::MethodNotAllowed)));
-    #[cfg(feature = "failpoints")]
-    let router = router.layer(from_fn(crate::failpoint::panic));
-    router
-        .layer(CatchPanicLayer::custom(move |_panic: Box<dyn Any + Send>| {
-            // What the panic said stays unsaid: it may hold anything.
-            panicked.finish("none", Err(Refusal::Internal))
-        }))
-        .layer(from_fn(move |request: Request, next: Next| {
-            let api = Arc::clone(&refused);
-            async move {
-                let (start, operation, method) = (Instant::now(), operation_of(&request), method_of(&request));
-                let request_id = format!("{:016x}", fastrand::u64(..));
-                let span = tracing::info_span!("request", id = request_id);
-                let traced = tracing::info_span!(target: TRACE, "request", "otel.kind" = "server", method, operation, status = Empty);
-                let answer = answer(request, next, &api, uri_bytes_max, request_timeout);
-                let mut response = answer.instrument(span).instrument(traced.clone()).await;
-                let took = start.elapsed();
-                api.metrics.took(operation, took);
-                let (status, took_us) =
-                    (response.status().as_u16(), u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
-                traced.record("status", status);
-                // Neither path nor query, which may hold a key; nothing of the client.
-                tracing::info!(target: "access", id = request_id, method, operation, status, took_us);
-                dress_headers(response.headers_mut(), &request_id);
-                // Of pages not: how long a password took is nobody's business.
-                if ![PAGE, NONE].contains(&operation) {
-                    time_headers(response.headers_mut(), took);
-                }
-                response
-            }
-        }))
+        .fallback(async move || nowhere(lost.finish(NONE, Err(Refusal::NotFound))))
+        .method_not_allowed_fallback(async move || misled.finish(NONE, Err(Refusal::MethodNotAllowed)));
+    Front(Arc::new(House { router, api: Arc::clone(api), uri_bytes_max, request_timeout }))
 }
 
-/// What a request is for, in one of a few words.
-fn operation_of(request: &Request) -> &'static str {
-    let Some(path) = request.extensions().get::<MatchedPath>() else { return NONE };
-    let own = OPERATIONS.iter().find(|(own, _)| *own == path.as_str());
-    own.map_or(PAGE, |(_, operation)| operation.label())
+/// Marks the answer to a request that leads nowhere.
+#[derive(Clone, Copy)]
+struct Nowhere;
+
+fn nowhere(mut answer: Response) -> Response {
+    answer.extensions_mut().insert(Nowhere);
+    answer
 }
 
-fn method_of(request: &Request) -> &'static str {
-    METHODS.iter().find(|known| *known == request.method()).map_or("other", Method::as_str)
+/// All public routes, dressed.
+#[derive(Clone)]
+pub struct Front(Arc<House>);
+
+struct House {
+    router: Router,
+    api: Arc<Api>,
+    uri_bytes_max: usize,
+    request_timeout: Duration,
 }
 
-async fn answer(request: Request, next: Next, api: &Api, uri_bytes_max: usize, request_timeout: Duration) -> Response {
-    let uri = request.uri();
-    if uri.path().len() + uri.query().map_or(0, str::len) > uri_bytes_max {
-        return api.finish("none", Err(Refusal::UriTooLong));
+impl<B> Service<Request<B>> for Front
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
-    match tokio::time::timeout(request_timeout, next.run(request)).await {
-        Ok(found) if found.status() != StatusCode::NOT_FOUND || found.headers().contains_key(CONTENT_TYPE) => found,
-        Ok(_bare) => api.finish("none", Err(Refusal::NotFound)),
-        Err(_elapsed) => {
-            tracing::error!("a request took longer than [edge] request_timeout_ms");
-            api.finish("none", Err(Refusal::Internal))
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let house = Arc::clone(&self.0);
+        Box::pin(house.receive(request).map(Ok))
+    }
+}
+
+impl House {
+    async fn receive<B>(self: Arc<Self>, request: Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let (start, method) = (Instant::now(), method_of(request.method()));
+        let own = OPERATIONS.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, operation)| *operation);
+        let id = RequestId::draw();
+        let traced = tracing::info_span!(target: TRACE, "request", "otel.kind" = "server", method, operation = Empty, status = Empty);
+        let mut response = id.cover(self.bounded(request, own).instrument(traced.clone())).await;
+        let took = start.elapsed();
+        let operation = match own {
+            Some(operation) => operation.label(),
+            None if response.extensions().get::<Nowhere>().is_some() => NONE,
+            None => PAGE,
+        };
+        self.api.metrics.took(operation, took);
+        let (status, took_us) = (response.status().as_u16(), u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        traced.record("operation", operation).record("status", status);
+        // Neither path nor query, which may hold a key; nothing of the client.
+        tracing::info!(target: "access", id = id.as_str(), method, operation, status, took_us);
+        dress_headers(response.headers_mut(), id.as_str());
+        // Of pages not: how long a password took is nobody's business.
+        if own.is_some() {
+            time_headers(response.headers_mut(), took);
+        }
+        response
+    }
+
+    async fn bounded<B>(&self, request: Request<B>, own: Option<Operation>) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let uri = request.uri();
+        if uri.path().len() + uri.query().map_or(0, str::len) > self.uri_bytes_max {
+            return nowhere(self.refuse(Refusal::UriTooLong));
+        }
+        // In memory of its own: whatever wraps it below moves a pointer, not the whole.
+        let answer = AssertUnwindSafe(Box::pin(self.answer(request, own))).catch_unwind();
+        match tokio::time::timeout(self.request_timeout, answer).await {
+            Ok(Ok(found)) if found.status() != StatusCode::NOT_FOUND || found.headers().contains_key(CONTENT_TYPE) => {
+                found
+            }
+            Ok(Ok(_bare)) => self.refuse(Refusal::NotFound),
+            // What the panic said stays unsaid: it may hold anything.
+            Ok(Err(_panic)) => self.refuse(Refusal::Internal),
+            Err(_elapsed) => {
+                tracing::error!("a request took longer than [edge] request_timeout_ms");
+                self.refuse(Refusal::Internal)
+            }
         }
     }
+
+    /// Lookups take no way round: they are nearly all that is asked.
+    async fn answer<B>(&self, request: Request<B>, own: Option<Operation>) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        #[cfg(feature = "failpoints")]
+        crate::failpoint::panic(&request);
+        if own == Some(Operation::Lookup) && request.method() == Method::GET {
+            return lookup(&self.api, &request.into_parts().0).await;
+        }
+        match Box::pin(self.router.clone().oneshot(request.map(Body::new))).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response {
+        self.api.finish(NONE, Err(refusal))
+    }
+}
+
+fn method_of(method: &Method) -> &'static str {
+    METHODS.iter().find(|known| *known == method).map_or("other", Method::as_str)
 }
 
 /// Dresses an answer.
 pub(crate) fn dress_headers(headers: &mut HeaderMap, request_id: &str) {
+    headers.reserve(HEADERS);
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -105,14 +177,15 @@ pub(crate) fn dress_headers(headers: &mut HeaderMap, request_id: &str) {
     // Nobody ever gets another's address from a cache.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
-        headers.insert(HeaderName::from_static("x-request-id"), request_id);
+        headers.insert(X_REQUEST_ID, request_id);
     }
 }
 
 /// Says how long an answer took.
 pub(crate) fn time_headers(headers: &mut HeaderMap, took: Duration) {
-    if let Ok(timing) = HeaderValue::from_str(&format!("total;dur={:.3}", took.as_secs_f64() * 1000.0)) {
-        headers.insert(HeaderName::from_static("server-timing"), timing);
+    let us = took.as_micros();
+    if let Ok(timing) = HeaderValue::try_from(format!("total;dur={}.{:03}", us / 1000, us % 1000)) {
+        headers.insert(SERVER_TIMING, timing);
     }
 }
 
@@ -153,13 +226,14 @@ mod tests {
                 lookups_max: 1,
                 unknown_max: 1,
                 refused_max: 1,
+                told_max: 1,
                 fallback: FallbackBounds { keys_max: 1, recall_max: timeout, failures_max: 1, store_timeout: timeout },
             },
         ))
     }
 
     async fn answer_of(router: Router, request_timeout: Duration) -> (StatusCode, HeaderMap, Value) {
-        let request = http::Request::get("/").body(Body::empty()).expect("a request");
+        let request = Request::get("/").body(Body::empty()).expect("a request");
         let answer = dress(router, &api(), 100, request_timeout).oneshot(request).await.expect("an answer");
         let (head, body) = answer.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use domain::KeyDigest;
 use quick_cache::sync::Cache;
+use store::RefusedReason;
 
 use crate::refusal::Refusal;
 
@@ -19,6 +20,17 @@ pub(crate) enum Lasting {
     Paused,
 }
 
+impl Lasting {
+    /// How it is counted.
+    pub(crate) const fn reason(self) -> RefusedReason {
+        match self {
+            Self::WrongSecret => RefusedReason::WrongSecret,
+            Self::Inactive => RefusedReason::Inactive,
+            Self::Paused => RefusedReason::Paused,
+        }
+    }
+}
+
 impl From<Lasting> for Refusal {
     fn from(lasting: Lasting) -> Self {
         match lasting {
@@ -29,12 +41,20 @@ impl From<Lasting> for Refusal {
     }
 }
 
+/// Refusals of one key in a row.
 #[derive(Clone, Copy)]
-struct Run {
+pub(crate) struct Run {
     lasting: Lasting,
     since: Instant,
     count: u32,
     remembered_until: Option<Instant>,
+}
+
+impl Run {
+    /// The refusal, if it may be given again without asking.
+    pub(crate) fn remembered(self) -> Option<Lasting> {
+        self.remembered_until.is_some_and(|until| Instant::now() < until).then_some(self.lasting)
+    }
 }
 
 /// By digest, not by id: a stranger who floods an id with wrong secrets must not have its owner refused.
@@ -45,9 +65,8 @@ impl Floods {
         Self(Cache::new(keys_max))
     }
 
-    pub(crate) fn remembered(&self, digest: &KeyDigest) -> Option<Lasting> {
-        let run = self.0.get(digest)?;
-        run.remembered_until.is_some_and(|until| Instant::now() < until).then_some(run.lasting)
+    pub(crate) fn find(&self, digest: &KeyDigest) -> Option<Run> {
+        self.0.get(digest)
     }
 
     /// Notes a refusal that the counter store has just given.
@@ -83,10 +102,10 @@ mod tests {
         let (floods, digest) = (Floods::new(10), KeyDigest::new([7; 32]));
         for _ in 1..REFUSALS {
             floods.note(digest, Lasting::Paused);
-            assert_eq!(floods.remembered(&digest), None);
+            assert_eq!(floods.find(&digest).and_then(Run::remembered), None);
         }
         floods.note(digest, Lasting::Paused);
-        assert_eq!(floods.remembered(&digest), Some(Lasting::Paused));
-        assert_eq!(floods.remembered(&KeyDigest::new([8; 32])), None);
+        assert_eq!(floods.find(&digest).and_then(Run::remembered), Some(Lasting::Paused));
+        assert!(floods.find(&KeyDigest::new([8; 32])).is_none());
     }
 }

@@ -21,9 +21,11 @@ mod projection;
 mod recall;
 mod reflect;
 mod refusal;
+mod request;
 mod routes;
 mod settle;
 mod tally;
+mod told;
 
 use std::sync::Arc;
 
@@ -34,7 +36,7 @@ use quick_cache::sync::Cache;
 use store::Store;
 use tokio::sync::Semaphore;
 
-pub use dress::dress;
+pub use dress::{Front, dress};
 #[cfg(feature = "failpoints")]
 pub use failpoint::arm_failpoints;
 pub use fallback::FallbackBounds;
@@ -42,6 +44,7 @@ pub use links::Links;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use reflect::{Reflection, reflect};
+pub use request::RequestId;
 pub use routes::router;
 pub use tally::{Taken, Tally};
 
@@ -57,6 +60,8 @@ pub struct ApiBounds {
     pub unknown_max: usize,
     /// Keys remembered as refused.
     pub refused_max: usize,
+    /// Places and networks whose texts are kept.
+    pub told_max: usize,
     /// Going on without the counter store.
     pub fallback: FallbackBounds,
 }
@@ -66,7 +71,7 @@ pub struct Api {
     ledger: Arc<Ledger>,
     store: Store,
     shelf: Arc<Shelf>,
-    links: Links,
+    wordings: refusal::Wordings,
     tally: Arc<Tally>,
     metrics: Metrics,
     /// Ids that do not exist. They are random and never reused, so this cannot go stale; it also makes looking one up single-flight.
@@ -76,6 +81,7 @@ pub struct Api {
     demo_spent: demo::SpentMemory,
     fallback: fallback::Fallback,
     documents: openapi::Documents,
+    told: told::Memory,
 }
 
 impl Api {
@@ -95,7 +101,7 @@ impl Api {
             store,
             shelf,
             documents: openapi::Documents::new(&links),
-            links,
+            wordings: refusal::Wordings::new(links),
             tally,
             metrics,
             unknown: Cache::new(bounds.unknown_max),
@@ -103,6 +109,7 @@ impl Api {
             floods: flood::Floods::new(bounds.refused_max),
             demo_spent: demo::SpentMemory::default(),
             fallback: fallback::Fallback::new(bounds.fallback),
+            told: told::Memory::new(bounds.told_max),
         }
     }
 }

@@ -5,6 +5,12 @@ use domain::{BURST_MAX, BURST_WINDOW_S, DAY_S};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use ledger::{Charged, Moment};
 
+const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
 /// What an answer says about a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -47,11 +53,11 @@ impl Limits {
             Policy::Day => ("day", DAY_S),
             Policy::Burst => ("burst", BURST_WINDOW_S),
         };
-        headers.insert(HeaderName::from_static("x-ratelimit-limit"), self.limit.into());
-        headers.insert(HeaderName::from_static("x-ratelimit-remaining"), self.remaining.into());
-        headers.insert(HeaderName::from_static("x-ratelimit-reset"), self.reset_s.into());
-        insert_text(headers, "ratelimit-policy", &format!("\"{name}\";q={};w={window_s}", self.limit));
-        insert_text(headers, "ratelimit", &format!("\"{name}\";r={};t={}", self.remaining, self.until_reset_s));
+        headers.insert(X_RATELIMIT_LIMIT, self.limit.into());
+        headers.insert(X_RATELIMIT_REMAINING, self.remaining.into());
+        headers.insert(X_RATELIMIT_RESET, self.reset_s.into());
+        insert_text(headers, RATELIMIT_POLICY, format!("\"{name}\";q={};w={window_s}", self.limit));
+        insert_text(headers, RATELIMIT, format!("\"{name}\";r={};t={}", self.remaining, self.until_reset_s));
     }
 
     /// The headers of a refusal: those of the limit, and when to come back.
@@ -61,8 +67,8 @@ impl Limits {
     }
 }
 
-fn insert_text(headers: &mut HeaderMap, name: &'static str, text: &str) {
-    if let Ok(value) = HeaderValue::from_str(text) {
-        headers.insert(HeaderName::from_static(name), value);
+fn insert_text(headers: &mut HeaderMap, name: HeaderName, text: String) {
+    if let Ok(value) = HeaderValue::try_from(text) {
+        headers.insert(name, value);
     }
 }

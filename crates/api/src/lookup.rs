@@ -2,24 +2,30 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use domain::{Client, View};
 use http::request::Parts;
 use http::{HeaderValue, header};
 use ledger::Charged;
 
+use crate::dress::HEADERS;
 use crate::limits::Limits;
 use crate::operation::Operation;
-use crate::projection::Answer;
+use crate::projection::answer;
 use crate::refusal::Refusal;
 use crate::{Api, credentials};
 
-pub(crate) async fn lookup(State(api): State<Arc<Api>>, parts: Parts) -> Response {
+pub(crate) async fn lookup_route(State(api): State<Arc<Api>>, parts: Parts) -> Response {
+    lookup(&api, &parts).await
+}
+
+pub(crate) async fn lookup(api: &Api, parts: &Parts) -> Response {
     let answer = async {
-        let admitted = api.admit(&parts).await?;
-        let wish = credentials::query(&parts, "scope");
-        api.answer(&parts, View::Scope(admitted.scope().narrowed(wish.as_deref())), admitted.charged())
+        let admitted = api.admit(parts).await?;
+        let wish = credentials::query(parts, "scope");
+        api.answer(parts, View::Scope(admitted.scope().narrowed(wish.as_deref())), admitted.charged())
     };
     api.finish(Operation::Lookup.label(), answer.await)
 }
@@ -33,9 +39,8 @@ impl Api {
         })?;
         // Taken once: an answer comes whole from one edition.
         let atlas = self.shelf.current();
-        let facts = atlas.locate(client.address, i64::try_from(charged.now.s()).unwrap_or(i64::MAX));
-        let body = serde_json::to_vec(&Answer { client, facts: &facts, view }).map_err(|_| Refusal::Internal)?;
-        Ok(answer_with(body, charged))
+        let told = self.told.find(&atlas, client.address, view, charged.now);
+        Ok(answer_with(answer(client, &told, view), charged))
     }
 
     /// Counts the outcome and turns a refusal into its answer.
@@ -47,7 +52,7 @@ impl Api {
             }
             Err(refusal) => {
                 self.metrics.answered(operation, refusal.outcome());
-                refusal.answer(&self.links)
+                self.wordings.answer(refusal)
             }
         }
     }
@@ -55,8 +60,10 @@ impl Api {
 
 /// A body with the headers of a lookup's answer.
 pub(crate) fn answer_with(body: Vec<u8>, charged: &Charged) -> Response {
-    let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let mut response = ([json], body).into_response();
-    Limits::of_day(charged).write(response.headers_mut());
+    let mut response = Response::new(Body::from(body));
+    let headers = response.headers_mut();
+    headers.reserve(HEADERS);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Limits::of_day(charged).write(headers);
     response
 }

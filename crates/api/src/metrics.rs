@@ -24,6 +24,9 @@ struct Label {
     operation: &'static str,
 }
 
+/// What is counted most by far.
+const LOOKED_UP: Outcome = Outcome { operation: Operation::Lookup.label(), outcome: "success" };
+
 /// What metrics and logs call requests that are of no operation: those of pages, and those that lead nowhere.
 pub(crate) const PAGE: &str = "page";
 pub(crate) const NONE: &str = "none";
@@ -36,6 +39,9 @@ const NOWHERE: [Refusal; 4] = [Refusal::NotFound, Refusal::MethodNotAllowed, Ref
 pub struct Metrics {
     answers: Family<Outcome, Counter>,
     answer_s: Family<Label, Histogram, fn() -> Histogram>,
+    /// Those two of lookups that were answered, which are not searched for.
+    lookups: Counter,
+    lookup_s: Histogram,
     verdict_s: Arc<Histogram>,
     fills: Counter,
     recalling: Gauge,
@@ -49,9 +55,14 @@ impl Metrics {
     /// Registers the metrics.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
+        let answers: Family<_, Counter> = Family::default();
+        let answer_s: Family<_, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 16)));
         let metrics = Self {
-            answers: Family::default(),
-            answer_s: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 16))),
+            lookups: answers.get_or_create_owned(&LOOKED_UP),
+            lookup_s: answer_s.get_or_create_owned(&Label { operation: LOOKED_UP.operation }),
+            answers,
+            answer_s,
             verdict_s: Arc::new(Histogram::new(exponential_buckets(0.000_1, 2.0, 14))),
             fills: Counter::default(),
             recalling: Gauge::default(),
@@ -101,7 +112,11 @@ impl Metrics {
     }
 
     pub(crate) fn took(&self, operation: &'static str, took: Duration) {
-        self.answer_s.get_or_create(&Label { operation }).observe(took.as_secs_f64());
+        if operation == LOOKED_UP.operation {
+            self.lookup_s.observe(took.as_secs_f64());
+        } else {
+            self.answer_s.get_or_create(&Label { operation }).observe(took.as_secs_f64());
+        }
     }
 
     pub(crate) fn recalling(&self, is_recalling: bool) {
@@ -122,7 +137,12 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, operation: &'static str, outcome: &'static str) {
-        self.answers.get_or_create(&Outcome { operation, outcome }).inc();
+        let outcome = Outcome { operation, outcome };
+        if outcome == LOOKED_UP {
+            self.lookups.inc();
+        } else {
+            self.answers.get_or_create(&outcome).inc();
+        }
     }
 
     pub(crate) fn verdict(&self, took: Duration) {

@@ -1,81 +1,157 @@
 //! Facts × view → JSON. The one place where a client's address leaves the service: in its owner's answer.
+//!
+//! What is told of a record is the same for every address of a network, so that it is written once and kept (`told`); what is the client's own
+//! is written into each answer.
 
 use std::net::IpAddr;
 
 use domain::{Client, Colo, Connection, Facts, Field, HttpProtocol, Network, Place, Tls, TlsVersion, View};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
 
-/// An answer: what is known of a client, as much of it as the view shows.
-pub(crate) struct Answer<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) facts: &'a Facts<'a>,
-    pub(crate) view: View,
+/// Room for an answer: few are longer.
+const ANSWER_BYTES: usize = 768;
+
+/// What an answer tells of a place and a network, as JSON: one text for each run of such fields in the view.
+pub(crate) struct Told(Vec<Vec<u8>>);
+
+impl Told {
+    pub(crate) fn write(facts: &Facts<'_>, view: View) -> Self {
+        let (mut runs, mut run) = (Vec::new(), Vec::new());
+        for field in view.fields() {
+            let end = run.len();
+            if end > 0 {
+                run.push(b',');
+            }
+            if !write_told(&mut run, field, facts) && end > 0 {
+                run.truncate(end);
+                runs.push(std::mem::take(&mut run));
+            }
+        }
+        runs.push(run);
+        Self(runs)
+    }
 }
 
-impl Serialize for Answer<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Everything is taken apart without `..`: a new fact cannot leave before someone gives it a field, and so a scope.
-        let Client { address, connection } = self.client;
-        let Connection { http_protocol, tls, rtt_ms, colo } = connection;
-        let Facts { place, network } = self.facts;
-        let Place {
-            city,
-            region,
-            region_code,
-            country,
-            country_name,
-            continent,
-            latitude,
-            longitude,
-            // Told on the page that shows visitors themselves; the contract has no field for it.
-            accuracy_km: _,
-            timezone,
-            timezone_offset,
-            postal_code,
-            is_eu,
-            currency,
-        } = place;
-        let Network { asn, org, proxy, hosting } = network;
-        let (v4, v6) = match address.expose() {
-            IpAddr::V4(v4) => (Some(v4), None),
-            IpAddr::V6(v6) => (None, Some(v6)),
-        };
-        let mut map = serializer.serialize_map(None)?;
-        for field in self.view.fields() {
-            let name = field.name();
-            match field {
-                Field::Status => map.serialize_entry(name, "success"),
-                Field::Ip => map.serialize_entry(name, &v4),
-                Field::Ipv6 => map.serialize_entry(name, &v6),
-                Field::City => map.serialize_entry(name, city),
-                Field::Region => map.serialize_entry(name, region),
-                Field::RegionCode => map.serialize_entry(name, region_code),
-                Field::Country => map.serialize_entry(name, country),
-                Field::CountryName => map.serialize_entry(name, country_name),
-                Field::Continent => map.serialize_entry(name, continent),
-                Field::Latitude => map.serialize_entry(name, latitude),
-                Field::Longitude => map.serialize_entry(name, longitude),
-                Field::Timezone => map.serialize_entry(name, timezone),
-                Field::TimezoneOffset => map.serialize_entry(name, timezone_offset),
-                Field::PostalCode => map.serialize_entry(name, postal_code),
-                Field::Asn => map.serialize_entry(name, asn),
-                Field::Org => map.serialize_entry(name, org),
-                Field::As => map.serialize_entry(name, &asn.zip(*org).map(|(asn, org)| format!("AS{asn} {org}"))),
-                Field::IsEu => map.serialize_entry(name, is_eu),
-                Field::Currency => map.serialize_entry(name, currency),
-                Field::HttpProtocol => map.serialize_entry(name, &http_protocol.map(HttpProtocol::name)),
-                Field::TlsVersion => {
-                    map.serialize_entry(name, &tls.map(|Tls { version, cipher: _ }| TlsVersion::name(version)))
-                }
-                Field::TlsCipher => map.serialize_entry(name, &tls.and_then(|Tls { version: _, cipher }| cipher)),
-                Field::Rtt => map.serialize_entry(name, rtt_ms),
-                Field::Colo => map.serialize_entry(name, &colo.as_ref().map(Colo::as_str)),
-                Field::Proxy => map.serialize_entry(name, proxy),
-                Field::Hosting => map.serialize_entry(name, hosting),
-            }?;
+/// Writes an answer: what is known of a client, as much of it as the view shows. What is told must have been written for the same view.
+pub(crate) fn answer(client: &Client, told: &Told, view: View) -> Vec<u8> {
+    let mut body = Vec::with_capacity(ANSWER_BYTES);
+    let (mut runs, mut is_run) = (told.0.iter(), false);
+    for field in view.fields() {
+        let end = body.len();
+        body.push(if body.is_empty() { b'{' } else { b',' });
+        if write_own(&mut body, field, client) {
+            is_run = false;
+        } else if is_run {
+            body.truncate(end);
+        } else {
+            body.extend_from_slice(runs.next().map_or(&[], Vec::as_slice));
+            is_run = true;
         }
-        map.end()
     }
+    body.push(b'}');
+    body
+}
+
+fn entry(body: &mut Vec<u8>, field: Field, value: &impl Serialize) {
+    body.push(b'"');
+    body.extend_from_slice(field.name().as_bytes());
+    body.extend_from_slice(b"\":");
+    // Writing texts and numbers to memory does not fail.
+    let _ = serde_json::to_writer(body, value);
+}
+
+/// Writes a field if it is about the client itself and its connection.
+fn write_own(body: &mut Vec<u8>, field: Field, client: &Client) -> bool {
+    // Everything is taken apart without `..`, here and below: a new fact cannot leave before someone gives it a field, and so a scope.
+    let Client { address, connection } = client;
+    let Connection { http_protocol, tls, rtt_ms, colo } = connection;
+    let (v4, v6) = match address.expose() {
+        IpAddr::V4(v4) => (Some(v4), None),
+        IpAddr::V6(v6) => (None, Some(v6)),
+    };
+    match field {
+        Field::Status => entry(body, field, &"success"),
+        Field::Ip => entry(body, field, &v4),
+        Field::Ipv6 => entry(body, field, &v6),
+        Field::HttpProtocol => entry(body, field, &http_protocol.map(HttpProtocol::name)),
+        Field::TlsVersion => {
+            entry(body, field, &tls.map(|Tls { version, cipher: _ }| TlsVersion::name(version)));
+        }
+        Field::TlsCipher => entry(body, field, &tls.and_then(|Tls { version: _, cipher }| cipher)),
+        Field::Rtt => entry(body, field, rtt_ms),
+        Field::Colo => entry(body, field, &colo.as_ref().map(Colo::as_str)),
+        Field::City
+        | Field::Region
+        | Field::RegionCode
+        | Field::Country
+        | Field::CountryName
+        | Field::Continent
+        | Field::Latitude
+        | Field::Longitude
+        | Field::Timezone
+        | Field::TimezoneOffset
+        | Field::PostalCode
+        | Field::Asn
+        | Field::Org
+        | Field::As
+        | Field::IsEu
+        | Field::Currency
+        | Field::Proxy
+        | Field::Hosting => return false,
+    }
+    true
+}
+
+/// Writes a field if it is told of the record.
+fn write_told(body: &mut Vec<u8>, field: Field, facts: &Facts<'_>) -> bool {
+    let Facts { place, network } = facts;
+    let Place {
+        city,
+        region,
+        region_code,
+        country,
+        country_name,
+        continent,
+        latitude,
+        longitude,
+        // Told on the page that shows visitors themselves; the contract has no field for it.
+        accuracy_km: _,
+        timezone,
+        timezone_offset,
+        postal_code,
+        is_eu,
+        currency,
+    } = place;
+    let Network { asn, org, proxy, hosting } = network;
+    match field {
+        Field::City => entry(body, field, city),
+        Field::Region => entry(body, field, region),
+        Field::RegionCode => entry(body, field, region_code),
+        Field::Country => entry(body, field, country),
+        Field::CountryName => entry(body, field, country_name),
+        Field::Continent => entry(body, field, continent),
+        Field::Latitude => entry(body, field, latitude),
+        Field::Longitude => entry(body, field, longitude),
+        Field::Timezone => entry(body, field, timezone),
+        Field::TimezoneOffset => entry(body, field, timezone_offset),
+        Field::PostalCode => entry(body, field, postal_code),
+        Field::Asn => entry(body, field, asn),
+        Field::Org => entry(body, field, org),
+        Field::As => entry(body, field, &asn.zip(*org).map(|(asn, org)| format!("AS{asn} {org}"))),
+        Field::IsEu => entry(body, field, is_eu),
+        Field::Currency => entry(body, field, currency),
+        Field::Proxy => entry(body, field, proxy),
+        Field::Hosting => entry(body, field, hosting),
+        Field::Status
+        | Field::Ip
+        | Field::Ipv6
+        | Field::HttpProtocol
+        | Field::TlsVersion
+        | Field::TlsCipher
+        | Field::Rtt
+        | Field::Colo => return false,
+    }
+    true
 }
 
 #[cfg(test)]
@@ -88,7 +164,7 @@ mod tests {
     fn answer(address: &str, facts: &Facts<'_>, view: View) -> Value {
         let address = Address::new(address.parse().expect("an address"));
         let client = Client { address, connection: Connection::default() };
-        serde_json::to_value(Answer { client: &client, facts, view }).expect("JSON")
+        serde_json::from_slice(&super::answer(&client, &Told::write(facts, view), view)).expect("JSON")
     }
 
     #[test]

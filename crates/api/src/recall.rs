@@ -2,11 +2,10 @@
 
 use domain::{Key, KeyId, Pause, Standing, Used};
 use ledger::{ChargeName, DemoVerdict, Moment, Verdict};
-use store::{RefusedReason, StoreError};
+use store::StoreError;
 
 use crate::Api;
 use crate::admission::Admitted;
-use crate::flood::Lasting;
 use crate::refusal::Refusal;
 
 impl Api {
@@ -47,26 +46,17 @@ impl Api {
         if unanswered_since.is_some() && !matches!(verdict, Verdict::Admitted { .. }) {
             self.tally.unheard(key.id);
         }
-        match verdict {
-            Verdict::Admitted { scope, charged, .. } => Ok(Admitted { scope, charged }),
-            Verdict::DaySpent { charged } => {
-                self.tally.refused(key.id, charged.day, RefusedReason::Day);
-                Err(Refusal::DaySpent(charged))
-            }
-            Verdict::PausedNow(pause) => {
-                let now = Moment(pause.at_ms);
-                self.tally.refused(key.id, now.day(), RefusedReason::Burst);
-                // The one answer that is worth waiting for: every other node learns of the pause by this row.
-                if !self.record_own(&pause).await {
-                    tracing::warn!("a pause could not be written yet");
-                }
-                Err(Refusal::Burst(now))
-            }
-            Verdict::WrongSecret(now) => Err(self.refuse(key, now, Lasting::WrongSecret, RefusedReason::WrongSecret)),
-            Verdict::Inactive(now) => Err(self.refuse(key, now, Lasting::Inactive, RefusedReason::Inactive)),
-            Verdict::Paused(now) => Err(self.refuse(key, now, Lasting::Paused, RefusedReason::Paused)),
-            Verdict::Unknown(_) => Err(Refusal::Internal),
+        if let Verdict::Admitted { scope, charged, .. } = verdict {
+            return Ok(Admitted { scope, charged });
         }
+        let refusal = self.refuse(key, &verdict);
+        if let Verdict::PausedNow(pause) = &verdict
+            // The one answer that is worth waiting for: every other node learns of the pause by this row.
+            && !self.record_own(pause).await
+        {
+            tracing::warn!("a pause could not be written yet");
+        }
+        Err(refusal)
     }
 
     /// Makes what is known of a key as good as it can be now.

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use domain::{Client, Scope, View};
 use geo::Shelf;
+use serde_json::Value;
 
-use crate::projection::Answer;
+use crate::projection::{Told, answer};
 
 /// A client's own answer, written to be read; no `Debug`, because it holds the address.
 pub struct Reflection {
@@ -24,7 +25,8 @@ pub fn reflect(shelf: &Shelf, client: &Client) -> Option<Reflection> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let atlas = shelf.current();
     let facts = atlas.locate(client.address, i64::try_from(now_s).unwrap_or(i64::MAX));
-    let answer = Answer { client, facts: &facts, view: View::Scope(Scope::Full) };
+    let view = View::Scope(Scope::Full);
+    let answer: Value = serde_json::from_slice(&answer(client, &Told::write(&facts, view), view)).ok()?;
     let json = serde_json::to_string_pretty(&answer).ok()?;
     Some(Reflection { json, accuracy_km: facts.place.accuracy_km, took: started.elapsed() })
 }

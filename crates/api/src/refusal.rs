@@ -1,10 +1,13 @@
 //! Every refusal that the API can give: status, code, message, link and headers in one list.
 
-use axum::response::{IntoResponse, Response};
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use ledger::{Charged, Moment};
 use serde::Serialize;
 
+use crate::dress::HEADERS;
 use crate::limits::Limits;
 use crate::links::Links;
 
@@ -145,24 +148,47 @@ impl Refusal {
             signup: matches!(self, Self::DemoSpent(_)).then_some(links.signup.as_str()),
         }
     }
+}
+
+/// How refusals are put: those that are always the same are written at the start.
+pub(crate) struct Wordings {
+    links: Links,
+    same: [(Refusal, Bytes); 4],
+}
+
+impl Wordings {
+    pub(crate) fn new(links: Links) -> Self {
+        let same = [Refusal::MissingKey, Refusal::InvalidKey, Refusal::Inactive, Refusal::Paused];
+        Self { same: same.map(|refusal| (refusal, written(refusal, &links))), links }
+    }
+
+    fn body(&self, refusal: Refusal) -> Bytes {
+        let same = self.same.iter().find(|(same, _)| *same == refusal);
+        same.map_or_else(|| written(refusal, &self.links), |(_, body)| body.clone())
+    }
 
     /// The answer.
-    pub(crate) fn answer(self, links: &Links) -> Response {
-        let body = serde_json::to_vec(&self.body(links)).unwrap_or_default();
-        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let mut response = (self.status(), [json], body).into_response();
+    pub(crate) fn answer(&self, refusal: Refusal) -> Response {
+        let mut response = Response::new(Body::from(self.body(refusal)));
+        *response.status_mut() = refusal.status();
         let headers = response.headers_mut();
-        match self {
-            Self::MissingKey | Self::InvalidKey => {
+        headers.reserve(HEADERS);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        match refusal {
+            Refusal::MissingKey | Refusal::InvalidKey => {
                 // RFC 9110, section 15.5.2, requires it.
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Self::Burst(now) => Limits::of_burst(now).write_refused(headers),
-            Self::DaySpent(charged) | Self::DemoSpent(charged) => Limits::of_day(&charged).write_refused(headers),
+            Refusal::Burst(now) => Limits::of_burst(now).write_refused(headers),
+            Refusal::DaySpent(charged) | Refusal::DemoSpent(charged) => Limits::of_day(&charged).write_refused(headers),
             // The router knows what the address allows, and says so.
-            Self::MethodNotAllowed => {}
-            Self::Inactive | Self::Paused | Self::NotFound | Self::UriTooLong | Self::Internal => {}
+            Refusal::MethodNotAllowed => {}
+            Refusal::Inactive | Refusal::Paused | Refusal::NotFound | Refusal::UriTooLong | Refusal::Internal => {}
         }
         response
     }
+}
+
+fn written(refusal: Refusal, links: &Links) -> Bytes {
+    serde_json::to_vec(&refusal.body(links)).unwrap_or_default().into()
 }

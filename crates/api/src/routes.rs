@@ -10,7 +10,7 @@ use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, A
 
 use crate::Api;
 use crate::demo::demo;
-use crate::lookup::lookup;
+use crate::lookup::lookup_route;
 use crate::meta::meta;
 use crate::openapi;
 use crate::operation::Operation;
@@ -28,7 +28,7 @@ macro_rules! operations {
 }
 
 operations! {
-    "/api/v1/ip"           Lookup      lookup;
+    "/api/v1/ip"           Lookup      lookup_route;
     "/api/v1/ip/demo"      Demo        demo;
     "/api/v1/meta"         Meta        meta;
     "/api/v1/openapi.json" OpenapiJson openapi::json;

@@ -3,7 +3,7 @@
 use crate::scope::Scope;
 
 /// A selection of fields: a scope's, or the demo's fixed one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     /// What a scope allows.
     Scope(Scope),

@@ -25,6 +25,8 @@ use crate::{Bound, Bounds, Drain, Edge, Tls, Transport};
 
 /// The least that hyper takes for an HTTP/1 buffer.
 const BUFFER_BYTES_MIN: usize = 8192;
+/// hyper's own bound on header lines: it has the room for these ready, and would fill one of any other size for every request.
+const HEADER_LINES_READY: usize = 100;
 /// What an HTTP/2 client may send ahead of being read: bodies of requests are of no use here.
 const WINDOW_BYTES: u32 = 65_535;
 
@@ -160,9 +162,11 @@ fn http1_builder(bounds: &Bounds) -> http1::Builder {
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.header_timeout)
-        .max_headers(bounds.header_lines_max)
         .max_header_size(bounds.header_bytes_max)
         .max_buf_size(bounds.header_bytes_max.max(BUFFER_BYTES_MIN));
+    if bounds.header_lines_max != HEADER_LINES_READY {
+        builder.max_headers(bounds.header_lines_max);
+    }
     builder
 }
 

@@ -26,7 +26,7 @@ pub trait Application:
     + 'static
 {
     /// The body of its responses.
-    type Answer: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + 'static;
+    type Answer: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static;
 }
 
 impl<S, B> Application for S
@@ -34,7 +34,7 @@ where
     S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>> + Send,
     S::Future: Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static,
 {
     type Answer = B;
 }
@@ -66,7 +66,7 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S
         Box::pin(async move {
             let response = answer.await;
             in_flight.answer();
-            let mut response = response?.map(|body| Answer { body: Box::pin(body), in_flight });
+            let mut response = response?.map(|body| Answer { body, in_flight });
             if let Some(alternative) = alternative {
                 response.headers_mut().insert(ALT_SVC, alternative);
             }
@@ -81,11 +81,11 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S
 
 /// The body of an answer; its request is in flight until it is dropped.
 pub(crate) struct Answer<B> {
-    body: Pin<Box<B>>,
+    body: B,
     in_flight: InFlight,
 }
 
-impl<B: Body> Body for Answer<B> {
+impl<B: Body + Unpin> Body for Answer<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -94,7 +94,7 @@ impl<B: Body> Body for Answer<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         // hyper asks for the next piece when the peer has made room for the one before.
-        let frame = self.body.as_mut().poll_frame(cx);
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
         let waits = matches!(frame, Poll::Ready(Some(Ok(_))));
         self.in_flight.offer(waits);
         frame

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -88,6 +88,18 @@ impl Socket {
     }
 }
 
+/// Reads what is there. A read that leaves room has emptied the socket, so that the kernel need not be asked for more before it says that there is.
+fn read_once(stream: &TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<usize> {
+    let (room, mut read) = (buf.remaining(), None);
+    let outcome = stream.try_io(Interest::READABLE, || {
+        let count = stream.try_read_buf(buf)?;
+        read = Some(count);
+        let is_emptied = (1..room).contains(&count);
+        if is_emptied { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    read.map_or_else(|| outcome.map(|()| 0), Ok)
+}
+
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.ahead.is_empty() {
@@ -99,7 +111,7 @@ impl AsyncRead for Socket {
         loop {
             let stream: &TcpStream = (*self.read).as_ref();
             ready!(stream.poll_read_ready(cx))?;
-            match stream.try_read_buf(buf) {
+            match read_once(stream, buf) {
                 Ok(count) if self.vigil.read(count) => return Poll::Ready(Ok(())),
                 Ok(_) => return Poll::Ready(Err(ErrorKind::QuotaExceeded.into())),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

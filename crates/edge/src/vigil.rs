@@ -133,6 +133,15 @@ impl Vigil {
 }
 
 impl Notes {
+    /// One answer's piece waited or did not, and does so now or not.
+    fn offer(&mut self, waited: bool, waits: bool) {
+        self.untaken = self.untaken - usize::from(waited) + usize::from(waits);
+        // The clock is asked only when somebody will look at it.
+        if self.untaken > 0 {
+            self.taken_at = Instant::now();
+        }
+    }
+
     fn flood(&self, bounds: &Bounds) -> Option<Bound> {
         let is_reset = (self.resets > bounds.resets_max).then_some(Bound::Resets);
         let is_unasked = (self.unasked_bytes > bounds.unasked_bytes_max).then_some(Bound::Unasked);
@@ -182,17 +191,15 @@ impl InFlight {
 
     /// A piece of the answer waits for the peer, or it was taken and the next one is not ready.
     pub(crate) fn offer(&mut self, waits: bool) {
-        let mut notes = self.vigil.notes();
-        notes.untaken = notes.untaken - usize::from(self.untaken) + usize::from(waits);
-        notes.taken_at = Instant::now();
+        self.vigil.notes().offer(self.untaken, waits);
         self.untaken = waits;
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.offer(false);
         let mut notes = self.vigil.notes();
+        notes.offer(self.untaken, false);
         notes.in_flight -= 1;
         notes.quiet_since = Instant::now();
         if !self.answered {

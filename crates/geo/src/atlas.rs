@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use domain::{Address, Facts, Network, Place};
 
@@ -29,7 +30,20 @@ pub struct Atlas {
     databases: Vec<Arc<Database>>,
     editions: Vec<Edition>,
     lists: Arc<Lists>,
+    serial: u64,
 }
+
+/// Where the databases of one atlas tell of an address: the same for all addresses that the same is told of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Spot {
+    atlas: u64,
+    offsets: [usize; SPOT_FILES_MAX],
+}
+
+/// Files of an atlas whose spots can be told; more are rare.
+const SPOT_FILES_MAX: usize = 4;
+/// The offset in a file that tells nothing.
+const NOWHERE: usize = usize::MAX;
 
 impl Atlas {
     /// Reads the files and checks a sample of each; without any, nothing is known of any address.
@@ -54,7 +68,8 @@ impl Atlas {
     /// An atlas may share its databases with the one that it replaces: only what changed is in memory twice.
     pub(crate) fn new(databases: Vec<Arc<Database>>, lists: Arc<Lists>) -> Self {
         let editions = databases.iter().map(|database| database.edition().clone()).collect();
-        Self { databases, editions, lists }
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        Self { databases, editions, lists, serial: SERIAL.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Checks the files whole: that the search tree ends and that every record can be read.
@@ -85,6 +100,19 @@ impl Atlas {
         let address = address.expose();
         let told = self.databases.iter().filter_map(|database| database.find(address));
         self.completed(told.fold(Facts::default(), merged), now_s)
+    }
+
+    /// Where an address is told of; `None` in an atlas of many files.
+    #[must_use]
+    pub fn spot(&self, address: Address) -> Option<Spot> {
+        let mut offsets = [NOWHERE; SPOT_FILES_MAX];
+        if self.databases.len() > offsets.len() {
+            return None;
+        }
+        for (offset, database) in offsets.iter_mut().zip(&self.databases) {
+            *offset = database.offset(address.expose()).unwrap_or(NOWHERE);
+        }
+        Some(Spot { atlas: self.serial, offsets })
     }
 
     /// All that is known anywhere: a place or network once for each record of a file that tells it, in no useful order.

@@ -17,7 +17,7 @@ mod shelf;
 mod succession;
 mod zone;
 
-pub use atlas::{Atlas, Sources};
+pub use atlas::{Atlas, Sources, Spot};
 pub use attribution::Attribution;
 pub use edition::{Edition, Kind};
 pub use error::GeoError;

@@ -11,6 +11,7 @@ use crate::ledger::Ledger;
 use crate::link::{Link, Session};
 use crate::map::beside;
 use crate::outage::{LedgerError, Way};
+use crate::sheaf::{Charge, ask};
 use crate::slot::Slot;
 
 /// A slot on its way is served again within milliseconds.
@@ -55,10 +56,28 @@ impl Ledger {
         script: impl Fn(&str) -> ScriptInvocation<'a>,
     ) -> Result<Value, LedgerError> {
         loop {
-            let (call, mut line) = (script(&attempt.session.stamp), Line::of(attempt));
+            let (call, mut line) = (script(&attempt.session.identity.stamp), Line::of(attempt));
             let outcome = self.within(attempt, async { Ok(call.invoke_async(&mut line).await?) }).await;
             match outcome {
                 Ok(value) => return Ok(value),
+                Err(refused) => self.send_on(attempt, refused).await?,
+            }
+        }
+    }
+
+    /// Charges, together with whoever else does so now; gives the verdict as charge.lua wrote it.
+    pub(crate) async fn charge_on(&self, attempt: &mut Attempt, charge: Charge) -> Result<Vec<u8>, LedgerError> {
+        loop {
+            let session = &attempt.session;
+            let outcome = if attempt.asking {
+                let mut line = Line::of(attempt);
+                let verdicts = self.within(attempt, ask(&mut line, &session.identity, &[charge])).await;
+                verdicts.map(|mut verdicts| verdicts.swap_remove(0))
+            } else {
+                self.heed(attempt, session.sheaves.charge(charge, attempt.deadline).await)
+            };
+            match outcome {
+                Ok(verdict) => return Ok(verdict),
                 Err(refused) => self.send_on(attempt, refused).await?,
             }
         }
@@ -155,13 +174,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// Bounds a call in time, and lets its session go if it proved of no more use.
+    /// Bounds a call in time, and heeds how it ended.
     async fn within<T>(
         &self,
         attempt: &Attempt,
         call: impl Future<Output = Result<T, LedgerError>>,
     ) -> Result<T, LedgerError> {
         let outcome = timeout_at(attempt.deadline, call).await.unwrap_or(Err(LedgerError::Unanswered));
+        self.heed(attempt, outcome)
+    }
+
+    /// Lets a session go that proved of no more use.
+    fn heed<T>(&self, attempt: &Attempt, outcome: Result<T, LedgerError>) -> Result<T, LedgerError> {
         if let Err(error) = &outcome {
             if error.ends_session() {
                 attempt.session.give_up();

@@ -51,11 +51,11 @@ impl Ledger {
         loop {
             let reply = self.call(&mut attempt, charge).await?;
             let reply = Reply::of(&reply)?;
-            return match reply.number(0)? {
-                0 if reply.number(1)? == 1 && self.renew(&mut attempt).await? => continue,
-                0 => Ok(DemoVerdict::Unknown),
-                5 => Ok(DemoVerdict::Spent(reply.charged()?)),
-                6 => Ok(DemoVerdict::Admitted { charged: reply.charged()?, yesterday: reply.yesterday()? }),
+            return match reply.code()? {
+                b'0' if reply.is_stamped_elsewhere() && self.renew(&mut attempt).await? => continue,
+                b'0' => Ok(DemoVerdict::Unknown),
+                b'5' => Ok(DemoVerdict::Spent(reply.charged()?)),
+                b'6' => Ok(DemoVerdict::Admitted { charged: reply.charged()?, yesterday: reply.yesterday()? }),
                 _ => Err(LedgerError::Strange("verdict")),
             };
         }

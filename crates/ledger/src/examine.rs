@@ -71,7 +71,7 @@ async fn examine(link: &Link, session: &Arc<Session>) -> Result<Vitals, LedgerEr
     let settings = redis::cmd("CONFIG").arg("GET").arg("save").query_async(&mut connection).await;
     let keeps_snapshots =
         settings.ok().map(|settings: HashMap<String, String>| settings.values().any(|points| !points.is_empty()));
-    let cluster_is_whole = if session.is_cluster {
+    let cluster_is_whole = if session.identity.is_cluster {
         let told: String = redis::cmd("CLUSTER").arg("INFO").query_async(&mut connection).await?;
         Some(told.lines().any(|line| line == "cluster_state:ok"))
     } else {
@@ -84,7 +84,7 @@ async fn examine(link: &Link, session: &Arc<Session>) -> Result<Vitals, LedgerEr
         address: link.address().to_string(),
         product,
         version: version.to_owned(),
-        is_primary: session.is_primary,
+        is_primary: session.identity.is_primary,
         cluster_is_whole,
         eviction: field("maxmemory_policy").to_owned(),
         memory_max: number("maxmemory"),

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Change, Key, KeyId, Standing, Used};
-use redis::{Cmd, Script, Value};
+use redis::{Script, Value};
 
 use crate::call::Attempt;
 use crate::outage::LedgerError;
 use crate::router::Router;
 use crate::settle::ChargeName;
+use crate::sheaf::Charge;
 use crate::slot::Bucket;
 use crate::verdict::{Fence, Verdict};
 
@@ -17,6 +18,17 @@ use crate::verdict::{Fence, Verdict};
 const OVERTAKEN: i64 = 0;
 /// write.lua: the record bears another stamp than the publish.
 const STAMPED_ELSEWHERE: i64 = 2;
+
+/// The greatest number that a column of record.lua holds, and its arithmetic is exact for.
+const COUNT_MAX: u64 = 999_999_999_999;
+
+/// A script that works on records.
+macro_rules! on_records {
+    ($file:literal) => {
+        Script::new(concat!(include_str!("script/record.lua"), include_str!($file)))
+    };
+}
+pub(crate) use on_records;
 
 /// How to reach the counter store.
 #[derive(Clone, Debug)]
@@ -31,10 +43,10 @@ pub struct LedgerOptions {
 pub struct Ledger {
     pub(crate) router: Arc<Router>,
     pub(crate) timeout: Duration,
-    charge: Script,
     write: Script,
     pub(crate) settle: Script,
     forget: Script,
+    forget_yesterday: Script,
     pub(crate) demo: Script,
     pub(crate) settle_demo: Script,
 }
@@ -48,10 +60,10 @@ impl Ledger {
         Ok(Self {
             router: Arc::new(Router::new(&options.url)?),
             timeout: options.timeout,
-            charge: Script::new(include_str!("script/charge.lua")),
-            write: Script::new(include_str!("script/write.lua")),
-            settle: Script::new(include_str!("script/settle.lua")),
+            write: on_records!("script/write.lua"),
+            settle: on_records!("script/settle.lua"),
             forget: Script::new(include_str!("script/forget.lua")),
+            forget_yesterday: Script::new(include_str!("script/forget_yesterday.lua")),
             demo: Script::new(include_str!("script/demo.lua")),
             settle_demo: Script::new(include_str!("script/settle_demo.lua")),
         })
@@ -65,29 +77,12 @@ impl Ledger {
     pub async fn charge(&self, key: &Key, name: ChargeName) -> Result<Verdict, LedgerError> {
         let mut attempt = self.begin(Bucket::of(key.id).slot()).await?;
         loop {
-            let (verdict, stamped_elsewhere) = self.charge_on(&mut attempt, key, name).await?;
+            let reply = self.charge_on(&mut attempt, Charge { key: *key, name }).await?;
+            let (verdict, stamped_elsewhere) = Verdict::parse(key.id, &attempt.session.identity.stamp, &reply)?;
             if !stamped_elsewhere || !self.renew(&mut attempt).await? {
                 return Ok(verdict);
             }
         }
-    }
-
-    async fn charge_on(
-        &self,
-        attempt: &mut Attempt,
-        key: &Key,
-        name: ChargeName,
-    ) -> Result<(Verdict, bool), LedgerError> {
-        let bucket = Bucket::of(key.id);
-        let charge = |stamp: &str| {
-            let mut call = self.charge.prepare_invoke();
-            call.key(bucket.record(key.id)).key(bucket.log(key.id)).key(bucket.pending()).key(bucket.fence());
-            call.arg(key.digest.as_bytes().as_slice()).arg(stamp).arg(name.to_string()).arg(nonce());
-            call.arg(key.id.as_str());
-            call
-        };
-        let reply = self.call(attempt, charge).await?;
-        Verdict::parse(key.id, &attempt.session.stamp, &reply)
     }
 
     /// Writes a standing that was read after a charge did not know the key; `false` when a change has overtaken the reading.
@@ -144,7 +139,9 @@ impl Ledger {
             call.key(bucket.record(standing.id)).key(bucket.log(standing.id)).key(bucket.fence()).key(bucket.pending());
             call.arg(how).arg(fence(stamp)).arg(stamp).arg(standing.generation).arg(standing.window);
             call.arg(u8::from(standing.marks.deactivated)).arg(u8::from(standing.marks.paused));
-            call.arg(standing.scope.name()).arg(standing.daily_limit).arg(standing.digest.as_bytes().as_slice());
+            call.arg(standing.scope.name())
+                .arg(standing.daily_limit.min(COUNT_MAX))
+                .arg(standing.digest.as_bytes().as_slice());
             call.arg(retired).arg(until_s).arg(day).arg(count).arg(standing.id.as_str());
             call
         };
@@ -173,7 +170,13 @@ impl Ledger {
     /// When the counter store does not answer in time.
     pub async fn forget_yesterday(&self, id: KeyId) -> Result<(), LedgerError> {
         let bucket = Bucket::of(id);
-        self.command(bucket.slot(), &Cmd::hdel(bucket.record(id), &["y", "m"])).await
+        let forget = |_: &str| {
+            let mut call = self.forget_yesterday.prepare_invoke();
+            call.key(bucket.record(id));
+            call
+        };
+        self.call(&mut self.begin(bucket.slot()).await?, forget).await?;
+        Ok(())
     }
 
     /// Lets all connections go, for one that does not answer may never do so again; the next call makes others.

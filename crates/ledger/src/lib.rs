@@ -12,6 +12,7 @@ mod outage;
 mod pending;
 mod router;
 mod settle;
+mod sheaf;
 mod slot;
 mod today;
 mod verdict;

@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::outage::LedgerError;
+use crate::sheaf::Sheaves;
 
 /// A store whose machine vanished acknowledges nothing; a slow or frozen one still does, and keeps its connection.
 pub(crate) const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
@@ -32,12 +33,19 @@ pub(crate) struct Link {
 /// A connection and the identity of the server at its other end.
 pub(crate) struct Session {
     pub(crate) connection: MultiplexedConnection,
+    pub(crate) identity: Identity,
+    pub(crate) sheaves: Sheaves,
+    lost: Arc<AtomicBool>,
+}
+
+/// Who a server is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
     /// `run_id` and `master_replid`: a store that was restarted, restored or promoted has another stamp, and records under the old one are not
     /// believed.
     pub(crate) stamp: String,
     pub(crate) is_primary: bool,
     pub(crate) is_cluster: bool,
-    lost: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -96,16 +104,18 @@ impl Link {
             }
             Ok::<_, redis::aio::SendError>(())
         });
-        identify(self.client.get_multiplexed_async_connection_with_config(&config).await?, lost).await
+        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let identity = Identity::ask(&mut connection).await?;
+        Ok(Session::new(connection, identity, lost))
     }
 
     /// Reads the server's identity again; returns a session with the new one if it has changed under the connection.
     pub(crate) async fn identify_again(&self, session: &Arc<Session>) -> Result<Option<Arc<Session>>, LedgerError> {
-        let now = identify(session.connection.clone(), Arc::clone(&session.lost)).await?;
-        if now.stamp == session.stamp && now.is_primary == session.is_primary {
+        let now = Identity::ask(&mut session.connection.clone()).await?;
+        if now == session.identity {
             return Ok(None);
         }
-        let renewed = Arc::new(now);
+        let renewed = Arc::new(Session::new(session.connection.clone(), now, Arc::clone(&session.lost)));
         self.current.store(Some(Arc::clone(&renewed)));
         Ok(Some(renewed))
     }
@@ -119,23 +129,28 @@ impl Link {
 }
 
 impl Session {
+    fn new(connection: MultiplexedConnection, identity: Identity, lost: Arc<AtomicBool>) -> Self {
+        let sheaves = Sheaves::start(connection.clone(), identity.clone());
+        Self { connection, identity, sheaves, lost }
+    }
+
     /// Marks a session as of no more use.
     pub(crate) fn give_up(&self) {
         self.lost.store(true, Ordering::Release);
     }
 }
 
-async fn identify(mut connection: MultiplexedConnection, lost: Arc<AtomicBool>) -> Result<Session, RedisError> {
-    let mut info = redis::cmd("INFO");
-    let info: String = info.arg("server").arg("replication").arg("cluster").query_async(&mut connection).await?;
-    let field =
-        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
-    Ok(Session {
-        connection,
-        // Sixteen characters tell two stores apart, and every record carries them.
-        stamp: format!("{:.8}{:.8}", field("run_id"), field("master_replid")),
-        is_primary: field("role") == "master",
-        is_cluster: field("cluster_enabled") == "1",
-        lost,
-    })
+impl Identity {
+    async fn ask(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
+        let mut info = redis::cmd("INFO");
+        let info: String = info.arg("server").arg("replication").arg("cluster").query_async(connection).await?;
+        let field =
+            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
+        Ok(Self {
+            // Sixteen characters tell two stores apart, and every record carries them.
+            stamp: format!("{:.8}{:.8}", field("run_id"), field("master_replid")),
+            is_primary: field("role") == "master",
+            is_cluster: field("cluster_enabled") == "1",
+        })
+    }
 }

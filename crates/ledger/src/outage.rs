@@ -3,7 +3,7 @@
 use redis::{ErrorKind, RedisError};
 
 /// A failure of the counter store.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
     /// Nothing was applied: safe to try again, here or elsewhere.
     #[error("the counter store could not take the call; is Redis running, and does [ledger] url name its primary?")]
@@ -21,7 +21,7 @@ pub enum LedgerError {
     #[error("the counter store refused a script")]
     Fault(#[source] RedisError),
     /// A reply of another shape.
-    #[error("the counter store's reply has an unexpected {0}; do nodes of different versions share the layout `i1`?")]
+    #[error("the counter store's reply has an unexpected {0}; do nodes of different versions share the layout `i2`?")]
     Strange(&'static str),
 }
 

@@ -173,6 +173,6 @@ async fn ask(place: usize, link: &Arc<Link>) -> Result<Told, LedgerError> {
         }
         None => link.session(Instant::now() + ANSWER_MAX).await?,
     };
-    let view = if session.is_cluster { Some(View::ask(&session).await?) } else { None };
-    Ok(Told { place, is_primary: session.is_primary, view })
+    let view = if session.identity.is_cluster { Some(View::ask(&session).await?) } else { None };
+    Ok(Told { place, is_primary: session.identity.is_primary, view })
 }

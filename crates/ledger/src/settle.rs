@@ -20,6 +20,7 @@ pub const LATE_MAX: Duration = UNACKNOWLEDGED_MAX.saturating_add(Duration::from_
 
 /// Names that there are: with the millisecond before it, an entry in the log is still a number that the store keeps in 64 bits.
 const NAMES: u32 = 500_000;
+const NAME_DIGITS: usize = 6;
 
 /// Six digits that name a charge; with the millisecond before them they are its entry in the log. Always even: the odd number after it is
 /// the entry of the same request if the day's limit refused it.
@@ -36,9 +37,21 @@ impl ChargeName {
     }
 }
 
+impl ChargeName {
+    pub(crate) fn digits(self) -> [u8; NAME_DIGITS] {
+        let mut rest = self.0;
+        let mut digits = [b'0'; NAME_DIGITS];
+        for digit in digits.iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+        }
+        digits
+    }
+}
+
 impl fmt::Display for ChargeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:06}", self.0)
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 
@@ -116,16 +129,13 @@ impl Ledger {
         loop {
             let reply = self.call(&mut attempt, settle).await?;
             let reply = Reply::of(&reply)?;
-            return match reply.number(0)? {
-                0 if reply.number(2)? == 1 && self.renew(&mut attempt).await? => continue,
-                0 => {
-                    let stamp = attempt.session.stamp.clone();
-                    Ok(Settled::Unknown(Fence { nonce: reply.bytes(1)?, stamp }))
-                }
-                6 => Ok(Settled::Done {
+            return match reply.code()? {
+                b'0' if reply.is_stamped_elsewhere() && self.renew(&mut attempt).await? => continue,
+                b'0' => Ok(Settled::Unknown(reply.fence(&attempt.session.identity.stamp)?)),
+                b'6' => Ok(Settled::Done {
                     charged: reply.charged()?,
                     yesterday: reply.yesterday()?,
-                    untold: reply.number(5)?,
+                    untold: reply.untold()?,
                 }),
                 _ => Err(LedgerError::Strange("verdict")),
             };

@@ -1,12 +1,14 @@
 //! Names in the counter store. One call touches one slot, on a cluster too: a key's whole state shares its bucket's hash tag.
 
+use std::sync::LazyLock;
+
 use domain::KeyId;
 
 /// Buckets that keys are spread over.
 pub(crate) const BUCKETS: u16 = 1024;
 
 /// The version of the layout stands first: old and new binaries can share a store during an upgrade.
-const LAYOUT: &str = "i1";
+const LAYOUT: &str = "i2";
 
 /// One of the 16,384 slots of a cluster; each belongs to one primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +29,15 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
+/// What the names of each bucket begin with, up to and with its hash tag.
+static TAGS: LazyLock<Vec<String>> =
+    LazyLock::new(|| (0..BUCKETS).map(|bucket| format!("{LAYOUT}:{{b{bucket:04}}}:")).collect());
+
+/// The slot of each bucket.
+static SLOTS: LazyLock<Vec<Slot>> = LazyLock::new(|| Bucket::all().map(|bucket| Slot::of(&bucket.fence())).collect());
+
 /// One of the buckets.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bucket(u16);
 
 impl Bucket {
@@ -44,28 +53,33 @@ impl Bucket {
     }
 
     pub(crate) fn slot(self) -> Slot {
-        Slot::of(&self.fence())
+        SLOTS[usize::from(self.0)]
+    }
+
+    /// What all names of the bucket begin with.
+    fn tag(self) -> &'static str {
+        &TAGS[usize::from(self.0)]
     }
 
     pub(crate) fn record(self, id: KeyId) -> String {
-        format!("{LAYOUT}:{{b{:04}}}:k:{id}", self.0)
+        [self.tag(), "k:", id.as_str()].concat()
     }
 
     pub(crate) fn log(self, id: KeyId) -> String {
-        format!("{LAYOUT}:{{b{:04}}}:log:{id}", self.0)
+        [self.tag(), "log:", id.as_str()].concat()
     }
 
     pub(crate) fn pending(self) -> String {
-        format!("{LAYOUT}:{{b{:04}}}:pending", self.0)
+        [self.tag(), "pending"].concat()
     }
 
     pub(crate) fn fence(self) -> String {
-        format!("{LAYOUT}:{{b{:04}}}:fence", self.0)
+        [self.tag(), "fence"].concat()
     }
 
     /// Stands once a batch of a key was settled.
     pub(crate) fn settled(self, id: KeyId, batch: u64) -> String {
-        format!("{LAYOUT}:{{b{:04}}}:settled:{id}:{batch:016x}", self.0)
+        format!("{}settled:{id}:{batch:016x}", self.tag())
     }
 }
 
@@ -102,7 +116,7 @@ mod tests {
     fn a_slot_is_the_crc16_of_the_hash_tag_alone() {
         // CRC-16/XMODEM's check value, and what `CLUSTER KEYSLOT` says.
         assert_eq!(crc16(b"123456789"), 0x31c3);
-        for (name, slot) in [("foo", 12182), ("i1:{foo}:k:1", 12182), ("{}foo", 9500), ("i1:{b0412}:fence", 2150)] {
+        for (name, slot) in [("foo", 12182), ("i2:{foo}:k:1", 12182), ("{}foo", 9500), ("i2:{b0412}:fence", 2150)] {
             assert_eq!(Slot::of(name), Slot(slot), "{name}");
         }
     }

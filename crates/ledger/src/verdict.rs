@@ -1,5 +1,7 @@
 //! What the counter store says of a request.
 
+use std::ops::Range;
+
 use domain::{DAY_S, Day, KeyId, Pause, PauseCounts, Scope, Used};
 use redis::Value;
 
@@ -96,31 +98,22 @@ impl Charged {
 }
 
 impl Verdict {
-    /// Reads charge.lua's reply, and whether its record bore another store's stamp.
-    pub(crate) fn parse(key: KeyId, stamp: &str, reply: &Value) -> Result<(Self, bool), LedgerError> {
-        let reply = Reply::of(reply)?;
-        let verdict = match reply.number(0)? {
-            0 => {
-                let fence = Fence { nonce: reply.bytes(1)?, stamp: stamp.to_owned() };
-                return Ok((Self::Unknown(fence), reply.number(2)? == 1));
-            }
-            1 => Self::WrongSecret(Moment(reply.number(1)?)),
-            2 => Self::Inactive(Moment(reply.number(1)?)),
-            3 => Self::Paused(Moment(reply.number(1)?)),
-            4 => {
-                let counts = parse_counts(&reply.bytes(3)?).ok_or(LedgerError::Strange("evidence of a pause"))?;
-                Self::PausedNow(Pause { key, window: reply.number(2)?, at_ms: reply.number(1)?, counts })
-            }
-            5 => Self::DaySpent { charged: reply.charged_at_limit()? },
-            6 => {
-                let scope = std::str::from_utf8(&reply.bytes(5)?).ok().and_then(Scope::parse);
-                Self::Admitted {
-                    scope: scope.ok_or(LedgerError::Strange("scope"))?,
-                    charged: reply.charged()?,
-                    yesterday: reply.yesterday()?,
-                    window: reply.number(8)?,
-                }
-            }
+    /// Reads one of charge.lua's verdicts, and whether its record bore another store's stamp.
+    pub(crate) fn parse(key: KeyId, stamp: &str, reply: &[u8]) -> Result<(Self, bool), LedgerError> {
+        let reply = Reply(reply);
+        let verdict = match reply.code()? {
+            b'0' => return Ok((Self::Unknown(reply.fence(stamp)?), reply.is_stamped_elsewhere())),
+            b'1' => Self::WrongSecret(reply.now()?),
+            b'2' => Self::Inactive(reply.now()?),
+            b'3' => Self::Paused(reply.now()?),
+            b'4' => Self::PausedNow(reply.pause(key)?),
+            b'5' => Self::DaySpent { charged: reply.charged_at_limit()? },
+            b'6' => Self::Admitted {
+                scope: reply.scope()?,
+                charged: reply.charged()?,
+                yesterday: reply.yesterday()?,
+                window: reply.number(63..72)?,
+            },
             _ => return Err(LedgerError::Strange("verdict")),
         };
         Ok((verdict, false))
@@ -133,47 +126,77 @@ pub(crate) fn parse_counts(text: &[u8]) -> Option<PauseCounts> {
     counts?.try_into().ok()
 }
 
-/// A script's reply: an array of integers and strings.
-pub(crate) struct Reply<'a>(&'a [Value]);
+/// A script's reply: a digit that says which it is, and columns.
+#[derive(Clone, Copy)]
+pub(crate) struct Reply<'a>(&'a [u8]);
 
 impl<'a> Reply<'a> {
     pub(crate) fn of(value: &'a Value) -> Result<Self, LedgerError> {
-        value.as_sequence().map(Self).ok_or(LedgerError::Strange("reply"))
+        if let Value::BulkString(bytes) = value { Ok(Self(bytes)) } else { Err(LedgerError::Strange("reply")) }
     }
 
-    pub(crate) fn number(&self, place: usize) -> Result<u64, LedgerError> {
-        match self.0.get(place) {
-            Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| LedgerError::Strange("number")),
-            _ => Err(LedgerError::Strange("number")),
-        }
+    pub(crate) fn code(self) -> Result<u8, LedgerError> {
+        self.0.first().copied().ok_or(LedgerError::Strange("reply"))
     }
 
-    pub(crate) fn bytes(&self, place: usize) -> Result<Vec<u8>, LedgerError> {
-        match self.0.get(place) {
-            Some(Value::BulkString(bytes)) => Ok(bytes.clone()),
-            _ => Err(LedgerError::Strange("string")),
-        }
+    /// Of an unknown record: whether there is one, and it bears another store's stamp.
+    pub(crate) fn is_stamped_elsewhere(self) -> bool {
+        self.0.get(1) == Some(&b'1')
     }
 
-    fn day(&self, place: usize) -> Result<Day, LedgerError> {
-        self.number(place)?.try_into().map(Day).map_err(|_| LedgerError::Strange("day"))
+    /// Of an unknown record: what stood in its bucket.
+    pub(crate) fn fence(self, stamp: &str) -> Result<Fence, LedgerError> {
+        Ok(Fence { nonce: self.bytes(2..self.0.len())?.to_owned(), stamp: stamp.to_owned() })
     }
 
-    pub(crate) fn charged(&self) -> Result<Charged, LedgerError> {
-        Ok(Charged { now: Moment(self.number(1)?), limit: self.number(2)?, day: self.day(3)?, used: self.number(4)? })
+    fn bytes(self, columns: Range<usize>) -> Result<&'a [u8], LedgerError> {
+        self.0.get(columns).ok_or(LedgerError::Strange("length"))
     }
 
-    /// A refusal for a spent day does not say the count: it is the limit, or more after a plan was cut.
-    fn charged_at_limit(&self) -> Result<Charged, LedgerError> {
-        let limit = self.number(2)?;
-        Ok(Charged { now: Moment(self.number(1)?), limit, day: self.day(3)?, used: limit })
+    fn number(self, columns: Range<usize>) -> Result<u64, LedgerError> {
+        let digits = self.bytes(columns)?;
+        let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
+        let number = digits.iter().try_fold(0, |number: u64, next| number.checked_mul(10)?.checked_add(digit(next)?));
+        number.ok_or(LedgerError::Strange("number"))
     }
 
-    /// Absent as a day of -1.
-    pub(crate) fn yesterday(&self) -> Result<Option<Used>, LedgerError> {
-        match self.0.get(6) {
-            Some(Value::Int(-1)) => Ok(None),
-            _ => Ok(Some(Used { day: self.day(6)?, count: self.number(7)? })),
-        }
+    fn day(self, columns: Range<usize>) -> Result<Day, LedgerError> {
+        self.number(columns)?.try_into().map(Day).map_err(|_| LedgerError::Strange("day"))
+    }
+
+    fn now(self) -> Result<Moment, LedgerError> {
+        self.number(1..14).map(Moment)
+    }
+
+    fn pause(self, key: KeyId) -> Result<Pause, LedgerError> {
+        let counts = parse_counts(self.bytes(23..self.0.len())?).ok_or(LedgerError::Strange("evidence of a pause"))?;
+        Ok(Pause { key, window: self.number(14..23)?, at_ms: self.now()?.0, counts })
+    }
+
+    pub(crate) fn charged(self) -> Result<Charged, LedgerError> {
+        let (limit, day, used) = (self.number(51..63)?, self.day(14..20)?, self.number(20..32)?);
+        Ok(Charged { now: self.now()?, limit, day, used })
+    }
+
+    /// A refusal for a spent day tells the limit, also where a plan was cut and more is used.
+    pub(crate) fn charged_at_limit(self) -> Result<Charged, LedgerError> {
+        let charged = self.charged()?;
+        Ok(Charged { used: charged.limit, ..charged })
+    }
+
+    /// Absent as day 0.
+    pub(crate) fn yesterday(self) -> Result<Option<Used>, LedgerError> {
+        let used = Used { day: self.day(32..38)?, count: self.number(38..50)? };
+        Ok(Some(used).filter(|used| used.day != Day(0)))
+    }
+
+    fn scope(self) -> Result<Scope, LedgerError> {
+        let name = std::str::from_utf8(self.bytes(72..76)?).map(str::trim_end);
+        name.ok().and_then(Scope::parse).ok_or(LedgerError::Strange("scope"))
+    }
+
+    /// What settle.lua adds.
+    pub(crate) fn untold(self) -> Result<u64, LedgerError> {
+        self.number(76..self.0.len())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use api::{Api, ApiBounds, FallbackBounds, Metrics, Tally};
+use api::{Api, ApiBounds, FallbackBounds, Front, Metrics, Tally};
 use axum::Router;
 use domain::Colo;
 use edge::{Bounds, Drain, Edge, Transport, Trust, Wardrobe};
@@ -280,6 +280,7 @@ fn open_api(config: &Config, metrics: Metrics, shelf: &Arc<Shelf>, tally: &Arc<T
         lookups_max: config.ledger.lookups_max,
         unknown_max: config.ledger.unknown_max,
         refused_max: config.ledger.refused_max,
+        told_max: config.geo.told_max,
         fallback: FallbackBounds {
             keys_max: config.ledger.recall_keys_max,
             recall_max: Duration::from_secs(config.ledger.recall_max_s),
@@ -299,7 +300,7 @@ fn open_api(config: &Config, metrics: Metrics, shelf: &Arc<Shelf>, tally: &Arc<T
 }
 
 /// The API and what stands beside it, dressed alike.
-fn public_router(config: &Config, api: &Arc<Api>, beside: Router) -> Router {
+fn public_router(config: &Config, api: &Arc<Api>, beside: Router) -> Front {
     let router = api::router(Arc::clone(api)).merge(beside);
     api::dress(router, api, config.edge.uri_bytes_max, ms(config.edge.request_timeout_ms))
 }

@@ -157,6 +157,7 @@ pub(crate) struct Geo {
     pub(crate) watch: bool,
     pub(crate) watch_interval_ms: u64,
     pub(crate) allow_older: bool,
+    pub(crate) told_max: usize,
     pub(crate) sources: Vec<Source>,
     pub(crate) update_interval_h: u64,
     pub(crate) update_bytes_max: u64,

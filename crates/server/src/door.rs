@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
-use axum::Router;
+use api::Front;
 use edge::{Drain, Edge, Listener, Tls, Transport, Wardrobe};
 use tokio::task::JoinSet;
 
@@ -15,7 +15,7 @@ use crate::sockets::Sockets;
 /// What all public listeners share.
 pub(crate) struct Door {
     pub(crate) edge: Arc<Edge>,
-    pub(crate) public: Router,
+    pub(crate) public: Front,
     pub(crate) drain: Drain,
 }
 

@@ -31,6 +31,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
+
+/// A request makes some dozens of small allocations: with the system's allocator they take a tenth of its time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let line = command::Line::parse();

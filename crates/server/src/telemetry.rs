@@ -1,9 +1,11 @@
 //! Logs: structured, on standard error, without addresses or keys. How much is logged can be changed for a while.
 
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use api::RequestId;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -39,8 +41,8 @@ pub(crate) fn start(log: &Log, sender: Option<&Sender>) -> Result<Arc<Levels>> {
     let ordinary = Amount { level: level(log)?, access: log.access };
     let (filter, handle) = reload::Layer::new(ordinary.targets());
     let layer = match log.format {
-        LogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).boxed(),
-        LogFormat::Text => fmt::layer().with_ansi(false).with_writer(std::io::stderr).boxed(),
+        LogFormat::Json => fmt::layer().json().with_writer(|| Lines(LogFormat::Json)).boxed(),
+        LogFormat::Text => fmt::layer().with_ansi(false).with_writer(|| Lines(LogFormat::Text)).boxed(),
     };
     let (mut layers, mut handles) = (vec![layer.with_filter(filter).boxed()], vec![handle]);
     if let Some(sender) = sender {
@@ -55,6 +57,28 @@ pub(crate) fn start(log: &Log, sender: Option<&Sender>) -> Result<Arc<Levels>> {
         tracing::error!(place, "panicked");
     }));
     Ok(Arc::new(Levels { handles, ordinary, change: Mutex::default(), change_s_max: log.change_s_max }))
+}
+
+/// Standard error, line by line; one that is written while a request is answered begins with the request's id.
+struct Lines(LogFormat);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut stderr = io::stderr().lock();
+        match (RequestId::current(), self.0, line) {
+            (Some(id), LogFormat::Json, [b'{', rest @ ..]) => {
+                let begun = format!("{{\"request\":\"{}\",", id.as_str());
+                stderr.write_all(&[begun.as_bytes(), rest].concat())?;
+            }
+            (Some(id), LogFormat::Text, _) => stderr.write_all(&[id.as_str().as_bytes(), b" ", line].concat())?,
+            (Some(_) | None, LogFormat::Json | LogFormat::Text, _) => stderr.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// How much is logged.

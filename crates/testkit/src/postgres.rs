@@ -71,6 +71,12 @@ impl Postgres {
         self.port.address()
     }
 
+    /// The id of its first process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::pid)
+    }
+
     /// Makes an empty database and says its address.
     pub async fn create_database(&self, name: &str) -> Result<String> {
         self.psql("postgres", &format!("create database \"{name}\"")).await?;

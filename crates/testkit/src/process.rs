@@ -24,13 +24,13 @@ type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
 /// A running child in its own process group; killed with its family when dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
 }
 
 impl Process {
     /// Starts a command whose output goes to the end of the file `log`.
-    pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Self> {
+    pub fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         die_with_us(&mut command);
@@ -41,11 +41,14 @@ impl Process {
         Ok(Self { child })
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
+    /// Whether it has not ended yet.
+    pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -152,7 +155,9 @@ fn send(pid: u32, signal: i32) {
     }
 }
 
-fn descendants(root: u32) -> Vec<u32> {
+/// All processes that a process has begotten, and they in turn.
+#[must_use]
+pub fn descendants(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())

@@ -79,6 +79,12 @@ impl Redis {
         self.port.address()
     }
 
+    /// Its process id, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::pid)
+    }
+
     /// Its ports for clients and, in a cluster, for the other servers.
     pub(crate) fn ports(&self) -> (u16, u16) {
         (self.port.number(), self.bus.number())

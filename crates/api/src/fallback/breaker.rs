@@ -1,16 +1,25 @@
 //! The breaker: after a few missed verdicts in a row the counter store is left alone, until whoever heals it says that it is back.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Charges share calls, and those of one call are missed together: what is missed within this time counts once.
+const TOGETHER: Duration = Duration::from_millis(1);
 
 pub(crate) struct Breaker {
     failures: AtomicU32,
+    start: Instant,
+    /// When the last failure was counted, since `start`.
+    counted_us: AtomicU64,
     failures_max: u32,
     is_open: AtomicBool,
 }
 
 impl Breaker {
-    pub(crate) const fn new(failures_max: u32) -> Self {
-        Self { failures: AtomicU32::new(0), failures_max, is_open: AtomicBool::new(false) }
+    pub(crate) fn new(failures_max: u32) -> Self {
+        let start = Instant::now();
+        let (failures, counted_us) = (AtomicU32::new(0), AtomicU64::new(0));
+        Self { failures, start, counted_us, failures_max, is_open: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -26,6 +35,19 @@ impl Breaker {
 
     /// Notes a missed verdict; `true` when this one opens the breaker.
     pub(crate) fn missed(&self) -> bool {
+        self.missed_at(Instant::now())
+    }
+
+    fn missed_at(&self, now: Instant) -> bool {
+        let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        // From 1 on: nothing has been counted at 0.
+        let (now_us, last_us) = (us(now - self.start) + 1, self.counted_us.load(Ordering::Relaxed));
+        if last_us > 0 && now_us < last_us + us(TOGETHER) {
+            return false;
+        }
+        if self.counted_us.compare_exchange(last_us, now_us, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         failures >= self.failures_max && !self.is_open.swap(true, Ordering::AcqRel)
     }
@@ -40,19 +62,32 @@ impl Breaker {
 mod tests {
     use super::*;
 
+    /// Misses a verdict a while after the last.
+    fn miss(breaker: &Breaker, at: &mut Instant) -> bool {
+        *at += TOGETHER;
+        breaker.missed_at(*at)
+    }
+
     #[test]
     fn only_failures_in_a_row_open_it_and_only_closing_closes_it() {
-        let breaker = Breaker::new(3);
+        let (breaker, at) = (Breaker::new(3), &mut Instant::now());
         for _ in 0..10 {
-            assert!(!breaker.missed());
-            assert!(!breaker.missed());
+            assert!(!miss(&breaker, at));
+            assert!(!miss(&breaker, at));
             breaker.answered();
         }
-        assert!(!breaker.missed() && !breaker.missed() && breaker.missed());
-        assert!(!breaker.missed(), "it opens once");
+        assert!(!miss(&breaker, at) && !miss(&breaker, at) && miss(&breaker, at));
+        assert!(!miss(&breaker, at), "it opens once");
         breaker.answered();
         assert!(breaker.is_open());
         breaker.close();
         assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn what_is_missed_together_counts_once() {
+        let (breaker, now) = (Breaker::new(2), Instant::now());
+        assert!((0..10).all(|_| !breaker.missed_at(now)));
+        assert!(breaker.missed_at(now + TOGETHER));
     }
 }

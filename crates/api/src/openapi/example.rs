@@ -13,7 +13,7 @@ use crate::links::Links;
 use crate::lookup::answer_with;
 use crate::meta::{INTERFACE, meta_file};
 use crate::operation::{EXAMPLE_NOW, Operation};
-use crate::projection::Answer;
+use crate::projection::{self, Told};
 use crate::refusal::Refusal;
 
 const PLACE: Place<'static> = Place {
@@ -48,7 +48,7 @@ fn client() -> Client {
 /// A lookup's body, as a view shows it.
 pub(super) fn body(view: View) -> Value {
     let facts = Facts { place: PLACE, network: NETWORK };
-    serde_json::to_value(Answer { client: &client(), facts: &facts, view }).unwrap_or_default()
+    serde_json::from_slice(&projection::answer(&client(), &Told::write(&facts, view), view)).unwrap_or_default()
 }
 
 /// An operation's answer, for its headers.

@@ -22,6 +22,7 @@ use crate::dress::{dress_headers, time_headers};
 use crate::links::Links;
 use crate::meta::INTERFACE;
 use crate::operation::Operation;
+use crate::refusal::Wordings;
 use crate::routes::{OPERATIONS, preflight};
 
 /// Stands for an answer's own id in examples.
@@ -166,7 +167,7 @@ const fn sentence(operation: Operation, status: StatusCode) -> &'static str {
 /// A refusal's response: all that give this status, as they are given.
 fn response(sentence: &str, status: StatusCode, operation: Operation, links: &Links, has_body: bool) -> Value {
     let refusals: Vec<_> = operation.refusals().into_iter().filter(|refusal| refusal.status() == status).collect();
-    let headers = refusals.first().map(|refusal| headers_of(refusal.answer(links)));
+    let headers = refusals.first().map(|refusal| headers_of(Wordings::new(links.clone()).answer(*refusal)));
     let mut response = json!({ "description": sentence, "headers": headers });
     if has_body {
         response["content"] = example::refused(&refusals, links);

@@ -1,81 +1,98 @@
--- One verdict: authenticates a key and charges its request, in one atomic step.
+-- Verdicts: each authenticates a key and charges its request, in one atomic step. Charges that are made at the same time share a call.
 --
--- KEYS  1 record   hash: all that a verdict needs to know of the key (written by write.lua)
---       2 log      list: the last 300 requests, newest first; an entry is 13 digits of milliseconds and the charge's 6-digit
---                  name, or the number after that if it was refused for the day's limit
---       3 pending  hash of the bucket: pauses that may lack their row in the durable store, "<id>:<window>" -> "<ms>:<counts>"
---       4 fence    string of the bucket: replaced by every change, so that a fill that was overtaken by one is known
--- ARGV  1 digest of the key   2 stamp of this store   3 the charge's name   4 a fence, in case none stands   5 the key's id
+-- KEYS  for each charge its key's
+--       record   (record.lua)
+--       log      list: the last 300 requests, newest first; an entry is 13 digits of milliseconds and the charge's 6-digit
+--                name, or the number after that if it was refused for the day's limit
+--       and, in a cluster, where all charges are of one bucket, what else of it may be touched, by which a slot that moves is known:
+--       pending  hash of the bucket: pauses that may lack their row in the durable store, "<id>:<window>" -> "<ms>:<counts>"
+--       fence    string of the bucket: replaced by every change, so that a fill that was overtaken by one is known
+-- ARGV  1 stamp of this store   2 a fence, in case none stands   then for each charge the digest of the key and the charge's name, as one
 --
--- Record fields: s stamp, d digest, o and u retired digest and until when (s), c scope, l daily limit, i deactivated, p paused,
--- g generation, w window, f when it was filled (ms), t today's number and n its count, y yesterday's number and m its count until it is rolled up.
---
--- The clock is the store's own. A time t counts in [t, t + 60 s). No address is ever an argument.
+-- A time t counts in [t, t + 60 s). No address is ever an argument.
+-- A verdict is one string: a digit that says which, the time, and what belongs to it. Verdicts 5 and 6 are written in columns 50 to 124 of the record.
 
-local rec = redis.call('HMGET', KEYS[1], 's', 'd', 'o', 'u', 'c', 'l', 'i', 'p', 'w', 't', 'n', 'y', 'm')
+local stamp, clock = ARGV[1], now_ms()
 
-if rec[1] ~= ARGV[2] then
-  -- Absent, or stamped by a store that this one is not: what it says may be old.
-  local fence = redis.call('GET', KEYS[4])
-  if not fence then
-    fence = ARGV[4]
-    redis.call('SET', KEYS[4], fence)
-  end
-  return { 0, fence, rec[1] and 1 or 0 }
-end
+-- What stands beside a record in its bucket.
+local function beside(record, name) return string.match(record, '^[^}]*}:') .. name end
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
-if rec[2] ~= ARGV[1] and not (rec[3] == ARGV[1] and now < tonumber(rec[4]) * 1000) then return { 1, now } end
-if rec[7] == '1' then return { 2, now } end
-if rec[8] == '1' then return { 3, now } end
-
-local newest = redis.call('LINDEX', KEYS[2], 0)
-local last = newest and tonumber(string.sub(newest, 1, 13))
-if last and now < last then
-  if last - now <= 1000 then
-    now = last
-  else
-    -- The clock was set back: the log speaks of times that have not come yet.
-    redis.call('DEL', KEYS[2])
-    last = nil
-  end
-end
-
-local oldest = redis.call('LINDEX', KEYS[2], 299)
-if oldest and now - tonumber(string.sub(oldest, 1, 13)) < 60000 then
+local function pause(record, log, window, now)
   local counts = {}
   for second = 1, 60 do counts[second] = 0 end
-  for _, entry in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-    local second = 60 - math.floor((now - tonumber(string.sub(entry, 1, 13))) / 1000)
+  for _, entry in ipairs(redis.call('LRANGE', log, 0, -1)) do
+    local second = 60 - floor((now - tonumber(sub(entry, 1, 13))) / 1000)
     counts[second] = counts[second] + 1
   end
   counts[60] = counts[60] + 1
   local evidence = table.concat(counts, ',')
-  redis.call('HSET', KEYS[1], 'p', '1')
-  redis.call('HSET', KEYS[3], ARGV[5] .. ':' .. rec[9], string.format('%.0f:%s', now, evidence))
+  redis.call('SETRANGE', record, 48, '1')
+  local id = string.match(record, '[^:]*$')
+  redis.call('HSET', beside(record, 'pending'), format('%s:%d', id, tonumber(window)), format('%d:%s', now, evidence))
   -- The log stays until it expires or the key is resumed: a charge whose reply was lost is looked up there by its name.
-  return { 4, now, tonumber(rec[9]), evidence }
+  return format('4%013d%s%s', now, window, evidence)
 end
 
-local limit, today, used = tonumber(rec[6]), tonumber(rec[10]), tonumber(rec[11])
-local day = math.floor(now / 86400000)
-if day > today then
-  if used > 0 then
-    rec[12], rec[13] = string.format('%d', today), string.format('%d', used)
-    redis.call('HSET', KEYS[1], 'y', rec[12], 'm', rec[13])
+local function judge(record, log, charge)
+  local rec = redis.call('GET', record)
+  if not rec or sub(rec, 1, 16) ~= stamp then return unknown(rec, beside(record, 'fence'), ARGV[2]) end
+
+  local now, digest = clock, sub(charge, 1, 32)
+  if sub(rec, 17, 48) ~= digest and not (sub(rec, 147, 178) == digest and now < tonumber(sub(rec, 179, 188)) * 1000) then
+    return format('1%013d', now)
   end
-  redis.call('HSET', KEYS[1], 't', string.format('%d', day))
-  redis.call('PEXPIRE', KEYS[1], 259200000)
-  today, used = day, 0
+  if sub(rec, 99, 99) == '1' then return format('2%013d', now) end
+  if sub(rec, 49, 49) == '1' then return format('3%013d', now) end
+
+  local newest = tonumber(sub(rec, 50, 62))
+  if now < newest then
+    if newest - now <= 1000 then
+      now = newest
+    else
+      -- The clock was set back: the log speaks of times that have not come yet.
+      redis.call('DEL', log)
+      newest = 0
+    end
+  end
+
+  local today, used, before = tonumber(sub(rec, 63, 68)), tonumber(sub(rec, 69, 80)), sub(rec, 81, 98)
+  local day = floor(now / 86400000)
+  local day_is_new = day > today
+  if day_is_new then
+    if used > 0 then before = sub(rec, 63, 80) end
+    today, used = day, 0
+  end
+  local verdict, name = '6', sub(charge, 33)
+  if used < tonumber(sub(rec, 100, 111)) then
+    used = used + 1
+  else
+    verdict, name = '5', format('%06d', name + 1)
+  end
+
+  if redis.call('LPUSH', log, format('%013d', now) .. name) > 300 then
+    local oldest = redis.call('RPOP', log)
+    if now - tonumber(sub(oldest, 1, 13)) < 60000 then
+      redis.call('LPOP', log)
+      redis.call('RPUSH', log, oldest)
+      return pause(record, log, sub(rec, 112, 120), now)
+    end
+  end
+  -- Renewed once a minute, and long enough that no entry goes before its 60 s are over: expiry only cleans up.
+  if floor(newest / 60000) ~= floor(now / 60000) then redis.call('PEXPIRE', log, 130000) end
+
+  local counted = format('%013d%06d%012d', now, today, used)
+  if day_is_new then
+    counted = counted .. before
+    redis.call('SETRANGE', record, 49, counted)
+    redis.call('PEXPIRE', record, 259200000)
+    return verdict .. counted .. sub(rec, 99, 124)
+  end
+  redis.call('SETRANGE', record, 49, counted)
+  return verdict .. counted .. sub(rec, 81, 124)
 end
 
-local name = used < limit and ARGV[3] or string.format('%06d', tonumber(ARGV[3]) + 1)
-if redis.call('LPUSH', KEYS[2], string.format('%.0f', now) .. name) > 300 then redis.call('RPOP', KEYS[2]) end
--- Renewed once a minute, and long enough that no entry goes before its 60 s are over: expiry only cleans up.
-if not last or math.floor(last / 60000) ~= math.floor(now / 60000) then redis.call('PEXPIRE', KEYS[2], 130000) end
-
-if used >= limit then return { 5, now, limit, today } end
-redis.call('HSET', KEYS[1], 'n', string.format('%d', used + 1))
-return { 6, now, limit, today, used + 1, rec[5], rec[12] and tonumber(rec[12]) or -1, rec[13] and tonumber(rec[13]) or 0, tonumber(rec[9]) }
+local verdicts = {}
+for charge = 1, #ARGV - 2 do
+  verdicts[charge] = judge(KEYS[2 * charge - 1], KEYS[2 * charge], ARGV[charge + 2])
+end
+return verdicts

@@ -6,7 +6,7 @@
 local rec = redis.call('HMGET', KEYS[1], 's', 't', 'n', 'y', 'm')
 local today, used = tonumber(rec[2] or 0), tonumber(rec[3] or 0)
 if rec[1] ~= ARGV[1] then
-  if ARGV[3] == '' then return { 0, rec[1] and 1 or 0 } end
+  if ARGV[3] == '' then return rec[1] and '01' or '00' end
   local day, count = tonumber(ARGV[3]), tonumber(ARGV[4])
   if day > today then today, used = day, count elseif day == today then used = math.max(used, count) end
   redis.call('HSET', KEYS[1], 's', ARGV[1])
@@ -26,4 +26,5 @@ local limit = tonumber(ARGV[2])
 local spent = used >= limit
 if not spent then used = used + 1 end
 redis.call('HSET', KEYS[1], 't', string.format('%d', today), 'n', string.format('%d', used))
-return { spent and 5 or 6, now, limit, today, used, '', rec[4] and tonumber(rec[4]) or -1, rec[5] and tonumber(rec[5]) or 0 }
+-- Like charge.lua's, as far as the demo has the like.
+return (spent and '5' or '6') .. string.format('%013d%06d%012d%06d%012d0%012d', now, today, used, rec[4] or 0, rec[5] or 0, limit)

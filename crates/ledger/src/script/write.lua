@@ -1,6 +1,6 @@
 -- Writes what the durable store says of a key into its record.
 --
--- KEYS  1 record   2 log   3 fence   4 pending (see charge.lua)
+-- KEYS  1 record   2 log   3 fence   4 pending (see record.lua and charge.lua)
 -- ARGV  1 'fill', 'publish' or 'disown'   2 fence   3 stamp   4 generation   5 window   6 deactivated   7 paused   8 scope   9 daily limit
 --       10 digest   11 retired digest or ''   12 until when it holds (s)   13 newest day that was rolled up   14 its count   15 the key's id
 --
@@ -12,8 +12,8 @@
 -- bears the stamp of, and would be believed there, without the change: so it is left without a stamp.
 -- Returns 0 when a fill was overtaken, 2 when a publish found a record of another stamp, else 1.
 
-local old = redis.call('HMGET', KEYS[1], 's', 'g', 'w', 'p', 't', 'n')
-local known = old[1] == ARGV[3]
+local old = redis.call('GET', KEYS[1])
+local known = old and sub(old, 1, 16) == ARGV[3]
 
 if ARGV[1] == 'fill' then
   if redis.call('GET', KEYS[3]) ~= ARGV[2] then return 0 end
@@ -21,30 +21,29 @@ if ARGV[1] == 'fill' then
 else
   redis.call('SET', KEYS[3], ARGV[2])
   if not known then
-    if old[1] and ARGV[1] == 'disown' then redis.call('HSET', KEYS[1], 's', '') end
-    return old[1] and 2 or 1
+    if old and ARGV[1] == 'disown' then redis.call('SETRANGE', KEYS[1], 0, string.rep(' ', 16)) end
+    return old and 2 or 1
   end
-  if tonumber(old[2]) >= tonumber(ARGV[4]) then return 1 end
+  if tonumber(sub(old, 125, 133)) >= tonumber(ARGV[4]) then return 1 end
 end
 
-local paused, day, used = ARGV[7], tonumber(ARGV[13]), tonumber(ARGV[14])
-local same_window = old[3] == ARGV[5]
-if not same_window then redis.call('DEL', KEYS[2]) end
--- A pause that only this store knows of stands until its window is closed, also when the record was lost meanwhile.
-if (same_window and old[4] == '1') or redis.call('HEXISTS', KEYS[4], ARGV[15] .. ':' .. ARGV[5]) == 1 then paused = '1' end
-if old[5] then
-  local today, count = tonumber(old[5]), tonumber(old[6])
+local paused, newest, before = ARGV[7], 0, string.rep('0', 18)
+local day, used = tonumber(ARGV[13]), tonumber(ARGV[14])
+local same_window = old and tonumber(sub(old, 112, 120)) == tonumber(ARGV[5])
+if old then
+  before = sub(old, 81, 98)
+  local today, count = tonumber(sub(old, 63, 68)), tonumber(sub(old, 69, 80))
   if today > day then day, used = today, count elseif today == day then used = math.max(used, count) end
 end
+if same_window then newest = tonumber(sub(old, 50, 62)) else redis.call('DEL', KEYS[2]) end
+-- A pause that only this store knows of stands until its window is closed, also when the record was lost meanwhile.
+if (same_window and sub(old, 49, 49) == '1') or redis.call('HEXISTS', KEYS[4], ARGV[15] .. ':' .. ARGV[5]) == 1 then paused = '1' end
+-- What was charged before it was filled may be in the count and not in the log: settle.lua must know.
+local filled = known and sub(old, 134, 146) or format('%013d', now_ms())
 
+local rec = ARGV[3] .. ARGV[10] .. paused .. format('%013d%06d%012d', newest, day, used) .. before
+  .. ARGV[6] .. format('%012d%09d%-4s%09d', ARGV[9], ARGV[5], ARGV[8], ARGV[4]) .. filled
+if ARGV[11] ~= '' then rec = rec .. ARGV[11] .. format('%010d', ARGV[12]) end
 -- Written over, never deleted first: a cluster that moves the slot elsewhere would not let it be made anew here.
-redis.call('HSET', KEYS[1], 's', ARGV[3], 'g', ARGV[4], 'w', ARGV[5], 'i', ARGV[6], 'p', paused, 'c', ARGV[8], 'l', ARGV[9],
-  'd', ARGV[10], 't', string.format('%d', day), 'n', string.format('%d', used))
-if ARGV[11] ~= '' then redis.call('HSET', KEYS[1], 'o', ARGV[11], 'u', ARGV[12]) else redis.call('HDEL', KEYS[1], 'o', 'u') end
-if not known then
-  -- What was charged before may be in the count and not in the log: settle.lua must know.
-  local time = redis.call('TIME')
-  redis.call('HSET', KEYS[1], 'f', string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)))
-end
-redis.call('PEXPIRE', KEYS[1], 259200000)
+redis.call('SET', KEYS[1], rec, 'PX', 259200000)
 return 1

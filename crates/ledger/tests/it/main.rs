@@ -10,6 +10,7 @@ mod pause;
 mod promotion;
 mod reshard;
 mod settle;
+mod sheaf;
 mod size;
 mod stage;
 mod stamp;

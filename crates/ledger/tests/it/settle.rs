@@ -75,7 +75,7 @@ async fn a_charge_that_the_log_no_longer_reaches_back_to_is_not_charged_again() 
 }
 
 async fn log_name(stage: &Stage, key: &Key) -> String {
-    let pattern = format!("i1:*:log:{}", key.id);
+    let pattern = format!("i2:*:log:{}", key.id);
     let names: Vec<String> =
         redis::cmd("KEYS").arg(pattern).query_async(&mut stage.connection().await).await.expect("names");
     names.into_iter().next().expect("a log")

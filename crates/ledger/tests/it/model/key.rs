@@ -27,6 +27,8 @@ pub struct Record {
     pub standing: Standing,
     /// When each request since the last resume was made.
     pub requests: Vec<u64>,
+    /// Of the newest request, also when the log is gone.
+    pub newest_ms: u64,
     pub today: Used,
     pub yesterday: Option<Used>,
     pub written_ms: u64,
@@ -101,6 +103,7 @@ impl KeyModel {
         self.record = Some(Record {
             standing: written,
             requests: Vec::new(),
+            newest_ms: 0,
             today: standing.used.unwrap_or(NEVER),
             yesterday: None,
             written_ms: now_ms,
@@ -117,6 +120,7 @@ impl KeyModel {
         let paused_here = record.standing.marks.paused && record.standing.window == standing.window;
         if record.standing.window != standing.window {
             record.requests.clear();
+            record.newest_ms = 0;
         }
         record.standing = standing.clone();
         record.standing.marks.paused |= paused_here || pending;
@@ -140,12 +144,10 @@ impl KeyModel {
         }
 
         let mut now_ms = clock_ms;
-        if let Some(&last) = record.requests.last() {
-            if last > clock_ms + HELD_MS {
-                record.requests.clear();
-            } else {
-                now_ms = now_ms.max(last);
-            }
+        if record.newest_ms > clock_ms + HELD_MS {
+            record.requests.clear();
+        } else {
+            now_ms = now_ms.max(record.newest_ms);
         }
         let minute = record.requests.iter().rev().take_while(|&&at| now_ms < at + BURST_WINDOW_MS);
         if minute.clone().count() >= BURST_MAX {
@@ -159,6 +161,7 @@ impl KeyModel {
             return Some(Verdict::PausedNow(pause));
         }
         record.requests.push(now_ms);
+        record.newest_ms = now_ms;
         Some(record.charge_day(now_ms, clock_ms))
     }
 }

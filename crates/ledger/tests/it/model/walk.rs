@@ -245,7 +245,7 @@ impl Walk {
     }
 
     async fn sweep(&mut self) {
-        cmd("DEL").arg("i1:{sweep}:turn").exec_async(&mut self.connection).await.expect("a free turn");
+        cmd("DEL").arg("i2:{sweep}:turn").exec_async(&mut self.connection).await.expect("a free turn");
         let mut swept = self.ledger.sweep(Duration::from_millis(10)).await.expect("a sweep");
         let mut expected: Vec<Pause> = self.keys.iter().flat_map(|key| key.pending.clone()).collect();
         for pauses in [&mut swept, &mut expected] {
@@ -301,7 +301,7 @@ impl Walk {
 
     /// A name of a key in the counter store.
     pub async fn name(&mut self, index: usize, kind: &str) -> String {
-        let pattern = format!("i1:*:k:{}", self.keys[index].key.id);
+        let pattern = format!("i2:*:k:{}", self.keys[index].key.id);
         let found: Vec<String> = cmd("KEYS").arg(pattern).query_async(&mut self.connection).await.expect("names");
         found.first().map_or_else(|| "none".to_owned(), |record| record.replace(":k:", &format!(":{kind}:")))
     }

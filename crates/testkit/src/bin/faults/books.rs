@@ -1,9 +1,10 @@
 //! The books: what clients were told against what the stores hold.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use redis::cmd;
 use testkit::eventually;
 
@@ -47,13 +48,20 @@ pub(crate) async fn healed(stage: &Stage, subjects: &[Subject]) -> Result<(Heale
 /// Counts that the counter store holds.
 async fn ledger(stage: &Stage, subjects: &[Subject]) -> Result<Charged> {
     let mut connection = stage.house.redis.connection().await?;
-    let names: Vec<String> = cmd("KEYS").arg("i1:*:k:*").query_async(&mut connection).await?;
+    let names: Vec<String> = cmd("KEYS").arg("i2:*:k:*").query_async(&mut connection).await?;
     let mut charged = Charged::new();
     for subject in subjects {
         let Some(name) = names.iter().find(|name| name.ends_with(&subject.id)) else { continue };
-        let (today, used, yesterday, before): (Option<u64>, Option<u64>, Option<u64>, Option<u64>) =
-            cmd("HMGET").arg(name).arg(&["t", "n", "y", "m"]).query_async(&mut connection).await?;
-        for (day, count) in [today.zip(used), yesterday.zip(before)].into_iter().flatten().filter(|of| of.1 > 0) {
+        let record: Vec<u8> = cmd("GET").arg(name).query_async(&mut connection).await?;
+        let number = |columns: Range<usize>| -> Result<u64> {
+            let digits = record.get(columns).context("a record of another layout")?;
+            Ok(std::str::from_utf8(digits)?.parse()?)
+        };
+        // Today and yesterday, each a day's number and its count.
+        for (day, count) in [(number(62..68)?, number(68..80)?), (number(80..86)?, number(86..98)?)] {
+            if count == 0 {
+                continue;
+            }
             charged.insert((subject.id.clone(), day), count);
         }
     }

@@ -1,0 +1,37 @@
+-- Callers for wrk: each thread has every other line of a crowd, a key and an address, and they take turns. A key of `-` is none.
+--
+-- arguments: the file, the path
+
+local threads = 0
+function setup(thread)
+  thread:set('number', threads)
+  threads = threads + 1
+end
+
+local requests, next = {}, 0
+function init(arguments)
+  local line_number = 0
+  for line in io.lines(arguments[1]) do
+    if line_number % 2 == number then
+      local key, address = line:match('(%S+) (%S+)')
+      local headers = { ['X-Forwarded-For'] = address }
+      if key ~= '-' then headers['Authorization'] = 'Bearer ' .. key end
+      requests[#requests + 1] = wrk.format('GET', arguments[2], headers)
+    end
+    line_number = line_number + 1
+  end
+  math.randomseed(os.time() + number)
+  next = math.random(#requests)
+end
+
+function request()
+  next = next % #requests + 1
+  return requests[next]
+end
+
+function done(summary, latency)
+  local errors = summary.errors
+  io.write(string.format('{"requests":%d,"seconds":%f,"p50_us":%f,"p99_us":%f,"refused":%d,"broken":%d}\n',
+    summary.requests, summary.duration / 1e6, latency:percentile(50), latency:percentile(99),
+    errors.status, errors.connect + errors.read + errors.write + errors.timeout))
+end

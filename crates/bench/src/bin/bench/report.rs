@@ -1,0 +1,112 @@
+//! What was measured: a table for whoever waits, and files for the documentation.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::bars::Bar;
+use crate::chart;
+use crate::measure::Figures;
+
+const JSON: &str = "docs/bench.json";
+const CHART: &str = "docs/bench.svg";
+const PAGE: &str = "docs/bench.md";
+
+/// A subject's line.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Report {
+    pub(crate) date: String,
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) keys: usize,
+    pub(crate) rounds: usize,
+    pub(crate) seconds: u64,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) bars: Vec<Bar>,
+}
+
+impl Report {
+    /// Subjects with answers that were not expected.
+    pub(crate) fn failed(&self) -> usize {
+        self.rows.iter().filter(|row| row.figures.unexpected > 0).count()
+    }
+
+    #[expect(clippy::print_stdout, reason = "a report is printed")]
+    pub(crate) fn print(&self) {
+        println!(
+            "{:32} {:>8} {:>8} {:>8} {:>10} {:>9} {:>9} {:>7} {:>10}",
+            "subject", "per s", "p50 ms", "p99 ms", "server µs", "Redis µs", "Postgr µs", "calls", "unexpected"
+        );
+        for Row { name, figures } in &self.rows {
+            let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } = figures;
+            let (p50_ms, p99_ms) = (p50_us / 1e3, p99_us / 1e3);
+            println!(
+                "{name:32} {per_s:8.0} {p50_ms:8.2} {p99_ms:8.2} {server_us:10.1} {redis_us:9.1} {postgres_us:9.1} {redis_calls:7.3} {unexpected:10}"
+            );
+        }
+        println!();
+        print_bars(&self.bars);
+        println!("\n{} subjects, {} failed", self.rows.len(), self.failed());
+    }
+
+    /// Writes JSON, chart and the tables of the page.
+    pub(crate) fn write(&self) -> Result<()> {
+        fs::write(JSON, serde_json::to_string_pretty(self)? + "\n")?;
+        fs::write(CHART, chart::draw(&self.rows))?;
+        fill(PAGE, "figures", &self.markdown()?)
+    }
+
+    fn markdown(&self) -> Result<String> {
+        let mut text = format!(
+            "{}, {} with {} cores, {} keys of each scope, median of {} rounds of {} s.\n\n",
+            self.date, self.processor, self.cores, self.keys, self.rounds, self.seconds
+        );
+        text += "| Subject | Requests/s | p50 ms | p99 ms | Server CPU µs | Redis CPU µs | PostgreSQL CPU µs | Script calls | Unexpected |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+        for Row { name, figures } in &self.rows {
+            let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } = figures;
+            let (p50_ms, p99_ms) = (p50_us / 1e3, p99_us / 1e3);
+            writeln!(
+                text,
+                "| {name} | {per_s:.0} | {p50_ms:.2} | {p99_ms:.2} | {server_us:.1} | {redis_us:.1} | {postgres_us:.1} | {redis_calls:.3} | {unexpected} |"
+            )?;
+        }
+        text.push('\n');
+        text += &bars_markdown(&self.bars)?;
+        Ok(text)
+    }
+}
+
+pub(crate) fn bars_markdown(bars: &[Bar]) -> Result<String> {
+    let mut text = "| Bar | Figures | Ratio | Bound | |\n|---|--:|--:|--:|---|\n".to_owned();
+    for bar in bars {
+        let ([left, right], bound, verdict) = (bar.figures, bar.bound_text(), bar.verdict());
+        writeln!(text, "| {} | {left:.1} : {right:.1} | {:.2} | {bound} | {verdict} |", bar.name, bar.ratio)?;
+    }
+    Ok(text)
+}
+
+/// Puts text between the marks of a page.
+pub(crate) fn fill(page: &str, mark: &str, text: &str) -> Result<()> {
+    let old = fs::read_to_string(page)?;
+    let (begin, end) = (format!("<!-- {mark}: written by the tool -->\n"), format!("<!-- end of {mark} -->"));
+    let (before, rest) = old.split_once(&begin).with_context(|| format!("{page} has no place for {mark}"))?;
+    let (_, after) = rest.split_once(&end).with_context(|| format!("{page} has no end of {mark}"))?;
+    Ok(fs::write(page, format!("{before}{begin}\n{text}\n{end}{after}"))?)
+}
+
+#[expect(clippy::print_stdout, reason = "a report is printed")]
+pub(crate) fn print_bars(bars: &[Bar]) {
+    for bar in bars {
+        let ([left, right], bound) = (bar.figures, bar.bound_text());
+        println!("{:7} {:56} {left:>10.2} : {right:<10.2} = {:6.3} {bound}", bar.verdict(), bar.name, bar.ratio);
+    }
+}

@@ -1,0 +1,81 @@
+//! What a key takes: in Redis when it is known and idle, and at its burst limit; in PostgreSQL with one day's count.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use domain::BURST_MAX;
+use redis::cmd;
+use serde::Serialize;
+use testkit::{Redis, eventually};
+
+use super::houses::{Inhabited, used_memory};
+use crate::crowd::Crowd;
+use crate::load::PATH;
+use crate::load::pace::Pace;
+use crate::progress::progress;
+
+/// Keys that are brought to their burst limit: few enough for a minute.
+const BURSTING: usize = 300;
+/// Names that are asked for what they take.
+const SAMPLE: usize = 1_000;
+/// Longer than anything lasts that stands for a request alone.
+const IDLE_MAX: Duration = Duration::from_secs(240);
+
+#[derive(Serialize)]
+pub(super) struct Memory {
+    /// In Redis, by its memory in use.
+    pub(super) idle_bytes: f64,
+    /// The same by `MEMORY USAGE` of a sample.
+    pub(super) idle_bytes_sampled: f64,
+    pub(super) burst_bytes: f64,
+    /// In PostgreSQL: the key, its part of an account, its history.
+    pub(super) postgres_bytes: f64,
+    /// And with the count of one day.
+    pub(super) postgres_bytes_day: f64,
+}
+
+pub(super) async fn measure(houses: &[Inhabited]) -> Result<Memory> {
+    let many = &houses[2];
+    let keys = many.crowd.callers.len() as f64;
+    progress("waiting until all keys are idle");
+    let redis = &many.house.redis;
+    // One name a key, and a few for each bucket: logs are gone.
+    let most = keys * 1.01 + 10_000.0;
+    eventually("the logs of all keys are gone", IDLE_MAX, async || names(redis).await.is_ok_and(|now| now <= most))
+        .await?;
+    let idle_bytes = (used_memory(redis).await? - many.redis_bytes_before) as f64 / keys;
+    let idle_bytes_sampled = sampled(redis).await?;
+    let [known, with_day] = many.postgres_bytes.map(|bytes| bytes as f64 / keys);
+    let burst_bytes = idle_bytes + log_bytes(&houses[1]).await?;
+    Ok(Memory { idle_bytes, idle_bytes_sampled, burst_bytes, postgres_bytes: known, postgres_bytes_day: with_day })
+}
+
+async fn names(redis: &Redis) -> Result<f64> {
+    Ok(cmd("DBSIZE").query_async::<u32>(&mut redis.connection().await?).await?.into())
+}
+
+/// The mean of what some names take.
+async fn sampled(redis: &Redis) -> Result<f64> {
+    let mut connection = redis.connection().await?;
+    let mut bytes = 0;
+    for _ in 0..SAMPLE {
+        let name: Vec<u8> = cmd("RANDOMKEY").query_async(&mut connection).await?;
+        bytes += cmd("MEMORY").arg("USAGE").arg(name).query_async::<u64>(&mut connection).await?;
+    }
+    Ok(bytes as f64 / SAMPLE as f64)
+}
+
+/// What the log of a key takes that is at its burst limit.
+async fn log_bytes(some: &Inhabited) -> Result<f64> {
+    progress("bringing keys to their burst limit");
+    let redis = &some.house.redis;
+    let before = used_memory(redis).await?;
+    let callers = some.crowd.callers[..BURSTING].to_vec();
+    let crowd = Arc::new(Crowd { file: some.crowd.file.clone(), callers });
+    let requests = BURSTING * BURST_MAX;
+    let addresses = vec![some.house.nodes[0].http()];
+    let ran = Pace { addresses, path: PATH, crowd, requests, rate: None }.run().await?;
+    ensure!(ran.refused == 0, "{} requests were refused on the way to the burst limit", ran.refused);
+    Ok(used_memory(redis).await?.saturating_sub(before) as f64 / BURSTING as f64)
+}

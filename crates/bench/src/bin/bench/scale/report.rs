@@ -1,0 +1,107 @@
+//! What was measured: a table, and a file for the documentation.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::memory::Memory;
+use super::plan::Plan;
+use crate::bars::Bar;
+use crate::measure::Figures;
+use crate::report::{bars_markdown, fill, print_bars};
+
+const JSON: &str = "docs/scale.json";
+const PAGE: &str = "docs/scale.md";
+const MIB: f64 = 1_048_576.0;
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) figures: Figures,
+    /// Memory of a node, and of all counter stores.
+    pub(super) node_bytes: u64,
+    pub(super) redis_bytes: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) date: String,
+    pub(super) processor: String,
+    pub(super) cores: usize,
+    pub(super) per_s: f64,
+    pub(super) seconds: usize,
+    pub(super) rounds: usize,
+    pub(super) rows: Vec<Row>,
+    pub(super) memory: Memory,
+    pub(super) plan: Plan,
+    pub(super) bars: Vec<Bar>,
+}
+
+impl Report {
+    #[expect(clippy::print_stdout, reason = "a report is printed")]
+    pub(super) fn print(&self) {
+        println!(
+            "{:32} {:>8} {:>8} {:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10}",
+            "at a constant rate",
+            "per s",
+            "p50 ms",
+            "p99 ms",
+            "server µs",
+            "Redis µs",
+            "Postgr µs",
+            "node MiB",
+            "Redis MiB",
+            "unexpected"
+        );
+        for row in &self.rows {
+            let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, unexpected, .. } = row.figures;
+            let (p50_ms, p99_ms) = (p50_us / 1e3, p99_us / 1e3);
+            let (node, redis) = (row.node_bytes as f64 / MIB, row.redis_bytes as f64 / MIB);
+            println!(
+                "{:32} {per_s:8.0} {p50_ms:8.2} {p99_ms:8.2} {server_us:10.1} {redis_us:9.1} {postgres_us:9.1} {node:9.0} {redis:9.0} {unexpected:10}",
+                row.name
+            );
+        }
+        let Memory { idle_bytes, idle_bytes_sampled, burst_bytes, postgres_bytes, postgres_bytes_day } = &self.memory;
+        println!(
+            "\nbytes of a key in Redis: idle {idle_bytes:.0} ({idle_bytes_sampled:.0} by a sample), at its burst limit {burst_bytes:.0}; \
+             in PostgreSQL: {postgres_bytes:.0}, with one day's count {postgres_bytes_day:.0}\n"
+        );
+        print_bars(&self.bars);
+    }
+
+    pub(super) fn write(&self) -> Result<()> {
+        fs::write(JSON, serde_json::to_string_pretty(self)? + "\n")?;
+        fill(PAGE, "measured", &self.markdown()?)?;
+        fill(PAGE, "computed", &self.plan.markdown()?)
+    }
+
+    fn markdown(&self) -> Result<String> {
+        let mut text = format!(
+            "{}, {} with {} cores, {:.0} requests a second for {} s, clear HTTP/1.1; the first four are medians of {} rounds.\n\n",
+            self.date, self.processor, self.cores, self.per_s, self.seconds, self.rounds
+        );
+        text += "| | p99 ms | Node CPU µs | Redis CPU µs | PostgreSQL CPU µs | A node's memory MiB | Redis' memory MiB |\n|---|--:|--:|--:|--:|--:|--:|\n";
+        for row in &self.rows {
+            let Figures { p99_us, server_us, redis_us, postgres_us, .. } = row.figures;
+            let (name, p99_ms) = (&row.name, p99_us / 1e3);
+            let (node, redis) = (row.node_bytes as f64 / MIB, row.redis_bytes as f64 / MIB);
+            writeln!(
+                text,
+                "| {name} | {p99_ms:.2} | {server_us:.1} | {redis_us:.1} | {postgres_us:.1} | {node:.0} | {redis:.0} |"
+            )?;
+        }
+        let Memory { idle_bytes, idle_bytes_sampled, burst_bytes, postgres_bytes, postgres_bytes_day } = &self.memory;
+        writeln!(
+            text,
+            "\nA key takes {idle_bytes:.0} bytes in Redis when it is known and idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), {burst_bytes:.0} at its burst limit; in PostgreSQL {postgres_bytes:.0} \
+             bytes, and {:.0} for each day on which it is used.\n",
+            postgres_bytes_day - postgres_bytes
+        )?;
+        text += &bars_markdown(&self.bars)?;
+        Ok(text)
+    }
+}
