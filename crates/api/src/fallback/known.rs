@@ -55,7 +55,8 @@ impl Known {
         self.standing.scope = scope;
         self.standing.daily_limit = charged.limit;
         self.standing.marks = Marks::default();
-        self.standing.used = Some(Used { day: charged.day, count: charged.used });
+        // Verdicts that were made together are heard in any order.
+        self.standing.count_at_least(Some(Used { day: charged.day, count: charged.used }));
         (self.told_at, self.teller) = (Instant::now(), Teller::Verdict);
         self.note(charged.now);
     }
@@ -194,6 +195,15 @@ mod tests {
             panic!("refused")
         };
         assert_eq!((charged.day, charged.used), (next_day.day(), 1));
+    }
+
+    #[test]
+    fn verdicts_that_are_heard_in_the_wrong_order_lower_no_count() {
+        let (mut known, key) = known(10);
+        for used in [3, 2] {
+            known.saw_admitted(&key, Scope::Ip, &Charged { now: NOON, limit: 10, day: NOON.day(), used }, 1);
+        }
+        assert_eq!(known.standing.used, Some(Used { day: NOON.day(), count: 3 }));
     }
 
     #[test]

@@ -23,24 +23,32 @@ pub(crate) struct Healed {
     pub(crate) books: Duration,
 }
 
-/// Waits until no node goes on from memory, nothing is unsettled, and both stores say the same.
-pub(crate) async fn healed(stage: &Stage, subjects: &[Subject]) -> Result<(Healed, Charged)> {
+/// Waits until no node goes on from memory, nothing is unsettled, and both stores say the same; where the counter store has lost counts, the
+/// history may know that many more of a key.
+pub(crate) async fn healed(stage: &Stage, subjects: &[Subject], lost: &[u64]) -> Result<(Healed, Charged)> {
     let start = Instant::now();
     let is_zero = async |name: &str| stage.metric(name).await.is_ok_and(|value| value == 0);
     eventually("verdicts come from the counter store", BOOKS_MAX, async || is_zero("ipseity_recalling").await).await?;
     let verdicts = start.elapsed();
     eventually("everything is settled", BOOKS_MAX, async || is_zero("ipseity_unsettled").await).await?;
     let mut seen = (Charged::new(), Charged::new());
+    let lost: BTreeMap<&str, u64> =
+        subjects.iter().map(|subject| subject.id.as_str()).zip(lost.iter().copied()).collect();
+    let agree = |of: &(String, u64), count: u64, history: &Charged| {
+        let ahead = history.get(of).and_then(|history| history.checked_sub(count));
+        ahead.is_some_and(|ahead| ahead <= lost[of.0.as_str()])
+    };
     let equal = eventually("both stores say the same", BOOKS_MAX, async || {
         let both = async || Ok::<_, anyhow::Error>((ledger(stage, subjects).await?, store(stage, subjects).await?));
         let Ok(read) = both().await else { return false };
         seen = read;
         // A record that nobody has asked for since its store was lost is not there; its history is.
-        seen.0.iter().all(|(of, count)| seen.1.get(of) == Some(count))
+        seen.0.iter().all(|(of, count)| agree(of, *count, &seen.1))
     });
     if equal.await.is_err() {
-        let differing: Vec<_> = seen.0.iter().filter(|(of, count)| seen.1.get(*of) != Some(count)).take(3).collect();
-        bail!("the ledger's counts {differing:?} are not the history's");
+        let differing: Vec<_> = seen.0.iter().filter(|(of, count)| !agree(of, **count, &seen.1)).take(3).collect();
+        let history: Vec<_> = differing.iter().map(|(of, _)| seen.1.get(*of)).collect();
+        bail!("the ledger's counts {differing:?} are not the history's {history:?}");
     }
     Ok((Healed { verdicts, books: start.elapsed() }, seen.1))
 }

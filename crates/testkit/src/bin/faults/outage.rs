@@ -52,7 +52,7 @@ pub(crate) async fn run(outage: &Outage, is_short: bool) -> Result<Figures> {
     sleep(HEAL_MAX).await;
     let growth_kib = stage.resident_kib()?.saturating_sub(before_kib);
     let asked = load.stop().await;
-    let (healed, charged) = books::healed(&stage, &subjects).await?;
+    let (healed, charged) = books::healed(&stage, &subjects, &[0; KEYS]).await?;
     let untold = stage.untold()?;
     let seen = Seen { subjects, asked, struck, ended, charged, untold };
     let figures = Figures::of(&seen, &healed);

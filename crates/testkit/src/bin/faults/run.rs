@@ -56,9 +56,10 @@ pub(crate) async fn run(stage: &mut Stage, kind: Kind, seed: u64, is_short: bool
         subjects.push(special.subject);
         asked.extend(special.load.stop().await.into_iter().map(|asked| Asked { key: asked.key + offset, ..asked }));
     }
-    let (healed, charged) = books::healed(stage, &subjects).await?;
-    let untold = stage.untold()? - untold_before;
-    let seen = Seen { subjects, asked, struck, ended, charged, untold };
+    let mut seen = Seen { subjects, asked, struck, ended, charged: Charged::new(), untold: 0 };
+    let healed;
+    (healed, seen.charged) = books::healed(stage, &seen.subjects, &lost_with_store(kind, &seen)).await?;
+    seen.untold = stage.untold()? - untold_before;
     check(stage, kind, &seen, &healed).await?;
     Ok(Figures::of(&seen, &healed))
 }
@@ -121,8 +122,22 @@ pub(crate) fn invariant(kind: Kind, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
+/// How much of each key the counter store may have lost: one node fills a record from what was rolled up and what it was told itself, while
+/// another has yet to roll up what it was told.
+fn lost_with_store(kind: Kind, seen: &Seen) -> Vec<u64> {
+    let lost = |number| {
+        let own = seen.asked.iter().filter(|asked| asked.key == number && asked.is_admitted());
+        own.filter(|asked| may_be_lost_with_store(kind, seen, asked)).count() as u64
+    };
+    (0..seen.subjects.len()).map(lost).collect()
+}
+
+fn may_be_lost_with_store(kind: Kind, seen: &Seen, asked: &Asked) -> bool {
+    kind.loses_counts() && asked.sent + INTERVAL >= seen.struck && asked.sent <= seen.ended
+}
+
 fn may_be_lost(kind: Kind, seen: &Seen, asked: &Asked) -> bool {
-    let with_store = kind.loses_counts() && asked.sent + INTERVAL >= seen.struck && asked.sent <= seen.ended;
+    let with_store = may_be_lost_with_store(kind, seen, asked);
     // A request that was on its way when the fault struck is one of those that the node admitted alone.
     let with_node = kind.loses_a_node() && asked.node == 1 && asked.ended() >= seen.struck && asked.sent <= seen.ended;
     // On a busy machine a verdict may be late without any fault; its request waits in the node's memory to be settled.
