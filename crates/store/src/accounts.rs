@@ -7,6 +7,7 @@ use sqlx::{FromRow, PgConnection, PgExecutor};
 
 use crate::error::{Refused, StoreError, violates};
 use crate::pool::Store;
+use crate::usage::turn;
 
 /// An account.
 #[derive(Clone, Debug, FromRow)]
@@ -91,12 +92,11 @@ impl Store {
         let deleted = async {
             let mut transaction = self.pool.begin().await?;
             lock(&mut transaction, account_id).await?;
-            // In the order in which roll-ups lock keys, so that neither waits for the other in a circle.
-            let ids: Vec<String> =
-                sqlx::query_scalar("select id from keys where account_id = $1 order by id for update")
-                    .bind(account_id)
-                    .fetch_all(&mut *transaction)
-                    .await?;
+            sqlx::query(turn!()).execute(&mut *transaction).await?;
+            let ids: Vec<String> = sqlx::query_scalar("select id from keys where account_id = $1 order by id")
+                .bind(account_id)
+                .fetch_all(&mut *transaction)
+                .await?;
             sqlx::query(
                 "with gone as (delete from accounts where id = $1 returning email)
                  delete from tickets using gone where lower(tickets.email) = lower(gone.email)",

@@ -9,6 +9,7 @@ use crate::error::{Refused, StoreError};
 use crate::history::By;
 use crate::pool::Store;
 use crate::standing;
+use crate::usage::turn;
 
 /// An update of the key $1 that may be $2's alone, with its act's row in the history, by the actor $3, if it changed anything.
 macro_rules! act {
@@ -173,10 +174,12 @@ impl Store {
     /// # Errors
     /// When there is no such key.
     pub async fn delete(&self, by: By, id: KeyId) -> Result<Change, StoreError> {
-        let deleted = sqlx::query("delete from keys where id = $1 and ($2::bigint is null or account_id = $2)")
-            .bind(id.as_str())
-            .bind(by.account_id())
-            .execute(&self.pool);
+        let deleted = sqlx::query(concat!(
+            "with turn as materialized (",
+            turn!(),
+            ") delete from keys using turn where id = $1 and ($2::bigint is null or account_id = $2)"
+        ));
+        let deleted = deleted.bind(id.as_str()).bind(by.account_id()).execute(&self.pool);
         let deleted = self.within(deleted).await?.rows_affected();
         if deleted == 1 { Ok(Change::Gone(id)) } else { Err(Refused::UnknownKey.into()) }
     }

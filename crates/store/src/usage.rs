@@ -1,5 +1,7 @@
 //! Usage: what was answered and refused, per key and day.
 
+use std::collections::HashSet;
+
 use domain::{Day, KeyId, Used};
 
 use crate::error::StoreError;
@@ -59,34 +61,36 @@ pub struct Refused {
 /// Rows of one statement: a million keys at once would outlast any timeout.
 const ROWS_MAX: usize = 5_000;
 
-impl Store {
-    /// Merges absolute counts; the greater one stays. Counts that near or reach their key's limit, of today or yesterday, raise an alert.
-    ///
-    /// # Errors
-    /// When PostgreSQL is away.
-    pub async fn roll_up(&self, counts: &[RolledUp]) -> Result<(), StoreError> {
-        for counts in counts.chunks(ROWS_MAX) {
-            let keys: Vec<&str> = counts.iter().map(|row| row.key.as_str()).collect();
-            let days: Vec<i32> = counts.iter().map(|row| day_of(row.used.day)).collect();
-            let admitted: Vec<i64> = counts.iter().map(|row| count_of(row.used.count)).collect();
-            // Sorted, so that two nodes that roll up the same keys never wait for each other in a circle; locked, so that a key that is
-            // deleted meanwhile fails nobody else's count. Few counts are as high as the lowest limit: the rest cost no further look.
-            let merged = sqlx::query(
-                "with merged as (
-                     insert into usage (key_id, day, admitted)
-                     select rolled.key_id, date '1970-01-01' + rolled.day, rolled.admitted
-                     from unnest($1::text[], $2::int[], $3::bigint[]) rolled (key_id, day, admitted)
-                     join keys on keys.id = rolled.key_id
-                     order by rolled.key_id collate \"C\", rolled.day
-                     for key share of keys
-                     on conflict (key_id, day) do update set admitted = excluded.admitted
-                     where usage.admitted < excluded.admitted
-                     returning key_id, day, admitted
-                 ), high as materialized (
-                     select key_id, day, admitted from merged
-                     where day between (now() at time zone 'UTC')::date - 1 and (now() at time zone 'UTC')::date
-                         and admitted >= (select min(daily_limit - daily_limit / 5) from plans)
-                 )
+/// Waits for one's turn at the counts, which lasts to the end of the transaction. Who rolls up locks counts of many keys, and who deletes
+/// keys locks counts of many days: one at a time, so that no two ever wait for each other in a circle.
+macro_rules! turn {
+    () => {
+        "select pg_advisory_xact_lock(hashtextextended('ipseity: counts', 0))"
+    };
+}
+pub(crate) use turn;
+
+/// Merges counts by a statement on `rolled` that returns what it changed. Those that near or reach their key's limit, of today or yesterday,
+/// raise an alert; few are as high as the lowest limit, and the rest cost no further look.
+///
+/// How many rows there are is hidden from
+/// the planner: it would read whole tables to find thousands of them, where each is found by its index at once.
+macro_rules! merging {
+    ($statement:literal) => {
+        concat!(
+            "with turn as materialized (",
+            turn!(),
+            "), rolled as materialized (
+                 select key_id, date '1970-01-01' + day as day, admitted
+                 from turn, unnest((select $1::text[]), (select $2::int[]), (select $3::bigint[])) told (key_id, day, admitted)
+                 order by key_id collate \"C\", day
+             ), merged as (",
+            $statement,
+            "), high as materialized (
+                 select key_id, day, admitted from merged
+                 where day between (now() at time zone 'UTC')::date - 1 and (now() at time zone 'UTC')::date
+                     and admitted >= (select min(daily_limit - daily_limit / 5) from plans)
+             ), alerted as (
                  insert into alerts (key_id, day, kind)
                  select high.key_id, high.day, level.kind
                  from high
@@ -98,11 +102,64 @@ impl Store {
                  ) level (kind, count, wanted)
                  where level.wanted and high.admitted >= level.count
                  order by high.key_id, high.day, level.kind
-                 on conflict do nothing",
-            );
-            self.within(merged.bind(keys).bind(days).bind(admitted).execute(&self.pool)).await?;
+                 on conflict do nothing
+             )
+             -- Which they are is told only where some are left.
+             select case when count(*) < cardinality($1::text[]) then coalesce(array_agg(key_id), '{}') end,
+                 case when count(*) < cardinality($1::text[]) then coalesce(array_agg(day - date '1970-01-01'), '{}') end
+             from merged"
+        )
+    };
+}
+
+/// Raises the counts that are there: nearly all of them, and each where it stands.
+const RAISE: &str = merging!(
+    "update usage set admitted = rolled.admitted from rolled
+     where usage.key_id = rolled.key_id and usage.day = rolled.day and usage.admitted < rolled.admitted
+     returning usage.key_id, usage.day, usage.admitted"
+);
+
+/// Writes the counts that are not. Keys are locked, so that one that is deleted meanwhile fails nobody else's.
+const BEGIN: &str = merging!(
+    "insert into usage (key_id, day, admitted)
+     select rolled.key_id, rolled.day, rolled.admitted from rolled
+     join keys on keys.id = rolled.key_id
+     for key share of keys
+     on conflict (key_id, day) do update set admitted = excluded.admitted
+     where usage.admitted < excluded.admitted
+     returning key_id, day, admitted"
+);
+
+impl Store {
+    /// Merges absolute counts; the greater one stays. Counts that near or reach their key's limit, of today or yesterday, raise an alert.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn roll_up(&self, counts: &[RolledUp]) -> Result<(), StoreError> {
+        for counts in counts.chunks(ROWS_MAX) {
+            if let Some(raised) = self.merge(RAISE, counts.iter()).await? {
+                let is_left = |row: &&RolledUp| !raised.contains(&(row.key.as_str().to_owned(), day_of(row.used.day)));
+                self.merge(BEGIN, counts.iter().filter(is_left)).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Merges counts in one way; tells which of them it changed, unless it changed all.
+    async fn merge(
+        &self,
+        statement: &'static str,
+        counts: impl Iterator<Item = &RolledUp>,
+    ) -> Result<Option<HashSet<(String, i32)>>, StoreError> {
+        let (mut keys, mut days, mut admitted) = (Vec::new(), Vec::new(), Vec::new());
+        for row in counts {
+            keys.push(row.key.as_str());
+            days.push(day_of(row.used.day));
+            admitted.push(count_of(row.used.count));
+        }
+        let merged = sqlx::query_as(statement).bind(keys).bind(days).bind(admitted);
+        let (keys, days): (Option<Vec<String>>, Option<Vec<i32>>) = self.within(merged.fetch_one(&self.pool)).await?;
+        Ok(keys.zip(days).map(|(keys, days)| keys.into_iter().zip(days).collect()))
     }
 
     /// Adds refusals to their days: all of them or, on failure, none.
