@@ -3,20 +3,20 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use domain::{Used, View};
-use http::request::Parts;
+use domain::{Client, Used, View};
 use ledger::{Charged, DemoVerdict, Moment};
 
 use crate::Api;
 use crate::operation::Operation;
 use crate::refusal::Refusal;
 
-pub(crate) async fn demo(State(api): State<Arc<Api>>, parts: Parts) -> Response {
+pub(crate) async fn demo(State(api): State<Arc<Api>>, Extension(client): Extension<Client>) -> Response {
     let answer = async {
         let charged = api.admit_demo().await?;
-        api.answer(&parts, View::Demo, &charged)
+        Ok(api.answer(&client, View::Demo, &charged))
     };
     api.finish(Operation::Demo.label(), answer.await)
 }

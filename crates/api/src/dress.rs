@@ -1,26 +1,27 @@
 //! What every answer of the public listener carries, whoever made it: a page, a lookup, a refusal or a panic.
 
-use std::convert::Infallible;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
+use domain::Client;
 use futures_util::FutureExt;
 use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
-use tower::{BoxError, Service, ServiceExt};
+use tower::{BoxError, ServiceExt};
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use crate::header_text::HeaderText;
 use crate::lookup::lookup;
 use crate::metrics::{NONE, PAGE};
 use crate::operation::Operation;
@@ -71,26 +72,18 @@ struct House {
     request_timeout: Duration,
 }
 
-impl<B> Service<Request<B>> for Front
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let house = Arc::clone(&self.0);
-        Box::pin(house.receive(request).map(Ok))
+impl Front {
+    /// Answers a client's request.
+    pub fn answer<B>(&self, client: Client, request: Request<B>) -> impl Future<Output = Response> + Send + use<B>
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        Arc::clone(&self.0).receive(client, request)
     }
 }
 
 impl House {
-    async fn receive<B>(self: Arc<Self>, request: Request<B>) -> Response
+    async fn receive<B>(self: Arc<Self>, client: Client, request: Request<B>) -> Response
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
@@ -98,7 +91,9 @@ impl House {
         let own = OPERATIONS.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, operation)| *operation);
         let id = RequestId::draw();
         let traced = tracing::info_span!(target: TRACE, "request", "otel.kind" = "server", method, operation = Empty, status = Empty);
-        let mut response = id.cover(self.bounded(request, own).instrument(traced.clone())).await;
+        // In memory of its own: whatever wraps it moves a pointer, not the whole.
+        let answer = Box::pin(self.answer(client, request, own));
+        let mut response = id.cover(self.bounded(answer, own).instrument(traced.clone())).await;
         let took = start.elapsed();
         let operation = match own {
             Some(operation) => operation.label(),
@@ -118,17 +113,16 @@ impl House {
         response
     }
 
-    async fn bounded<B>(&self, request: Request<B>, own: Option<Operation>) -> Response
-    where
-        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        let uri = request.uri();
-        if uri.path().len() + uri.query().map_or(0, str::len) > self.uri_bytes_max {
-            return nowhere(self.refuse(Refusal::UriTooLong));
-        }
-        // In memory of its own: whatever wraps it below moves a pointer, not the whole.
-        let answer = AssertUnwindSafe(Box::pin(self.answer(request, own))).catch_unwind();
-        match tokio::time::timeout(self.request_timeout, answer).await {
+    /// Waits for an answer, as long as may be, and makes one where there is none.
+    async fn bounded(&self, answer: impl Future<Output = Response> + Unpin, own: Option<Operation>) -> Response {
+        let mut answer = AssertUnwindSafe(answer).catch_unwind();
+        // A lookup waits once, for a verdict, and the ledger bounds that: only one that waits on is worth a timer.
+        let soon = if own == Some(Operation::Lookup) { after_one_wait(&mut answer).await } else { None };
+        let answered = match soon {
+            Some(answered) => Ok(answered),
+            None => tokio::time::timeout(self.request_timeout, answer).await,
+        };
+        match answered {
             Ok(Ok(found)) if found.status() != StatusCode::NOT_FOUND || found.headers().contains_key(CONTENT_TYPE) => {
                 found
             }
@@ -143,15 +137,20 @@ impl House {
     }
 
     /// Lookups take no way round: they are nearly all that is asked.
-    async fn answer<B>(&self, request: Request<B>, own: Option<Operation>) -> Response
+    async fn answer<B>(&self, client: Client, mut request: Request<B>, own: Option<Operation>) -> Response
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         #[cfg(feature = "failpoints")]
         crate::failpoint::panic(&request);
-        if own == Some(Operation::Lookup) && request.method() == Method::GET {
-            return lookup(&self.api, &request.into_parts().0).await;
+        let uri = request.uri();
+        if uri.path().len() + uri.query().map_or(0, str::len) > self.uri_bytes_max {
+            return nowhere(self.refuse(Refusal::UriTooLong));
         }
+        if own == Some(Operation::Lookup) && request.method() == Method::GET {
+            return lookup(&self.api, &client, &request.into_parts().0).await;
+        }
+        request.extensions_mut().insert(client);
         match Box::pin(self.router.clone().oneshot(request.map(Body::new))).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -161,6 +160,20 @@ impl House {
     fn refuse(&self, refusal: Refusal) -> Response {
         self.api.finish(NONE, Err(refusal))
     }
+}
+
+/// What a future gives without having to wait a second time.
+async fn after_one_wait<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut has_waited = false;
+    poll_fn(|context| match future.poll_unpin(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if has_waited => Poll::Ready(None),
+        Poll::Pending => {
+            has_waited = true;
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 fn method_of(method: &Method) -> &'static str {
@@ -183,23 +196,25 @@ pub(crate) fn dress_headers(headers: &mut HeaderMap, request_id: &str) {
 
 /// Says how long an answer took.
 pub(crate) fn time_headers(headers: &mut HeaderMap, took: Duration) {
-    let us = took.as_micros();
-    if let Ok(timing) = HeaderValue::try_from(format!("total;dur={}.{:03}", us / 1000, us % 1000)) {
-        headers.insert(SERVER_TIMING, timing);
-    }
+    let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let thousandths = [us / 100 % 10, us / 10 % 10, us % 10];
+    let whole = HeaderText::new().text("total;dur=").number(us / 1000).text(".");
+    thousandths.into_iter().fold(whole, HeaderText::number).insert(headers, SERVER_TIMING);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use axum::body::Body;
     use axum::routing::get;
+    use domain::{Address, Connection};
     use geo::{Shelf, Sources};
     use http_body_util::BodyExt;
     use ledger::{Ledger, LedgerOptions};
     use prometheus_client::registry::Registry;
     use serde_json::Value;
     use store::{Store, StoreOptions};
-    use tower::ServiceExt;
 
     use super::*;
     use crate::{ApiBounds, FallbackBounds, Links, Metrics, Tally};
@@ -234,7 +249,8 @@ mod tests {
 
     async fn answer_of(router: Router, request_timeout: Duration) -> (StatusCode, HeaderMap, Value) {
         let request = Request::get("/").body(Body::empty()).expect("a request");
-        let answer = dress(router, &api(), 100, request_timeout).oneshot(request).await.expect("an answer");
+        let client = Client { address: Address::new(Ipv4Addr::LOCALHOST.into()), connection: Connection::default() };
+        let answer = dress(router, &api(), 100, request_timeout).answer(client, request).await;
         let (head, body) = answer.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();
         (head.status, head.headers, serde_json::from_slice(&body).expect("JSON"))

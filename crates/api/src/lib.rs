@@ -10,6 +10,7 @@ mod dress;
 mod failpoint;
 mod fallback;
 mod flood;
+mod header_text;
 mod limits;
 mod links;
 mod lookup;

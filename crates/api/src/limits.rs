@@ -2,8 +2,10 @@
 //! (draft-ietf-httpapi-ratelimit-headers).
 
 use domain::{BURST_MAX, BURST_WINDOW_S, DAY_S};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, header};
 use ledger::{Charged, Moment};
+
+use crate::header_text::HeaderText;
 
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -56,19 +58,14 @@ impl Limits {
         headers.insert(X_RATELIMIT_LIMIT, self.limit.into());
         headers.insert(X_RATELIMIT_REMAINING, self.remaining.into());
         headers.insert(X_RATELIMIT_RESET, self.reset_s.into());
-        insert_text(headers, RATELIMIT_POLICY, format!("\"{name}\";q={};w={window_s}", self.limit));
-        insert_text(headers, RATELIMIT, format!("\"{name}\";r={};t={}", self.remaining, self.until_reset_s));
+        let named = || HeaderText::new().text("\"").text(name);
+        named().text("\";q=").number(self.limit).text(";w=").number(window_s).insert(headers, RATELIMIT_POLICY);
+        named().text("\";r=").number(self.remaining).text(";t=").number(self.until_reset_s).insert(headers, RATELIMIT);
     }
 
     /// The headers of a refusal: those of the limit, and when to come back.
     pub(crate) fn write_refused(&self, headers: &mut HeaderMap) {
         self.write(headers);
         headers.insert(header::RETRY_AFTER, self.until_reset_s.into());
-    }
-}
-
-fn insert_text(headers: &mut HeaderMap, name: HeaderName, text: String) {
-    if let Ok(value) = HeaderValue::try_from(text) {
-        headers.insert(name, value);
     }
 }

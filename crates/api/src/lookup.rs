@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -17,30 +18,30 @@ use crate::projection::answer;
 use crate::refusal::Refusal;
 use crate::{Api, credentials};
 
-pub(crate) async fn lookup_route(State(api): State<Arc<Api>>, parts: Parts) -> Response {
-    lookup(&api, &parts).await
+pub(crate) async fn lookup_route(
+    State(api): State<Arc<Api>>,
+    Extension(client): Extension<Client>,
+    parts: Parts,
+) -> Response {
+    lookup(&api, &client, &parts).await
 }
 
-pub(crate) async fn lookup(api: &Api, parts: &Parts) -> Response {
+pub(crate) async fn lookup(api: &Api, client: &Client, parts: &Parts) -> Response {
     let answer = async {
         let admitted = api.admit(parts).await?;
         let wish = credentials::query(parts, "scope");
-        api.answer(parts, View::Scope(admitted.scope().narrowed(wish.as_deref())), admitted.charged())
+        Ok(api.answer(client, View::Scope(admitted.scope().narrowed(wish.as_deref())), admitted.charged()))
     };
     api.finish(Operation::Lookup.label(), answer.await)
 }
 
 impl Api {
     /// Locates the client and projects what is known of it. Whoever calls this has charged the request.
-    pub(crate) fn answer(&self, parts: &Parts, view: View, charged: &Charged) -> Result<Response, Refusal> {
-        let client: &Client = parts.extensions.get().ok_or_else(|| {
-            tracing::error!("a request came without its client; is a listener missing the edge?");
-            Refusal::Internal
-        })?;
+    pub(crate) fn answer(&self, client: &Client, view: View, charged: &Charged) -> Response {
         // Taken once: an answer comes whole from one edition.
         let atlas = self.shelf.current();
         let told = self.told.find(&atlas, client.address, view, charged.now);
-        Ok(answer_with(answer(client, &told, view), charged))
+        answer_with(answer(client, &told, view), charged)
     }
 
     /// Counts the outcome and turns a refusal into its answer.

@@ -2,11 +2,11 @@
 //!
 //! Not a span of the log: making one for every request costs more than all that a refusal does, and hardly any request writes a line.
 
-use std::io::Write;
-
 tokio::task_local! {
     static CURRENT: RequestId;
 }
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// The random name of a request: sixteen hexadecimal digits.
 #[derive(Clone, Copy)]
@@ -14,10 +14,8 @@ pub struct RequestId([u8; 16]);
 
 impl RequestId {
     pub(crate) fn draw() -> Self {
-        let mut digits = [0; 16];
-        // Sixteen digits fit.
-        let _ = write!(digits.as_mut_slice(), "{:016x}", fastrand::u64(..));
-        Self(digits)
+        let number = fastrand::u64(..);
+        Self(std::array::from_fn(|place| DIGITS[(number >> (4 * place) & 0xf) as usize]))
     }
 
     /// That of the request whose answer is being made, where one is.

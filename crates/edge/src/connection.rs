@@ -140,6 +140,7 @@ impl<S: Application> House<S> {
             let connection = http2_builder(&edge.bounds).serve_connection(io, service);
             attend(connection, &edge, &vigil, &drain, Duration::ZERO).await;
         } else {
+            vigil.speaks_http1();
             let connection = http1_builder(&edge.bounds).serve_connection(io, service);
             attend(connection, &edge, &vigil, &drain, LAST_REQUEST).await;
         }
@@ -159,9 +160,9 @@ fn free(place: Option<Place>, vigil: &Vigil, bounds: &Bounds) {
 
 fn http1_builder(bounds: &Bounds) -> http1::Builder {
     let mut builder = http1::Builder::new();
+    // The vigil has an eye on how long a header takes: it needs no timer of its own for every request.
     builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(bounds.header_timeout)
+        .header_read_timeout(None)
         .max_header_size(bounds.header_bytes_max)
         .max_buf_size(bounds.header_bytes_max.max(BUFFER_BYTES_MIN));
     if bounds.header_lines_max != HEADER_LINES_READY {
@@ -206,11 +207,10 @@ where
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
-                if ended.as_ref().is_err_and(is_goodbye) {
+                if ended.is_err_and(|error| is_goodbye(&error)) {
                     vigil.break_protocol();
                 }
-                let late = ended.is_err_and(|error| error.is_timeout()).then_some(Bound::Header);
-                if let Some(bound) = vigil.flood().or(late.filter(|_| !leaving)) {
+                if let Some(bound) = vigil.flood() {
                     edge.stats().close(bound, 1);
                 }
                 return;

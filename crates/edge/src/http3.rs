@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes};
-use domain::Client;
 use h3::error::Code;
 use h3::server::{RequestResolver, RequestStream};
 use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
@@ -15,7 +14,6 @@ use hyper::body::Body;
 use quinn::VarInt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tower::ServiceExt;
 
 use crate::identify::Peer;
 use crate::quic_stream::{Accepted, SendStream, Streams};
@@ -139,19 +137,14 @@ impl<S: Application> Conversation<S> {
         let Ok(Ok((request, http))) = timeout(header_timeout, resolver.resolve_request()).await else { return };
         stream.allowance.allow_body();
         let (mut send, receive) = http.split();
-        let mut request = request.map(|()| RequestBody::quic(receive));
-        let client: Client = self.peer.identify(request.version(), request.headers());
-        request.extensions_mut().insert(client);
+        let client = self.peer.identify(request.version(), request.headers());
+        let answer = self.application.answer(client, request.map(|()| RequestBody::quic(receive)));
         let response = tokio::select! {
-            response = self.application.oneshot(request) => response,
+            response = answer => response,
             () = stream.unwanted => return,
         };
         in_flight.answer();
-        let sent = match response {
-            Ok(response) => deliver(response, &mut send, &mut in_flight).await,
-            Err(_fault) => None,
-        };
-        if sent.is_none() {
+        if deliver(response, &mut send, &mut in_flight).await.is_none() {
             send.stop_stream(Code::H3_INTERNAL_ERROR);
         }
     }

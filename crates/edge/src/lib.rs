@@ -1,7 +1,7 @@
 //! Sockets, TLS and the client's identity.
 //!
-//! A connection is accepted, held to its [`Bounds`], and each of its requests is given to a `tower::Service` with a
-//! [`domain::Client`] in its extensions. Forwarding headers are read here and nowhere else.
+//! A connection is accepted, held to its [`Bounds`], and each of its requests is given to an [`Application`] with its
+//! [`domain::Client`]. Forwarding headers are read here and nowhere else.
 //!
 //! Deliberately absent: routes, answers of our own, and any log line, error or `Debug` that could show an address.
 

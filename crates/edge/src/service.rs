@@ -1,42 +1,48 @@
 //! The floor above, as a connection calls it: each request with its client, each answer watched to its end.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use domain::Client;
 use http::header::{ALT_SVC, CONNECTION, HeaderValue};
 use http::{Request, Response, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tower::{Service, ServiceExt};
 
 use crate::identify::Peer;
 use crate::vigil::{InFlight, Vigil};
 use crate::{Drain, RequestBody};
 
-/// What can be served: a cloneable `tower::Service` from requests to responses.
-pub trait Application:
-    Service<
-        Request<RequestBody>,
-        Response = Response<Self::Answer>,
-        Error: Into<Box<dyn Error + Send + Sync>> + Send,
-        Future: Send + 'static,
-    > + Clone
-    + Send
-    + 'static
-{
-    /// The body of its responses.
+/// What can be served: it answers the requests of clients.
+pub trait Application: Clone + Send + 'static {
+    /// The body of its answers.
     type Answer: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static;
+
+    /// Answers a client's request.
+    fn answer(
+        &self,
+        client: Client,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Response<Self::Answer>> + Send + 'static;
 }
 
-impl<S, B> Application for S
+impl<S, F, B> Application for S
 where
-    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>> + Send,
-    S::Future: Send + 'static,
+    S: Fn(Client, Request<RequestBody>) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static,
 {
     type Answer = B;
+
+    fn answer(
+        &self,
+        client: Client,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Response<Self::Answer>> + Send + 'static {
+        self(client, request)
+    }
 }
 
 /// An application on one connection.
@@ -51,22 +57,21 @@ pub(crate) struct Identified<S> {
 
 impl<S: Application> hyper::service::Service<Request<Incoming>> for Identified<S> {
     type Response = Response<Answer<S::Answer>>;
-    type Error = S::Error;
+    type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut in_flight = self.vigil.request();
         let client = self.peer.identify(request.version(), request.headers());
-        request.extensions_mut().insert(client);
         // A client behind a proxy would look for HTTP/3 at the proxy.
         let is_direct = client.address == self.peer.address;
         let alternative = self.alternative.clone().filter(|_| is_direct);
         let drain = Some(self.drain.clone()).filter(|_| request.version() <= Version::HTTP_11);
-        let answer = self.application.clone().oneshot(request.map(RequestBody::tcp));
+        let answer = self.application.answer(client, request.map(RequestBody::tcp));
         Box::pin(async move {
             let response = answer.await;
             in_flight.answer();
-            let mut response = response?.map(|body| Answer { body, in_flight });
+            let mut response = response.map(|body| Answer { body, in_flight });
             if let Some(alternative) = alternative {
                 response.headers_mut().insert(ALT_SVC, alternative);
             }

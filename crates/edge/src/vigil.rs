@@ -31,6 +31,9 @@ struct Notes {
     resets: usize,
     /// Bytes read since the last request began.
     unasked_bytes: usize,
+    /// HTTP/1, where what is read between two requests is a header, and since when one is being read.
+    is_http1: bool,
+    header_since: Option<Instant>,
     broke_protocol: bool,
     leaving_since: Option<Instant>,
 }
@@ -47,6 +50,8 @@ impl Vigil {
             taken_at: now,
             resets: 0,
             unasked_bytes: 0,
+            is_http1: false,
+            header_since: None,
             broke_protocol: false,
             leaving_since: None,
         };
@@ -62,11 +67,17 @@ impl Vigil {
         self.notes().quiet_since = Instant::now();
     }
 
+    /// The connection speaks HTTP/1.
+    pub(crate) fn speaks_http1(&self) {
+        self.notes().is_http1 = true;
+    }
+
     /// A request has begun; it is in flight until what is returned is dropped.
     pub(crate) fn request(self: &Arc<Self>) -> InFlight {
         let mut notes = self.notes();
         notes.in_flight += 1;
         notes.unasked_bytes = 0;
+        notes.header_since = None;
         if !notes.asked {
             notes.asked = true;
             self.asked.notify_one();
@@ -85,6 +96,9 @@ impl Vigil {
     pub(crate) fn read(&self, bytes: usize) -> bool {
         let mut notes = self.notes();
         notes.unasked_bytes = notes.unasked_bytes.saturating_add(bytes);
+        if notes.is_http1 && notes.in_flight == 0 {
+            notes.header_since.get_or_insert_with(Instant::now);
+        }
         let is_flooded = notes.unasked_bytes > self.edge.bounds.unasked_bytes_max;
         if is_flooded {
             self.flooded.notify_one();
@@ -161,6 +175,7 @@ impl Notes {
         };
         let ends = [
             (self.in_flight == 0).then_some(quiet),
+            self.header_since.map(|since| (since + bounds.header_timeout, Bound::Header)),
             self.blocked_since.map(|since| (since + bounds.write_timeout, Bound::Write)),
             (self.untaken > 0).then_some((self.taken_at + bounds.write_timeout, Bound::Write)),
         ];

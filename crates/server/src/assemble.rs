@@ -203,7 +203,7 @@ pub(crate) async fn run(config: &Config, levels: Arc<Levels>) -> Result<()> {
         sockets.listen(config.ops.listen)?,
         Transport::Clear,
         private_edge,
-        ops::router(Arc::clone(&ops)),
+        ops::application(Arc::clone(&ops)),
         private_drain,
     ));
     sockets.all_claimed()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use api::Front;
-use edge::{Drain, Edge, Listener, Tls, Transport, Wardrobe};
+use edge::{Application, Drain, Edge, Listener, Tls, Transport, Wardrobe};
 use tokio::task::JoinSet;
 
 use crate::config;
@@ -57,7 +57,7 @@ impl Door {
         let port = if settings.http3_port == 0 { address.port() } else { settings.http3_port };
         listeners.spawn(self.serve(listener, Transport::Tls(tls.clone().announcing(port))));
         let quic = sockets.listen_quic(address)?;
-        let (edge, public, drain) = (Arc::clone(&self.edge), self.public.clone(), self.drain.clone());
+        let (edge, public, drain) = (Arc::clone(&self.edge), self.application(), self.drain.clone());
         listeners.spawn(async move {
             if let Err(error) = edge::serve_quic(quic, tls, edge, public, drain).await {
                 tracing::error!(%error, "HTTP/3 is not served");
@@ -67,6 +67,11 @@ impl Door {
     }
 
     fn serve(&self, listener: Listener, transport: Transport) -> impl Future<Output = ()> + Send + use<> {
-        edge::serve(listener, transport, Arc::clone(&self.edge), self.public.clone(), self.drain.clone())
+        edge::serve(listener, transport, Arc::clone(&self.edge), self.application(), self.drain.clone())
+    }
+
+    fn application(&self) -> impl Application + use<> {
+        let public = self.public.clone();
+        move |client, request| public.answer(client, request)
     }
 }

@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::Api;
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Form, Router};
+use domain::Client;
+use edge::{Application, RequestBody};
+use http::Request;
 use ledger::Ledger;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use serde_json::json;
 use store::Store;
+use tower::ServiceExt;
 
 use crate::telemetry::Levels;
 
@@ -25,13 +30,20 @@ pub(crate) struct Ops {
     pub(crate) levels: Arc<Levels>,
 }
 
-pub(crate) fn router(ops: Arc<Ops>) -> Router {
-    Router::new()
+pub(crate) fn application(ops: Arc<Ops>) -> impl Application {
+    let router = Router::new()
         .route("/live", get(async || "live\n"))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
         .route("/log", get(log).put(set_log))
-        .with_state(ops)
+        .with_state(ops);
+    move |_client: Client, request: Request<RequestBody>| {
+        let answer = router.clone().oneshot(request.map(Body::new));
+        async {
+            let Ok(answer) = answer.await;
+            answer
+        }
+    }
 }
 
 /// Ready unless the node is draining or could answer nobody: known keys are answered while one store is away, and while both are.

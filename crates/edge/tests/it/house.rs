@@ -1,6 +1,5 @@
 //! A small application behind a real listener, and ways to talk to it.
 
-use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -81,7 +80,7 @@ impl House {
         let (switch, drain) = Drain::new();
         let serving = {
             let (edge, gate) = (Arc::clone(&edge), Arc::clone(&gate));
-            let application = tower::service_fn(move |request| answer(request, Arc::clone(&gate)));
+            let application = move |client, request| answer(client, request, Arc::clone(&gate));
             tokio::spawn(serve(listener, transport, edge, application, drain))
         };
         Self { address, edge, gate, switch, serving }
@@ -96,7 +95,7 @@ impl House {
         let (switch, drain) = Drain::new();
         let serving = {
             let (edge, gate) = (Arc::clone(&edge), Arc::clone(&gate));
-            let application = tower::service_fn(move |request| answer(request, Arc::clone(&gate)));
+            let application = move |client, request| answer(client, request, Arc::clone(&gate));
             tokio::spawn(async move { serve_quic(listener, tls, edge, application, drain).await.expect("an endpoint") })
         };
         Self { address, edge, gate, switch, serving }
@@ -126,7 +125,7 @@ impl House {
 
 /// Says what the edge says of the client, line by line; `/held` waits at the gate, `/big` answers with [`BIG_BYTES`],
 /// `/echo` with the request's body.
-async fn answer(request: Request<RequestBody>, gate: Arc<Gate>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(client: Client, request: Request<RequestBody>, gate: Arc<Gate>) -> Response<Full<Bytes>> {
     let body = match request.uri().path() {
         "/echo" => match request.into_body().collect().await {
             Ok(body) => body.to_bytes(),
@@ -138,9 +137,9 @@ async fn answer(request: Request<RequestBody>, gate: Arc<Gate>) -> Result<Respon
             gate.release.acquire().await.expect("an open gate").forget();
             Bytes::from_static(b"let go")
         }
-        _ => Bytes::from(describe(request.extensions().get().expect("a client"))),
+        _ => Bytes::from(describe(&client)),
     };
-    Ok(Response::new(Full::new(body)))
+    Response::new(Full::new(body))
 }
 
 fn describe(client: &Client) -> String {
