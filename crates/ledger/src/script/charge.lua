@@ -12,7 +12,11 @@
 -- A time t counts in [t, t + 60 s). No address is ever an argument.
 -- A verdict is one string: a digit that says which, the time, and what belongs to it. Verdicts 5 and 6 are written in columns 50 to 124 of the record.
 
+-- What is the same for all charges of a call is made once; and a piece of a record is cut out only where it is needed as a text, since each is
+-- looked up among all texts that there are.
 local stamp, clock = ARGV[1], now_ms()
+local clock_text, clock_day, clock_minute = format('%013d', clock), floor(clock / 86400000), floor(clock / 60000)
+local call, ONE = redis.call, byte('1')
 
 -- What stands beside a record in its bucket.
 local function beside(record, name) return string.match(record, '^[^}]*}:') .. name end
@@ -34,20 +38,22 @@ local function pause(record, log, window, now)
 end
 
 local function judge(record, log, charge)
-  local rec = redis.call('GET', record)
-  if not rec or sub(rec, 1, 16) ~= stamp then return unknown(rec, beside(record, 'fence'), ARGV[2]) end
+  local rec = call('GET', record)
+  if not rec or find(rec, stamp, 1, true) ~= 1 then return unknown(rec, beside(record, 'fence'), ARGV[2]) end
 
-  local now, digest = clock, sub(charge, 1, 32)
-  if sub(rec, 17, 48) ~= digest and not (sub(rec, 147, 178) == digest and now < tonumber(sub(rec, 179, 188)) * 1000) then
-    return format('1%013d', now)
+  local digest = sub(charge, 1, 32)
+  if sub(rec, 17, 48) ~= digest and not (sub(rec, 147, 178) == digest and clock < tonumber(sub(rec, 179, 188)) * 1000) then
+    return '1' .. clock_text
   end
-  if sub(rec, 99, 99) == '1' then return format('2%013d', now) end
-  if sub(rec, 49, 49) == '1' then return format('3%013d', now) end
+  if byte(rec, 99) == ONE then return '2' .. clock_text end
+  if byte(rec, 49) == ONE then return '3' .. clock_text end
 
+  local now, now_text, day, minute = clock, clock_text, clock_day, clock_minute
   local newest = tonumber(sub(rec, 50, 62))
   if now < newest then
     if newest - now <= 1000 then
-      now = newest
+      now, now_text = newest, sub(rec, 50, 62)
+      day, minute = floor(now / 86400000), floor(now / 60000)
     else
       -- The clock was set back: the log speaks of times that have not come yet.
       redis.call('DEL', log)
@@ -55,12 +61,12 @@ local function judge(record, log, charge)
     end
   end
 
-  local today, used, before = tonumber(sub(rec, 63, 68)), tonumber(sub(rec, 69, 80)), sub(rec, 81, 98)
-  local day = floor(now / 86400000)
-  local day_is_new = day > today
+  local today, used = sub(rec, 63, 68), tonumber(sub(rec, 69, 80))
+  local before
+  local day_is_new = day > tonumber(today)
   if day_is_new then
-    if used > 0 then before = sub(rec, 63, 80) end
-    today, used = day, 0
+    before = used > 0 and sub(rec, 63, 80) or sub(rec, 81, 98)
+    today, used = format('%06d', day), 0
   end
   local verdict, name = '6', sub(charge, 33)
   if used < tonumber(sub(rec, 100, 111)) then
@@ -69,7 +75,7 @@ local function judge(record, log, charge)
     verdict, name = '5', format('%06d', name + 1)
   end
 
-  if redis.call('LPUSH', log, format('%013d', now) .. name) > 300 then
+  if call('LPUSH', log, now_text .. name) > 300 then
     local oldest = redis.call('RPOP', log)
     if now - tonumber(sub(oldest, 1, 13)) < 60000 then
       redis.call('LPOP', log)
@@ -78,16 +84,16 @@ local function judge(record, log, charge)
     end
   end
   -- Renewed once a minute, and long enough that no entry goes before its 60 s are over: expiry only cleans up.
-  if floor(newest / 60000) ~= floor(now / 60000) then redis.call('PEXPIRE', log, 130000) end
+  if floor(newest / 60000) ~= minute then redis.call('PEXPIRE', log, 130000) end
 
-  local counted = format('%013d%06d%012d', now, today, used)
+  local counted = now_text .. today .. format('%012d', used)
   if day_is_new then
     counted = counted .. before
-    redis.call('SETRANGE', record, 49, counted)
+    call('SETRANGE', record, 49, counted)
     redis.call('PEXPIRE', record, 259200000)
     return verdict .. counted .. sub(rec, 99, 124)
   end
-  redis.call('SETRANGE', record, 49, counted)
+  call('SETRANGE', record, 49, counted)
   return verdict .. counted .. sub(rec, 81, 124)
 end
 
