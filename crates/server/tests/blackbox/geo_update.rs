@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, process};
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use domain::Place;
-use edge::{Bounds, CertificateFiles, Drain, DrainSwitch, Edge, Listener, Tls, Transport, Trust, Wardrobe};
+use domain::{Client, Place};
+use edge::{
+    Bounds, CertificateFiles, Drain, DrainSwitch, Edge, Listener, RequestBody, Tls, Transport, Trust, Wardrobe,
+};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::stream;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use sha2::{Digest, Sha256};
 use testkit::certificate::Certificate;
 use testkit::{CliOutput, Folder, atlas, eventually, node};
@@ -66,7 +66,7 @@ struct Scene {
     _switch: DrainSwitch,
 }
 
-async fn answer(State(stage): State<Arc<Stage>>, headers: HeaderMap) -> Response {
+async fn answer(stage: Arc<Stage>, headers: HeaderMap) -> Response {
     stage.asked.lock().expect("a list").push(headers);
     let next = stage.answers.lock().expect("a list").pop_front();
     match next {
@@ -106,9 +106,11 @@ fn open(has_checksum: bool) -> Scene {
         CertificateFiles { certificate: certificate.chain.clone(), private_key: certificate.private_key.clone() };
     let tls = Tls::new(&Arc::new(Wardrobe::open(&[files]).expect("a pair")));
     let (switch, drain) = Drain::new();
-    let router = Router::new().fallback(answer).with_state(Arc::clone(&stage));
+    let asked = Arc::clone(&stage);
+    let application =
+        move |_: Client, request: Request<RequestBody>| answer(Arc::clone(&asked), request.into_parts().0.headers);
     let edge = Arc::new(Edge::new(bounds, Trust::nobody(), None));
-    tokio::spawn(edge::serve(listener, Transport::Tls(tls), edge, router, drain));
+    tokio::spawn(edge::serve(listener, Transport::Tls(tls), edge, application, drain));
 
     let file = folder.path().join("city.mmdb");
     fs::write(folder.path().join("licence.key"), "s3cr3t\n").expect("a file");

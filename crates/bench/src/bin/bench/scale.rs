@@ -53,8 +53,14 @@ pub(crate) async fn run(is_short: bool) -> Result<ExitCode> {
     let mut seen = vec![Vec::new(); houses.len()];
     for round in 1..=extent.rounds {
         for (house, seen) in houses.iter().zip(&mut seen) {
-            progress(&format!("round {round} of {}: {}", extent.rounds, house.name()));
-            seen.push(house.measure(extent.seconds).await?);
+            let figures = house.measure(extent.seconds).await?;
+            let Figures { server_us, redis_us, postgres_us, .. } = figures;
+            progress(&format!(
+                "round {round} of {}: {}: server {server_us:.1} µs, Redis {redis_us:.1} µs, PostgreSQL {postgres_us:.1} µs",
+                extent.rounds,
+                house.name()
+            ));
+            seen.push(figures);
         }
     }
     for (house, rounds) in houses.iter().zip(&seen) {

@@ -40,10 +40,7 @@ pub(super) async fn measure(houses: &[Inhabited]) -> Result<Memory> {
     let keys = many.crowd.callers.len() as f64;
     progress("waiting until all keys are idle");
     let redis = &many.house.redis;
-    // One name a key, and a few for each bucket: logs are gone.
-    let most = keys * 1.01 + 10_000.0;
-    eventually("the logs of all keys are gone", IDLE_MAX, async || names(redis).await.is_ok_and(|now| now <= most))
-        .await?;
+    eventually("the logs of all keys are gone", IDLE_MAX, async || is_idle(redis).await.unwrap_or(false)).await?;
     let idle_bytes = (used_memory(redis).await? - many.redis_bytes_before) as f64 / keys;
     let idle_bytes_sampled = sampled(redis).await?;
     let [known, with_day] = many.postgres_bytes.map(|bytes| bytes as f64 / keys);
@@ -51,8 +48,16 @@ pub(super) async fn measure(houses: &[Inhabited]) -> Result<Memory> {
     Ok(Memory { idle_bytes, idle_bytes_sampled, burst_bytes, postgres_bytes: known, postgres_bytes_day: with_day })
 }
 
-async fn names(redis: &Redis) -> Result<f64> {
-    Ok(cmd("DBSIZE").query_async::<u32>(&mut redis.connection().await?).await?.into())
+/// Whether some names, taken at random, are none of logs.
+async fn is_idle(redis: &Redis) -> Result<bool> {
+    let mut connection = redis.connection().await?;
+    for _ in 0..SAMPLE {
+        let name: Vec<u8> = cmd("RANDOMKEY").query_async(&mut connection).await?;
+        if cmd("TYPE").arg(name).query_async::<String>(&mut connection).await? == "list" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The mean of what some names take.
