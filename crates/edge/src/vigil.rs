@@ -31,9 +31,8 @@ struct Notes {
     resets: usize,
     /// Bytes read since the last request began.
     unasked_bytes: usize,
-    /// HTTP/1, where what is read between two requests is a header, and since when one is being read.
+    /// HTTP/1, where the next header is due from the end of the answer before.
     is_http1: bool,
-    header_since: Option<Instant>,
     broke_protocol: bool,
     leaving_since: Option<Instant>,
 }
@@ -51,7 +50,6 @@ impl Vigil {
             resets: 0,
             unasked_bytes: 0,
             is_http1: false,
-            header_since: None,
             broke_protocol: false,
             leaving_since: None,
         };
@@ -77,7 +75,6 @@ impl Vigil {
         let mut notes = self.notes();
         notes.in_flight += 1;
         notes.unasked_bytes = 0;
-        notes.header_since = None;
         if !notes.asked {
             notes.asked = true;
             self.asked.notify_one();
@@ -96,9 +93,6 @@ impl Vigil {
     pub(crate) fn read(&self, bytes: usize) -> bool {
         let mut notes = self.notes();
         notes.unasked_bytes = notes.unasked_bytes.saturating_add(bytes);
-        if notes.is_http1 && notes.in_flight == 0 {
-            notes.header_since.get_or_insert_with(Instant::now);
-        }
         let is_flooded = notes.unasked_bytes > self.edge.bounds.unasked_bytes_max;
         if is_flooded {
             self.flooded.notify_one();
@@ -175,7 +169,7 @@ impl Notes {
         };
         let ends = [
             (self.in_flight == 0).then_some(quiet),
-            self.header_since.map(|since| (since + bounds.header_timeout, Bound::Header)),
+            (self.in_flight == 0 && self.is_http1).then_some((self.quiet_since + bounds.header_timeout, Bound::Header)),
             self.blocked_since.map(|since| (since + bounds.write_timeout, Bound::Write)),
             (self.untaken > 0).then_some((self.taken_at + bounds.write_timeout, Bound::Write)),
         ];
