@@ -73,8 +73,8 @@ pub(crate) use turn;
 /// Merges counts by a statement on `rolled` that returns what it changed. Those that near or reach their key's limit, of today or yesterday,
 /// raise an alert; few are as high as the lowest limit, and the rest cost no further look.
 ///
-/// How many rows there are is hidden from
-/// the planner: it would read whole tables to find thousands of them, where each is found by its index at once.
+/// How many rows there are is hidden from the planner: it would read whole tables to find thousands of them, where each is found by its index at
+/// once.
 macro_rules! merging {
     ($statement:literal) => {
         concat!(
