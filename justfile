@@ -144,12 +144,18 @@ faults *arguments:
     IPSEITY_BIN="$program" "$target/debug/faults" {{ arguments }}
 
 # What a request costs beside servers that do less, in one table: CPU time of each process, rates, latencies, and the bars that the service wants to
-# be held to; needs wrk, h2load, nginx with its geoip2 module, and a machine with nothing else to do. Writes docs/bench.*; `--short` writes
+# be held to; needs wrk, h2load, nginx with its geoip2 module, valgrind, and a machine with nothing else to do. Writes docs/bench.*; `--short` writes
 # nothing and takes two minutes.
 bench *arguments: geo-data
     cargo build --quiet --release -p server
     cargo build --quiet --release -p bench
     target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" compare {{ arguments }}
+
+# The tie-breaker alone: instructions for each request, by callgrind, which a busy machine does not change. Takes two minutes and writes nothing.
+bench-instructions: geo-data
+    cargo build --quiet --release -p server
+    cargo build --quiet --release -p bench
+    target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" instructions
 
 # How the costs grow: with the number of keys up to a million, with a cluster of counter stores, with more nodes; and what a key takes in memory. Takes
 # some 15 minutes and writes docs/scale.*; `--short` has fewer keys and writes nothing.

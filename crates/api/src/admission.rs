@@ -1,6 +1,7 @@
 //! Admission: one verdict from the ledger; what the counter store does not know, the durable store is asked once. A verdict that is missed
 //! is made up for by what the node knows itself (`recall`).
 
+use std::pin::pin;
 use std::time::Instant;
 
 use domain::{Key, KeyId, Pause, Scope, Used};
@@ -64,7 +65,6 @@ impl Api {
         if matches!(verdict, Verdict::Unknown(_)) {
             verdict = Box::pin(self.charge_unknown(key, name)).await?;
         }
-        self.fallback.saw(key, &verdict);
         Ok(verdict)
     }
 
@@ -72,14 +72,18 @@ impl Api {
         if self.fallback.breaker.is_open() {
             return Err(Missed::NotCharged);
         }
-        let (start, sent) = (Instant::now(), self.fallback.clock.now());
+        let start = Instant::now();
+        let sent = self.fallback.clock.at(start);
         let under_way = UnderWay { tally: &self.tally, key: key.id };
-        let verdict = self.ledger.charge(key, name).instrument(info_span!(target: TRACE, "charge")).await;
+        let charge = pin!(self.ledger.charge(key, name));
+        let verdict = charge.instrument(info_span!(target: TRACE, "charge")).await;
         std::mem::forget(under_way);
-        self.metrics.verdict(start.elapsed());
+        let heard = Instant::now();
+        self.metrics.verdict(heard - start);
         match verdict {
             Ok(verdict) => {
                 self.fallback.breaker.answered();
+                self.fallback.saw(key, &verdict, heard);
                 Ok(verdict)
             }
             Err(error) => {

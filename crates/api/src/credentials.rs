@@ -9,7 +9,7 @@ use http::request::Parts;
 /// one counts as absent.
 pub(crate) fn presented(parts: &Parts) -> Option<Cow<'_, str>> {
     let bearer = parts.headers.get(AUTHORIZATION).and_then(|line| bearer(line.as_bytes()));
-    bearer.or_else(|| query(parts, "key")).filter(|key| !key.is_empty())
+    bearer.map(Cow::Borrowed).or_else(|| query(parts, "key")).filter(|key| !key.is_empty())
 }
 
 /// The first value of a query parameter.
@@ -19,11 +19,11 @@ pub(crate) fn query<'a>(parts: &'a Parts, name: &str) -> Option<Cow<'a, str>> {
 }
 
 /// The token of `Bearer <token>`; the scheme's letter case does not matter (RFC 9110, section 11.1).
-fn bearer(line: &[u8]) -> Option<Cow<'_, str>> {
+fn bearer(line: &[u8]) -> Option<&str> {
     let (scheme, token) = line.split_at_checked(b"bearer ".len())?;
     let token = token.trim_ascii();
     // Bytes that are no text cannot be a key, and yet are one that was presented.
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then(|| String::from_utf8_lossy(token))
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then(|| str::from_utf8(token).unwrap_or("?"))
 }
 
 #[cfg(test)]

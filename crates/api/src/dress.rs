@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -78,7 +79,8 @@ impl Front {
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Arc::clone(&self.0).receive(client, request)
+        // In memory of its own: whoever calls it moves a pointer, not the whole.
+        Box::pin(Arc::clone(&self.0).receive(client, request))
     }
 }
 
@@ -91,8 +93,7 @@ impl House {
         let own = OPERATIONS.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, operation)| *operation);
         let id = RequestId::draw();
         let traced = tracing::info_span!(target: TRACE, "request", "otel.kind" = "server", method, operation = Empty, status = Empty);
-        // In memory of its own: whatever wraps it moves a pointer, not the whole.
-        let answer = Box::pin(self.answer(client, request, own));
+        let answer = pin!(self.answer(client, request, own));
         let mut response = id.cover(self.bounded(answer, own).instrument(traced.clone())).await;
         let took = start.elapsed();
         let operation = match own {
@@ -102,7 +103,9 @@ impl House {
         };
         self.api.metrics.took(operation, took);
         let (status, took_us) = (response.status().as_u16(), u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
-        traced.record("operation", operation).record("status", status);
+        if !traced.is_disabled() {
+            traced.record("operation", operation).record("status", status);
+        }
         // Neither path nor query, which may hold a key; nothing of the client.
         tracing::info!(target: "access", id = id.as_str(), method, operation, status, took_us);
         dress_headers(response.headers_mut(), id.as_str());
@@ -120,7 +123,7 @@ impl House {
         let soon = if own == Some(Operation::Lookup) { after_one_wait(&mut answer).await } else { None };
         let answered = match soon {
             Some(answered) => Ok(answered),
-            None => tokio::time::timeout(self.request_timeout, answer).await,
+            None => Box::pin(tokio::time::timeout(self.request_timeout, answer)).await,
         };
         match answered {
             Ok(Ok(found)) if found.status() != StatusCode::NOT_FOUND || found.headers().contains_key(CONTENT_TYPE) => {

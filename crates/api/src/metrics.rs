@@ -1,5 +1,6 @@
 //! Metrics of the API. Labels are bounded: operations and error codes, never clients or keys.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ struct Label {
 }
 
 /// What is counted most by far.
-const LOOKED_UP: Outcome = Outcome { operation: Operation::Lookup.label(), outcome: "success" };
+const LOOKUP: &str = Operation::Lookup.label();
 
 /// What metrics and logs call requests that are of no operation: those of pages, and those that lead nowhere.
 pub(crate) const PAGE: &str = "page";
@@ -39,8 +40,8 @@ const NOWHERE: [Refusal; 4] = [Refusal::NotFound, Refusal::MethodNotAllowed, Ref
 pub struct Metrics {
     answers: Family<Outcome, Counter>,
     answer_s: Family<Label, Histogram, fn() -> Histogram>,
-    /// Those two of lookups that were answered, which are not searched for.
-    lookups: Counter,
+    /// Those of lookups, by outcome, which are asked for most by far.
+    lookups: Arc<[(&'static str, Counter)]>,
     lookup_s: Histogram,
     verdict_s: Arc<Histogram>,
     fills: Counter,
@@ -51,6 +52,12 @@ pub struct Metrics {
     untold: Counter,
 }
 
+/// What a request of an operation can come to. An address that is too long is of none.
+fn outcomes_of(operation: Operation) -> impl Iterator<Item = &'static str> {
+    let refusals = operation.refusals().into_iter().filter(|refusal| *refusal != Refusal::UriTooLong);
+    iter::once("success").chain(refusals.map(Refusal::outcome))
+}
+
 impl Metrics {
     /// Registers the metrics.
     #[must_use]
@@ -59,8 +66,10 @@ impl Metrics {
         let answer_s: Family<_, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 16)));
         let metrics = Self {
-            lookups: answers.get_or_create_owned(&LOOKED_UP),
-            lookup_s: answer_s.get_or_create_owned(&Label { operation: LOOKED_UP.operation }),
+            lookups: outcomes_of(Operation::Lookup)
+                .map(|outcome| (outcome, answers.get_or_create_owned(&Outcome { operation: LOOKUP, outcome })))
+                .collect(),
+            lookup_s: answer_s.get_or_create_owned(&Label { operation: LOOKUP }),
             answers,
             answer_s,
             verdict_s: Arc::new(Histogram::new(exponential_buckets(0.000_1, 2.0, 14))),
@@ -97,9 +106,7 @@ impl Metrics {
     fn begin(&self) {
         for operation in Operation::ALL {
             drop(self.answer_s.get_or_create(&Label { operation: operation.label() }));
-            self.expect(operation.label(), "success");
-            let own = operation.refusals().into_iter().filter(|refusal| *refusal != Refusal::UriTooLong);
-            own.for_each(|refusal| self.expect(operation.label(), refusal.outcome()));
+            outcomes_of(operation).for_each(|outcome| self.expect(operation.label(), outcome));
         }
         for operation in [PAGE, NONE] {
             drop(self.answer_s.get_or_create(&Label { operation }));
@@ -112,7 +119,7 @@ impl Metrics {
     }
 
     pub(crate) fn took(&self, operation: &'static str, took: Duration) {
-        if operation == LOOKED_UP.operation {
+        if operation == LOOKUP {
             self.lookup_s.observe(took.as_secs_f64());
         } else {
             self.answer_s.get_or_create(&Label { operation }).observe(took.as_secs_f64());
@@ -137,11 +144,11 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, operation: &'static str, outcome: &'static str) {
-        let outcome = Outcome { operation, outcome };
-        if outcome == LOOKED_UP {
-            self.lookups.inc();
+        let lookup = self.lookups.iter().find(|(known, _)| operation == LOOKUP && *known == outcome);
+        if let Some((_, counter)) = lookup {
+            counter.inc();
         } else {
-            self.answers.get_or_create(&outcome).inc();
+            self.answers.get_or_create(&Outcome { operation, outcome }).inc();
         }
     }
 

@@ -3,10 +3,12 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use domain::{Day, KeyId, Used};
+use foldhash::fast::RandomState;
 use store::{RefusedCount, RefusedReason, RolledUp};
 
 /// Counts that wait to be rolled up.
@@ -18,7 +20,8 @@ pub struct Tally {
 /// Counts taken out to be rolled up; put back if that fails.
 #[derive(Default)]
 pub struct Taken {
-    admitted: HashMap<(KeyId, Day), u64>,
+    /// The one that every request touches. Ids are our own random ones: nobody outside can have them collide.
+    admitted: HashMap<(KeyId, Day), u64, RandomState>,
     refused: HashMap<(KeyId, Day, RefusedReason), u64>,
     demo: HashMap<Day, DemoCount>,
     yesterdays: HashSet<KeyId>,
@@ -79,7 +82,11 @@ impl Tally {
     /// Takes all that waits.
     #[must_use]
     pub fn take(&self) -> Taken {
-        self.with(|waiting, _| std::mem::take(waiting))
+        self.with(|waiting, _| {
+            // As many will likely come again: a map that grows moves all that it holds, time and again.
+            let room = HashMap::with_capacity_and_hasher(waiting.admitted.len(), RandomState::default());
+            std::mem::replace(waiting, Taken { admitted: room, ..Taken::default() })
+        })
     }
 
     /// Puts back what could not be rolled up.
@@ -158,7 +165,7 @@ impl Taken {
     }
 }
 
-fn raise<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: K, count: u64, keys_max: usize) {
+fn raise<K: Hash + Eq, S: BuildHasher>(counts: &mut HashMap<K, u64, S>, key: K, count: u64, keys_max: usize) {
     let room = counts.len() < keys_max;
     match counts.entry(key) {
         Entry::Occupied(mut held) => *held.get_mut() = count.max(*held.get()),
@@ -167,7 +174,7 @@ fn raise<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: K, count: u
     }
 }
 
-fn add<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: K, count: u64, keys_max: usize) {
+fn add<K: Hash + Eq>(counts: &mut HashMap<K, u64>, key: K, count: u64, keys_max: usize) {
     let room = counts.len() < keys_max;
     match counts.entry(key) {
         Entry::Occupied(mut held) => *held.get_mut() += count,

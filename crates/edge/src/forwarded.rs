@@ -47,12 +47,12 @@ impl ForwardingHeader {
     #[must_use]
     pub fn name(self) -> HeaderName {
         match self {
-            Self::XForwardedFor => HeaderName::from_static("x-forwarded-for"),
+            Self::XForwardedFor => const { HeaderName::from_static("x-forwarded-for") },
             Self::Forwarded => FORWARDED,
-            Self::CfConnectingIp => HeaderName::from_static("cf-connecting-ip"),
-            Self::TrueClientIp => HeaderName::from_static("true-client-ip"),
-            Self::FlyClientIp => HeaderName::from_static("fly-client-ip"),
-            Self::XRealIp => HeaderName::from_static("x-real-ip"),
+            Self::CfConnectingIp => const { HeaderName::from_static("cf-connecting-ip") },
+            Self::TrueClientIp => const { HeaderName::from_static("true-client-ip") },
+            Self::FlyClientIp => const { HeaderName::from_static("fly-client-ip") },
+            Self::XRealIp => const { HeaderName::from_static("x-real-ip") },
         }
     }
 

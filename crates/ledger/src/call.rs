@@ -71,14 +71,15 @@ impl Ledger {
             let session = &attempt.session;
             let outcome = if attempt.asking {
                 let mut line = Line::of(attempt);
-                let verdicts = self.within(attempt, ask(&mut line, &session.identity, &[charge])).await;
+                // In memory of its own: room for it would be made, and moved, for every charge.
+                let verdicts = Box::pin(self.within(attempt, ask(&mut line, &session.identity, &[charge]))).await;
                 verdicts.map(|mut verdicts| verdicts.swap_remove(0))
             } else {
                 self.heed(attempt, session.sheaves.charge(charge, attempt.deadline).await)
             };
             match outcome {
                 Ok(verdict) => return Ok(verdict),
-                Err(refused) => self.send_on(attempt, refused).await?,
+                Err(refused) => Box::pin(self.send_on(attempt, refused)).await?,
             }
         }
     }

@@ -79,7 +79,7 @@ impl Ledger {
         loop {
             let reply = self.charge_on(&mut attempt, Charge { key: *key, name }).await?;
             let (verdict, stamped_elsewhere) = Verdict::parse(key.id, &attempt.session.identity.stamp, &reply)?;
-            if !stamped_elsewhere || !self.renew(&mut attempt).await? {
+            if !stamped_elsewhere || !Box::pin(self.renew(&mut attempt)).await? {
                 return Ok(verdict);
             }
         }

@@ -71,7 +71,7 @@ impl Link {
         if let Some(session) = self.standing() {
             return Ok(session);
         }
-        timeout_at(deadline, self.connect()).await.unwrap_or(Err(LedgerError::Unreachable))
+        Box::pin(timeout_at(deadline, self.connect())).await.unwrap_or(Err(LedgerError::Unreachable))
     }
 
     pub(crate) fn standing(&self) -> Option<Arc<Session>> {

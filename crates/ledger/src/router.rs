@@ -102,7 +102,7 @@ impl Router {
             // A task of its own: it goes on when whoever waits for it has left, and the next one finds it done.
             tokio::spawn(Arc::clone(self).learn(turn)).await.unwrap_or(Err(LedgerError::Unreachable))
         };
-        timeout_at(deadline, learnt).await.unwrap_or(Err(LedgerError::Unreachable))
+        Box::pin(timeout_at(deadline, learnt)).await.unwrap_or(Err(LedgerError::Unreachable))
     }
 
     fn fresh(&self) -> Option<Arc<Map>> {

@@ -21,6 +21,11 @@ use crate::slot::Bucket;
 
 /// Charges of one call: the counter store does nothing else meanwhile.
 const CHARGES_MAX: usize = 64;
+/// Room that a call's words take, so that it is asked for once: those of a charge, and those around them.
+const PRESENTED_BYTES: usize = 38;
+const CHARGE_BYTES: usize = 86;
+const OTHER_WORDS: usize = 7;
+const OTHER_BYTES: usize = 160;
 /// How long others gather behind a call that is not answered: one whose answer is lost must not hold them up.
 const PATIENCE: Duration = Duration::from_millis(2);
 
@@ -128,8 +133,8 @@ pub(crate) async fn ask(
 
 fn command(identity: &Identity, charges: &[Charge]) -> Cmd {
     let shared = charges.first().filter(|_| identity.is_cluster).map(|charge| Bucket::of(charge.key.id));
-    let mut call = redis::cmd("EVALSHA");
-    call.arg(CHARGE.get_hash()).arg(2 * charges.len() + if shared.is_some() { 2 } else { 0 });
+    let mut call = Cmd::with_capacity(3 * charges.len() + OTHER_WORDS, charges.len() * CHARGE_BYTES + OTHER_BYTES);
+    call.arg("EVALSHA").arg(CHARGE.get_hash()).arg(2 * charges.len() + if shared.is_some() { 2 } else { 0 });
     for Charge { key, .. } in charges {
         let bucket = Bucket::of(key.id);
         call.arg(bucket.record(key.id)).arg(bucket.log(key.id));
@@ -139,7 +144,11 @@ fn command(identity: &Identity, charges: &[Charge]) -> Cmd {
     }
     call.arg(&identity.stamp).arg(nonce());
     for Charge { key, name } in charges {
-        call.arg([key.digest.as_bytes().as_slice(), &name.digits()].concat());
+        let mut presented = [0; PRESENTED_BYTES];
+        let (digest, digits) = presented.split_at_mut(key.digest.as_bytes().len());
+        digest.copy_from_slice(key.digest.as_bytes());
+        digits.copy_from_slice(&name.digits());
+        call.arg(presented.as_slice());
     }
     call
 }

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use domain::KeyId;
+use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
 /// Buckets that keys are spread over.
 pub(crate) const BUCKETS: u16 = 1024;
@@ -43,8 +44,10 @@ pub(crate) struct Bucket(u16);
 impl Bucket {
     pub(crate) fn of(id: KeyId) -> Self {
         // FNV-1a: ids are random already, it only has to fold ten bytes.
-        let hash =
-            id.as_str().bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let hash = id
+            .as_bytes()
+            .iter()
+            .fold(0x811c_9dc5_u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         Self((hash % u32::from(BUCKETS)) as u16)
     }
 
@@ -61,12 +64,12 @@ impl Bucket {
         &TAGS[usize::from(self.0)]
     }
 
-    pub(crate) fn record(self, id: KeyId) -> String {
-        [self.tag(), "k:", id.as_str()].concat()
+    pub(crate) fn record(self, id: KeyId) -> Name {
+        Name::of([self.tag().as_bytes(), b"k:", id.as_bytes()])
     }
 
-    pub(crate) fn log(self, id: KeyId) -> String {
-        [self.tag(), "log:", id.as_str()].concat()
+    pub(crate) fn log(self, id: KeyId) -> Name {
+        Name::of([self.tag().as_bytes(), b"log:", id.as_bytes()])
     }
 
     pub(crate) fn pending(self) -> String {
@@ -82,6 +85,39 @@ impl Bucket {
         format!("{}settled:{id}:{batch:016x}", self.tag())
     }
 }
+
+/// A name of a key's in memory that need not be asked for: every charge has two.
+pub(crate) struct Name {
+    bytes: [u8; NAME_BYTES_MAX],
+    length: usize,
+}
+
+/// The longest is that of a log: eleven bytes of the bucket, four of the kind, ten of the id.
+const NAME_BYTES_MAX: usize = 25;
+
+impl Name {
+    fn of(pieces: [&[u8]; 3]) -> Self {
+        let mut name = Self { bytes: [0; NAME_BYTES_MAX], length: 0 };
+        for piece in pieces {
+            let end = name.length + piece.len();
+            name.bytes[name.length..end].copy_from_slice(piece);
+            name.length = end;
+        }
+        name
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl ToRedisArgs for Name {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg(self.as_bytes());
+    }
+}
+
+impl ToSingleRedisArg for Name {}
 
 /// The demo's record.
 pub(crate) fn demo() -> String {
@@ -106,7 +142,9 @@ mod tests {
     fn all_names_of_a_key_share_one_hash_tag() {
         let id = KeyId::parse("0123456789").expect("an id");
         let bucket = Bucket::of(id);
-        for name in [bucket.record(id), bucket.log(id), bucket.pending(), bucket.fence()] {
+        let own = [bucket.record(id), bucket.log(id)].map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
+        assert!(own[1].ends_with("}:log:0123456789"), "{own:?}");
+        for name in own.into_iter().chain([bucket.pending(), bucket.fence()]) {
             assert_eq!(name.split('}').next(), bucket.fence().split('}').next());
             assert_eq!(Slot::of(&name), bucket.slot());
         }

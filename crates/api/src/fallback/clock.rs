@@ -17,12 +17,17 @@ impl StoreClock {
         Self { start: Instant::now(), start_ms: AtomicU64::new(ms(now)) }
     }
 
-    pub(crate) fn tell(&self, now: Moment) {
-        self.start_ms.store(now.0.saturating_sub(ms(self.start.elapsed())), Ordering::Relaxed);
+    /// The store said what its time is, and that was heard just now.
+    pub(crate) fn tell(&self, now: Moment, heard: Instant) {
+        self.start_ms.store(now.0.saturating_sub(ms(heard - self.start)), Ordering::Relaxed);
     }
 
     pub(crate) fn now(&self) -> Moment {
-        Moment(self.start_ms.load(Ordering::Relaxed) + ms(self.start.elapsed()))
+        self.at(Instant::now())
+    }
+
+    pub(crate) fn at(&self, now: Instant) -> Moment {
+        Moment(self.start_ms.load(Ordering::Relaxed) + ms(now - self.start))
     }
 }
 

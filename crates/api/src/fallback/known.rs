@@ -28,7 +28,7 @@ enum Teller {
 }
 
 impl Known {
-    pub(super) fn new(key: &Key, scope: Scope, charged: &Charged, window: u64) -> Self {
+    pub(super) fn new(key: &Key, scope: Scope, charged: &Charged, window: u64, told_at: Instant) -> Self {
         let standing = Standing {
             id: key.id,
             digest: key.digest,
@@ -40,14 +40,14 @@ impl Known {
             window,
             used: None,
         };
-        Self { standing, told_at: Instant::now(), teller: Teller::Verdict, times: VecDeque::new() }
+        Self { standing, told_at, teller: Teller::Verdict, times: VecDeque::new() }
     }
 
     pub(super) fn told(standing: Standing, news: u64) -> Self {
         Self { standing, told_at: Instant::now(), teller: Teller::Store(news), times: VecDeque::new() }
     }
 
-    pub(super) fn saw_admitted(&mut self, key: &Key, scope: Scope, charged: &Charged, window: u64) {
+    pub(super) fn saw_admitted(&mut self, key: &Key, scope: Scope, charged: &Charged, window: u64, heard: Instant) {
         if !self.standing.opens_to(&key.digest, charged.now.s()) {
             (self.standing.digest, self.standing.retired) = (key.digest, None);
         }
@@ -57,7 +57,7 @@ impl Known {
         self.standing.marks = Marks::default();
         // Verdicts that were made together are heard in any order.
         self.standing.count_at_least(Some(Used { day: charged.day, count: charged.used }));
-        (self.told_at, self.teller) = (Instant::now(), Teller::Verdict);
+        (self.told_at, self.teller) = (heard, Teller::Verdict);
         self.note(charged.now);
     }
 
@@ -173,8 +173,8 @@ mod tests {
     fn known(limit: u64) -> (Known, Key) {
         let key = ClearKey::mint(|| fastrand::u8(..)).key();
         let charged = Charged { now: NOON, limit, day: NOON.day(), used: 1 };
-        let mut known = Known::new(&key, Scope::Ip, &charged, 1);
-        known.saw_admitted(&key, Scope::Ip, &charged, 1);
+        let mut known = Known::new(&key, Scope::Ip, &charged, 1, Instant::now());
+        known.saw_admitted(&key, Scope::Ip, &charged, 1, Instant::now());
         (known, key)
     }
 
@@ -201,7 +201,8 @@ mod tests {
     fn verdicts_that_are_heard_in_the_wrong_order_lower_no_count() {
         let (mut known, key) = known(10);
         for used in [3, 2] {
-            known.saw_admitted(&key, Scope::Ip, &Charged { now: NOON, limit: 10, day: NOON.day(), used }, 1);
+            let charged = Charged { now: NOON, limit: 10, day: NOON.day(), used };
+            known.saw_admitted(&key, Scope::Ip, &charged, 1, Instant::now());
         }
         assert_eq!(known.standing.used, Some(Used { day: NOON.day(), count: 3 }));
     }

@@ -71,15 +71,15 @@ impl Fallback {
         }
     }
 
-    /// Notes what the counter store has just said of a key.
-    pub(crate) fn saw(&self, key: &Key, verdict: &Verdict) {
+    /// Notes what the counter store has said of a key, and when that was heard.
+    pub(crate) fn saw(&self, key: &Key, verdict: &Verdict, heard: Instant) {
         match verdict {
             Verdict::Admitted { scope, charged, window, .. } => {
-                self.clock.tell(charged.now);
-                self.saw_admitted(key, *scope, charged, *window);
+                self.clock.tell(charged.now, heard);
+                self.saw_admitted(key, *scope, charged, *window, heard);
             }
             Verdict::DaySpent { charged } => {
-                self.clock.tell(charged.now);
+                self.clock.tell(charged.now, heard);
                 self.with_known(key.id, |known| known.saw_spent(charged));
             }
             Verdict::Paused(_) | Verdict::PausedNow(_) => {
@@ -92,10 +92,11 @@ impl Fallback {
         }
     }
 
-    fn saw_admitted(&self, key: &Key, scope: Scope, charged: &Charged, window: u64) {
-        let fresh = || Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(Known::new(key, scope, charged, window))));
+    fn saw_admitted(&self, key: &Key, scope: Scope, charged: &Charged, window: u64, heard: Instant) {
+        let new = || Known::new(key, scope, charged, window, heard);
+        let fresh = || Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(new())));
         let Ok(known) = self.known.get_or_insert_with(&key.id, fresh);
-        lock(&known).saw_admitted(key, scope, charged, window);
+        lock(&known).saw_admitted(key, scope, charged, window, heard);
     }
 
     /// The count that the counter store last told of a key.

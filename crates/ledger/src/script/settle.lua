@@ -57,7 +57,7 @@ for entry in string.gmatch(ARGV[8], '%d+') do
     end
   end
   -- A record that was filled since may hold the charge in its count, from the roll-up, and have lost the log.
-  local gone = now - at > 60000 or at <= filled or (#log >= 300 and tonumber(sub(log[#log], 1, 13)) > at)
+  local gone = now - at > 60000 or at <= filled or (#log >= 300 and tonumber(sub(log[1], 1, 13)) > at)
   if refused then
     -- The day's limit refused it, too late to be heard, and the node admitted it: it is in the log, and not yet in the count.
     charge(floor(at / 86400000), 1)
@@ -82,11 +82,11 @@ if same_window and #fresh > 0 then
       log[#log + 1] = at > now and format('%013d', now) .. sub(entry, 14) or entry
     end
   end
-  table.sort(log, function(a, b) return a > b end)
+  table.sort(log)
   redis.call('DEL', KEYS[2])
-  for place = 1, math.min(#log, 300) do redis.call('RPUSH', KEYS[2], log[place]) end
+  for place = math.max(#log - 299, 1), #log do redis.call('RPUSH', KEYS[2], log[place]) end
   redis.call('PEXPIRE', KEYS[2], 130000)
-  newest = #log > 0 and tonumber(sub(log[1], 1, 13)) or 0
+  newest = #log > 0 and tonumber(sub(log[#log], 1, 13)) or 0
 end
 
 if ARGV[5] ~= '' and same_window and paused ~= '1' then

@@ -101,7 +101,7 @@ async fn an_admitted_request_is_one_call_to_redis_and_none_to_postgresql() {
     let sent = statements(&house, log_start);
     eprintln!("round trip: {requests} requests, {} evalsha; statements by application: {sent:?}", calls("evalsha"));
     // Each leaves its entry in a log; those of the same moment share a call.
-    assert_eq!(calls("lpush"), requests);
+    assert_eq!(calls("rpush"), requests);
     assert!((1..=requests).contains(&calls("evalsha")));
     for other in ["eval", "script|load", "hello"] {
         assert_eq!(calls(other), 0, "{other}");

@@ -9,6 +9,7 @@ use crate::bars::{Bar, Bound};
 use crate::measure::{Figures, Subject, median};
 use crate::progress::progress;
 use crate::report::print_bars;
+use crate::server::Programs;
 use crate::stage::Stage;
 use crate::subjects::{FULL, MISSING};
 
@@ -25,7 +26,7 @@ const SECONDS: u64 = 1;
 pub(crate) async fn run() -> Result<ExitCode> {
     // A debug build on a busy machine is late, and a verdict that it does not wait for would cost nothing.
     let env = Env::from([("IPSEITY__LEDGER__TIMEOUT_MS".to_owned(), "2000".to_owned())]);
-    let stage = Stage::open(KEYS, CONNECTIONS, Vec::new(), env).await?;
+    let stage = Stage::open(KEYS, CONNECTIONS, Vec::new(), env, &Programs::find()?).await?;
     stage.meet(&stage.crowds.full).await?;
     let subjects = [
         stage.plain(),

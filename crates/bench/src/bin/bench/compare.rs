@@ -1,6 +1,6 @@
 //! The comparison: every subject warmed, then in rounds, each of them once in each, so that noise hits all alike.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use testkit::node::Env;
 use testkit::{Redis, RedisOptions};
 
 use crate::bars;
+use crate::callgrind;
 use crate::cpu::machine;
 use crate::load::pace::Pace;
 use crate::load::{self, SEEDED};
 use crate::measure::{Figures, median};
 use crate::progress::progress;
 use crate::report::{Report, Row};
-use crate::server::Server;
+use crate::server::{Programs, Server};
 use crate::stage::{Stage, seed};
 use crate::subjects::{ADMITTED, DEMO, FLOOR, FLOOR_HALF, FULL, FULL_HALF};
 
@@ -26,7 +27,7 @@ const DATABASES: [&str; 2] = ["data/GeoLite2-City.mmdb", "data/GeoLite2-ASN.mmdb
 const DEMO_PER_S: f64 = 300.0;
 const DEMO_REQUESTS: usize = DEMO_DAILY_MAX as usize * 9 / 10;
 
-const CONNECTIONS: usize = 64;
+pub(crate) const CONNECTIONS: usize = 64;
 
 /// How much is measured.
 struct Extent {
@@ -41,7 +42,7 @@ const SHORT: Extent = Extent { keys: 10_000, rounds: 1, seconds: 2 };
 pub(crate) async fn run(is_short: bool) -> Result<ExitCode> {
     let extent = if is_short { SHORT } else { WHOLE };
     let databases = databases()?;
-    let stage = Stage::open(extent.keys, CONNECTIONS, databases.clone(), Env::new()).await?;
+    let stage = Stage::open(extent.keys, CONNECTIONS, databases.clone(), Env::new(), &Programs::find()?).await?;
     stage.meet_all().await?;
     let nginx = Server::open_nginx(&databases).await?;
     let engine = Redis::start(RedisOptions::default()).await?;
@@ -51,6 +52,8 @@ pub(crate) async fn run(is_short: bool) -> Result<ExitCode> {
     rows.push(Row { name: DEMO, figures: demo(&stage).await? });
     rows.extend(at_half(&stage, &rows, &extent).await?);
 
+    // The short form does without: it takes as long as the rest of it.
+    let instructions = if is_short { BTreeMap::new() } else { callgrind::count().await? };
     let by_name: HashMap<_, _> = rows.iter().map(|row| (row.name, row.figures)).collect();
     let (processor, cores) = machine();
     let report = Report {
@@ -61,6 +64,7 @@ pub(crate) async fn run(is_short: bool) -> Result<ExitCode> {
         rounds: extent.rounds,
         seconds: extent.seconds,
         bars: bars::judge(&by_name)?,
+        instructions,
         rows,
     };
     report.print();

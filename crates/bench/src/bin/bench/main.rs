@@ -1,8 +1,9 @@
-//! `bench compare [--short] | budget | scale [--short]`: what a request costs, beside servers that do less; whether that is within the budget; and how
+//! `bench compare [--short] | budget | instructions | scale [--short]`: what a request costs, beside servers that do less; whether that is within the budget; in instructions; and how
 //! it grows.
 
 mod bars;
 mod budget;
+mod callgrind;
 mod chart;
 mod compare;
 mod cpu;
@@ -27,6 +28,7 @@ async fn main() -> Result<ExitCode> {
         ["compare"] => compare::run(false).await,
         ["compare", "--short"] => compare::run(true).await,
         ["budget"] => budget::run().await,
+        ["instructions"] => callgrind::run().await,
         ["scale"] => scale::run(false).await,
         ["scale", "--short"] => scale::run(true).await,
         // A load generator among others, which it starts as it starts wrk.
@@ -34,6 +36,6 @@ async fn main() -> Result<ExitCode> {
             load::h3load::run(address, authority, crowd, seconds).await?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => bail!("bench compare [--short] | budget | scale [--short]"),
+        _ => bail!("bench compare [--short] | budget | instructions | scale [--short]"),
     }
 }

@@ -13,7 +13,7 @@ use crate::load::{Load, Ran};
 use crate::progress::progress;
 
 /// Longer than the service waits with the books of what was admitted: their cost is part of a request's.
-const BOOKS: Duration = Duration::from_millis(2_200);
+pub(crate) const BOOKS: Duration = Duration::from_millis(2_200);
 /// Quiet is when nothing has done anything for so long; it is not waited for longer than the second.
 const QUIET: Duration = Duration::from_millis(200);
 const QUIET_MAX: Duration = Duration::from_secs(10);

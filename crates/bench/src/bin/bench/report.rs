@@ -1,5 +1,6 @@
 //! What was measured: a table for whoever waits, and files for the documentation.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
@@ -31,6 +32,8 @@ pub(crate) struct Report {
     pub(crate) rounds: usize,
     pub(crate) seconds: u64,
     pub(crate) rows: Vec<Row>,
+    /// For each request of those who were counted.
+    pub(crate) instructions: BTreeMap<&'static str, f64>,
     pub(crate) bars: Vec<Bar>,
 }
 
@@ -43,19 +46,33 @@ impl Report {
     #[expect(clippy::print_stdout, reason = "a report is printed")]
     pub(crate) fn print(&self) {
         println!(
-            "{:32} {:>8} {:>8} {:>8} {:>10} {:>9} {:>9} {:>7} {:>10}",
-            "subject", "per s", "p50 ms", "p99 ms", "server µs", "Redis µs", "Postgr µs", "calls", "unexpected"
+            "{:32} {:>8} {:>8} {:>8} {:>10} {:>12} {:>9} {:>9} {:>7} {:>10}",
+            "subject",
+            "per s",
+            "p50 ms",
+            "p99 ms",
+            "server µs",
+            "instructions",
+            "Redis µs",
+            "Postgr µs",
+            "calls",
+            "unexpected"
         );
         for Row { name, figures } in &self.rows {
             let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } = figures;
-            let (p50_ms, p99_ms) = (p50_us / 1e3, p99_us / 1e3);
+            let (p50_ms, p99_ms, instructions) = (p50_us / 1e3, p99_us / 1e3, self.instructions_of(name));
             println!(
-                "{name:32} {per_s:8.0} {p50_ms:8.2} {p99_ms:8.2} {server_us:10.1} {redis_us:9.1} {postgres_us:9.1} {redis_calls:7.3} {unexpected:10}"
+                "{name:32} {per_s:8.0} {p50_ms:8.2} {p99_ms:8.2} {server_us:10.1} {instructions:>12} {redis_us:9.1} {postgres_us:9.1} {redis_calls:7.3} {unexpected:10}"
             );
         }
         println!();
         print_bars(&self.bars);
         println!("\n{} subjects, {} failed", self.rows.len(), self.failed());
+    }
+
+    /// Those of a subject, or nothing where they were not counted.
+    fn instructions_of(&self, name: &str) -> String {
+        self.instructions.get(name).map(|count| format!("{count:.0}")).unwrap_or_default()
     }
 
     /// Writes JSON, chart and the tables of the page.
@@ -70,13 +87,13 @@ impl Report {
             "{}, {} with {} cores, {} keys of each scope, median of {} rounds of {} s.\n\n",
             self.date, self.processor, self.cores, self.keys, self.rounds, self.seconds
         );
-        text += "| Subject | Requests/s | p50 ms | p99 ms | Server CPU µs | Redis CPU µs | PostgreSQL CPU µs | Script calls | Unexpected |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+        text += "| Subject | Requests/s | p50 ms | p99 ms | Server CPU µs | Instructions | Redis CPU µs | PostgreSQL CPU µs | Script calls | Unexpected |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
         for Row { name, figures } in &self.rows {
             let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } = figures;
-            let (p50_ms, p99_ms) = (p50_us / 1e3, p99_us / 1e3);
+            let (p50_ms, p99_ms, instructions) = (p50_us / 1e3, p99_us / 1e3, self.instructions_of(name));
             writeln!(
                 text,
-                "| {name} | {per_s:.0} | {p50_ms:.2} | {p99_ms:.2} | {server_us:.1} | {redis_us:.1} | {postgres_us:.1} | {redis_calls:.3} | {unexpected} |"
+                "| {name} | {per_s:.0} | {p50_ms:.2} | {p99_ms:.2} | {server_us:.1} | {instructions} | {redis_us:.1} | {postgres_us:.1} | {redis_calls:.3} | {unexpected} |"
             )?;
         }
         text.push('\n');

@@ -8,11 +8,24 @@ use std::time::Duration;
 
 use anyhow::Result;
 use testkit::certificate::Certificate;
-use testkit::node::find_tool;
+use testkit::node::{find_program, find_tool};
 use testkit::{Folder, Port, Process, Redis, eventually};
 use tokio::net::TcpStream;
 
 const READY_MAX: Duration = Duration::from_secs(30);
+
+/// What is run.
+pub(crate) struct Programs {
+    pub(crate) service: PathBuf,
+    pub(crate) subject: PathBuf,
+}
+
+impl Programs {
+    /// Those that were built.
+    pub(crate) fn find() -> Result<Self> {
+        Ok(Self { service: find_program()?, subject: find_tool("subject")? })
+    }
+}
 
 /// A running server; killed when dropped.
 pub(crate) struct Server {
@@ -24,9 +37,10 @@ pub(crate) struct Server {
 
 impl Server {
     /// A bare server that answers with a body at once, over clear HTTP and TLS.
-    pub(crate) async fn open_static(body: &Path, certificate: &Certificate) -> Result<Self> {
+    pub(crate) async fn open_static(subject: &Path, body: &Path, certificate: &Certificate) -> Result<Self> {
         Self::open(|_, clear, secure| {
-            let mut command = subject(clear, body)?;
+            let mut command = Command::new(subject);
+            command.arg(clear.to_string()).arg(body);
             command.arg("--tls").arg(secure.to_string()).arg(&certificate.chain).arg(&certificate.private_key);
             Ok(command)
         })
@@ -34,9 +48,10 @@ impl Server {
     }
 
     /// The same with one script call before, over clear HTTP alone.
-    pub(crate) async fn open_floor(body: &Path, redis: &Redis) -> Result<Self> {
+    pub(crate) async fn open_floor(subject: &Path, body: &Path, redis: &Redis) -> Result<Self> {
         Self::open(|_, clear, _| {
-            let mut command = subject(clear, body)?;
+            let mut command = Command::new(subject);
+            command.arg(clear.to_string()).arg(body);
             command.arg("--redis").arg(redis.url());
             Ok(command)
         })
@@ -87,10 +102,4 @@ impl Server {
     pub(crate) fn https(&self) -> SocketAddr {
         self.secure.address()
     }
-}
-
-fn subject(listen: SocketAddr, body: &Path) -> Result<Command> {
-    let mut command = Command::new(find_tool("subject")?);
-    command.arg(listen.to_string()).arg(body);
-    Ok(command)
 }

@@ -12,7 +12,7 @@ use crate::crowd::{Crowd, Rows, mint};
 use crate::load::PATH;
 use crate::load::pace::Pace;
 use crate::progress::progress;
-use crate::server::Server;
+use crate::server::{Programs, Server};
 
 /// Paused keys: enough that none of them is asked for often enough to be remembered.
 const PAUSED: usize = 2_000;
@@ -75,9 +75,16 @@ impl Crowds {
 
 impl Stage {
     /// Starts everything with so many keys of each scope, and these settings of the node.
-    pub(crate) async fn open(keys: usize, connections: usize, geo_files: Vec<PathBuf>, env: Env) -> Result<Self> {
+    pub(crate) async fn open(
+        keys: usize,
+        connections: usize,
+        geo_files: Vec<PathBuf>,
+        env: Env,
+        programs: &Programs,
+    ) -> Result<Self> {
         let folder = Folder::open()?;
-        let house = House::start(HouseOptions { env, geo_files, progress, ..HouseOptions::default() }).await?;
+        let program = Some(programs.service.clone());
+        let house = House::start(HouseOptions { program, env, geo_files, progress, ..HouseOptions::default() }).await?;
         progress(&format!("writing {keys} keys of each scope"));
         let mut rows = Rows::default();
         let crowds = Crowds::open(keys, folder.path(), &mut rows)?;
@@ -85,10 +92,10 @@ impl Stage {
         progress("starting the bare servers");
         let body = folder.path().join("body");
         fs::write(&body, middling_answer(&house, &crowds.full).await?)?;
-        let plain = Server::open_static(&body, &house.certificate).await?;
+        let plain = Server::open_static(&programs.subject, &body, &house.certificate).await?;
         let floor_redis = Redis::start(RedisOptions::default()).await?;
         seed(&floor_redis, crowds.full.ids().map(str::to_owned)).await?;
-        let floor = Server::open_floor(&body, &floor_redis).await?;
+        let floor = Server::open_floor(&programs.subject, &body, &floor_redis).await?;
         Ok(Self { house, plain, floor, floor_redis, crowds, connections, folder })
     }
 
