@@ -9,13 +9,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use testkit::Node;
 use testkit::node::Env;
+use testkit::{Folder, Node};
 
 use crate::bars::{Bar, Bound};
+use crate::compare::CONNECTIONS;
 use crate::cpu::{machine, resident_bytes};
-use crate::load::PATH;
 use crate::load::pace::Pace;
+use crate::load::{Load, PATH};
 use crate::measure::{Accounts, Figures, median};
 use crate::progress::progress;
 use crate::subjects::ADMITTED;
@@ -26,6 +27,8 @@ use report::{Report, Row};
 /// What a thousand keys may do without a pause is 5,000 a second, for a minute.
 const PER_S: f64 = 3_000.0;
 const NODES_MAX: usize = 4;
+/// The row, after those of the four houses, by which a great load is computed.
+const HURRIED: usize = 4;
 
 /// How much is measured.
 struct Extent {
@@ -67,6 +70,7 @@ pub(crate) async fn run(is_short: bool) -> Result<ExitCode> {
         rows.push(house.row(&house.name(), &median(rounds)).await?);
     }
 
+    rows.push(houses[2].hurry(extent.seconds).await?);
     let memory = memory::measure(&houses).await?;
     // The one in the middle gets more nodes.
     let mut shared = houses.swap_remove(1);
@@ -96,7 +100,7 @@ pub(crate) async fn run(is_short: bool) -> Result<ExitCode> {
     ];
     let (processor, cores) = machine();
     let date = shared.house.postgres.psql("postgres", "select current_date").await?;
-    let plan = Plan::new(&rows[2], &memory);
+    let plan = Plan::new(&rows[HURRIED], &memory);
     let report = Report {
         plan,
         date,
@@ -132,6 +136,18 @@ impl Inhabited {
             accounts.redis = cluster.servers.iter().filter_map(testkit::Redis::pid).collect();
         }
         accounts.measure(&self.house, pace.run()).await
+    }
+
+    /// A run as fast as it goes: what a request costs a node that has much to do.
+    async fn hurry(&self, seconds: usize) -> Result<Row> {
+        let name = format!("{}, as fast as it goes", self.name());
+        progress(&name);
+        let (url, crowd) = (format!("http://{}", self.house.nodes[0].http()), (*self.crowd).clone());
+        let load = Load::Wrk { url, connections: CONNECTIONS, crowd };
+        let folder = Folder::open()?;
+        let accounts = Accounts::of_nodes(&self.house, ADMITTED);
+        let figures = accounts.measure(&self.house, load.run(seconds as u64, folder.path())).await?;
+        self.row(&name, &figures).await
     }
 
     async fn row(&self, name: &str, figures: &Figures) -> Result<Row> {

@@ -37,7 +37,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// From a run with a million keys.
+    /// From a run with a million keys, as fast as it goes: at the peak nodes have much to do.
     pub(super) fn new(million: &Row, memory: &Memory) -> Self {
         let cores = |us: f64| (PEAK_PER_S * us / 1e6 / BUSY_MAX).ceil();
         let node_cores = cores(million.figures.server_us).max(2.0 * SITES);

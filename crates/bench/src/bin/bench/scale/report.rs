@@ -45,7 +45,7 @@ impl Report {
     pub(super) fn print(&self) {
         println!(
             "{:32} {:>8} {:>8} {:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10}",
-            "at a constant rate",
+            "",
             "per s",
             "p50 ms",
             "p99 ms",
@@ -65,9 +65,16 @@ impl Report {
                 row.name
             );
         }
-        let Memory { idle_bytes, idle_bytes_sampled, burst_bytes, postgres_bytes, postgres_bytes_day } = &self.memory;
+        let Memory {
+            idle_bytes,
+            idle_bytes_sampled,
+            burst_bytes,
+            burst_bytes_sampled,
+            postgres_bytes,
+            postgres_bytes_day,
+        } = &self.memory;
         println!(
-            "\nbytes of a key in Redis: idle {idle_bytes:.0} ({idle_bytes_sampled:.0} by a sample), at its burst limit {burst_bytes:.0}; \
+            "\nbytes of a key in Redis: idle {idle_bytes:.0} ({idle_bytes_sampled:.0} by a sample), at its burst limit {burst_bytes:.0} ({burst_bytes_sampled:.0}); \
              in PostgreSQL: {postgres_bytes:.0}, with one day's count {postgres_bytes_day:.0}\n"
         );
         print_bars(&self.bars);
@@ -81,23 +88,30 @@ impl Report {
 
     fn markdown(&self) -> Result<String> {
         let mut text = format!(
-            "{}, {} with {} cores, {:.0} requests a second for {} s, clear HTTP/1.1; the first four are medians of {} rounds.\n\n",
+            "{}, {} with {} cores, {:.0} requests a second for {} s unless said otherwise, clear HTTP/1.1; the first four are medians of {} rounds.\n\n",
             self.date, self.processor, self.cores, self.per_s, self.seconds, self.rounds
         );
-        text += "| | p99 ms | Node CPU µs | Redis CPU µs | PostgreSQL CPU µs | A node's memory MiB | Redis' memory MiB |\n|---|--:|--:|--:|--:|--:|--:|\n";
+        text += "| | Requests/s | p99 ms | Node CPU µs | Redis CPU µs | PostgreSQL CPU µs | A node's memory MiB | Redis' memory MiB |\n|---|--:|--:|--:|--:|--:|--:|--:|\n";
         for row in &self.rows {
-            let Figures { p99_us, server_us, redis_us, postgres_us, .. } = row.figures;
+            let Figures { per_s, p99_us, server_us, redis_us, postgres_us, .. } = row.figures;
             let (name, p99_ms) = (&row.name, p99_us / 1e3);
             let (node, redis) = (row.node_bytes as f64 / MIB, row.redis_bytes as f64 / MIB);
             writeln!(
                 text,
-                "| {name} | {p99_ms:.2} | {server_us:.1} | {redis_us:.1} | {postgres_us:.1} | {node:.0} | {redis:.0} |"
+                "| {name} | {per_s:.0} | {p99_ms:.2} | {server_us:.1} | {redis_us:.1} | {postgres_us:.1} | {node:.0} | {redis:.0} |"
             )?;
         }
-        let Memory { idle_bytes, idle_bytes_sampled, burst_bytes, postgres_bytes, postgres_bytes_day } = &self.memory;
+        let Memory {
+            idle_bytes,
+            idle_bytes_sampled,
+            burst_bytes,
+            burst_bytes_sampled,
+            postgres_bytes,
+            postgres_bytes_day,
+        } = &self.memory;
         writeln!(
             text,
-            "\nA key takes {idle_bytes:.0} bytes in Redis when it is known and idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), {burst_bytes:.0} at its burst limit; in PostgreSQL {postgres_bytes:.0} \
+            "\nA key takes {idle_bytes:.0} bytes in Redis when it is known and idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), {burst_bytes:.0} ({burst_bytes_sampled:.0}) at its burst limit; in PostgreSQL {postgres_bytes:.0} \
              bytes, and {:.0} for each day on which it is used.\n",
             postgres_bytes_day - postgres_bytes
         )?;
