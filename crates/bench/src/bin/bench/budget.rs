@@ -11,7 +11,6 @@ use crate::progress::progress;
 use crate::report::print_bars;
 use crate::server::Programs;
 use crate::stage::Stage;
-use crate::subjects::{FULL, MISSING};
 
 /// About twice what a debug build was measured at.
 const SERVER_FULL_TO_FLOOR: f64 = 3.7;
@@ -28,12 +27,7 @@ pub(crate) async fn run() -> Result<ExitCode> {
     let env = Env::from([("IPSEITY__LEDGER__TIMEOUT_MS".to_owned(), "2000".to_owned())]);
     let stage = Stage::open(KEYS, CONNECTIONS, Vec::new(), env, &Programs::find()?).await?;
     stage.meet(&stage.crowds.full).await?;
-    let subjects = [
-        stage.plain(),
-        stage.floor(),
-        stage.clear(FULL, &stage.crowds.full, "success"),
-        stage.clear(MISSING, &stage.crowds.missing, "missing_api_key"),
-    ];
+    let subjects = stage.basic();
     let mut seen = [const { Vec::new() }; 4];
     for round in 1..=ROUNDS {
         for (subject, seen) in subjects.iter().zip(&mut seen) {

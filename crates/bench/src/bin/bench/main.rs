@@ -1,5 +1,5 @@
-//! `bench compare [--short] | budget | instructions | scale [--short]`: what a request costs, beside servers that do less; whether that is within the budget; in instructions; and how
-//! it grows.
+//! `bench compare [--short] | budget | instructions | scale [--short]`: what a request costs, beside servers that do less; whether that is within
+//! the budget; how many instructions it takes; and how it grows.
 
 mod bars;
 mod budget;

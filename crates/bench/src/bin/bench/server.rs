@@ -39,8 +39,7 @@ impl Server {
     /// A bare server that answers with a body at once, over clear HTTP and TLS.
     pub(crate) async fn open_static(subject: &Path, body: &Path, certificate: &Certificate) -> Result<Self> {
         Self::open(|_, clear, secure| {
-            let mut command = Command::new(subject);
-            command.arg(clear.to_string()).arg(body);
+            let mut command = bare(subject, clear, body);
             command.arg("--tls").arg(secure.to_string()).arg(&certificate.chain).arg(&certificate.private_key);
             Ok(command)
         })
@@ -50,8 +49,7 @@ impl Server {
     /// The same with one script call before, over clear HTTP alone.
     pub(crate) async fn open_floor(subject: &Path, body: &Path, redis: &Redis) -> Result<Self> {
         Self::open(|_, clear, _| {
-            let mut command = Command::new(subject);
-            command.arg(clear.to_string()).arg(body);
+            let mut command = bare(subject, clear, body);
             command.arg("--redis").arg(redis.url());
             Ok(command)
         })
@@ -102,4 +100,10 @@ impl Server {
     pub(crate) fn https(&self) -> SocketAddr {
         self.secure.address()
     }
+}
+
+fn bare(subject: &Path, listen: SocketAddr, body: &Path) -> Command {
+    let mut command = Command::new(subject);
+    command.arg(listen.to_string()).arg(body);
+    command
 }

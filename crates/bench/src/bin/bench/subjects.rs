@@ -67,6 +67,13 @@ impl Stage {
         Subject { name, load, accounts: self.node_accounts((ADMITTED.0, outcome)) }
     }
 
+    /// Those that every comparison has: the bare servers, an answer and a refusal.
+    pub(crate) fn basic(&self) -> [Subject; 4] {
+        let answered = self.clear(FULL, &self.crowds.full, "success");
+        let refused = self.clear(MISSING, &self.crowds.missing, "missing_api_key");
+        [self.plain(), self.floor(), answered, refused]
+    }
+
     /// All of them, in the order of the table; each after the one that it is compared with.
     pub(crate) fn subjects(&self, nginx: &Server, engine: &Redis) -> Vec<Subject> {
         let crowds = &self.crowds;

@@ -37,6 +37,17 @@ pub(super) struct Memory {
     pub(super) postgres_bytes_day: f64,
 }
 
+impl Memory {
+    pub(super) fn in_words(&self) -> String {
+        let Self { idle_bytes, idle_bytes_sampled, burst_bytes, burst_bytes_sampled, .. } = self;
+        let (postgres_bytes, day_bytes) = (self.postgres_bytes, self.postgres_bytes_day - self.postgres_bytes);
+        format!(
+            "A key takes {idle_bytes:.0} bytes in Redis when it is known and idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), {burst_bytes:.0} ({burst_bytes_sampled:.0}) at its \
+             burst limit; in PostgreSQL {postgres_bytes:.0} bytes, and {day_bytes:.0} for each day on which it is used."
+        )
+    }
+}
+
 pub(super) async fn measure(houses: &[Inhabited]) -> Result<Memory> {
     let many = &houses[2];
     let keys = many.crowd.callers.len() as f64;

@@ -65,18 +65,7 @@ impl Report {
                 row.name
             );
         }
-        let Memory {
-            idle_bytes,
-            idle_bytes_sampled,
-            burst_bytes,
-            burst_bytes_sampled,
-            postgres_bytes,
-            postgres_bytes_day,
-        } = &self.memory;
-        println!(
-            "\nbytes of a key in Redis: idle {idle_bytes:.0} ({idle_bytes_sampled:.0} by a sample), at its burst limit {burst_bytes:.0} ({burst_bytes_sampled:.0}); \
-             in PostgreSQL: {postgres_bytes:.0}, with one day's count {postgres_bytes_day:.0}\n"
-        );
+        println!("\n{}\n", self.memory.in_words());
         print_bars(&self.bars);
     }
 
@@ -101,20 +90,7 @@ impl Report {
                 "| {name} | {per_s:.0} | {p99_ms:.2} | {server_us:.1} | {redis_us:.1} | {postgres_us:.1} | {node:.0} | {redis:.0} |"
             )?;
         }
-        let Memory {
-            idle_bytes,
-            idle_bytes_sampled,
-            burst_bytes,
-            burst_bytes_sampled,
-            postgres_bytes,
-            postgres_bytes_day,
-        } = &self.memory;
-        writeln!(
-            text,
-            "\nA key takes {idle_bytes:.0} bytes in Redis when it is known and idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), {burst_bytes:.0} ({burst_bytes_sampled:.0}) at its burst limit; in PostgreSQL {postgres_bytes:.0} \
-             bytes, and {:.0} for each day on which it is used.\n",
-            postgres_bytes_day - postgres_bytes
-        )?;
+        writeln!(text, "\n{}\n", self.memory.in_words())?;
         text += &bars_markdown(&self.bars)?;
         Ok(text)
     }
