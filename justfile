@@ -2,7 +2,7 @@
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
-features := "server/failpoints"
+features := "ipseity-server/failpoints"
 geo_dir := "data"
 
 # List the recipes.
@@ -11,7 +11,7 @@ default:
 
 # Start PostgreSQL, Redis and the service on free ports, with an account and a key for each scope; Ctrl-C removes all of it.
 dev *arguments:
-    @cargo build --quiet -p server -p testkit
+    @cargo build --quiet -p ipseity-server -p ipseity-testkit
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
@@ -51,7 +51,7 @@ suites:
 
 # A tour of the portal in a real browser, by keyboard alone and without script; needs chromium. `--shots DIR` names a folder for screenshots.
 tour *arguments:
-    cargo build --quiet -p server -p testkit --features {{ features }}
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
     npm ci --silent --prefix tools/tour
     pip install --quiet -r tools/tour/requirements.txt
     node tools/tour/tour.mjs {{ arguments }}
@@ -73,14 +73,14 @@ clients:
 
 # The OpenAPI document and its examples, the service by that document (schemathesis), and every link; `--short` tries fewer cases.
 docs-check *arguments:
-    cargo build --quiet -p server -p testkit --features {{ features }}
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
     npm ci --silent --prefix tools/docs
     pip install --quiet -r tools/docs/requirements.txt
     python3 tools/docs/check.py {{ arguments }}
 
 # Rate landing page, documentation, reference and keys page with Lighthouse; needs chromium.
 lighthouse *arguments:
-    cargo build --quiet -p server -p testkit --features {{ features }}
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
     npm ci --silent --prefix tools/lighthouse
     node tools/lighthouse/run.mjs {{ arguments }}
 
@@ -110,7 +110,7 @@ data-report *arguments: geo-data
 
 # Feed arbitrary bytes to all that reads a stranger's, and to the reader of geo databases; needs a nightly toolchain and cargo-fuzz.
 fuzz seconds="600":
-    cargo run --quiet -p geo --example seeds -- crates/geo/fuzz/corpus/database
+    cargo run --quiet -p ipseity-geo --example fuzz_seeds -- crates/geo/fuzz/corpus/database
     cd crates/geo && cargo +nightly fuzz run database -- -max_total_time={{ seconds }} -rss_limit_mb=512 -timeout=10
     for target in key authorization x_forwarded_for forwarded proxy_header accept; do \
         mkdir -p fuzz/corpus/$target && \
@@ -119,27 +119,27 @@ fuzz seconds="600":
 
 # The edge: spoofing vectors; the table of protocols, sessions, proxies and address families with real nginx and haproxy; the restarts and the certificates.
 edge: && restarts certificates
-    cargo nextest run -p edge
-    cargo build --quiet -p server -p testkit --features {{ features }}
-    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture prox http3 rtt
+    cargo nextest run -p ipseity-edge
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+    cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture prox http3 rtt
 
 # Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do. `attacks` picks some: "as it is: slow,256 files".
 abuse seconds="30" attacks="":
-    cargo build --quiet --release -p server
-    cargo build --quiet --release -p testkit --bin attack
+    cargo build --quiet --release -p ipseity-server
+    cargo build --quiet --release -p ipseity-testkit --bin attack
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_ABUSE_S={{ seconds }} IPSEITY_ABUSE={{ quote(attacks) }} \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture abuse
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture abuse
 
 # Break stores, lines and nodes under load and hold the books against what callers were told: 210 seeded runs over 31 kinds of fault, then
 # five outages of a minute; `--short` runs each kind once on a debug build, `--seeds N`, `--seed N`,
 # `--only NAME`, `--runs` and `--outages` choose.
 faults *arguments:
-    cargo build --quiet -p testkit
+    cargo build --quiet -p ipseity-testkit
     target="$(realpath "${CARGO_TARGET_DIR:-target}")"; \
     if [[ " {{ arguments }} " == *" --short "* ]]; then \
-        cargo build --quiet -p server --features {{ features }}; program="$target/debug/ipseity"; \
+        cargo build --quiet -p ipseity-server --features {{ features }}; program="$target/debug/ipseity"; \
     else \
-        cargo build --quiet --release -p server; program="$target/release/ipseity"; \
+        cargo build --quiet --release -p ipseity-server; program="$target/release/ipseity"; \
     fi; \
     IPSEITY_BIN="$program" "$target/debug/faults" {{ arguments }}
 
@@ -147,21 +147,21 @@ faults *arguments:
 # be held to; needs wrk, h2load, nginx with its geoip2 module, valgrind, and a machine with nothing else to do. Writes docs/bench.*; `--short` writes
 # nothing and takes two minutes.
 bench *arguments: geo-data
-    cargo build --quiet --release -p server
-    cargo build --quiet --release -p bench
+    cargo build --quiet --release -p ipseity-server
+    cargo build --quiet --release -p ipseity-bench
     target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" compare {{ arguments }}
 
 # The tie-breaker alone: instructions for each request, by callgrind, which a busy machine does not change. Takes two minutes and writes nothing.
 bench-instructions: geo-data
-    cargo build --quiet --release -p server
-    cargo build --quiet --release -p bench
+    cargo build --quiet --release -p ipseity-server
+    cargo build --quiet --release -p ipseity-bench
     target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" instructions
 
 # How the costs grow: with the number of keys up to a million, with a cluster of counter stores, with more nodes; and what a key takes in memory. Takes
 # some 15 minutes and writes docs/scale.*; `--short` has fewer keys and writes nothing.
 scale *arguments: geo-data
-    cargo build --quiet --release -p server
-    cargo build --quiet --release -p bench
+    cargo build --quiet --release -p ipseity-server
+    cargo build --quiet --release -p ipseity-bench
     target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" scale {{ arguments }}
 
 # The short form for CI, with whatever is built: what a request costs in relation to bare servers of the same build, and 1 beyond the budget.
@@ -176,69 +176,69 @@ privacy rounds="10":
 
 # Swap geo editions under load: 100 swaps, 2,000 requests a second, 30 seconds, with a release build.
 swaps:
-    cargo build --quiet --release -p server
+    cargo build --quiet --release -p ipseity-server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SWAPS=100 IPSEITY_SWAP_RATE=2000 IPSEITY_SWAP_S=30 \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture geo_swap
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture geo_reload
 
 # Replace nodes by take-over under load: 20 restarts, 1,000 requests a second, 220 seconds, with a release build; by inherited sockets, then by SO_REUSEPORT.
 restarts count="20" rate="1000" seconds="220":
-    cargo build --quiet --release -p server
+    cargo build --quiet --release -p ipseity-server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_RESTARTS={{ count }} IPSEITY_RESTART_RATE={{ rate }} IPSEITY_RESTART_S={{ seconds }} \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 restarts
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 restarts
 
 # What `ipseity doctor` says of more than thirty set-ups that are broken in one way each, and of a sound one.
 doctor-check:
-    cargo build --quiet -p server -p testkit --features {{ features }}
-    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture doctor
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+    cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture doctor
 
 # Alerts and dashboard: unit tests of every alert, then a real Prometheus on a real node: every query finds data, alerts fire by their causes alone.
 alerts-check:
-    cargo build --quiet -p server -p testkit --features {{ features }}
-    cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture alerts
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+    cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture alerts
 
 # Take the help pages over as they are now, after they were read.
 help-pages:
-    cargo build --quiet -p server -p testkit --features {{ features }}
-    IPSEITY_HELP=write cargo test --quiet -p server --features {{ features }} --test blackbox -- every_page_of_help
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+    IPSEITY_HELP=write cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- every_page_of_help
     git diff --stat crates/server/tests/blackbox/help.txt
 
 # Live through so many days with so many keys, by one clock for both stores and a node: what is past its time goes, and nothing grows without bound.
 days count="400" keys="1000":
-    cargo build --quiet -p server -p testkit --features {{ features }}
-    IPSEITY_DAYS={{ count }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture nothing_grows
+    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+    IPSEITY_DAYS={{ count }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture nothing_grows
 
 # Replace the certificate of a running node under load, 50 times.
 certificates count="50":
-    cargo build --quiet --release -p server
+    cargo build --quiet --release -p ipseity-server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_CERTIFICATES={{ count }} \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture certificates
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture certificates
 
 # Ask over HTTP/3 with aioquic, which shares nothing with the service's own stack.
 interop:
-    cargo build --quiet -p server -p testkit
+    cargo build --quiet -p ipseity-server -p ipseity-testkit
     pip install --quiet -r tools/requirements.txt
     python3 tools/h3_interop.py "${CARGO_TARGET_DIR:-target}/debug/dev"
 
 # Rate TLS with testssl.sh, which takes some minutes.
 testssl:
-    cargo build --quiet -p server -p testkit
+    cargo build --quiet -p ipseity-server -p ipseity-testkit
     tools/testssl.sh
 
 # Flood the door beside steady lookups: 200 sign-ins a second for 20 seconds, with a release build.
 signins:
-    cargo build --quiet --release -p server
+    cargo build --quiet --release -p ipseity-server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SIGNIN_S=20 \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture portal::load
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture portal::signin_flood
 
 # What a release build with GeoLite2 City and ASN weighs, at rest and during a swap, and how soon it is ready.
 weight: geo-data
-    cargo build --quiet --release -p server
+    cargo build --quiet --release -p ipseity-server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture geo_memory
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture geo_memory
 
 # Make the Debian package of the release build; needs cargo-deb.
 package:
-    cargo build --quiet --release -p server
+    cargo build --quiet --release -p ipseity-server
     target="${CARGO_TARGET_DIR:-target}"; tools/package/build.sh "$target/release/ipseity" "$target/debian/ipseity.deb"
 
 # Install, upgrade and purge the package on a fresh Debian under its own systemd, and get a first answer; needs root, cargo-deb and
@@ -251,8 +251,8 @@ package-check *arguments:
 valkey program="valkey-server":
     cargo build --quiet --workspace --features {{ features }} --bins --tests
     export IPSEITY_REDIS_BIN="$(command -v {{ program }})"; \
-        cargo nextest run -p ledger && \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- durability race cluster limits lifecycle
+        cargo nextest run -p ipseity-ledger && \
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- durability race cluster limits lifecycle
 
 # Hold the files of deploy/ and the workflows to their schemas and linters, and their settings to default.toml.
 deploy-check:
@@ -263,7 +263,7 @@ deploy-check:
 lifecycle old="fdd0792" seconds="5": && days
     old="$(tools/old_version.sh {{ old }})"; cargo build --quiet --workspace --features {{ features }} --bins --tests; \
     IPSEITY_OLD_BIN="$old" IPSEITY_LIFECYCLE_S={{ seconds }} \
-        cargo test --quiet -p server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 lifecycle
+        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 lifecycle
 
 # Generate the tables of currencies, regions and time zones from their sources.
 tables:

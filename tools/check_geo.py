@@ -54,7 +54,7 @@ def families_of(truth: Truth) -> list[int]:
 @functools.cache
 def programs() -> dict[str, str]:
     """The example programs of crates/geo, built, by name."""
-    build = ["cargo", "build", "--quiet", "-p", "geo", "--examples", "--message-format", "json"]
+    build = ["cargo", "build", "--quiet", "-p", "ipseity-geo", "--examples", "--message-format", "json"]
     run = subprocess.run(build, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     messages = [json.loads(line) for line in run.stdout.splitlines()]
     return {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}

@@ -93,7 +93,7 @@ class Measures:
         files = sorted(self.samples.rglob("*.mmdb"))
         cap = (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX)
         outcomes = example(
-            "inspect", [str(file) for file in files], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, cap)
+            "inspect_databases", [str(file) for file in files], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, cap)
         )
         counts = Counter(outcome["outcome"] for outcome in outcomes)
         figure = f"0 panics; {counts['sound']} sound, {counts['refused']} refused, under {MEMORY_BYTES_MAX >> 30} GiB"
@@ -128,7 +128,7 @@ class Measures:
             questions += [(name, moment) for moment in moments]
         text = "".join(f"{json.dumps(question)}\n" for question in questions)
         names = {}
-        for (name, moment), (told, offset) in zip(questions, example("zones", [], text), strict=True):
+        for (name, moment), (told, offset) in zip(questions, example("zone_offsets", [], text), strict=True):
             names[name] = told
             wrong[name] += offset != offset_s(zoneinfo.ZoneInfo(name), moment)
         wrong = +wrong
@@ -149,7 +149,7 @@ class Measures:
         text = "".join(f"{json.dumps([*point, self.options.now])}\n" for point in told)
         same = sum(
             offset == offset_s(zoneinfo.ZoneInfo(zone), self.options.now)
-            for zone, (_, offset) in zip(told.values(), example("zones", [], text), strict=True)
+            for zone, (_, offset) in zip(told.values(), example("zone_offsets", [], text), strict=True)
         )
         figure = f"{same / len(told):.2%} of {len(told):,} points"
         self.report.row("zone of GeoLite2's coordinates: same offset", figure, "99.95 %", same / len(told) >= 0.9995)
@@ -167,14 +167,14 @@ class Measures:
             self.report.row(f"{field} of every country, against CLDR", figure, "0", not wrong[field])
 
     def told_of_countries(self) -> dict[str, dict]:
-        answers = example("countries", self.cldr.codes)
+        answers = example("country_facts", self.cldr.codes)
         return {answer["country"]: answer for answer in answers}
 
     def region_codes(self) -> None:
         valid = {subdivision.code for subdivision in pycountry.subdivisions}
         truth = Truth([], self.cldr)
         for label, files in (("GeoLite2-City", [self.city]), ("DB-IP", self.dbip)):
-            *told, total = example("survey", [str(file) for file in files])
+            *told, total = example("region_codes", [str(file) for file in files])
             codes = {(line["region_code"], line["country"]) for line in told if line["region_code"]}
             wrong = [code for code, country in codes if code not in valid or code[:2] != country]
             named = [line for line in told if line["region"]]
@@ -263,7 +263,7 @@ def figures(recipe: list[str]) -> str:
 
 def marks_of(numbers: Iterable[int]) -> dict[int, dict]:
     numbers = sorted(set(numbers))
-    return dict(zip(numbers, example("networks", [], "".join(f"{number}\n" for number in numbers)), strict=True))
+    return dict(zip(numbers, example("asn_facts", [], "".join(f"{number}\n" for number in numbers)), strict=True))
 
 
 def random_ipv4(chance: random.Random) -> str:

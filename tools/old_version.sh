@@ -17,7 +17,7 @@ if [ ! -x "$folder/ipseity" ]; then
         mkdir -p "$folder/target"
         cp --archive --reflink=auto "$target/debug" "$folder/target/debug"
     fi
-    (cd "$folder/source" && CARGO_TARGET_DIR=$folder/target cargo build --quiet --locked -p server)
+    (cd "$folder/source" && CARGO_TARGET_DIR=$folder/target cargo build --quiet --locked -p ipseity-server)
     mv "$folder/target/debug/ipseity" "$folder/ipseity"
     rm -rf "$folder/target"
 fi

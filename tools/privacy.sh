@@ -5,7 +5,7 @@ report="$(mktemp)"
 trap 'rm -f "$report"' EXIT
 has_ended_well=true
 IPSEITY_PRIVACY_ROUNDS="$1" IPSEITY_PRIVACY_REPORT="$report" \
-    cargo test --quiet --workspace --features server/failpoints --test blackbox -- privacy:: || has_ended_well=false
+    cargo test --quiet --workspace --features ipseity-server/failpoints --test blackbox -- privacy:: || has_ended_well=false
 cat "$report"
 passed="$(grep -c '^passed' "$report" || true)"
 failed="$(grep -c '^FAILED' "$report" || true)"

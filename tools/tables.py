@@ -21,12 +21,12 @@ TABLES = Path(__file__).resolve().parent.parent / "crates/geo/src/tables"
 TODAY = datetime.date.today().isoformat()
 # CLDR's groups of territories, and the continents that databases call by two letters. Antarctica is in none of CLDR's.
 CONTINENTS = {"002": "AF", "142": "AS", "150": "EU", "021": "NA", "013": "NA", "029": "NA", "005": "SA", "009": "OC"}
-# Words that say what kind of region a name belongs to; crates/geo/src/derive.rs has the same list.
+# Words that say what kind of region a name belongs to; crates/geo/src/enrich.rs has the same list.
 KINDS = """autonomous community county department district division governorate krai kray oblast of okrug parish prefecture
 province region republic state territory the""".split()
 # Parts of the kinds that ISO 3166-2 calls a town, whatever the words of its name.
 TOWNS = ["city", "municipality", "capital", "town"]
-# Letters that do not come apart into a base letter and a mark; crates/geo/src/derive.rs folds in the same way.
+# Letters that do not come apart into a base letter and a mark; crates/geo/src/enrich.rs folds in the same way.
 LETTERS = {"æ": "ae", "œ": "oe", "ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i", "ə": "e"}
 
 

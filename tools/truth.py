@@ -68,7 +68,7 @@ class Truth:
         zoneinfo.reset_tzpath(to=[])
         zone_tab = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text(encoding="utf-8")
         self.zones = {line.split("\t")[2] for line in zone_tab.splitlines() if not line.startswith("#")}
-        with open(ROOT / "crates/geo/src/networks.csv", encoding="utf-8", newline="") as file:
+        with open(ROOT / "crates/geo/src/builtin_asn_list.csv", encoding="utf-8", newline="") as file:
             self.marks = {(int(row["asn"]), row["kind"]) for row in csv.DictReader(file)}
         lines = (ROOT / "crates/geo/src/tables/regions.txt").read_text(encoding="utf-8").splitlines()
         self.regions = {(code[:2], name): code for code, name in (line.split(" ") for line in lines if line[0] != "#")}

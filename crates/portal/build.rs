@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", file.display());
         write!(
             source,
-            "Sample {{ id: {:?}, title: {:?}, language: {:?}, text: include_str!({file:?}) }},",
+            "CodeSample {{ id: {:?}, title: {:?}, language: {:?}, text: include_str!({file:?}) }},",
             word("id")?,
             word("title")?,
             word("language")?

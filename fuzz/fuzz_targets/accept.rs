@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../doors.rs"]
-mod doors;
+#[path = "../listeners.rs"]
+mod listeners;
 
-static DOORS: LazyLock<doors::Doors> = LazyLock::new(doors::Doors::open);
+static LISTENERS: LazyLock<listeners::FuzzListeners> = LazyLock::new(listeners::FuzzListeners::start);
 
-fuzz_target!(|bytes: &[u8]| DOORS.knock(bytes));
+fuzz_target!(|bytes: &[u8]| LISTENERS.send_input(bytes));

@@ -1,10 +1,10 @@
 //! Arbitrary Authorization lines and an arbitrary query.
 #![no_main]
-#![expect(dead_code, reason = "each target holds one of the properties")]
+#![expect(dead_code, reason = "each target checks one of the properties")]
 
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../properties.rs"]
 mod properties;
 
-fuzz_target!(|bytes: &[u8]| properties::authorization(bytes));
+fuzz_target!(|bytes: &[u8]| properties::check_authorization(bytes));

@@ -1,10 +1,10 @@
 //! Arbitrary bytes as a PROXY header of either version.
 #![no_main]
-#![expect(dead_code, reason = "each target holds one of the properties")]
+#![expect(dead_code, reason = "each target checks one of the properties")]
 
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../properties.rs"]
 mod properties;
 
-fuzz_target!(|bytes: &[u8]| properties::proxy_header(bytes));
+fuzz_target!(|bytes: &[u8]| properties::check_proxy_header(bytes));

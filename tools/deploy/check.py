@@ -71,7 +71,7 @@ def unknown_settings(known):
 
 
 def main():
-    known = tomllib.loads((ROOT / "crates/server/src/default.toml").read_text())
+    known = tomllib.loads((ROOT / "crates/server/src/config/default.toml").read_text())
     claim("every setting in deploy/ is one of default.toml", list(unknown_settings(known)))
     for version in KUBERNETES:
         claim(f"the manifests are valid for Kubernetes {version}", list(invalid_manifests(version)))

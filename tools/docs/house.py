@@ -14,7 +14,7 @@ TARGET = (ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug").resolve
 KEYS_PER_ACCOUNT = 10
 NUMBERS = itertools.count(1)
 # A machine that does many things at once is not what these checks are about.
-PATIENT = ["ledger.timeout_ms=5000", "store.timeout_ms=10000", "portal.timeout_ms=10000", "edge.request_timeout_ms=20000"]
+PATIENT = ["ledger.timeout_ms=5000", "store.timeout_ms=10000", "portal.query_timeout_ms=10000", "edge.request_timeout_ms=20000"]
 
 
 class House:

@@ -17,14 +17,14 @@ arguments=()
 if [ $short ]; then
     lower=/
     if [ -z "$program" ]; then
-        cargo build --quiet -p server --features server/failpoints
+        cargo build --quiet -p ipseity-server --features ipseity-server/failpoints
         program=$target/debug/ipseity
     fi
     arguments=(--fast)
 else
     lower=$target/debian/$suite
     if [ -z "$program" ]; then
-        cargo build --quiet --release -p server
+        cargo build --quiet --release -p ipseity-server
         program=$target/release/ipseity
     fi
     if [ ! -d "$lower" ]; then

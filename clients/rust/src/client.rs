@@ -9,22 +9,22 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::error::{Error, Refusal};
-use crate::facts::{Demo, Keyed, Scope};
-use crate::limits::{Limits, text};
+use crate::error::{ApiError, Error};
+use crate::facts::{Demo, KeyScope, LookupScope};
+use crate::rate_limit::{RateLimit, header_value};
 use crate::retry::{self, RetryBudget};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
-const RETRY_BUDGET: u32 = 10;
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_RETRY_BUDGET: u32 = 10;
 
 /// A lookup's answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Answer<S> {
+pub struct LookupResponse<S> {
     /// What the service knows of you.
     pub facts: S,
     /// What is left of the day's quota.
-    pub limits: Limits,
+    pub rate_limit: RateLimit,
     /// The request's id, to be told when you ask for help.
     pub request_id: Option<String>,
 }
@@ -48,7 +48,7 @@ impl<S> Clone for Client<S> {
     }
 }
 
-impl<S: Keyed> Client<S> {
+impl<S: KeyScope> Client<S> {
     /// A client of the service at this address, such as `https://ip.example`, with a key whose scope is `S` or wider.
     pub fn open(base_url: &str, key: &str) -> Result<Self, Error> {
         let bearer = HeaderValue::from_str(&format!("Bearer {key}"));
@@ -65,18 +65,18 @@ impl Client<Demo> {
     }
 }
 
-impl<S: Scope> Client<S> {
+impl<S: LookupScope> Client<S> {
     fn with_headers(base_url: &str, headers: HeaderMap) -> Result<Self, Error> {
         let url = Url::parse(&format!("{}/api/v1/{}", base_url.trim_end_matches('/'), S::PATH));
         let url = url.map_err(|error| Error::Setup(format!("the base URL cannot be read: {error}")))?;
         let http = reqwest::Client::builder().build().map_err(|error| Error::Setup(error.to_string()))?;
-        let budget = Arc::new(RetryBudget::new(RETRY_BUDGET));
-        Ok(Self { http, url, headers, timeout: TIMEOUT, budget, scope: PhantomData })
+        let budget = Arc::new(RetryBudget::new(DEFAULT_RETRY_BUDGET));
+        Ok(Self { http, url, headers, timeout: DEFAULT_TIMEOUT, budget, scope: PhantomData })
     }
 
     /// Uses this HTTP client: one that is shared, has its own trust, or goes through a proxy.
     #[must_use]
-    pub fn http(self, http: reqwest::Client) -> Self {
+    pub fn http_client(self, http: reqwest::Client) -> Self {
         Self { http, ..self }
     }
 
@@ -93,47 +93,47 @@ impl<S: Scope> Client<S> {
     }
 
     /// Asks who you are. Dropping the future ends the lookup.
-    pub async fn lookup(&self) -> Result<Answer<S>, Error> {
+    pub async fn lookup(&self) -> Result<LookupResponse<S>, Error> {
         let deadline = Instant::now() + self.timeout;
-        timeout(self.timeout, self.persist(deadline)).await.unwrap_or(Err(Error::Timeout(self.timeout)))
+        timeout(self.timeout, self.lookup_with_retries(deadline)).await.unwrap_or(Err(Error::Timeout(self.timeout)))
     }
 
     /// Asks until an answer comes, or another try is in vain, too late or beyond the budget.
-    async fn persist(&self, deadline: Instant) -> Result<Answer<S>, Error> {
-        let mut tries = 1;
+    async fn lookup_with_retries(&self, deadline: Instant) -> Result<LookupResponse<S>, Error> {
+        let mut attempts = 1;
         loop {
-            let error = match self.ask().await {
-                Ok(answer) => {
-                    self.budget.earn();
-                    return Ok(answer);
+            let error = match self.send_once().await {
+                Ok(response) => {
+                    self.budget.deposit();
+                    return Ok(response);
                 }
                 Err(error) => error,
             };
-            match retry::wait(&error, tries) {
-                Some(wait) if Instant::now() + wait < deadline && self.budget.spend() => sleep(wait).await,
+            match retry::retry_delay(&error, attempts) {
+                Some(delay) if Instant::now() + delay < deadline && self.budget.withdraw() => sleep(delay).await,
                 Some(_) | None => return Err(error),
             }
-            tries += 1;
+            attempts += 1;
         }
     }
 
     /// Asks once.
-    async fn ask(&self) -> Result<Answer<S>, Error> {
+    async fn send_once(&self) -> Result<LookupResponse<S>, Error> {
         let request = self.http.get(self.url.clone()).headers(self.headers.clone());
         let response = request.send().await.map_err(Error::Connection)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.bytes().await.map_err(Error::Connection)?;
-        let refuse = || Error::Refused(Box::new(Refusal::read(status.as_u16(), &headers, &body)));
-        let facts: Value = serde_json::from_slice(&body).map_err(|_| refuse())?;
+        let api_error = || Error::Api(Box::new(ApiError::from_response(status.as_u16(), &headers, &body)));
+        let facts: Value = serde_json::from_slice(&body).map_err(|_| api_error())?;
         if facts["status"] != "success" {
-            return Err(refuse());
+            return Err(api_error());
         }
         // Optional fields may be missing as far as serde is concerned; null is what the contract says.
-        if facts.get(S::WITNESS).is_none() {
-            return Err(Error::NarrowKey(S::NAME));
+        if facts.get(S::MARKER_FIELD).is_none() {
+            return Err(Error::InsufficientScope(S::NAME));
         }
-        let facts = serde_json::from_value(facts).map_err(|_| refuse())?;
-        let request_id = text(&headers, "x-request-id").map(str::to_owned);
-        Ok(Answer { facts, limits: Limits::read(&headers), request_id })
+        let facts = serde_json::from_value(facts).map_err(|_| api_error())?;
+        let request_id = header_value(&headers, "x-request-id").map(str::to_owned);
+        Ok(LookupResponse { facts, rate_limit: RateLimit::from_headers(&headers), request_id })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
-use crate::limits::{Limits, retry_after, text};
+use crate::rate_limit::{RateLimit, header_value, retry_after};
 
 /// Why there are no facts.
 #[derive(Debug, thiserror::Error)]
@@ -23,17 +23,17 @@ pub enum Error {
     /// The key's scope is narrower than this one, the client's: the lookup was answered, and charged, with fewer fields
     /// than its type has.
     #[error("the key's scope is narrower than `{0}`; ask for less, or use another key")]
-    NarrowKey(&'static str),
+    InsufficientScope(&'static str),
     /// The service, or something in front of it, answered that it does not tell.
     #[error("{0}")]
-    Refused(Box<Refusal>),
+    Api(Box<ApiError>),
 }
 
 /// An answer without facts.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct ApiError {
     /// HTTP status.
     pub status: u16,
     /// The error's code, such as `invalid_api_key`; empty when the answer was not the service's own.
@@ -47,13 +47,13 @@ pub struct Refusal {
     /// How long to wait before it is worth asking again, when the answer says so.
     pub retry_after: Option<Duration>,
     /// Why.
-    pub cause: Cause,
+    pub kind: ApiErrorKind,
 }
 
 /// Why the service does not tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum ApiErrorKind {
     /// 401: the key is empty.
     MissingKey,
     /// 401: no such key exists.
@@ -65,19 +65,19 @@ pub enum Cause {
     /// 429: this request exceeded the burst limit and paused the key.
     BurstLimit {
         /// The limit of a minute.
-        limits: Limits,
+        rate_limit: RateLimit,
     },
     /// 429: the key's requests for today are used up.
     DailyQuota {
         /// The limit of a day.
-        limits: Limits,
+        rate_limit: RateLimit,
         /// Where to ask for more.
         enterprise: String,
     },
     /// 429: the demo's requests for today, shared by all callers, are used up.
     DemoQuota {
         /// The limit of a day.
-        limits: Limits,
+        rate_limit: RateLimit,
         /// Where to get a key.
         signup: String,
     },
@@ -103,9 +103,9 @@ struct ErrorBody {
     signup: Option<String>,
 }
 
-impl Refusal {
+impl ApiError {
     /// Reads an answer that holds no facts.
-    pub(crate) fn read(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
+    pub(crate) fn from_response(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let body = serde_json::from_slice(body).unwrap_or_else(|_| ErrorBody {
             message: format!(
                 "the answer has status {status} and is not one of Ipseity's; does the base URL lead to it?"
@@ -113,30 +113,30 @@ impl Refusal {
             ..ErrorBody::default()
         });
         Self {
-            cause: Cause::of(&body, headers),
+            kind: ApiErrorKind::from_body(&body, headers),
             status,
             code: body.error,
             message: body.message,
             docs: body.docs,
-            request_id: text(headers, "x-request-id").map(str::to_owned),
+            request_id: header_value(headers, "x-request-id").map(str::to_owned),
             retry_after: retry_after(headers),
         }
     }
 }
 
-impl Cause {
+impl ApiErrorKind {
     /// Two codes have several causes: what the bodies carry, and their frozen `docs` anchors, tell them apart.
-    fn of(body: &ErrorBody, headers: &HeaderMap) -> Self {
-        let limits = || Limits::read(headers);
+    fn from_body(body: &ErrorBody, headers: &HeaderMap) -> Self {
+        let rate_limit = || RateLimit::from_headers(headers);
         match body.error.as_str() {
             "missing_api_key" => Self::MissingKey,
             "invalid_api_key" => Self::InvalidKey,
             "inactive_api_key" if body.docs.ends_with("#paused-keys") => Self::PausedKey,
             "inactive_api_key" => Self::InactiveKey,
             "rate_limit_exceeded" => match (&body.enterprise, &body.signup) {
-                (Some(enterprise), _) => Self::DailyQuota { limits: limits(), enterprise: enterprise.clone() },
-                (None, Some(signup)) => Self::DemoQuota { limits: limits(), signup: signup.clone() },
-                (None, None) => Self::BurstLimit { limits: limits() },
+                (Some(enterprise), _) => Self::DailyQuota { rate_limit: rate_limit(), enterprise: enterprise.clone() },
+                (None, Some(signup)) => Self::DemoQuota { rate_limit: rate_limit(), signup: signup.clone() },
+                (None, None) => Self::BurstLimit { rate_limit: rate_limit() },
             },
             "not_found" => Self::NotFound,
             "method_not_allowed" => Self::MethodNotAllowed,
@@ -152,11 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_somebody_else_is_unexpected() {
+    fn non_ipseity_response_is_unexpected() {
         for body in [&b""[..], b"<h1>Bad gateway</h1>", b"[]", br#"{"error":502}"#] {
-            let refusal = Refusal::read(502, &HeaderMap::new(), body);
-            assert_eq!((refusal.cause, refusal.code.as_str()), (Cause::Unexpected, ""));
-            assert!(refusal.message.contains("502"));
+            let error = ApiError::from_response(502, &HeaderMap::new(), body);
+            assert_eq!((error.kind, error.code.as_str()), (ApiErrorKind::Unexpected, ""));
+            assert!(error.message.contains("502"));
         }
     }
 }

@@ -6,25 +6,25 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// What a client asks for: the facts of a key's scope, or of the demo.
-pub trait Scope: DeserializeOwned + sealed::Wanted {}
+pub trait LookupScope: DeserializeOwned + sealed::ScopeSpec {}
 
 /// A scope of keys: all but the demo.
-pub trait Keyed: Scope {}
+pub trait KeyScope: LookupScope {}
 
 pub(crate) mod sealed {
     /// How a scope is asked for.
-    pub trait Wanted {
+    pub trait ScopeSpec {
         /// Its name.
         const NAME: &'static str;
         /// What follows `/api/v1/`.
         const PATH: &'static str;
         /// A field that no narrower scope has.
-        const WITNESS: &'static str;
+        const MARKER_FIELD: &'static str;
     }
 }
 
-macro_rules! facts {
-    ($about:literal $scope:ident $name:literal $path:literal $witness:literal { $($fields:tt)* }) => {
+macro_rules! define_scope {
+    ($about:literal $scope:ident $name:literal $path:literal $marker_field:literal { $($fields:tt)* }) => {
         #[doc = $about]
         #[derive(Clone, Debug, PartialEq, Deserialize)]
         #[non_exhaustive]
@@ -32,29 +32,29 @@ macro_rules! facts {
             $($fields)*
         }
 
-        impl sealed::Wanted for $scope {
+        impl sealed::ScopeSpec for $scope {
             const NAME: &'static str = $name;
             const PATH: &'static str = $path;
-            const WITNESS: &'static str = $witness;
+            const MARKER_FIELD: &'static str = $marker_field;
         }
 
-        impl Scope for $scope {}
+        impl LookupScope for $scope {}
     };
 }
 
 /// Each scope has the fields of those before it; the demo lacks the last few.
-macro_rules! scopes {
+macro_rules! define_scopes {
     (ip { $($ip:tt)* } geo { $($geo:tt)* } demo { $($demo:tt)* } full { $($full:tt)* }) => {
-        facts! { "The facts of scope `ip`." Ip "ip" "ip?scope=ip" "ip" { $($ip)* } }
-        facts! { "The facts of scope `geo`." Geo "geo" "ip?scope=geo" "country" { $($ip)* $($geo)* } }
-        facts! { "The facts of the demo." Demo "demo" "ip/demo" "colo" { $($ip)* $($geo)* $($demo)* } }
-        facts! {
+        define_scope! { "The facts of scope `ip`." Ip "ip" "ip?scope=ip" "ip" { $($ip)* } }
+        define_scope! { "The facts of scope `geo`." Geo "geo" "ip?scope=geo" "country" { $($ip)* $($geo)* } }
+        define_scope! { "The facts of the demo." Demo "demo" "ip/demo" "colo" { $($ip)* $($geo)* $($demo)* } }
+        define_scope! {
             "The facts of scope `full`." Full "full" "ip?scope=full" "hosting" { $($ip)* $($geo)* $($demo)* $($full)* }
         }
     };
 }
 
-scopes! {
+define_scopes! {
     ip {
         /// IPv4 address; `None` for a client that came over IPv6.
         pub ip: Option<Ipv4Addr>,
@@ -115,6 +115,6 @@ scopes! {
     }
 }
 
-impl Keyed for Ip {}
-impl Keyed for Geo {}
-impl Keyed for Full {}
+impl KeyScope for Ip {}
+impl KeyScope for Geo {}
+impl KeyScope for Full {}

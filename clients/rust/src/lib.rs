@@ -3,11 +3,11 @@
 mod client;
 mod error;
 mod facts;
-mod limits;
+mod rate_limit;
 mod retry;
 
-pub use client::{Answer, Client};
-pub use error::{Cause, Error, Refusal};
-pub use facts::{Demo, Full, Geo, Ip, Keyed, Scope};
-pub use limits::Limits;
+pub use client::{Client, LookupResponse};
+pub use error::{ApiError, ApiErrorKind, Error};
+pub use facts::{Demo, Full, Geo, Ip, KeyScope, LookupScope};
+pub use rate_limit::RateLimit;
 pub use reqwest;

@@ -4,54 +4,55 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::error::{Cause, Error};
+use crate::error::{ApiErrorKind, Error};
 
-const TRIES_MAX: u32 = 3;
-const FIRST_WAIT: Duration = Duration::from_millis(250);
+const ATTEMPTS_MAX: u32 = 3;
+const INITIAL_BACKOFF: Duration = Duration::from_millis(250);
 /// One retry is earned by so many answers.
-const ANSWERS_PER_RETRY: u32 = 10;
+const RESPONSES_PER_RETRY: u32 = 10;
 
 /// Retries that a client may make: a number to begin with, and one more for every ten answers, never above that number.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     /// In answers, of which ten make a retry.
-    left: AtomicU32,
-    max: u32,
+    tokens: AtomicU32,
+    tokens_max: u32,
 }
 
 impl RetryBudget {
     pub(crate) fn new(retries: u32) -> Self {
-        let max = retries.saturating_mul(ANSWERS_PER_RETRY);
-        Self { left: AtomicU32::new(max), max }
+        let tokens_max = retries.saturating_mul(RESPONSES_PER_RETRY);
+        Self { tokens: AtomicU32::new(tokens_max), tokens_max }
     }
 
-    pub(crate) fn earn(&self) {
-        self.change(|left| (left < self.max).then_some(left + 1));
+    pub(crate) fn deposit(&self) {
+        self.update(|tokens| (tokens < self.tokens_max).then_some(tokens + 1));
     }
 
-    pub(crate) fn spend(&self) -> bool {
-        self.change(|left| left.checked_sub(ANSWERS_PER_RETRY))
+    pub(crate) fn withdraw(&self) -> bool {
+        self.update(|tokens| tokens.checked_sub(RESPONSES_PER_RETRY))
     }
 
-    fn change(&self, change: impl FnMut(u32) -> Option<u32>) -> bool {
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
+    fn update(&self, next: impl FnMut(u32) -> Option<u32>) -> bool {
+        self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 }
 
 /// How long to wait before the next try; `None` when another one would be in vain.
-pub(crate) fn wait(error: &Error, tries: u32) -> Option<Duration> {
-    if tries >= TRIES_MAX {
+pub(crate) fn retry_delay(error: &Error, attempts: u32) -> Option<Duration> {
+    if attempts >= ATTEMPTS_MAX {
         return None;
     }
-    let backoff = (FIRST_WAIT * 2_u32.pow(tries - 1)).mul_f64(0.5 + fastrand::f64());
+    let backoff = (INITIAL_BACKOFF * 2_u32.pow(attempts - 1)).mul_f64(0.5 + fastrand::f64());
     match error {
         Error::Connection(_) => Some(backoff),
-        Error::Refused(refusal) => {
-            let heals = matches!(refusal.cause, Cause::DailyQuota { .. } | Cause::DemoQuota { .. });
+        Error::Api(refusal) => {
+            let is_quota_error =
+                matches!(refusal.kind, ApiErrorKind::DailyQuota { .. } | ApiErrorKind::DemoQuota { .. });
             // On top of what the service asks for: its callers should not all come back at the same moment.
-            (heals || refusal.status >= 500).then(|| refusal.retry_after.unwrap_or_default() + backoff)
+            (is_quota_error || refusal.status >= 500).then(|| refusal.retry_after.unwrap_or_default() + backoff)
         }
-        Error::Setup(_) | Error::Timeout(_) | Error::NarrowKey(_) => None,
+        Error::Setup(_) | Error::Timeout(_) | Error::InsufficientScope(_) => None,
     }
 }
 
@@ -60,20 +61,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_answers_earn_one_retry_and_no_more_than_there_was() {
+    fn ten_responses_earn_one_retry_up_to_the_budget() {
         let budget = RetryBudget::new(2);
-        (0..100).for_each(|_| budget.earn());
-        assert_eq!([(); 3].map(|()| budget.spend()), [true, true, false]);
-        (0..9).for_each(|_| budget.earn());
-        assert!(!budget.spend());
-        budget.earn();
-        assert!(budget.spend());
+        (0..100).for_each(|_| budget.deposit());
+        assert_eq!([(); 3].map(|()| budget.withdraw()), [true, true, false]);
+        (0..9).for_each(|_| budget.deposit());
+        assert!(!budget.withdraw());
+        budget.deposit();
+        assert!(budget.withdraw());
     }
 
     #[test]
-    fn a_budget_of_none_never_allows_one() {
+    fn zero_retry_budget_never_allows_a_retry() {
         let budget = RetryBudget::new(0);
-        budget.earn();
-        assert!(!budget.spend());
+        budget.deposit();
+        assert!(!budget.withdraw());
     }
 }

@@ -4,85 +4,72 @@
 //! the projection, and goes into its owner's answer only.
 
 mod admission;
-mod credentials;
-mod demo;
-mod dress;
+mod error;
 mod failpoint;
-mod fallback;
-mod flood;
-mod header_text;
-mod limits;
-mod links;
 mod lookup;
 mod meta;
-mod metrics;
 mod openapi;
 mod operation;
-mod projection;
-mod recall;
-mod reflect;
-mod refusal;
-mod request;
+mod public_urls;
+mod response;
 mod routes;
-mod settle;
-mod tally;
-mod told;
+mod service;
 
 use std::sync::Arc;
 
-use domain::KeyId;
-use geo::Shelf;
-use ledger::Ledger;
+use ipseity_domain::KeyId;
+use ipseity_geo::AtlasReloader;
+use ipseity_ledger::Ledger;
+use ipseity_store::Store;
 use quick_cache::sync::Cache;
-use store::Store;
 use tokio::sync::Semaphore;
 
-pub use dress::{Front, dress};
+pub use admission::degraded::DegradedLimits;
+pub use admission::usage_buffer::{DrainedUsage, UsageBuffer};
 #[cfg(feature = "failpoints")]
 pub use failpoint::arm_failpoints;
-pub use fallback::FallbackBounds;
-pub use links::Links;
-pub use metrics::Metrics;
-pub use openapi::document;
-pub use reflect::{Reflection, reflect};
-pub use request::RequestId;
+pub use lookup::self_lookup::{SelfLookup, self_lookup};
+pub use openapi::openapi_document;
+pub use public_urls::PublicUrls;
 pub use routes::router;
-pub use tally::{Taken, Tally};
+pub use service::metrics::ApiMetrics;
+pub use service::request_id::RequestId;
+pub use service::{PublicService, public_service};
 
 /// The target of spans that are for traces alone: where nobody collects them they are not even made.
-pub const TRACE: &str = "trace";
+pub const TRACE_TARGET: &str = "trace";
 
 /// Bounds of what the API keeps in memory and asks for at once.
 #[derive(Clone, Copy, Debug)]
-pub struct ApiBounds {
+pub struct ApiLimits {
     /// Keys looked up in the durable store at once.
-    pub lookups_max: usize,
+    pub key_fills_max: usize,
     /// Ids remembered as unknown.
-    pub unknown_max: usize,
+    pub unknown_cache_max: usize,
     /// Keys remembered as refused.
-    pub refused_max: usize,
+    pub refusal_cache_max: usize,
     /// Places and networks whose texts are kept.
-    pub told_max: usize,
+    pub render_cache_max: usize,
     /// Going on without the counter store.
-    pub fallback: FallbackBounds,
+    pub degraded: DegradedLimits,
 }
 
 /// What the handlers share.
 pub struct Api {
     ledger: Arc<Ledger>,
     store: Store,
-    shelf: Arc<Shelf>,
-    wordings: refusal::Wordings,
-    tally: Arc<Tally>,
-    metrics: Metrics,
+    atlas: Arc<AtlasReloader>,
+    error_bodies: error::ErrorBodies,
+    usage_buffer: Arc<UsageBuffer>,
+    metrics: ApiMetrics,
     /// Ids that do not exist. They are random and never reused, so this cannot go stale; it also makes looking one up single-flight.
-    unknown: Cache<KeyId, ()>,
-    lookups: Semaphore,
-    floods: flood::Floods,
-    demo_spent: demo::SpentMemory,
-    fallback: fallback::Fallback,
-    documents: openapi::Documents,
-    told: told::Memory,
+    unknown_keys: Cache<KeyId, ()>,
+    key_fills: Semaphore,
+    refusal_cache: admission::refusal_cache::RefusalCache,
+    demo_refusal_cache: lookup::demo::DemoRefusalCache,
+    degraded: admission::degraded::DegradedMode,
+    openapi_documents: openapi::OpenApiDocuments,
+    render_cache: lookup::render_cache::RenderCache,
 }
 
 impl Api {
@@ -91,26 +78,26 @@ impl Api {
     pub fn new(
         ledger: Arc<Ledger>,
         store: Store,
-        shelf: Arc<Shelf>,
-        links: Links,
-        tally: Arc<Tally>,
-        metrics: Metrics,
-        bounds: ApiBounds,
+        atlas: Arc<AtlasReloader>,
+        public_urls: PublicUrls,
+        usage_buffer: Arc<UsageBuffer>,
+        metrics: ApiMetrics,
+        limits: ApiLimits,
     ) -> Self {
         Self {
             ledger,
             store,
-            shelf,
-            documents: openapi::Documents::new(&links),
-            wordings: refusal::Wordings::new(links),
-            tally,
+            atlas,
+            openapi_documents: openapi::OpenApiDocuments::new(&public_urls),
+            error_bodies: error::ErrorBodies::new(public_urls),
+            usage_buffer,
             metrics,
-            unknown: Cache::new(bounds.unknown_max),
-            lookups: Semaphore::new(bounds.lookups_max),
-            floods: flood::Floods::new(bounds.refused_max),
-            demo_spent: demo::SpentMemory::default(),
-            fallback: fallback::Fallback::new(bounds.fallback),
-            told: told::Memory::new(bounds.told_max),
+            unknown_keys: Cache::new(limits.unknown_cache_max),
+            key_fills: Semaphore::new(limits.key_fills_max),
+            refusal_cache: admission::refusal_cache::RefusalCache::new(limits.refusal_cache_max),
+            demo_refusal_cache: lookup::demo::DemoRefusalCache::default(),
+            degraded: admission::degraded::DegradedMode::new(limits.degraded),
+            render_cache: lookup::render_cache::RenderCache::new(limits.render_cache_max),
         }
     }
 }

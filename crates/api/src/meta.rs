@@ -5,27 +5,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use geo::Edition;
 use http::{HeaderValue, header};
+use ipseity_geo::Edition;
 use serde::Serialize;
 
 use crate::Api;
+use crate::error::Refusal;
 use crate::operation::Operation;
-use crate::refusal::Refusal;
 
 /// The version of the interface that the documentation describes.
-pub(crate) const INTERFACE: &str = "1.1.0";
+pub(crate) const API_VERSION: &str = "1.1.0";
 
 #[derive(Serialize)]
-struct Meta<'a> {
+struct MetaResponse<'a> {
     version: &'static str,
     interface: &'static str,
-    databases: Vec<Database<'a>>,
-    notices: [&'static str; geo::NOTICES.len()],
+    databases: Vec<MetaDatabase<'a>>,
+    notices: [&'static str; ipseity_geo::BUILTIN_DATA_NOTICES.len()],
 }
 
 #[derive(Serialize)]
-struct Database<'a> {
+struct MetaDatabase<'a> {
     r#type: &'a str,
     kind: &'static str,
     built_at: String,
@@ -34,35 +34,35 @@ struct Database<'a> {
     attribution_url: Option<&'static str>,
 }
 
-pub(crate) async fn meta(State(api): State<Arc<Api>>) -> Response {
-    api.finish(Operation::Meta.label(), api.describe())
+pub(crate) async fn meta_handler(State(api): State<Arc<Api>>) -> Response {
+    api.finish_response(Operation::Meta.label(), api.meta_response())
 }
 
 impl Api {
-    fn describe(&self) -> Result<Response, Refusal> {
-        let atlas = self.shelf.current();
+    fn meta_response(&self) -> Result<Response, Refusal> {
+        let atlas = self.atlas.current();
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        let meta = Meta {
+        let meta = MetaResponse {
             version: env!("CARGO_PKG_VERSION"),
-            interface: INTERFACE,
-            databases: atlas.editions().iter().map(|edition| described(edition, now_s)).collect(),
-            notices: geo::NOTICES,
+            interface: API_VERSION,
+            databases: atlas.editions().iter().map(|edition| describe_database(edition, now_s)).collect(),
+            notices: ipseity_geo::BUILTIN_DATA_NOTICES,
         };
         let body = serde_json::to_vec(&meta).map_err(|_| Refusal::Internal)?;
-        Ok(meta_file(body))
+        Ok(cacheable_json(body))
     }
 }
 
 /// A body with the headers of this answer.
-pub(crate) fn meta_file(body: Vec<u8>) -> Response {
+pub(crate) fn cacheable_json(body: Vec<u8>) -> Response {
     let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let cacheable = (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
     ([json, cacheable], body).into_response()
 }
 
-fn described(edition: &Edition, now_s: u64) -> Database<'_> {
+fn describe_database(edition: &Edition, now_s: u64) -> MetaDatabase<'_> {
     let attribution = edition.attribution();
-    Database {
+    MetaDatabase {
         r#type: &edition.database_type,
         kind: edition.kind.name(),
         built_at: edition.built_at(),

@@ -1,13 +1,13 @@
 //! The operations of the interface: what each is called, what it is for and how it may refuse. The router and the OpenAPI document are both made of this
 //! list.
 
-use domain::{DEMO_DAILY_MAX, plan::FREE_DAILY_LIMIT};
-use ledger::{Charged, Moment};
+use ipseity_domain::{DEMO_DAILY_LIMIT, plan::FREE_DAILY_LIMIT};
+use ipseity_ledger::{LedgerTime, Quota};
 
-use crate::refusal::Refusal;
+use crate::error::Refusal;
 
 /// Moment of all examples: 2026-11-15, 14:03:22 UTC.
-pub(crate) const EXAMPLE_NOW: Moment = Moment(1_794_751_402_000);
+pub(crate) const EXAMPLE_NOW: LedgerTime = LedgerTime(1_794_751_402_000);
 
 /// An operation, under GET and HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Operation {
     }
 
     /// Its `operationId`, which clients are generated with: frozen.
-    pub(crate) const fn id(self) -> &'static str {
+    pub(crate) const fn operation_id(self) -> &'static str {
         match self {
             Self::Lookup => "lookup",
             Self::Demo => "demo",
@@ -73,20 +73,20 @@ impl Operation {
 
     /// Every way in which it may refuse, with an example of each.
     pub(crate) fn refusals(self) -> Vec<Refusal> {
-        let spent = |limit| Charged { now: EXAMPLE_NOW, limit, day: EXAMPLE_NOW.day(), used: limit };
-        let own = match self {
+        let exhausted = |limit| Quota { now: EXAMPLE_NOW, limit, day: EXAMPLE_NOW.day(), used: limit };
+        let specific = match self {
             Self::Lookup => vec![
                 Refusal::MissingKey,
                 Refusal::InvalidKey,
                 Refusal::Inactive,
                 Refusal::Paused,
-                Refusal::DaySpent(spent(FREE_DAILY_LIMIT)),
-                Refusal::Burst(EXAMPLE_NOW),
+                Refusal::QuotaExhausted(exhausted(FREE_DAILY_LIMIT)),
+                Refusal::BurstExceeded(EXAMPLE_NOW),
             ],
-            Self::Demo => vec![Refusal::DemoSpent(spent(DEMO_DAILY_MAX))],
+            Self::Demo => vec![Refusal::DemoExhausted(exhausted(DEMO_DAILY_LIMIT))],
             Self::Meta | Self::OpenapiJson | Self::OpenapiYaml => Vec::new(),
         };
         // Those that any address may give.
-        own.into_iter().chain([Refusal::UriTooLong, Refusal::Internal]).collect()
+        specific.into_iter().chain([Refusal::UriTooLong, Refusal::Internal]).collect()
     }
 }

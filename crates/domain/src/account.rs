@@ -3,22 +3,26 @@
 use std::fmt;
 
 /// The most characters that an e-mail address can have (RFC 5321, section 4.5.3.1.3, less the brackets).
-const EMAIL_CHARS_MAX: usize = 254;
+const EMAIL_BYTES_MAX: usize = 254;
 /// The most characters of a key's name.
-const NAME_CHARS_MAX: usize = 100;
+const KEY_NAME_CHARS_MAX: usize = 100;
 
 /// An e-mail address that could be one: trimmed, with one `@` between two parts that are not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Email(String);
+pub struct EmailAddress(String);
 
-impl Email {
+impl EmailAddress {
     /// Reads an address; whether mail arrives there only a mail can tell.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (local, host) = text.split_once('@')?;
-        let plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
-        (plain && !local.is_empty() && !host.is_empty() && !host.contains('@') && text.len() <= EMAIL_CHARS_MAX)
+        let has_no_space_or_control = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        (has_no_space_or_control
+            && !local.is_empty()
+            && !host.is_empty()
+            && !host.contains('@')
+            && text.len() <= EMAIL_BYTES_MAX)
             .then(|| Self(text.to_owned()))
     }
 
@@ -29,7 +33,7 @@ impl Email {
     }
 }
 
-impl fmt::Display for Email {
+impl fmt::Display for EmailAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -45,7 +49,8 @@ impl KeyName {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let chars = text.chars().count();
-        ((1..=NAME_CHARS_MAX).contains(&chars) && !text.chars().any(char::is_control)).then(|| Self(text.to_owned()))
+        ((1..=KEY_NAME_CHARS_MAX).contains(&chars) && !text.chars().any(char::is_control))
+            .then(|| Self(text.to_owned()))
     }
 
     /// The name as text.
@@ -60,18 +65,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_email_has_one_at_between_two_parts() {
-        assert_eq!(Email::parse(" a@b.example ").as_ref().map(Email::as_str), Some("a@b.example"));
-        for odd in ["", "a", "@b", "a@", "a@b@c", "a b@c", "a\n@c"] {
-            assert!(Email::parse(odd).is_none(), "{odd:?} passed");
+    fn email_address_has_one_at_between_two_parts() {
+        assert_eq!(EmailAddress::parse(" a@b.example ").as_ref().map(EmailAddress::as_str), Some("a@b.example"));
+        for invalid in ["", "a", "@b", "a@", "a@b@c", "a b@c", "a\n@c"] {
+            assert!(EmailAddress::parse(invalid).is_none(), "{invalid:?} passed");
         }
     }
 
     #[test]
-    fn a_name_is_neither_empty_nor_endless() {
+    fn key_name_has_1_to_100_characters() {
         assert!(KeyName::parse("  web shop ").is_some());
-        for odd in ["", "  ", "a\tb", &"x".repeat(101)] {
-            assert!(KeyName::parse(odd).is_none(), "{odd:?} passed");
+        for invalid in ["", "  ", "a\tb", &"x".repeat(101)] {
+            assert!(KeyName::parse(invalid).is_none(), "{invalid:?} passed");
         }
     }
 }

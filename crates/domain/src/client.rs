@@ -23,8 +23,8 @@ impl Address {
 
     /// The network that one subscriber holds, for counting in memory.
     #[must_use]
-    pub fn neighbourhood(self) -> Neighbourhood {
-        Neighbourhood(match self.0 {
+    pub fn subnet(self) -> ClientSubnet {
+        ClientSubnet(match self.0 {
             IpAddr::V4(address) => IpAddr::V4(address),
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         })
@@ -35,7 +35,7 @@ impl Address {
 ///
 /// It can be compared and hashed, and there is no way back out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Neighbourhood(IpAddr);
+pub struct ClientSubnet(IpAddr);
 
 /// The machine that is answered for.
 #[derive(Clone, Copy)]
@@ -43,16 +43,16 @@ pub struct Client {
     /// Its address.
     pub address: Address,
     /// Its connection.
-    pub connection: Connection,
+    pub connection: ConnectionFacts,
 }
 
 /// What is known of the client's own connection; `None` where nobody could measure it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connection {
+pub struct ConnectionFacts {
     /// HTTP version of the request.
     pub http_protocol: Option<HttpProtocol>,
     /// TLS session; `None` on a clear connection.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsInfo>,
     /// Smoothed round-trip time, whole milliseconds.
     pub rtt_ms: Option<u32>,
     /// IATA code of the site that took the connection.
@@ -87,7 +87,7 @@ impl HttpProtocol {
 
 /// A TLS session's version and cipher suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsInfo {
     /// Negotiated version.
     pub version: TlsVersion,
     /// IANA name of the negotiated suite; `None` when a proxy told the version alone.
@@ -138,26 +138,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapped_address_is_ipv4() {
+    fn ipv4_mapped_address_becomes_ipv4() {
         let mapped = Address::new("::ffff:198.51.100.7".parse().expect("an address"));
         assert_eq!(mapped.expose(), "198.51.100.7".parse::<IpAddr>().expect("an address"));
     }
 
     #[test]
-    fn neighbours_share_an_ipv4_address_or_64_bits_of_ipv6() {
-        let lives_at = |text: &str| Address::new(text.parse().expect("an address")).neighbourhood();
-        assert!(lives_at("198.51.100.7") == lives_at("::ffff:198.51.100.7"));
-        assert!(lives_at("198.51.100.7") != lives_at("198.51.100.8"));
-        assert!(lives_at("2001:db8:1:2::1") == lives_at("2001:db8:1:2:ffff::"));
-        assert!(lives_at("2001:db8:1:2::1") != lives_at("2001:db8:1:3::1"));
-        assert!(lives_at("0.0.0.0") != lives_at("::"));
+    fn subnet_is_one_ipv4_address_or_an_ipv6_64() {
+        let subnet_of = |text: &str| Address::new(text.parse().expect("an address")).subnet();
+        assert!(subnet_of("198.51.100.7") == subnet_of("::ffff:198.51.100.7"));
+        assert!(subnet_of("198.51.100.7") != subnet_of("198.51.100.8"));
+        assert!(subnet_of("2001:db8:1:2::1") == subnet_of("2001:db8:1:2:ffff::"));
+        assert!(subnet_of("2001:db8:1:2::1") != subnet_of("2001:db8:1:3::1"));
+        assert!(subnet_of("0.0.0.0") != subnet_of("::"));
     }
 
     #[test]
-    fn a_colo_is_three_capital_letters() {
+    fn colo_is_three_capital_letters() {
         assert_eq!(Colo::parse("FRA").as_ref().map(Colo::as_str), Some("FRA"));
-        for odd in ["", "FR", "FRAX", "fra", "F1A", "ÄÖ"] {
-            assert!(Colo::parse(odd).is_none(), "{odd} passed");
+        for invalid in ["", "FR", "FRAX", "fra", "F1A", "ÄÖ"] {
+            assert!(Colo::parse(invalid).is_none(), "{invalid} passed");
         }
     }
 }

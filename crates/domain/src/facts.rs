@@ -2,16 +2,16 @@
 
 /// Everything that an answer can draw on, before the scope narrows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Facts<'a> {
+pub struct GeoFacts<'a> {
     /// Where the address is.
-    pub place: Place<'a>,
+    pub location: Location<'a>,
     /// Whose network it belongs to.
     pub network: Network<'a>,
 }
 
 /// Where an address is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Place<'a> {
+pub struct Location<'a> {
     /// City name in English.
     pub city: Option<&'a str>,
     /// Region or state name in English.

@@ -4,19 +4,19 @@ use crate::scope::Scope;
 
 /// A selection of fields: a scope's, or the demo's fixed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum View {
+pub enum FieldSet {
     /// What a scope allows.
     Scope(Scope),
     /// The demo's fixed set.
     Demo,
 }
 
-macro_rules! fields {
-    ($($variant:ident $name:literal $scope:ident $demo:ident $json:literal $meaning:literal;)+) => {
+macro_rules! define_fields {
+    ($($variant:ident $name:literal $scope:ident $demo:ident $json:literal $description:literal;)+) => {
         /// A field of an answer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Field {
-            $(#[doc = $meaning] $variant,)+
+            $(#[doc = $description] $variant,)+
         }
 
         impl Field {
@@ -31,8 +31,8 @@ macro_rules! fields {
 
             /// What the field means, in one sentence.
             #[must_use]
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => $meaning,)+ }
+            pub const fn description(self) -> &'static str {
+                match self { $(Self::$variant => $description,)+ }
             }
 
             /// The JSON type of the field when it is not null.
@@ -56,7 +56,7 @@ macro_rules! fields {
     };
 }
 
-fields! {
+define_fields! {
     Status         "status"          Ip   true  "string" "Always `success`.";
     Ip             "ip"              Ip   true  "string" "IPv4 address; null for a client that came over IPv6.";
     Ipv6           "ipv6"            Ip   true  "string" "IPv6 address; null for a client that came over IPv4.";
@@ -85,10 +85,10 @@ fields! {
     Hosting        "hosting"         Full false "boolean" "Whether the network belongs to a known hosting or cloud operator.";
 }
 
-impl View {
+impl FieldSet {
     /// Whether this view shows a field.
     #[must_use]
-    pub fn shows(self, field: Field) -> bool {
+    pub fn contains(self, field: Field) -> bool {
         match self {
             Self::Scope(scope) => field.scope() <= scope,
             Self::Demo => field.in_demo(),
@@ -97,7 +97,7 @@ impl View {
 
     /// The fields of this view, in the order of an answer.
     pub fn fields(self) -> impl Iterator<Item = Field> {
-        Field::ALL.into_iter().filter(move |field| self.shows(*field))
+        Field::ALL.into_iter().filter(move |field| self.contains(*field))
     }
 }
 
@@ -106,22 +106,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ip_answer_has_status_ip_and_ipv6() {
-        let names: Vec<_> = View::Scope(Scope::Ip).fields().map(Field::name).collect();
+    fn ip_scope_has_status_ip_and_ipv6() {
+        let names: Vec<_> = FieldSet::Scope(Scope::Ip).fields().map(Field::name).collect();
         assert_eq!(names, ["status", "ip", "ipv6"]);
     }
 
     #[test]
-    fn a_full_answer_has_every_field() {
-        assert_eq!(View::Scope(Scope::Full).fields().count(), Field::ALL.len());
+    fn full_scope_has_every_field() {
+        assert_eq!(FieldSet::Scope(Scope::Full).fields().count(), Field::ALL.len());
         assert_eq!(Field::ALL.len(), 26);
     }
 
     #[test]
-    fn the_demo_is_geo_and_four_connection_fields() {
+    fn demo_has_geo_and_four_connection_fields() {
         let beyond_geo: Vec<_> =
-            View::Demo.fields().filter(|field| field.scope() == Scope::Full).map(Field::name).collect();
+            FieldSet::Demo.fields().filter(|field| field.scope() == Scope::Full).map(Field::name).collect();
         assert_eq!(beyond_geo, ["http_protocol", "tls_version", "rtt", "colo"]);
-        assert!(View::Scope(Scope::Geo).fields().all(|field| View::Demo.shows(field)));
+        assert!(FieldSet::Scope(Scope::Geo).fields().all(|field| FieldSet::Demo.contains(field)));
     }
 }

@@ -11,8 +11,8 @@ const PREFIX: &str = "ips_";
 const ID_CHARS: usize = 10;
 const SECRET_CHARS: usize = 32;
 const CHECKSUM_CHARS: usize = 6;
-const CHECKED_CHARS: usize = PREFIX.len() + ID_CHARS + SECRET_CHARS;
-const KEY_CHARS: usize = CHECKED_CHARS + CHECKSUM_CHARS;
+const PAYLOAD_CHARS: usize = PREFIX.len() + ID_CHARS + SECRET_CHARS;
+const KEY_CHARS: usize = PAYLOAD_CHARS + CHECKSUM_CHARS;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The public, random, never reused name of a key.
@@ -78,14 +78,14 @@ impl fmt::Debug for KeyDigest {
 
 /// A well-formed key as a caller presented it: its id and its digest. The clear text is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct ApiKey {
     /// Finds the record.
     pub id: KeyId,
     /// Proves the secret.
     pub digest: KeyDigest,
 }
 
-impl Key {
+impl ApiKey {
     /// Reads a key; a typo is found by the checksum, with no I/O.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -93,27 +93,27 @@ impl Key {
         if bytes.len() != KEY_CHARS || !text.starts_with(PREFIX) || !is_base62(&bytes[PREFIX.len()..]) {
             return None;
         }
-        let (checked, checksum) = bytes.split_at(CHECKED_CHARS);
-        if checksum != checksum_of(checked) {
+        let (payload, checksum) = bytes.split_at(PAYLOAD_CHARS);
+        if checksum != checksum_of(payload) {
             return None;
         }
-        let id = checked[PREFIX.len()..][..ID_CHARS].try_into().ok()?;
+        let id = payload[PREFIX.len()..][..ID_CHARS].try_into().ok()?;
         Some(Self { id: KeyId(id), digest: KeyDigest(Sha256::digest(bytes).into()) })
     }
 }
 
 /// A key in clear: exists from the moment it is minted until its owner has seen it once.
-pub struct ClearKey(String);
+pub struct PlaintextKey(String);
 
-impl ClearKey {
+impl PlaintextKey {
     /// Mints a key with a new id from a source of random bytes.
-    pub fn mint(mut random_byte: impl FnMut() -> u8) -> Self {
+    pub fn generate(mut random_byte: impl FnMut() -> u8) -> Self {
         let id: Vec<u8> = (0..ID_CHARS).map(|_| random_char(&mut random_byte)).collect();
         Self::with_id(&id, random_byte)
     }
 
     /// Mints a new secret under an id that exists, for a roll.
-    pub fn roll(id: KeyId, random_byte: impl FnMut() -> u8) -> Self {
+    pub fn rotate(id: KeyId, random_byte: impl FnMut() -> u8) -> Self {
         Self::with_id(&id.0, random_byte)
     }
 
@@ -135,8 +135,8 @@ impl ClearKey {
 
     /// What the service keeps of it.
     #[must_use]
-    pub fn key(&self) -> Key {
-        Key::parse(&self.0).expect("a minted key is well-formed")
+    pub fn to_api_key(&self) -> ApiKey {
+        ApiKey::parse(&self.0).expect("a minted key is well-formed")
     }
 }
 
@@ -150,12 +150,12 @@ fn random_char(random_byte: &mut impl FnMut() -> u8) -> u8 {
     }
 }
 
-fn checksum_of(checked: &[u8]) -> [u8; CHECKSUM_CHARS] {
-    let mut rest = crc32fast::hash(checked) as usize;
+fn checksum_of(payload: &[u8]) -> [u8; CHECKSUM_CHARS] {
+    let mut remaining = crc32fast::hash(payload) as usize;
     let mut text = [b'0'; CHECKSUM_CHARS];
-    for place in text.iter_mut().rev() {
-        *place = BASE62[rest % 62];
-        rest /= 62;
+    for digit in text.iter_mut().rev() {
+        *digit = BASE62[remaining % 62];
+        remaining /= 62;
     }
     text
 }
@@ -168,7 +168,7 @@ fn is_base62(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn counting() -> impl FnMut() -> u8 {
+    fn counting_bytes() -> impl FnMut() -> u8 {
         let mut next = 0_u8;
         move || {
             next = next.wrapping_add(37);
@@ -177,44 +177,45 @@ mod tests {
     }
 
     #[test]
-    fn a_minted_key_parses_to_its_own_id() {
-        let clear = ClearKey::mint(counting());
+    fn generated_key_parses_to_its_id() {
+        let clear = PlaintextKey::generate(counting_bytes());
         assert_eq!(clear.expose().len(), 52);
-        assert_eq!(&clear.expose()[4..14], clear.key().id.as_str());
+        assert_eq!(&clear.expose()[4..14], clear.to_api_key().id.as_str());
     }
 
     #[test]
-    fn every_single_typo_is_refused() {
-        let clear = ClearKey::mint(counting());
-        for place in 0..clear.expose().len() {
+    fn every_single_character_typo_is_rejected() {
+        let clear = PlaintextKey::generate(counting_bytes());
+        for index in 0..clear.expose().len() {
             let mut typo = clear.expose().as_bytes().to_vec();
-            typo[place] = if typo[place] == b'x' { b'y' } else { b'x' };
-            assert!(Key::parse(std::str::from_utf8(&typo).expect("ascii")).is_none(), "typo at {place} passed");
+            typo[index] = if typo[index] == b'x' { b'y' } else { b'x' };
+            assert!(ApiKey::parse(std::str::from_utf8(&typo).expect("ascii")).is_none(), "typo at {index} passed");
         }
     }
 
     #[test]
-    fn odd_lengths_and_characters_are_refused() {
-        let clear = ClearKey::mint(counting());
+    fn invalid_lengths_and_characters_are_rejected() {
+        let clear = PlaintextKey::generate(counting_bytes());
         let text = clear.expose();
-        for odd in ["", "ips_", &text[1..], &format!("{text}0"), &text.replace(&text[20..21], "-"), &"é".repeat(26)] {
-            assert!(Key::parse(odd).is_none(), "{odd:?} passed");
+        for invalid in ["", "ips_", &text[1..], &format!("{text}0"), &text.replace(&text[20..21], "-"), &"é".repeat(26)]
+        {
+            assert!(ApiKey::parse(invalid).is_none(), "{invalid:?} passed");
         }
     }
 
     #[test]
-    fn a_rolled_key_keeps_its_id_and_changes_its_digest() {
-        let old = ClearKey::mint(counting()).key();
-        let mut skewed = counting();
-        skewed();
-        let new = ClearKey::roll(old.id, skewed).key();
+    fn rotated_key_keeps_its_id_and_changes_its_digest() {
+        let old = PlaintextKey::generate(counting_bytes()).to_api_key();
+        let mut shifted_bytes = counting_bytes();
+        shifted_bytes();
+        let new = PlaintextKey::rotate(old.id, shifted_bytes).to_api_key();
         assert_eq!(old.id, new.id);
         assert_ne!(old.digest, new.digest);
     }
 
     #[test]
-    fn neither_debug_shows_a_secret() {
-        let clear = ClearKey::mint(counting());
-        assert!(!format!("{:?}", clear.key()).contains(&clear.expose()[14..]));
+    fn key_debug_output_omits_the_secret() {
+        let clear = PlaintextKey::generate(counting_bytes());
+        assert!(!format!("{:?}", clear.to_api_key()).contains(&clear.expose()[14..]));
     }
 }

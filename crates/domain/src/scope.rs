@@ -35,8 +35,8 @@ impl Scope {
 
     /// This scope, narrowed by a request's wish; a wish that is absent, odd or broader changes nothing.
     #[must_use]
-    pub fn narrowed(self, wish: Option<&str>) -> Self {
-        wish.and_then(Self::parse).map_or(self, |wish| wish.min(self))
+    pub fn narrowed_to(self, requested: Option<&str>) -> Self {
+        requested.and_then(Self::parse).map_or(self, |requested| requested.min(self))
     }
 }
 
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_narrows_and_never_widens() {
-        for own in Scope::ALL {
-            for wish in Scope::ALL {
-                assert_eq!(own.narrowed(Some(wish.name())), own.min(wish));
+    fn requested_scope_narrows_and_never_widens() {
+        for scope in Scope::ALL {
+            for requested in Scope::ALL {
+                assert_eq!(scope.narrowed_to(Some(requested.name())), scope.min(requested));
             }
-            for odd in [None, Some(""), Some("GEO"), Some("everything")] {
-                assert_eq!(own.narrowed(odd), own);
+            for invalid in [None, Some(""), Some("GEO"), Some("everything")] {
+                assert_eq!(scope.narrowed_to(invalid), scope);
             }
         }
     }

@@ -20,8 +20,8 @@ pub struct Drain(watch::Receiver<()>);
 impl Drain {
     /// A drain that has not started, and its switch.
     pub fn new() -> (DrainSwitch, Self) {
-        let (switch, drain) = watch::channel(());
-        (DrainSwitch(switch), Self(drain))
+        let (sender, receiver) = watch::channel(());
+        (DrainSwitch(sender), Self(receiver))
     }
 
     /// Whether the drain has started.
@@ -32,8 +32,8 @@ impl Drain {
 
     /// Waits until the drain has started.
     pub async fn started(&self) {
-        let mut drain = self.0.clone();
+        let mut receiver = self.0.clone();
         // Nothing is ever sent: the channel's end is the word.
-        while drain.changed().await.is_ok() {}
+        while receiver.changed().await.is_ok() {}
     }
 }

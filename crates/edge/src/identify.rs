@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use domain::{Address, Client, Connection, HttpProtocol, Tls};
 use http::{HeaderMap, Version};
+use ipseity_domain::{Address, Client, ConnectionFacts, HttpProtocol, TlsInfo};
 
-use crate::proxy_header::Announcement;
-use crate::rtt::Rtt;
-use crate::{Distance, Edge, Origin, PassThrough};
+use crate::proxy::protocol::ProxyHeader;
+use crate::sys::rtt::Rtt;
+use crate::{ClientOrigin, Distance, EdgeState, PassThrough};
 
 /// The other end of a connection, and what was agreed with it.
 #[derive(Clone)]
 pub(crate) struct Peer {
-    pub(crate) edge: Arc<Edge>,
+    pub(crate) edge: Arc<EdgeState>,
     /// Where the socket ends, or whom the PROXY header names.
     pub(crate) address: Address,
     /// What the PROXY header said, where one is expected.
-    pub(crate) announced: Option<Announcement>,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) proxy_header: Option<ProxyHeader>,
+    pub(crate) tls: Option<TlsInfo>,
     pub(crate) rtt: Rtt,
 }
 
@@ -25,46 +25,46 @@ impl Peer {
     /// Identifies the client of a request that came over this connection; the round-trip time is measured now.
     pub(crate) fn identify(&self, version: Version, headers: &HeaderMap) -> Client {
         let trust = &self.edge.trust;
-        let origin = match self.announced {
-            None | Some(Announcement::Client(_)) => trust.origin(self.address, headers),
+        let origin = match self.proxy_header {
+            None | Some(ProxyHeader::Client(_)) => trust.client_origin(self.address, headers),
             // Of a client without a name only the proxy is known, and the headers may be the client's.
-            Some(Announcement::Unnamed) => Origin { address: self.address, distance: Distance::Beyond },
-            Some(Announcement::Proxy) => Origin { address: self.address, distance: Distance::Here },
+            Some(ProxyHeader::Unknown) => ClientOrigin { address: self.address, distance: Distance::Unknown },
+            Some(ProxyHeader::Local) => ClientOrigin { address: self.address, distance: Distance::Direct },
         };
         let mut connection = match origin.distance {
-            Distance::Here => self.connection(version),
-            Distance::NextDoor => trust.reports().read(headers),
+            Distance::Direct => self.client_connection(version),
+            Distance::OneHop => trust.connection_headers().read_connection(headers),
             // The proxy's connection is not the client's, and neither is what the proxy reports of the proxy before it.
-            Distance::Beyond => Connection::default(),
+            Distance::Unknown => ConnectionFacts::default(),
         };
         connection.colo = connection.colo.or(self.edge.colo);
         Client { address: origin.address, connection }
     }
 
     /// What is known of this connection when the peer is the client.
-    fn connection(&self, version: Version) -> Connection {
-        let announced = match self.announced {
-            Some(Announcement::Client(announced)) => announced,
-            None | Some(Announcement::Proxy | Announcement::Unnamed) => {
-                let (http_protocol, rtt_ms) = (protocol(version), self.rtt.measure_ms());
-                return Connection { http_protocol, tls: self.tls, rtt_ms, colo: None };
+    fn client_connection(&self, version: Version) -> ConnectionFacts {
+        let proxied_client = match self.proxy_header {
+            Some(ProxyHeader::Client(proxied_client)) => proxied_client,
+            None | Some(ProxyHeader::Local | ProxyHeader::Unknown) => {
+                let (http_protocol, rtt_ms) = (http_protocol(version), self.rtt.measure_ms());
+                return ConnectionFacts { http_protocol, tls: self.tls, rtt_ms, colo: None };
             }
         };
-        let (own_http, own_tls) = match self.edge.trust.pass_through() {
+        let (passed_http, passed_tls) = match self.edge.trust.pass_through() {
             PassThrough::Nothing => (None, None),
-            PassThrough::Http => (protocol(version), None),
-            PassThrough::Tls => (protocol(version), self.tls),
+            PassThrough::Http => (http_protocol(version), None),
+            PassThrough::Tls => (http_protocol(version), self.tls),
         };
         // The socket ends at the proxy, so its round-trip time is nobody's.
-        Connection {
-            http_protocol: own_http.or(announced.http_protocol),
-            tls: announced.tls.or(own_tls),
-            ..Connection::default()
+        ConnectionFacts {
+            http_protocol: passed_http.or(proxied_client.http_protocol),
+            tls: proxied_client.tls.or(passed_tls),
+            ..ConnectionFacts::default()
         }
     }
 }
 
-fn protocol(version: Version) -> Option<HttpProtocol> {
+fn http_protocol(version: Version) -> Option<HttpProtocol> {
     match version {
         Version::HTTP_10 => Some(HttpProtocol::Http10),
         Version::HTTP_11 => Some(HttpProtocol::Http11),

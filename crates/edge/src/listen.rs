@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::sleep;
 
-use crate::Edge;
-use crate::edge::Seat;
+use crate::EdgeState;
+use crate::state::ConnectionPermit;
 
 const BACKLOG: u32 = 1024;
 
@@ -33,7 +33,7 @@ impl Listener {
     }
 
     /// Takes over a socket that listens already. Needs a running tokio runtime.
-    pub(crate) fn take_over(socket: std::net::TcpListener) -> io::Result<Self> {
+    pub(crate) fn from_inherited(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpListener::from_std(socket)?, is_shared: true })
     }
@@ -44,17 +44,17 @@ impl Listener {
     }
 
     /// Waits for a seat, then for a connection; outlasts every error.
-    pub(crate) async fn accept(&self, edge: &Edge) -> (TcpStream, SocketAddr, Seat) {
+    pub(crate) async fn accept(&self, edge: &EdgeState) -> (TcpStream, SocketAddr, ConnectionPermit) {
         loop {
-            let seat = edge.seat().await;
+            let permit = edge.acquire_connection_permit().await;
             match self.socket.accept().await {
-                Ok((stream, peer)) => return (stream, peer, seat),
-                Err(error) if is_of_one_peer(&error) => {}
+                Ok((stream, peer)) => return (stream, peer, permit),
+                Err(error) if is_per_connection_error(&error) => {}
                 Err(error) => {
                     // Out of descriptors or memory: the connection stays in the queue, so trying at once would spin.
                     edge.stats().accept_errors.add(1);
                     tracing::warn!(%error, "a connection could not be accepted; trying again");
-                    sleep(edge.bounds.accept_pause).await;
+                    sleep(edge.limits.accept_backoff).await;
                 }
             }
         }
@@ -62,7 +62,7 @@ impl Listener {
 
     /// Stops listening; gives the connections that the kernel had already taken, which would get a reset otherwise. Those of a
     /// shared socket are left to whoever else has it.
-    pub(crate) fn close(self) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    pub(crate) fn into_queued_connections(self) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
         let listener = self.socket.into_std().ok().filter(|_| !self.is_shared);
         iter::from_fn(move || {
             let (stream, peer) = listener.as_ref()?.accept().ok()?;
@@ -73,6 +73,6 @@ impl Listener {
 }
 
 /// Whether the error is one connection's, which is gone by then, and says nothing of the next.
-fn is_of_one_peer(error: &io::Error) -> bool {
+fn is_per_connection_error(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
 }

@@ -3,24 +3,24 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use domain::Address;
+use ipseity_domain::Address;
 use tokio::net::TcpStream;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-use crate::connection::House;
-use crate::edge::Seat;
-use crate::{Application, Bound, Drain, Edge, Listener, Tls};
+use crate::connection::ListenerContext;
+use crate::state::ConnectionPermit;
+use crate::{Application, CloseReason, Drain, EdgeState, Listener, TlsServerConfig};
 
 /// What a listener's connections speak beneath HTTP.
 #[derive(Clone)]
 pub enum Transport {
     /// Clear text: HTTP/1.1, or HTTP/2 with prior knowledge.
-    Clear,
+    Plaintext,
     /// TLS: HTTP/1.1 or HTTP/2, as agreed by ALPN.
-    Tls(Tls),
+    Tls(TlsServerConfig),
     /// A PROXY header, from trusted proxies and nobody else, and then one of the others.
-    Announced(Box<Self>),
+    ProxyProtocol(Box<Self>),
 }
 
 /// Serves a listener's connections.
@@ -30,50 +30,50 @@ pub enum Transport {
 pub async fn serve<S: Application>(
     listener: Listener,
     transport: Transport,
-    edge: Arc<Edge>,
+    edge: Arc<EdgeState>,
     application: S,
     drain: Drain,
 ) {
     let mut connections = JoinSet::new();
-    let house = House { transport, edge: Arc::clone(&edge), application, drain: drain.clone() };
+    let context = ListenerContext { transport, edge: Arc::clone(&edge), application, drain: drain.clone() };
     loop {
         tokio::select! {
             () = drain.started() => break,
-            Some(ended) = connections.join_next() => note_panic(ended),
-            (stream, peer, seat) = listener.accept(&edge) => open(&mut connections, &house, stream, peer, seat),
+            Some(all_ended) = connections.join_next() => log_panic(all_ended),
+            (stream, peer, permit) = listener.accept(&edge) => spawn_connection(&mut connections, &context, stream, peer, permit),
         }
     }
-    let mut waiting = listener.close();
-    while let Some(seat) = edge.find_seat()
-        && let Some((stream, peer)) = waiting.next()
+    let mut queued = listener.into_queued_connections();
+    while let Some(permit) = edge.try_acquire_connection_permit()
+        && let Some((stream, peer)) = queued.next()
     {
-        open(&mut connections, &house, stream, peer, seat);
+        spawn_connection(&mut connections, &context, stream, peer, permit);
     }
-    drop(waiting);
-    let ended = async {
-        while let Some(ended) = connections.join_next().await {
-            note_panic(ended);
+    drop(queued);
+    let all_ended = async {
+        while let Some(all_ended) = connections.join_next().await {
+            log_panic(all_ended);
         }
     };
-    if timeout(edge.bounds.drain_timeout, ended).await.is_err() {
-        edge.stats().close(Bound::Drain, connections.len());
+    if timeout(edge.limits.drain_timeout, all_ended).await.is_err() {
+        edge.stats().record_closed(CloseReason::DrainTimeout, connections.len());
         connections.shutdown().await;
     }
 }
 
-fn open<S: Application>(
+fn spawn_connection<S: Application>(
     connections: &mut JoinSet<()>,
-    house: &House<S>,
+    context: &ListenerContext<S>,
     stream: TcpStream,
     peer: SocketAddr,
-    seat: Seat,
+    permit: ConnectionPermit,
 ) {
-    let seat = seat.occupy(&house.edge);
-    connections.spawn(house.clone().receive(stream, Address::new(peer.ip()), seat));
+    let permit = permit.into_open_connection(&context.edge);
+    connections.spawn(context.clone().serve_connection(stream, Address::new(peer.ip()), permit));
 }
 
 /// The panic's own text is left out: it may quote a request.
-pub(crate) fn note_panic(ended: Result<(), JoinError>) {
+pub(crate) fn log_panic(ended: Result<(), JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
         tracing::error!("a connection's task panicked");
     }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Bound;
+use crate::CloseReason;
 
 /// A number that only the edge changes.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct EdgeCounter(AtomicU64);
 
-impl Counter {
+impl EdgeCounter {
     /// Its value now.
     #[must_use]
     pub fn value(&self) -> u64 {
@@ -19,36 +19,36 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn take_one(&self) {
+    pub(crate) fn decrement(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// What the edge has counted since it was built.
 #[derive(Debug, Default)]
-pub struct Stats {
+pub struct EdgeStats {
     /// Connections accepted.
-    pub accepted: Counter,
+    pub connections_accepted: EdgeCounter,
     /// Connections open now.
-    pub open: Counter,
+    pub connections_open: EdgeCounter,
     /// Times that the system refused to accept a connection.
-    pub accept_errors: Counter,
+    pub accept_errors: EdgeCounter,
     /// TLS handshakes that failed for another reason than their deadline.
-    pub handshakes_failed: Counter,
+    pub handshakes_failed: EdgeCounter,
     /// QUIC callers that were asked to prove their address first.
-    pub retries: Counter,
-    closed: [Counter; Bound::ALL.len()],
+    pub quic_retries: EdgeCounter,
+    closed_by_reason: [EdgeCounter; CloseReason::ALL.len()],
 }
 
-impl Stats {
+impl EdgeStats {
     /// Connections that this bound closed.
     #[must_use]
-    pub fn closed_by(&self, bound: Bound) -> u64 {
-        self.closed[bound as usize].value()
+    pub fn connections_closed(&self, reason: CloseReason) -> u64 {
+        self.closed_by_reason[reason as usize].value()
     }
 
-    pub(crate) fn close(&self, bound: Bound, connections: usize) {
-        self.closed[bound as usize].add(connections as u64);
+    pub(crate) fn record_closed(&self, reason: CloseReason, connections: usize) {
+        self.closed_by_reason[reason as usize].add(connections as u64);
     }
 }
 
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bound_has_its_own_counter() {
-        let stats = Stats::default();
-        for (place, bound) in Bound::ALL.into_iter().enumerate() {
-            stats.close(bound, place + 1);
+    fn every_close_reason_has_a_separate_counter() {
+        let stats = EdgeStats::default();
+        for (index, reason) in CloseReason::ALL.into_iter().enumerate() {
+            stats.record_closed(reason, index + 1);
         }
-        for (place, bound) in Bound::ALL.into_iter().enumerate() {
-            assert_eq!(stats.closed_by(bound), place as u64 + 1, "{}", bound.name());
+        for (index, reason) in CloseReason::ALL.into_iter().enumerate() {
+            assert_eq!(stats.connections_closed(reason), index as u64 + 1, "{}", reason.name());
         }
     }
 }

@@ -7,28 +7,28 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use domain::Address;
-use geo::{Atlas, Sources};
+use ipseity_domain::Address;
+use ipseity_geo::{Atlas, AtlasSources};
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let now_s: i64 = arguments.next().ok_or("usage: locate NOW_S FILE...")?.parse()?;
     let files: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
-    let atlas = Atlas::open(&Sources { files, ..Sources::default() })?;
+    let atlas = Atlas::open(&AtlasSources { files, ..AtlasSources::default() })?;
     let mut out = BufWriter::new(io::stdout().lock());
     for line in io::stdin().lock().lines() {
         let address: IpAddr = line?.trim().parse()?;
         let facts = atlas.locate(Address::new(address), now_s);
-        let (place, network) = (facts.place, facts.network);
-        let answer = json!({
-            "city": place.city, "region": place.region, "region_code": place.region_code, "country": place.country,
-            "country_name": place.country_name, "continent": place.continent, "latitude": place.latitude,
-            "longitude": place.longitude, "timezone": place.timezone, "timezone_offset": place.timezone_offset,
-            "postal_code": place.postal_code, "is_eu": place.is_eu, "currency": place.currency,
+        let (location, network) = (facts.location, facts.network);
+        let output = json!({
+            "city": location.city, "region": location.region, "region_code": location.region_code, "country": location.country,
+            "country_name": location.country_name, "continent": location.continent, "latitude": location.latitude,
+            "longitude": location.longitude, "timezone": location.timezone, "timezone_offset": location.timezone_offset,
+            "postal_code": location.postal_code, "is_eu": location.is_eu, "currency": location.currency,
             "asn": network.asn, "org": network.org, "proxy": network.proxy, "hosting": network.hosting,
         });
-        writeln!(out, "{answer}")?;
+        writeln!(out, "{output}")?;
     }
     Ok(out.flush()?)
 }

@@ -4,36 +4,36 @@ use crate::edition::Edition;
 
 /// A sentence about where data comes from, and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attribution {
+pub struct DatabaseAttribution {
     /// The sentence, as the licence words it.
     pub text: &'static str,
     /// The address that the licence asks to be linked.
     pub url: &'static str,
 }
 
-const MAXMIND: &str = "https://www.maxmind.com";
+const MAXMIND_URL: &str = "https://www.maxmind.com";
 
 /// Makers by the beginning of their types, in lower case.
-const MAKERS: [(&str, Attribution); 3] = [
+const PROVIDERS: [(&str, DatabaseAttribution); 3] = [
     (
         "geolite2",
-        Attribution {
+        DatabaseAttribution {
             text: "This product includes GeoLite2 data created by MaxMind, available from https://www.maxmind.com.",
-            url: MAXMIND,
+            url: MAXMIND_URL,
         },
     ),
     (
         "geoip2",
-        Attribution {
+        DatabaseAttribution {
             text: "This product includes GeoIP2 data created by MaxMind, available from https://www.maxmind.com.",
-            url: MAXMIND,
+            url: MAXMIND_URL,
         },
     ),
-    ("dbip", Attribution { text: "IP Geolocation by DB-IP", url: "https://db-ip.com" }),
+    ("dbip", DatabaseAttribution { text: "IP Geolocation by DB-IP", url: "https://db-ip.com" }),
 ];
 
 /// Its files name no maker: those of places are DB-IP's or others', gathered under CC BY 4.0.
-const IP_LOCATION_DB: Attribution = Attribution {
+const IP_LOCATION_DB_ATTRIBUTION: DatabaseAttribution = DatabaseAttribution {
     text: "IP Geolocation by DB-IP (https://db-ip.com) and others, gathered by ip-location-db \
         (https://github.com/sapics/ip-location-db), licensed under CC BY 4.0.",
     url: "https://db-ip.com",
@@ -42,11 +42,14 @@ const IP_LOCATION_DB: Attribution = Attribution {
 impl Edition {
     /// What its licence asks to be said; `None` for a maker that is not known.
     #[must_use]
-    pub fn attribution(&self) -> Option<Attribution> {
+    pub fn attribution(&self) -> Option<DatabaseAttribution> {
         let database_type = self.database_type.to_ascii_lowercase();
-        let maker = MAKERS.into_iter().find(|(maker, _)| database_type.starts_with(maker));
-        let is_flat = || ["city ip", "country ip", "asn ip"].iter().any(|name| database_type.starts_with(name));
-        maker.map(|(_, attribution)| attribution).or_else(|| is_flat().then_some(IP_LOCATION_DB))
+        let provider = PROVIDERS.into_iter().find(|(provider, _)| database_type.starts_with(provider));
+        let is_ip_location_db =
+            || ["city ip", "country ip", "asn ip"].iter().any(|name| database_type.starts_with(name));
+        provider
+            .map(|(_, attribution)| attribution)
+            .or_else(|| is_ip_location_db().then_some(IP_LOCATION_DB_ATTRIBUTION))
     }
 
     /// When it was built, as RFC 3339 writes it; empty for a time beyond the calendar.
@@ -66,11 +69,11 @@ impl Edition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edition::Kind;
+    use crate::edition::DatabaseKind;
 
-    fn edition(database_type: &str) -> Edition {
+    fn edition_of_type(database_type: &str) -> Edition {
         Edition {
-            kind: Kind::City,
+            kind: DatabaseKind::City,
             database_type: database_type.to_owned(),
             build_epoch_s: 1_767_225_600,
             ip_version: 6,
@@ -80,22 +83,22 @@ mod tests {
     }
 
     #[test]
-    fn each_maker_is_named() {
+    fn each_provider_is_attributed() {
         for (database_type, word) in [
             ("GeoLite2-City", "GeoLite2 data created by MaxMind"),
             ("GeoIP2-ISP", "GeoIP2 data created by MaxMind"),
             ("DBIP-City-Lite", "IP Geolocation by DB-IP"),
             ("city ipv4", "CC BY 4.0"),
         ] {
-            let text = edition(database_type).attribution().map(|attribution| attribution.text);
+            let text = edition_of_type(database_type).attribution().map(|attribution| attribution.text);
             assert!(text.is_some_and(|text| text.contains(word)), "{database_type}: {text:?}");
         }
-        assert_eq!(edition("Own-City").attribution(), None);
+        assert_eq!(edition_of_type("Own-City").attribution(), None);
     }
 
     #[test]
-    fn an_edition_has_a_date_and_an_age() {
-        let edition = edition("GeoLite2-City");
+    fn edition_has_a_build_date_and_an_age() {
+        let edition = edition_of_type("GeoLite2-City");
         assert_eq!(edition.built_at(), "2026-01-01T00:00:00Z");
         assert_eq!((edition.age_days(0), edition.age_days(edition.build_epoch_s + 2 * 86_400)), (0, 2));
     }

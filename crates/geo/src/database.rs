@@ -9,12 +9,12 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
-use domain::Facts;
+use ipseity_domain::GeoFacts;
 use maxminddb::{LookupResult, MaxMindDbError, Reader, WithinOptions};
 
-use crate::edition::{Edition, Kind};
+use crate::edition::{DatabaseKind, Edition};
 use crate::error::GeoError;
-use crate::record::{NetworkRecord, PlaceRecord};
+use crate::record::{LocationRecord, NetworkRecord};
 
 /// Bytes of a file: thirty times GeoLite2-City.
 const FILE_BYTES_MAX: u64 = 2 << 30;
@@ -26,33 +26,33 @@ const SAMPLED_ADDRESSES_BITS: u32 = 12;
 const LEAVES_PER_NODE_MAX: usize = 3;
 
 /// A database in memory.
-pub(crate) struct Database {
+pub(crate) struct MmdbDatabase {
     path: PathBuf,
     reader: Reader<Vec<u8>>,
     edition: Edition,
 }
 
-impl Database {
+impl MmdbDatabase {
     pub(crate) fn open(path: &Path) -> Result<Self, GeoError> {
-        let unreadable = |reason| GeoError::Unreadable { path: path.to_owned(), reason };
-        let file = File::open(path).map_err(unreadable)?;
-        let length = file.metadata().map_err(unreadable)?.len().min(FILE_BYTES_MAX);
+        let read_error = |reason| GeoError::Unreadable { path: path.to_owned(), reason };
+        let file = File::open(path).map_err(read_error)?;
+        let length = file.metadata().map_err(read_error)?.len().min(FILE_BYTES_MAX);
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read_error)?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(GeoError::TooLarge { path: path.to_owned(), bytes_max: FILE_BYTES_MAX });
         }
-        Self::decode(path, bytes)
+        Self::from_bytes(path, bytes)
     }
 
-    pub(crate) fn decode(path: &Path, bytes: Vec<u8>) -> Result<Self, GeoError> {
+    pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, GeoError> {
         let reader =
-            Reader::from_source(bytes).map_err(|reason| GeoError::Unsound { path: path.to_owned(), reason })?;
-        let named = Kind::find(&reader.metadata().database_type);
-        let kind = recognised(&reader, named).map_err(|reason| GeoError::of_reader(path, reason))?;
+            Reader::from_source(bytes).map_err(|reason| GeoError::InvalidMmdb { path: path.to_owned(), reason })?;
+        let declared_kind = DatabaseKind::from_database_type(&reader.metadata().database_type);
+        let kind = detect_kind(&reader, declared_kind).map_err(|reason| GeoError::from_reader(path, reason))?;
         let Some(kind) = kind else {
             let database_type = reader.metadata().database_type.clone();
-            return Err(GeoError::Foreign { path: path.to_owned(), database_type });
+            return Err(GeoError::UnsupportedType { path: path.to_owned(), database_type });
         };
         let edition = Edition::new(kind, reader.metadata());
         Ok(Self { path: path.to_owned(), reader, edition })
@@ -71,12 +71,12 @@ impl Database {
     }
 
     /// What is told of an address; a record that does not decode tells nothing.
-    pub(crate) fn find(&self, address: IpAddr) -> Option<Facts<'_>> {
-        told(&self.reader.lookup(address).ok()?, self.edition.kind).ok()?
+    pub(crate) fn lookup(&self, address: IpAddr) -> Option<GeoFacts<'_>> {
+        decode_facts(&self.reader.lookup(address).ok()?, self.edition.kind).ok()?
     }
 
     /// Where the record of an address is.
-    pub(crate) fn offset(&self, address: IpAddr) -> Option<usize> {
+    pub(crate) fn record_offset(&self, address: IpAddr) -> Option<usize> {
         self.reader.lookup(address).ok()?.offset()
     }
 
@@ -85,69 +85,81 @@ impl Database {
         // The reader's own check also sees what no record of ours reads, but it refuses a file that lacks a description,
         // as those of the ip-location-db family do.
         if !self.reader.metadata().description.is_empty() {
-            self.reader.verify().map_err(|reason| GeoError::of_reader(&self.path, reason))?;
+            self.reader.verify().map_err(|reason| GeoError::from_reader(&self.path, reason))?;
         }
-        self.survey(|_| ())
+        self.for_each_record(|_| ())
     }
 
     /// Shows every record of the file once.
-    pub(crate) fn survey(&self, mut see: impl FnMut(Facts<'_>)) -> Result<(), GeoError> {
-        let damaged = |reason| GeoError::of_reader(&self.path, reason);
+    pub(crate) fn for_each_record(&self, mut visit: impl FnMut(GeoFacts<'_>)) -> Result<(), GeoError> {
+        let reader_error = |reason| GeoError::from_reader(&self.path, reason);
         let leaves_max = (self.edition.node_count as usize).saturating_mul(LEAVES_PER_NODE_MAX);
         let mut seen = HashSet::new();
-        for (count, leaf) in leaves(&self.reader).map_err(damaged)?.enumerate() {
+        for (count, leaf) in search_tree_leaves(&self.reader).map_err(reader_error)?.enumerate() {
             if count > leaves_max {
-                return Err(GeoError::Endless { path: self.path.clone() });
+                return Err(GeoError::CyclicTree { path: self.path.clone() });
             }
-            let found = leaf.map_err(damaged)?;
+            let found = leaf.map_err(reader_error)?;
             if found.offset().is_some_and(|offset| seen.insert(offset))
-                && let Some(facts) = told(&found, self.edition.kind).map_err(damaged)?
+                && let Some(facts) = decode_facts(&found, self.edition.kind).map_err(reader_error)?
             {
-                see(facts);
+                visit(facts);
             }
         }
         Ok(())
     }
 }
 
-pub(crate) type Found<'a> = LookupResult<'a, Vec<u8>>;
+pub(crate) type MmdbLookup<'a> = LookupResult<'a, Vec<u8>>;
 
 /// The leaves of a search tree, empty ones too: a tree that shares its empty nodes would be walked for ever between two others.
-pub(crate) fn leaves(
+pub(crate) fn search_tree_leaves(
     reader: &Reader<Vec<u8>>,
-) -> Result<impl Iterator<Item = Result<Found<'_>, MaxMindDbError>>, MaxMindDbError> {
+) -> Result<impl Iterator<Item = Result<MmdbLookup<'_>, MaxMindDbError>>, MaxMindDbError> {
     reader.networks(WithinOptions::default().include_networks_without_data())
 }
 
-fn told<'a>(found: &Found<'a>, kind: Kind) -> Result<Option<Facts<'a>>, MaxMindDbError> {
+fn decode_facts<'a>(found: &MmdbLookup<'a>, kind: DatabaseKind) -> Result<Option<GeoFacts<'a>>, MaxMindDbError> {
     Ok(match kind {
-        Kind::City | Kind::Country => found.decode::<PlaceRecord<'_>>()?.map(PlaceRecord::facts),
-        Kind::Asn | Kind::Anonymous => found.decode::<NetworkRecord<'_>>()?.map(NetworkRecord::facts),
+        DatabaseKind::City | DatabaseKind::Country => {
+            found.decode::<LocationRecord<'_>>()?.map(LocationRecord::into_facts)
+        }
+        DatabaseKind::Asn | DatabaseKind::Anonymous => {
+            found.decode::<NetworkRecord<'_>>()?.map(NetworkRecord::into_facts)
+        }
     })
 }
 
 /// What a database tells by a sample of its records: that which its type names, else whatever is found.
-fn recognised(reader: &Reader<Vec<u8>>, named: Option<Kind>) -> Result<Option<Kind>, MaxMindDbError> {
-    let mut failure = None;
-    for kind in named.into_iter().chain([Kind::City, Kind::Country, Kind::Asn, Kind::Anonymous]) {
-        match is_telling(reader, kind) {
+fn detect_kind(
+    reader: &Reader<Vec<u8>>,
+    declared_kind: Option<DatabaseKind>,
+) -> Result<Option<DatabaseKind>, MaxMindDbError> {
+    let mut first_error = None;
+    for kind in declared_kind.into_iter().chain([
+        DatabaseKind::City,
+        DatabaseKind::Country,
+        DatabaseKind::Asn,
+        DatabaseKind::Anonymous,
+    ]) {
+        match has_facts_of_kind(reader, kind) {
             Ok(true) => return Ok(Some(kind)),
             Ok(false) => {}
             // The first is the one about the kind that the type names.
-            Err(reason) => failure = failure.or(Some(reason)),
+            Err(reason) => first_error = first_error.or(Some(reason)),
         }
     }
-    failure.map_or(Ok(None), Err)
+    first_error.map_or(Ok(None), Err)
 }
 
 /// Whether any record of a sample tells what the kind promises; fails if one does not decode.
-fn is_telling(reader: &Reader<Vec<u8>>, kind: Kind) -> Result<bool, MaxMindDbError> {
-    let first = leaves(reader)?.take(SAMPLED_NETWORKS_MAX);
-    let spread = (0..1 << SAMPLED_ADDRESSES_BITS)
+fn has_facts_of_kind(reader: &Reader<Vec<u8>>, kind: DatabaseKind) -> Result<bool, MaxMindDbError> {
+    let first_leaves = search_tree_leaves(reader)?.take(SAMPLED_NETWORKS_MAX);
+    let spread_lookups = (0..1 << SAMPLED_ADDRESSES_BITS)
         .map(|step: u32| reader.lookup(Ipv4Addr::from_bits(step << (u32::BITS - SAMPLED_ADDRESSES_BITS)).into()));
-    let mut telling = false;
-    for found in first.chain(spread) {
-        telling |= told(&found?, kind)?.is_some_and(|facts| kind.is_told(&facts));
+    let mut has_facts = false;
+    for found in first_leaves.chain(spread_lookups) {
+        has_facts |= decode_facts(&found?, kind)?.is_some_and(|facts| kind.matches_facts(&facts));
     }
-    Ok(telling)
+    Ok(has_facts)
 }

@@ -1,11 +1,11 @@
 //! What a database says about itself.
 
-use domain::Facts;
+use ipseity_domain::GeoFacts;
 use maxminddb::Metadata;
 
 /// What a database tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DatabaseKind {
     /// Places down to the city.
     City,
     /// Countries.
@@ -16,9 +16,9 @@ pub enum Kind {
     Anonymous,
 }
 
-impl Kind {
+impl DatabaseKind {
     /// Tells the kind from a `database_type`, such as `GeoLite2-City`, `city ipv4` or `DBIP-Location-ISP (compat=Enterprise)`.
-    pub(crate) fn find(database_type: &str) -> Option<Self> {
+    pub(crate) fn from_database_type(database_type: &str) -> Option<Self> {
         let database_type = database_type.to_ascii_lowercase();
         // The order matters: a database of places that also names providers is asked for its places.
         [
@@ -45,9 +45,9 @@ impl Kind {
     }
 
     /// Whether a record tells what the kind promises.
-    pub(crate) fn is_told(self, facts: &Facts<'_>) -> bool {
+    pub(crate) fn matches_facts(self, facts: &GeoFacts<'_>) -> bool {
         match self {
-            Self::City | Self::Country => facts.place.country.is_some(),
+            Self::City | Self::Country => facts.location.country.is_some(),
             Self::Asn => facts.network.asn.is_some(),
             Self::Anonymous => facts.network.proxy.is_some() || facts.network.hosting.is_some(),
         }
@@ -58,7 +58,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edition {
     /// What it tells.
-    pub kind: Kind,
+    pub kind: DatabaseKind,
     /// The type that its maker gave it, such as `GeoLite2-City`.
     pub database_type: String,
     /// When it was built, Unix time in seconds.
@@ -72,7 +72,7 @@ pub struct Edition {
 }
 
 impl Edition {
-    pub(crate) fn new(kind: Kind, metadata: &Metadata) -> Self {
+    pub(crate) fn new(kind: DatabaseKind, metadata: &Metadata) -> Self {
         let description = metadata.description.get("en").or_else(|| metadata.description.values().next());
         Self {
             kind,
@@ -90,21 +90,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_told_by_the_type() {
+    fn kind_is_detected_from_the_database_type() {
         for (database_type, kind) in [
-            ("GeoLite2-City", Some(Kind::City)),
-            ("GeoIP2-Enterprise", Some(Kind::City)),
-            ("DBIP-Location-ISP (compat=Enterprise)", Some(Kind::City)),
-            ("GeoIP2-Country", Some(Kind::Country)),
-            ("GeoLite2-ASN", Some(Kind::Asn)),
-            ("GeoIP2-ISP", Some(Kind::Asn)),
-            ("GeoIP2-Anonymous-IP", Some(Kind::Anonymous)),
-            ("city ipv6", Some(Kind::City)),
-            ("country ipvAll", Some(Kind::Country)),
+            ("GeoLite2-City", Some(DatabaseKind::City)),
+            ("GeoIP2-Enterprise", Some(DatabaseKind::City)),
+            ("DBIP-Location-ISP (compat=Enterprise)", Some(DatabaseKind::City)),
+            ("GeoIP2-Country", Some(DatabaseKind::Country)),
+            ("GeoLite2-ASN", Some(DatabaseKind::Asn)),
+            ("GeoIP2-ISP", Some(DatabaseKind::Asn)),
+            ("GeoIP2-Anonymous-IP", Some(DatabaseKind::Anonymous)),
+            ("city ipv6", Some(DatabaseKind::City)),
+            ("country ipvAll", Some(DatabaseKind::Country)),
             ("GeoIP2-Connection-Type", None),
             ("", None),
         ] {
-            assert_eq!(Kind::find(database_type), kind, "{database_type}");
+            assert_eq!(DatabaseKind::from_database_type(database_type), kind, "{database_type}");
         }
     }
 }

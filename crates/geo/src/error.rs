@@ -26,7 +26,7 @@ pub enum GeoError {
     },
     /// It is no MMDB file, or a damaged one.
     #[error("the database {} is not a sound MMDB file: {reason}", path.display())]
-    Unsound {
+    InvalidMmdb {
         /// The file.
         path: PathBuf,
         /// What the reader said.
@@ -34,7 +34,7 @@ pub enum GeoError {
     },
     /// Its search tree has more leaves than a tree can have.
     #[error("the database {} is not a sound MMDB file: its search tree has no end", path.display())]
-    Endless {
+    CyclicTree {
         /// The file.
         path: PathBuf,
     },
@@ -48,7 +48,7 @@ pub enum GeoError {
     },
     /// None of its records tells anything that is asked for.
     #[error("the database {} is of type {database_type:?} and tells neither places nor networks", path.display())]
-    Foreign {
+    UnsupportedType {
         /// The file.
         path: PathBuf,
         /// The type that its metadata names.
@@ -56,7 +56,7 @@ pub enum GeoError {
     },
     /// A line of a list of AS numbers is none.
     #[error("line {line} of the list {} does not begin with an AS number, such as AS64496", path.display())]
-    BadLine {
+    InvalidAsnLine {
         /// The file.
         path: PathBuf,
         /// Which line, counted from 1.
@@ -64,7 +64,7 @@ pub enum GeoError {
     },
     /// It is older than the edition that it would replace.
     #[error("the database {} is an older edition of {database_type} than the one in use; [geo] allow_older lets it in", path.display())]
-    Older {
+    OlderEdition {
         /// The file.
         path: PathBuf,
         /// The type of both.
@@ -72,7 +72,7 @@ pub enum GeoError {
     },
     /// It knows none of the addresses that the edition before it knows.
     #[error("the database {} knows none of the addresses that the one in use knows", path.display())]
-    Forgetful {
+    LostCoverage {
         /// The file.
         path: PathBuf,
     },
@@ -80,12 +80,12 @@ pub enum GeoError {
 
 impl GeoError {
     /// A record of another type than expected is sound; everything else that the reader refuses is damage.
-    pub(crate) fn of_reader(path: &Path, reason: MaxMindDbError) -> Self {
+    pub(crate) fn from_reader(path: &Path, reason: MaxMindDbError) -> Self {
         let path = path.to_owned();
         if matches!(reason, MaxMindDbError::Decoding { .. }) {
             Self::UnknownSchema { path, reason }
         } else {
-            Self::Unsound { path, reason }
+            Self::InvalidMmdb { path, reason }
         }
     }
 }

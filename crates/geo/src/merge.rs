@@ -8,51 +8,54 @@
 
 use std::cmp::Ordering;
 
-use domain::{Facts, Network, Place};
+use ipseity_domain::{GeoFacts, Location, Network};
 
 /// What an earlier and a later database say together.
-pub(crate) fn merged<'a>(first: Facts<'a>, later: Facts<'a>) -> Facts<'a> {
-    Facts { place: merged_place(first.place, later.place), network: merged_network(first.network, later.network) }
+pub(crate) fn merge_facts<'a>(first: GeoFacts<'a>, later: GeoFacts<'a>) -> GeoFacts<'a> {
+    GeoFacts {
+        location: merge_location(first.location, later.location),
+        network: merge_network(first.network, later.network),
+    }
 }
 
-fn merged_place<'a>(first: Place<'a>, later: Place<'a>) -> Place<'a> {
+fn merge_location<'a>(first: Location<'a>, later: Location<'a>) -> Location<'a> {
     if first.country != later.country {
         return if first.country.is_some() { first } else { later };
     }
-    let place = match detail(&later).cmp(&detail(&first)) {
+    let location = match detail_level(&later).cmp(&detail_level(&first)) {
         Ordering::Greater => later,
-        Ordering::Equal if (first.region, first.city) == (later.region, later.city) => filled(first, later),
+        Ordering::Equal if (first.region, first.city) == (later.region, later.city) => fill_gaps(first, later),
         Ordering::Equal | Ordering::Less => first,
     };
     // The country is the same, and so what is said of it.
-    Place {
+    Location {
         country_name: first.country_name.or(later.country_name),
         continent: first.continent.or(later.continent),
-        ..place
+        ..location
     }
 }
 
 /// How closely a place is told; greater is closer.
-fn detail(place: &Place<'_>) -> (bool, bool) {
-    (place.city.is_some(), place.region.is_some())
+fn detail_level(location: &Location<'_>) -> (bool, bool) {
+    (location.city.is_some(), location.region.is_some())
 }
 
 /// A place with its gaps filled from another record of the same place.
-fn filled<'a>(place: Place<'a>, other: Place<'a>) -> Place<'a> {
+fn fill_gaps<'a>(location: Location<'a>, other: Location<'a>) -> Location<'a> {
     // Coordinates and their accuracy belong together: one number of each would be a third place.
-    let point = if place.latitude.is_some() { &place } else { &other };
-    Place {
-        region_code: place.region_code.or(other.region_code),
-        latitude: point.latitude,
-        longitude: point.longitude,
-        accuracy_km: point.accuracy_km,
-        timezone: place.timezone.or(other.timezone),
-        postal_code: place.postal_code.or(other.postal_code),
-        ..place
+    let coordinates = if location.latitude.is_some() { &location } else { &other };
+    Location {
+        region_code: location.region_code.or(other.region_code),
+        latitude: coordinates.latitude,
+        longitude: coordinates.longitude,
+        accuracy_km: coordinates.accuracy_km,
+        timezone: location.timezone.or(other.timezone),
+        postal_code: location.postal_code.or(other.postal_code),
+        ..location
     }
 }
 
-fn merged_network<'a>(first: Network<'a>, later: Network<'a>) -> Network<'a> {
+fn merge_network<'a>(first: Network<'a>, later: Network<'a>) -> Network<'a> {
     let (asn, org) = match first.asn {
         None => (later.asn, later.org),
         Some(_) if first.asn == later.asn => (first.asn, first.org.or(later.org)),

@@ -6,31 +6,31 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use domain::{Facts, Network, Place};
+use ipseity_domain::{GeoFacts, Location, Network};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::derive;
+use crate::enrich;
 
 /// A record of a City, Country or Enterprise database.
 #[derive(Deserialize)]
-pub(crate) struct PlaceRecord<'a> {
+pub(crate) struct LocationRecord<'a> {
     #[serde(borrow, default)]
-    city: City<'a>,
+    city: CityName<'a>,
 
     #[serde(borrow, default)]
-    continent: Continent<'a>,
+    continent: MmdbContinent<'a>,
     #[serde(borrow)]
-    country: Option<Named<'a>>,
+    country: Option<MmdbNamed<'a>>,
     #[serde(borrow)]
-    registered_country: Option<Named<'a>>,
+    registered_country: Option<MmdbNamed<'a>>,
     #[serde(borrow, default)]
-    location: Location<'a>,
+    location: MmdbLocation<'a>,
     #[serde(borrow, default)]
-    postal: Postal<'a>,
-    #[serde(borrow, default, deserialize_with = "first")]
-    subdivisions: Option<Named<'a>>,
+    postal: MmdbPostal<'a>,
+    #[serde(borrow, default, deserialize_with = "deserialize_first")]
+    subdivisions: Option<MmdbNamed<'a>>,
     #[serde(borrow)]
     traits: Option<NetworkRecord<'a>>,
 
@@ -60,24 +60,24 @@ pub(crate) struct NetworkRecord<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Named<'a> {
+struct MmdbNamed<'a> {
     iso_code: Option<&'a str>,
     #[serde(borrow, default)]
-    names: Names<'a>,
+    names: MmdbNames<'a>,
 }
 
 #[derive(Default, Deserialize)]
-struct Names<'a> {
+struct MmdbNames<'a> {
     en: Option<&'a str>,
 }
 
 #[derive(Default, Deserialize)]
-struct Continent<'a> {
+struct MmdbContinent<'a> {
     code: Option<&'a str>,
 }
 
 #[derive(Default, Deserialize)]
-struct Location<'a> {
+struct MmdbLocation<'a> {
     latitude: Option<Degrees>,
     longitude: Option<Degrees>,
     accuracy_radius: Option<u16>,
@@ -85,51 +85,52 @@ struct Location<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Postal<'a> {
+struct MmdbPostal<'a> {
     code: Option<&'a str>,
 }
 
-impl<'a> PlaceRecord<'a> {
+impl<'a> LocationRecord<'a> {
     /// What the record tells; what follows from it is left open.
-    pub(crate) fn facts(self) -> Facts<'a> {
+    pub(crate) fn into_facts(self) -> GeoFacts<'a> {
         let country = self.country.or(self.registered_country).unwrap_or_default();
         let subdivision = self.subdivisions.unwrap_or_default();
         let region_code = country.iso_code.zip(subdivision.iso_code);
-        let nested_point = point(self.location.latitude, self.location.longitude);
-        let (latitude, longitude) = nested_point.or_else(|| point(self.latitude, self.longitude)).unzip();
-        let place = Place {
-            city: told(self.city.0),
-            region: told(subdivision.names.en.or(self.state1)),
-            region_code: region_code.and_then(|(country, code)| derive::region_code(country, code)),
-            country: told(country.iso_code.or(self.country_code)),
-            country_name: told(country.names.en),
-            continent: told(self.continent.code),
+        let nested_coordinates = valid_coordinates(self.location.latitude, self.location.longitude);
+        let (latitude, longitude) =
+            nested_coordinates.or_else(|| valid_coordinates(self.latitude, self.longitude)).unzip();
+        let location = Location {
+            city: non_empty(self.city.0),
+            region: non_empty(subdivision.names.en.or(self.state1)),
+            region_code: region_code.and_then(|(country, code)| enrich::region_code(country, code)),
+            country: non_empty(country.iso_code.or(self.country_code)),
+            country_name: non_empty(country.names.en),
+            continent: non_empty(self.continent.code),
             latitude,
             longitude,
-            accuracy_km: nested_point.and(self.location.accuracy_radius),
-            timezone: told(self.location.time_zone.or(self.timezone)),
+            accuracy_km: nested_coordinates.and(self.location.accuracy_radius),
+            timezone: non_empty(self.location.time_zone.or(self.timezone)),
             timezone_offset: None,
-            postal_code: told(self.postal.code.or(self.postcode)),
+            postal_code: non_empty(self.postal.code.or(self.postcode)),
             is_eu: None,
             currency: None,
         };
-        Facts { place, network: self.traits.map(NetworkRecord::network).unwrap_or_default() }
+        GeoFacts { location, network: self.traits.map(NetworkRecord::into_network).unwrap_or_default() }
     }
 }
 
 impl<'a> NetworkRecord<'a> {
     /// What the record tells; what follows from it is left open.
-    pub(crate) fn facts(self) -> Facts<'a> {
-        Facts { network: self.network(), ..Facts::default() }
+    pub(crate) fn into_facts(self) -> GeoFacts<'a> {
+        GeoFacts { network: self.into_network(), ..GeoFacts::default() }
     }
 
-    fn network(self) -> Network<'a> {
+    fn into_network(self) -> Network<'a> {
         let is_proxy =
             self.is_anonymous_vpn || self.is_public_proxy || self.is_residential_proxy || self.is_tor_exit_node;
         Network {
             // Number 0 is reserved: it stands for "not routed" where it stands at all.
             asn: self.autonomous_system_number.filter(|&asn| asn != 0),
-            org: told(self.autonomous_system_organization),
+            org: non_empty(self.autonomous_system_organization),
             // A flag that is not set says nothing: such a database lists what it knows, not what it has ruled out.
             proxy: is_proxy.then_some(true),
             hosting: self.is_hosting_provider.then_some(true),
@@ -138,36 +139,36 @@ impl<'a> NetworkRecord<'a> {
 }
 
 /// A place on the globe, if it is one.
-fn point(latitude: Option<Degrees>, longitude: Option<Degrees>) -> Option<(f64, f64)> {
+fn valid_coordinates(latitude: Option<Degrees>, longitude: Option<Degrees>) -> Option<(f64, f64)> {
     let (latitude, longitude) = (latitude?.0, longitude?.0);
     (latitude.abs() <= 90.0 && longitude.abs() <= 180.0).then_some((latitude, longitude))
 }
 
 /// The name of a city: a text of its own, or among the names of a map.
 #[derive(Default)]
-struct City<'a>(Option<&'a str>);
+struct CityName<'a>(Option<&'a str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for City<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for CityName<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextOrMap;
+        struct CityNameVisitor;
 
-        impl<'de> Visitor<'de> for TextOrMap {
-            type Value = City<'de>;
+        impl<'de> Visitor<'de> for CityNameVisitor {
+            type Value = CityName<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text or a map")
             }
 
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(City(Some(text)))
+                Ok(CityName(Some(text)))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                Ok(City(Named::deserialize(MapAccessDeserializer::new(map))?.names.en))
+                Ok(CityName(MmdbNamed::deserialize(MapAccessDeserializer::new(map))?.names.en))
             }
         }
 
-        deserializer.deserialize_any(TextOrMap)
+        deserializer.deserialize_any(CityNameVisitor)
     }
 }
 
@@ -176,9 +177,9 @@ struct Degrees(f64);
 
 impl<'de> Deserialize<'de> for Degrees {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Number;
+        struct DegreesVisitor;
 
-        impl Visitor<'_> for Number {
+        impl Visitor<'_> for DegreesVisitor {
             type Value = Degrees;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,16 +191,16 @@ impl<'de> Deserialize<'de> for Degrees {
             }
 
             fn visit_f32<E>(self, number: f32) -> Result<Degrees, E> {
-                Ok(Degrees(shortest(number)))
+                Ok(Degrees(shortest_decimal(number)))
             }
         }
 
-        deserializer.deserialize_any(Number)
+        deserializer.deserialize_any(DegreesVisitor)
     }
 }
 
 /// The number with the fewest decimals that 32 bits cannot tell from the one given: 7.16595, not 7.165949821472168.
-fn shortest(number: f32) -> f64 {
+fn shortest_decimal(number: f32) -> f64 {
     let exact = f64::from(number);
     // A whole number divided by a power of ten that is exact too is rounded once, as a parser would do it.
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12]
@@ -210,15 +211,15 @@ fn shortest(number: f32) -> f64 {
 }
 
 /// An empty text says nothing.
-fn told(text: Option<&str>) -> Option<&str> {
+fn non_empty(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
 /// Reads the first element of a list and skips the rest, with no list made.
-fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    struct First<T>(PhantomData<T>);
+fn deserialize_first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    struct FirstElementVisitor<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for FirstElementVisitor<T> {
         type Value = Option<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -232,7 +233,7 @@ fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Res
         }
     }
 
-    deserializer.deserialize_seq(First(PhantomData))
+    deserializer.deserialize_seq(FirstElementVisitor(PhantomData))
 }
 
 #[cfg(test)]
@@ -240,25 +241,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coordinate_of_32_bits_has_no_false_digits() {
+    fn f32_coordinate_has_no_spurious_digits() {
         for number in [0.0, -0.5, 7.165_95, -27.4767, 153.017, 38.0, -118.405, 179.999_98, 0.1, -0.000_12] {
-            assert_eq!(shortest(number).to_string(), number.to_string());
+            assert_eq!(shortest_decimal(number).to_string(), number.to_string());
         }
-        let mut chance = fastrand::Rng::with_seed(1);
+        let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..100_000 {
-            let number = (chance.f32() - 0.5) * 360.0;
+            let number = (rng.f32() - 0.5) * 360.0;
             if number.abs() > 0.01 {
-                assert_eq!(shortest(number).to_string(), number.to_string());
+                assert_eq!(shortest_decimal(number).to_string(), number.to_string());
             }
         }
     }
 
     #[test]
-    fn a_point_off_the_globe_is_none() {
-        let point = |latitude, longitude| point(Some(Degrees(latitude)), Some(Degrees(longitude)));
-        assert_eq!(point(90.0, -180.0), Some((90.0, -180.0)));
+    fn out_of_range_coordinates_are_none() {
+        let coordinates = |latitude, longitude| valid_coordinates(Some(Degrees(latitude)), Some(Degrees(longitude)));
+        assert_eq!(coordinates(90.0, -180.0), Some((90.0, -180.0)));
         for (latitude, longitude) in [(90.1, 0.0), (0.0, 181.0), (f64::NAN, 0.0), (0.0, f64::INFINITY)] {
-            assert_eq!(point(latitude, longitude), None);
+            assert_eq!(coordinates(latitude, longitude), None);
         }
     }
 }

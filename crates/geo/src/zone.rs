@@ -11,32 +11,32 @@ use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use tzf_rs::EmbeddedFinder;
 
-use crate::derive::members;
+use crate::enrich::invert_table;
 
 /// Every name of the time zone database, legacy ones too, with the zone that is canonical for it.
 ///
 /// All are resolved at once: a zone held costs 20 ns an offset, one asked for by name 120 ns.
-static ZONES: LazyLock<HashMap<String, TimeZone>> = LazyLock::new(|| {
-    let canonical: HashMap<_, _> = members(include_str!("tables/zones.txt")).collect();
+static ZONES_BY_NAME: LazyLock<HashMap<String, TimeZone>> = LazyLock::new(|| {
+    let canonical: HashMap<_, _> = invert_table(include_str!("tables/zones.txt")).collect();
     let database = TimeZoneDatabase::bundled();
     let zone = |name: &str| database.get(canonical.get(name).copied().unwrap_or(name)).ok();
     database.available().filter_map(|name| Some((name.to_string(), zone(name.as_str())?))).collect()
 });
 
-static BOUNDARIES: LazyLock<EmbeddedFinder> = LazyLock::new(EmbeddedFinder::new);
+static ZONE_BOUNDARIES: LazyLock<EmbeddedFinder> = LazyLock::new(EmbeddedFinder::new);
 
 /// The canonical name of a time zone, and its seconds east of UTC at a time.
 ///
 /// A name that the bundled database does not know is left as it is: a newer file may know a newer zone.
-pub(crate) fn canonical(name: &str, now_s: i64) -> (&str, Option<i32>) {
-    let Some(zone) = ZONES.get(name) else { return (name, None) };
+pub(crate) fn canonical_zone(name: &str, now_s: i64) -> (&str, Option<i32>) {
+    let Some(zone) = ZONES_BY_NAME.get(name) else { return (name, None) };
     let offset = Timestamp::from_second(now_s).ok().map(|now| zone.to_offset(now).seconds());
     (zone.iana_name().unwrap_or(name), offset)
 }
 
 /// The time zone of a point on land; the zones of the high seas are those of ships.
-pub(crate) fn find(latitude: f64, longitude: f64) -> Option<&'static str> {
-    let name = BOUNDARIES.get_tz_name(longitude, latitude);
+pub(crate) fn zone_at_point(latitude: f64, longitude: f64) -> Option<&'static str> {
+    let name = ZONE_BOUNDARIES.get_tz_name(longitude, latitude);
     (!name.is_empty() && !name.starts_with("Etc/")).then_some(name)
 }
 
@@ -48,7 +48,7 @@ mod tests {
     const JANUARY_2026_S: i64 = 1_768_000_000;
 
     #[test]
-    fn a_legacy_zone_becomes_canonical() {
+    fn legacy_zone_name_becomes_canonical() {
         for (legacy, name) in [
             ("Asia/Calcutta", "Asia/Kolkata"),
             ("Asia/Harbin", "Asia/Shanghai"),
@@ -56,39 +56,39 @@ mod tests {
             ("Europe/Kiev", "Europe/Kyiv"),
             ("Africa/Asmera", "Africa/Asmara"),
         ] {
-            assert_eq!(canonical(legacy, JULY_2026_S).0, name);
+            assert_eq!(canonical_zone(legacy, JULY_2026_S).0, name);
         }
     }
 
     #[test]
-    fn a_zone_that_shares_anothers_clock_keeps_its_name() {
+    fn zone_with_identical_rules_keeps_its_name() {
         for name in ["Europe/Oslo", "Europe/Amsterdam", "Africa/Kinshasa", "America/Toronto"] {
-            assert_eq!(canonical(name, JULY_2026_S).0, name);
+            assert_eq!(canonical_zone(name, JULY_2026_S).0, name);
         }
     }
 
     #[test]
-    fn an_offset_follows_the_season() {
-        assert_eq!(canonical("Europe/Berlin", JULY_2026_S).1, Some(7200));
-        assert_eq!(canonical("Europe/Berlin", JANUARY_2026_S).1, Some(3600));
-        assert_eq!(canonical("Asia/Calcutta", JULY_2026_S).1, Some(19_800));
+    fn zone_offset_follows_daylight_saving_time() {
+        assert_eq!(canonical_zone("Europe/Berlin", JULY_2026_S).1, Some(7200));
+        assert_eq!(canonical_zone("Europe/Berlin", JANUARY_2026_S).1, Some(3600));
+        assert_eq!(canonical_zone("Asia/Calcutta", JULY_2026_S).1, Some(19_800));
     }
 
     #[test]
-    fn an_unknown_zone_has_no_offset() {
-        assert_eq!(canonical("Mars/Olympus", JULY_2026_S), ("Mars/Olympus", None));
-        assert_eq!(canonical("Europe/Berlin", i64::MAX), ("Europe/Berlin", None));
+    fn unknown_zone_has_no_offset() {
+        assert_eq!(canonical_zone("Mars/Olympus", JULY_2026_S), ("Mars/Olympus", None));
+        assert_eq!(canonical_zone("Europe/Berlin", i64::MAX), ("Europe/Berlin", None));
     }
 
     #[test]
-    fn a_point_has_the_zone_of_its_land() {
+    fn point_on_land_has_a_time_zone() {
         for (latitude, longitude, name) in [
             (52.52, 13.405, "Europe/Berlin"),
             (-27.4767, 153.017, "Australia/Brisbane"),
             (39.93, 116.39, "Asia/Shanghai"),
         ] {
-            assert_eq!(find(latitude, longitude), Some(name));
+            assert_eq!(zone_at_point(latitude, longitude), Some(name));
         }
-        assert_eq!(find(0.0, -30.0), None, "the Atlantic");
+        assert_eq!(zone_at_point(0.0, -30.0), None, "the Atlantic");
     }
 }

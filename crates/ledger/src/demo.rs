@@ -1,11 +1,11 @@
 //! The demo's verdict: no key, no burst limit, one quota for all.
 
-use domain::{DEMO_DAILY_MAX, Used};
+use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage};
 
+use crate::error::LedgerError;
+use crate::layout::{self, HashSlot};
 use crate::ledger::Ledger;
-use crate::outage::LedgerError;
-use crate::slot::{self, Slot};
-use crate::verdict::{Charged, Reply};
+use crate::verdict::{Quota, ScriptReply};
 
 /// What the counter store says of a demo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +13,13 @@ pub enum DemoVerdict {
     /// The counter store has lost the count: ask the durable store, and charge with what it knows.
     Unknown,
     /// The day's quota is spent.
-    Spent(Charged),
+    Exhausted(Quota),
     /// Admitted and charged.
     Admitted {
         /// When, against which limit, in which day.
-        charged: Charged,
+        quota: Quota,
         /// The newest day before, as long as the record keeps it.
-        yesterday: Option<Used>,
+        yesterday: Option<DailyUsage>,
     },
 }
 
@@ -29,34 +29,37 @@ impl Ledger {
     /// # Errors
     /// When the counter store does not answer in time.
     pub async fn charge_demo(&self) -> Result<DemoVerdict, LedgerError> {
-        self.demo_call("", 0).await
+        self.run_demo_script("", 0).await
     }
 
     /// Charges a demo request, knowing the count that was rolled up last.
     ///
     /// # Errors
     /// When the counter store does not answer in time.
-    pub async fn charge_demo_knowing(&self, rolled_up: Option<Used>) -> Result<DemoVerdict, LedgerError> {
-        let (day, count) = rolled_up.map_or((0, 0), |used| (used.day.0, used.count));
-        self.demo_call(&day.to_string(), count).await
+    pub async fn charge_demo_with_stored_usage(
+        &self,
+        stored_usage: Option<DailyUsage>,
+    ) -> Result<DemoVerdict, LedgerError> {
+        let (day, count) = stored_usage.map_or((0, 0), |used| (used.day.0, used.count));
+        self.run_demo_script(&day.to_string(), count).await
     }
 
-    async fn demo_call(&self, day: &str, count: u64) -> Result<DemoVerdict, LedgerError> {
-        let mut attempt = self.begin(Slot::of(&slot::demo())).await?;
-        let charge = |stamp: &str| {
-            let mut call = self.demo.prepare_invoke();
-            call.key(slot::demo()).arg(stamp).arg(DEMO_DAILY_MAX).arg(day).arg(count);
-            call
+    async fn run_demo_script(&self, day: &str, count: u64) -> Result<DemoVerdict, LedgerError> {
+        let mut request = self.begin_request(HashSlot::of(&layout::demo_key())).await?;
+        let build_invocation = |incarnation: &str| {
+            let mut invocation = self.charge_demo_script.prepare_invoke();
+            invocation.key(layout::demo_key()).arg(incarnation).arg(DEMO_DAILY_LIMIT).arg(day).arg(count);
+            invocation
         };
         loop {
-            let reply = self.call(&mut attempt, charge).await?;
-            let reply = Reply::of(&reply)?;
+            let reply = self.run_script(&mut request, build_invocation).await?;
+            let reply = ScriptReply::from_value(&reply)?;
             return match reply.code()? {
-                b'0' if reply.is_stamped_elsewhere() && self.renew(&mut attempt).await? => continue,
+                b'0' if reply.is_incarnation_mismatch() && self.refresh_identity(&mut request).await? => continue,
                 b'0' => Ok(DemoVerdict::Unknown),
-                b'5' => Ok(DemoVerdict::Spent(reply.charged()?)),
-                b'6' => Ok(DemoVerdict::Admitted { charged: reply.charged()?, yesterday: reply.yesterday()? }),
-                _ => Err(LedgerError::Strange("verdict")),
+                b'5' => Ok(DemoVerdict::Exhausted(reply.quota()?)),
+                b'6' => Ok(DemoVerdict::Admitted { quota: reply.quota()?, yesterday: reply.yesterday()? }),
+                _ => Err(LedgerError::UnexpectedReply("verdict")),
             };
         }
     }

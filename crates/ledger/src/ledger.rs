@@ -3,32 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Change, Key, KeyId, Standing, Used};
+use ipseity_domain::{ApiKey, DailyUsage, KeyChange, KeyId, KeyRecord};
 use redis::{Script, Value};
 
-use crate::call::Attempt;
-use crate::outage::LedgerError;
-use crate::router::Router;
-use crate::settle::ChargeName;
-use crate::sheaf::Charge;
-use crate::slot::Bucket;
+use crate::error::LedgerError;
+use crate::layout::Bucket;
+use crate::reconcile::ChargeId;
+use crate::redis::batch::Charge;
+use crate::redis::router::RedisRouter;
+use crate::request::RedisRequest;
+use crate::scripts;
 use crate::verdict::{Fence, Verdict};
 
 /// write.lua: a change has overtaken the fill.
-const OVERTAKEN: i64 = 0;
+const FENCE_MISMATCH: i64 = 0;
 /// write.lua: the record bears another stamp than the publish.
-const STAMPED_ELSEWHERE: i64 = 2;
+const INCARNATION_MISMATCH: i64 = 2;
 
 /// The greatest number that a column of record.lua holds, and its arithmetic is exact for.
 const COUNT_MAX: u64 = 999_999_999_999;
-
-/// A script that works on records.
-macro_rules! on_records {
-    ($file:literal) => {
-        Script::new(concat!(include_str!("script/record.lua"), include_str!($file)))
-    };
-}
-pub(crate) use on_records;
 
 /// How to reach the counter store.
 #[derive(Clone, Debug)]
@@ -41,14 +34,14 @@ pub struct LedgerOptions {
 
 /// A handle on the counter store.
 pub struct Ledger {
-    pub(crate) router: Arc<Router>,
+    pub(crate) router: Arc<RedisRouter>,
     pub(crate) timeout: Duration,
-    write: Script,
-    pub(crate) settle: Script,
-    forget: Script,
-    forget_yesterday: Script,
-    pub(crate) demo: Script,
-    pub(crate) settle_demo: Script,
+    write_script: Script,
+    pub(crate) reconcile_script: Script,
+    delete_script: Script,
+    clear_yesterday_script: Script,
+    pub(crate) charge_demo_script: Script,
+    pub(crate) reconcile_demo_script: Script,
 }
 
 impl Ledger {
@@ -58,14 +51,14 @@ impl Ledger {
     /// When an address cannot be read.
     pub fn new(options: &LedgerOptions) -> Result<Self, LedgerError> {
         Ok(Self {
-            router: Arc::new(Router::new(&options.url)?),
+            router: Arc::new(RedisRouter::new(&options.url)?),
             timeout: options.timeout,
-            write: on_records!("script/write.lua"),
-            settle: on_records!("script/settle.lua"),
-            forget: Script::new(include_str!("script/forget.lua")),
-            forget_yesterday: Script::new(include_str!("script/forget_yesterday.lua")),
-            demo: Script::new(include_str!("script/demo.lua")),
-            settle_demo: Script::new(include_str!("script/settle_demo.lua")),
+            write_script: scripts::write_record(),
+            reconcile_script: scripts::reconcile(),
+            delete_script: scripts::delete_record(),
+            clear_yesterday_script: scripts::clear_yesterday(),
+            charge_demo_script: scripts::charge_demo(),
+            reconcile_demo_script: scripts::reconcile_demo(),
         })
     }
 
@@ -74,12 +67,13 @@ impl Ledger {
     /// # Errors
     /// When the counter store does not answer in time. The charge may have been applied if the error says so, and can be settled later
     /// under the same name.
-    pub async fn charge(&self, key: &Key, name: ChargeName) -> Result<Verdict, LedgerError> {
-        let mut attempt = self.begin(Bucket::of(key.id).slot()).await?;
+    pub async fn charge(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Verdict, LedgerError> {
+        let mut request = self.begin_request(Bucket::of(key.id).slot()).await?;
         loop {
-            let reply = self.charge_on(&mut attempt, Charge { key: *key, name }).await?;
-            let (verdict, stamped_elsewhere) = Verdict::parse(key.id, &attempt.session.identity.stamp, &reply)?;
-            if !stamped_elsewhere || !Box::pin(self.renew(&mut attempt)).await? {
+            let reply = self.send_charge(&mut request, Charge { key: *key, id: charge_id }).await?;
+            let (verdict, incarnation_mismatch) =
+                Verdict::parse(key.id, &request.connection.identity.incarnation, &reply)?;
+            if !incarnation_mismatch || !Box::pin(self.refresh_identity(&mut request)).await? {
                 return Ok(verdict);
             }
         }
@@ -89,21 +83,22 @@ impl Ledger {
     ///
     /// # Errors
     /// When the counter store does not answer in time.
-    pub async fn fill(&self, standing: &Standing, fence: &Fence) -> Result<bool, LedgerError> {
+    pub async fn fill(&self, key_record: &KeyRecord, fence: &Fence) -> Result<bool, LedgerError> {
         // A store that was restored since may have brought the same fence back, and lost the change that replaced it.
-        let shown = |stamp: &str| if stamp == fence.stamp { fence.nonce.clone() } else { Vec::new() };
-        let mut attempt = self.begin(Bucket::of(standing.id).slot()).await?;
-        Ok(self.write(&mut attempt, standing, "fill", shown).await? != OVERTAKEN)
+        let expected_fence =
+            |incarnation: &str| if incarnation == fence.incarnation { fence.nonce.clone() } else { Vec::new() };
+        let mut request = self.begin_request(Bucket::of(key_record.id).slot()).await?;
+        Ok(self.write_key_record(&mut request, key_record, "fill", expected_fence).await? != FENCE_MISMATCH)
     }
 
     /// Brings a committed change here.
     ///
     /// # Errors
     /// When the counter store does not answer in time.
-    pub async fn apply(&self, change: &Change) -> Result<(), LedgerError> {
+    pub async fn apply_change(&self, change: &KeyChange) -> Result<(), LedgerError> {
         match change {
-            Change::Stands(standing) => self.publish(standing).await,
-            Change::Gone(id) => self.forget(*id).await,
+            KeyChange::Updated(key_record) => self.publish(key_record).await,
+            KeyChange::Deleted(id) => self.delete_key_record(*id).await,
         }
     }
 
@@ -111,41 +106,55 @@ impl Ledger {
     ///
     /// # Errors
     /// When the counter store does not answer in time.
-    pub async fn publish(&self, standing: &Standing) -> Result<(), LedgerError> {
-        let mut attempt = self.begin(Bucket::of(standing.id).slot()).await?;
-        let new_fence = |_: &str| nonce().into_bytes();
-        while self.write(&mut attempt, standing, "publish", new_fence).await? == STAMPED_ELSEWHERE {
-            if !self.renew(&mut attempt).await? {
-                self.write(&mut attempt, standing, "disown", new_fence).await?;
+    pub async fn publish(&self, key_record: &KeyRecord) -> Result<(), LedgerError> {
+        let mut request = self.begin_request(Bucket::of(key_record.id).slot()).await?;
+        let new_fence = |_: &str| random_nonce().into_bytes();
+        while self.write_key_record(&mut request, key_record, "publish", new_fence).await? == INCARNATION_MISMATCH {
+            if !self.refresh_identity(&mut request).await? {
+                self.write_key_record(&mut request, key_record, "disown", new_fence).await?;
                 break;
             }
         }
         Ok(())
     }
 
-    async fn write(
+    async fn write_key_record(
         &self,
-        on: &mut Attempt,
-        standing: &Standing,
-        how: &str,
+        request: &mut RedisRequest,
+        key_record: &KeyRecord,
+        mode: &str,
         fence: impl Fn(&str) -> Vec<u8>,
     ) -> Result<i64, LedgerError> {
-        let bucket = Bucket::of(standing.id);
-        let (retired, until_s) =
-            standing.retired.as_ref().map_or((&[][..], 0), |old| (&old.digest.as_bytes()[..], old.until_s));
-        let (day, count) = standing.used.map_or((0, 0), |Used { day, count }| (day.0, count));
-        let write = |stamp: &str| {
-            let mut call = self.write.prepare_invoke();
-            call.key(bucket.record(standing.id)).key(bucket.log(standing.id)).key(bucket.fence()).key(bucket.pending());
-            call.arg(how).arg(fence(stamp)).arg(stamp).arg(standing.generation).arg(standing.window);
-            call.arg(u8::from(standing.marks.deactivated)).arg(u8::from(standing.marks.paused));
-            call.arg(standing.scope.name())
-                .arg(standing.daily_limit.min(COUNT_MAX))
-                .arg(standing.digest.as_bytes().as_slice());
-            call.arg(retired).arg(until_s).arg(day).arg(count).arg(standing.id.as_str());
-            call
+        let bucket = Bucket::of(key_record.id);
+        let (previous_digest, until_s) = key_record
+            .previous
+            .as_ref()
+            .map_or((&[][..], 0), |previous| (&previous.digest.as_bytes()[..], previous.expires_at_s));
+        let (day, count) = key_record.usage.map_or((0, 0), |DailyUsage { day, count }| (day.0, count));
+        let build_invocation = |incarnation: &str| {
+            let mut invocation = self.write_script.prepare_invoke();
+            invocation
+                .key(bucket.record_key(key_record.id))
+                .key(bucket.log_key(key_record.id))
+                .key(bucket.fence_key())
+                .key(bucket.pending_pauses_key());
+            invocation
+                .arg(mode)
+                .arg(fence(incarnation))
+                .arg(incarnation)
+                .arg(key_record.generation)
+                .arg(key_record.burst_epoch);
+            invocation.arg(u8::from(key_record.flags.deactivated)).arg(u8::from(key_record.flags.paused));
+            invocation
+                .arg(key_record.scope.name())
+                .arg(key_record.daily_limit.min(COUNT_MAX))
+                .arg(key_record.digest.as_bytes().as_slice());
+            invocation.arg(previous_digest).arg(until_s).arg(day).arg(count).arg(key_record.id.as_str());
+            invocation
         };
-        let Value::Int(outcome) = self.call(on, write).await? else { return Err(LedgerError::Strange("reply")) };
+        let Value::Int(outcome) = self.run_script(request, build_invocation).await? else {
+            return Err(LedgerError::UnexpectedReply("reply"));
+        };
         Ok(outcome)
     }
 
@@ -153,14 +162,14 @@ impl Ledger {
     ///
     /// # Errors
     /// When the counter store does not answer in time.
-    pub async fn forget(&self, id: KeyId) -> Result<(), LedgerError> {
+    pub async fn delete_key_record(&self, id: KeyId) -> Result<(), LedgerError> {
         let bucket = Bucket::of(id);
-        let forget = |_: &str| {
-            let mut call = self.forget.prepare_invoke();
-            call.key(bucket.record(id)).key(bucket.log(id)).key(bucket.fence()).arg(nonce());
-            call
+        let build_invocation = |_: &str| {
+            let mut invocation = self.delete_script.prepare_invoke();
+            invocation.key(bucket.record_key(id)).key(bucket.log_key(id)).key(bucket.fence_key()).arg(random_nonce());
+            invocation
         };
-        self.call(&mut self.begin(bucket.slot()).await?, forget).await?;
+        self.run_script(&mut self.begin_request(bucket.slot()).await?, build_invocation).await?;
         Ok(())
     }
 
@@ -168,24 +177,24 @@ impl Ledger {
     ///
     /// # Errors
     /// When the counter store does not answer in time.
-    pub async fn forget_yesterday(&self, id: KeyId) -> Result<(), LedgerError> {
+    pub async fn clear_yesterday(&self, id: KeyId) -> Result<(), LedgerError> {
         let bucket = Bucket::of(id);
-        let forget = |_: &str| {
-            let mut call = self.forget_yesterday.prepare_invoke();
-            call.key(bucket.record(id));
-            call
+        let build_invocation = |_: &str| {
+            let mut invocation = self.clear_yesterday_script.prepare_invoke();
+            invocation.key(bucket.record_key(id));
+            invocation
         };
-        self.call(&mut self.begin(bucket.slot()).await?, forget).await?;
+        self.run_script(&mut self.begin_request(bucket.slot()).await?, build_invocation).await?;
         Ok(())
     }
 
     /// Lets all connections go, for one that does not answer may never do so again; the next call makes others.
-    pub fn hang_up(&self) {
-        self.router.hang_up();
+    pub fn disconnect_all(&self) {
+        self.router.disconnect_all();
     }
 }
 
 /// What stands where it never stood before: a fence, the number of a batch.
-pub(crate) fn nonce() -> String {
+pub(crate) fn random_nonce() -> String {
     format!("{:016x}", fastrand::u64(..))
 }

@@ -2,24 +2,22 @@
 //!
 //! Deliberately absent: the durable store. Whoever gets [`Verdict::Unknown`] asks it and fills the record. No address is ever sent here.
 
-mod call;
 mod demo;
-mod examine;
+mod diagnostics;
+mod error;
+mod layout;
 mod ledger;
-mod link;
-mod map;
-mod outage;
-mod pending;
-mod router;
-mod settle;
-mod sheaf;
-mod slot;
-mod today;
+mod pauses;
+mod reconcile;
+mod redis;
+mod request;
+mod scripts;
+mod usage;
 mod verdict;
 
 pub use demo::DemoVerdict;
-pub use examine::Vitals;
+pub use diagnostics::RedisServerInfo;
+pub use error::LedgerError;
 pub use ledger::{Ledger, LedgerOptions};
-pub use outage::LedgerError;
-pub use settle::{Batch, ChargeName, DemoBatch, LATE_MAX, NamedCharge, Settled};
-pub use verdict::{Charged, Fence, Moment, Verdict};
+pub use reconcile::{ChargeId, DemoReconcileBatch, PendingCharge, RECONCILE_DELAY, ReconcileBatch, Reconciled};
+pub use verdict::{Fence, LedgerTime, Quota, Verdict};

@@ -1,6 +1,6 @@
 // The landing page's button: calls the demo for real, and shows what was asked and answered.
 
-import { answered, element, refusalIn } from "./answer.js";
+import { answered, element, refusalIn } from "./api_call.js";
 
 const button = document.getElementById("demo");
 const place = document.getElementById("demo-answer");

@@ -1,6 +1,6 @@
 // The reference's forms: they call the API with the reader's own key, which stays in this tab.
 
-import { answered, refusalIn } from "./answer.js";
+import { answered, refusalIn } from "./api_call.js";
 
 const STORED = "ipseity-key";
 const key = document.getElementById("reader-key");

@@ -5,100 +5,115 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use domain::account::Email;
-use domain::{Change, Client};
-use store::{AlertSwitches, Refused, StoreError};
+use ipseity_domain::account::EmailAddress;
+use ipseity_domain::{Client, KeyChange};
+use ipseity_store::{AlertPreferences, StoreError, StoreRefusal};
 
-use crate::page::{Member, done, show as show_page};
-use crate::password::Password;
-use crate::posted::Posted;
-use crate::problem::Problem;
-use crate::signin::farewell;
-use crate::signup::{NO_ADDRESS, TAKEN};
-use crate::view::{AccountPage, Alerts, DeleteAccountPage, PasskeyRow, SentPage, SessionRow, Tab};
+use crate::auth::csrf_form::CsrfForm;
+use crate::auth::password::Password;
+use crate::auth::signin::sign_out_response;
+use crate::auth::signup::{EMAIL_TAKEN, INVALID_EMAIL};
+use crate::error::PortalError;
+use crate::page::{CurrentMember, redirect_with_notice, render_page as show_page};
+use crate::view::{AccountPage, AlertSettings, DeleteAccountPage, EmailSentPage, PasskeyItem, SessionItem, Tab};
 use crate::{Portal, time};
 
-const WRONG: &str = "This is not your present password.";
+const WRONG_PASSWORD: &str = "This is not your present password.";
 
 /// What is wrong with which form of the page, and the new address as it was typed.
 #[derive(Default)]
-struct Problems {
-    typed_email: String,
-    email: Option<String>,
-    password: Option<String>,
+struct AccountFormErrors {
+    email_input: String,
+    email_error: Option<String>,
+    password_error: Option<String>,
 }
 
-pub(crate) async fn show(State(portal): State<Arc<Portal>>, member: Member) -> Result<Response, Problem> {
-    page(&portal, &member, Problems::default()).await
+pub(crate) async fn show(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Result<Response, PortalError> {
+    account_page(&portal, &member, AccountFormErrors::default()).await
 }
 
-async fn page(portal: &Portal, member: &Member, problems: Problems) -> Result<Response, Problem> {
+async fn account_page(
+    portal: &Portal,
+    member: &CurrentMember,
+    errors: AccountFormErrors,
+) -> Result<Response, PortalError> {
     let account = &member.account;
-    let AlertSwitches { near, spent, paused } = portal.store.alerts(account.id).await?;
-    let session = |row: store::SessionRow| SessionRow {
+    let AlertPreferences { near_quota, quota_exhausted, paused } =
+        portal.store.accounts().alert_preferences(account.id).await?;
+    let session_item = |row: ipseity_store::SessionSummary| SessionItem {
         id: row.id,
         label: row.label,
-        since: time::minute(row.created_s),
-        seen: time::minute(row.seen_s),
-        current: row.id == member.session,
+        signed_in_at: time::format_minute(row.created_s),
+        last_seen_at: time::format_minute(row.last_seen_s),
+        is_current: row.id == member.session_id,
     };
-    let passkey =
-        |row: store::PasskeyRow| PasskeyRow { id: row.id, name: row.name, created: time::date(row.created_s) };
-    let sessions = portal.store.sessions(account.id, portal.settings.session_idle_max).await?;
-    let passkeys = portal.store.passkeys(account.id).await?;
+    let passkey_item = |row: ipseity_store::StoredPasskey| PasskeyItem {
+        id: row.id,
+        name: row.name,
+        created: time::format_date(row.created_s),
+    };
+    let sessions = portal.store.sessions().list(account.id, portal.settings.session_idle_timeout).await?;
+    let passkeys = portal.store.passkeys().list(account.id).await?;
     Ok(show_page(&AccountPage {
         frame: member.frame(portal, "Your account", Tab::Account),
         email: account.email.clone(),
         plan: account.plan.clone(),
         daily_limit: account.daily_limit,
-        alerts: Alerts { near, spent, paused },
-        has_mail: portal.settings.has_mail,
-        sessions: sessions.into_iter().map(session).collect(),
-        passkeys: passkeys.into_iter().map(passkey).collect(),
-        passkeys_possible: portal.passkeys.is_some(),
-        new_email: problems.typed_email,
-        email_problem: problems.email,
-        password_problem: problems.password,
+        alerts: AlertSettings { near_quota, quota_exhausted, paused },
+        email_enabled: portal.settings.email_enabled,
+        sessions: sessions.into_iter().map(session_item).collect(),
+        passkeys: passkeys.into_iter().map(passkey_item).collect(),
+        passkeys_available: portal.webauthn.is_some(),
+        new_email: errors.email_input,
+        email_error: errors.email_error,
+        password_error: errors.password_error,
     }))
 }
 
 impl Portal {
     /// Whether a member knows their own password. Tries count as a sign-in's do: an open page is no way around the bound.
-    async fn is_own_password(&self, member: &Member, client: &Client, typed: &str) -> Result<bool, Problem> {
-        self.by_network.spend(client.address.neighbourhood())?;
-        let Some(password) = Password::present(typed) else { return Ok(false) };
-        let hash = self.store.password_hash(member.account.id).await?;
-        Ok(self.passwords.verify(password, hash).await?)
+    async fn verify_member_password(
+        &self,
+        member: &CurrentMember,
+        client: &Client,
+        password_input: &str,
+    ) -> Result<bool, PortalError> {
+        self.subnet_throttle.record_attempt(client.address.subnet())?;
+        let Some(password) = Password::parse(password_input) else { return Ok(false) };
+        let hash = self.store.accounts().password_hash(member.account.id).await?;
+        Ok(self.password_pool.verify(password, hash).await?)
     }
 }
 
 pub(crate) async fn change_email(
     State(portal): State<Arc<Portal>>,
     Extension(client): Extension<Client>,
-    member: Member,
-    posted: Posted,
-) -> Result<Response, Problem> {
-    let typed = posted.text("email");
-    let again = |problem: &str| Problems {
-        typed_email: typed.to_owned(),
-        email: Some(problem.to_owned()),
-        ..Problems::default()
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let email_input = form.field("email");
+    let with_error = |message: &str| AccountFormErrors {
+        email_input: email_input.to_owned(),
+        email_error: Some(message.to_owned()),
+        ..AccountFormErrors::default()
     };
-    let Some(email) = Email::parse(typed) else {
-        return page(&portal, &member, again(NO_ADDRESS)).await;
+    let Some(email) = EmailAddress::parse(email_input) else {
+        return account_page(&portal, &member, with_error(INVALID_EMAIL)).await;
     };
-    if !portal.is_own_password(&member, &client, posted.text("password")).await? {
-        return page(&portal, &member, again(WRONG)).await;
+    if !portal.verify_member_password(&member, &client, form.field("password")).await? {
+        return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
-    if portal.settings.has_mail {
-        portal.store.request_email(member.account.id, &email).await?;
+    if portal.settings.email_enabled {
+        portal.store.email_tokens().request_email_change(member.account.id, &email).await?;
         let frame = member.frame(&portal, "Look into your mail", Tab::Account);
-        let sentence = "Follow the link in it, and this address replaces your present one.";
-        return Ok(show_page(&SentPage { frame, email: email.to_string(), sentence, again: "/account" }));
+        let message = "Follow the link in it, and this address replaces your present one.";
+        return Ok(show_page(&EmailSentPage { frame, email: email.to_string(), message, retry_href: "/account" }));
     }
-    match portal.store.change_email(member.account.id, &email).await {
-        Ok(()) => Ok(done("/account", "email")),
-        Err(StoreError::Refused(Refused::AccountExists)) => page(&portal, &member, again(TAKEN)).await,
+    match portal.store.accounts().set_email(member.account.id, &email).await {
+        Ok(()) => Ok(redirect_with_notice("/account", "email")),
+        Err(StoreError::Refused(StoreRefusal::AccountExists)) => {
+            account_page(&portal, &member, with_error(EMAIL_TAKEN)).await
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -106,75 +121,91 @@ pub(crate) async fn change_email(
 pub(crate) async fn change_password(
     State(portal): State<Arc<Portal>>,
     Extension(client): Extension<Client>,
-    member: Member,
-    posted: Posted,
-) -> Result<Response, Problem> {
-    let again = |problem: &str| Problems { password: Some(problem.to_owned()), ..Problems::default() };
-    let password = match Password::choose(posted.text("password")) {
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let with_error =
+        |message: &str| AccountFormErrors { password_error: Some(message.to_owned()), ..AccountFormErrors::default() };
+    let password = match Password::parse_new(form.field("password")) {
         Ok(password) => password,
-        Err(problem) => return page(&portal, &member, again(problem)).await,
+        Err(message) => return account_page(&portal, &member, with_error(message)).await,
     };
-    if !portal.is_own_password(&member, &client, posted.text("current")).await? {
-        return page(&portal, &member, again(WRONG)).await;
+    if !portal.verify_member_password(&member, &client, form.field("current")).await? {
+        return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
-    let hash = portal.passwords.hash(password).await?;
-    portal.store.set_password(member.account.id, &hash, Some(member.session)).await?;
-    Ok(done("/account", "password"))
+    let hash = portal.password_pool.hash(password).await?;
+    portal.store.accounts().set_password(member.account.id, &hash, Some(member.session_id)).await?;
+    Ok(redirect_with_notice("/account", "password"))
 }
 
-pub(crate) async fn choose_alerts(
+pub(crate) async fn update_alerts(
     State(portal): State<Arc<Portal>>,
-    member: Member,
-    posted: Posted,
-) -> Result<Response, Problem> {
-    let [near, spent, paused] = ["near", "spent", "paused"].map(|kind| posted.is_ticked(kind));
-    portal.store.set_alerts(member.account.id, AlertSwitches { near, spent, paused }).await?;
-    Ok(done("/account", "alerts"))
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let [near_quota, quota_exhausted, paused] = ["near", "spent", "paused"].map(|kind| form.is_checked(kind));
+    portal
+        .store
+        .accounts()
+        .set_alert_preferences(member.account.id, AlertPreferences { near_quota, quota_exhausted, paused })
+        .await?;
+    Ok(redirect_with_notice("/account", "alerts"))
 }
 
 pub(crate) async fn end_session(
     State(portal): State<Arc<Portal>>,
     Path(id): Path<String>,
-    member: Member,
-    _: Posted,
-) -> Result<Response, Problem> {
-    let id = id.parse().map_err(|_| Problem::NotFound)?;
-    if !portal.store.end_session(member.account.id, id).await? {
-        return Err(Problem::NotFound);
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let id = id.parse().map_err(|_| PortalError::NotFound)?;
+    if !portal.store.sessions().end(member.account.id, id).await? {
+        return Err(PortalError::NotFound);
     }
-    Ok(if id == member.session { farewell(&portal, "signed-out") } else { done("/account", "session") })
+    Ok(if id == member.session_id {
+        sign_out_response(&portal, "signed-out")
+    } else {
+        redirect_with_notice("/account", "session")
+    })
 }
 
 pub(crate) async fn end_other_sessions(
     State(portal): State<Arc<Portal>>,
-    member: Member,
-    _: Posted,
-) -> Result<Response, Problem> {
-    portal.store.end_other_sessions(member.account.id, member.session).await?;
-    Ok(done("/account", "sessions"))
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    portal.store.sessions().end_others(member.account.id, member.session_id).await?;
+    Ok(redirect_with_notice("/account", "sessions"))
 }
 
-pub(crate) async fn delete_form(State(portal): State<Arc<Portal>>, member: Member) -> Result<Response, Problem> {
+pub(crate) async fn delete_form(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+) -> Result<Response, PortalError> {
     delete_page(&portal, &member, None).await
 }
 
-async fn delete_page(portal: &Portal, member: &Member, problem: Option<&str>) -> Result<Response, Problem> {
-    let keys = portal.store.keys(member.account.id).await?.len();
+async fn delete_page(
+    portal: &Portal,
+    member: &CurrentMember,
+    form_error: Option<&str>,
+) -> Result<Response, PortalError> {
+    let key_count = portal.store.keys().list(member.account.id).await?.len();
     let frame = member.frame(portal, "Delete your account", Tab::Account);
-    Ok(show_page(&DeleteAccountPage { frame, keys, problem: problem.map(str::to_owned) }))
+    Ok(show_page(&DeleteAccountPage { frame, key_count, form_error: form_error.map(str::to_owned) }))
 }
 
 pub(crate) async fn delete(
     State(portal): State<Arc<Portal>>,
     Extension(client): Extension<Client>,
-    member: Member,
-    posted: Posted,
-) -> Result<Response, Problem> {
-    if !portal.is_own_password(&member, &client, posted.text("password")).await? {
-        return delete_page(&portal, &member, Some(WRONG)).await;
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    if !portal.verify_member_password(&member, &client, form.field("password")).await? {
+        return delete_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
-    for id in portal.store.delete_account(member.account.id).await? {
-        portal.publish(&Change::Gone(id)).await;
+    for id in portal.store.accounts().delete(member.account.id).await? {
+        portal.apply_key_change(&KeyChange::Deleted(id)).await;
     }
-    Ok(farewell(&portal, "account-deleted"))
+    Ok(sign_out_response(&portal, "account-deleted"))
 }

@@ -7,14 +7,14 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 struct Asset {
     name: &'static str,
-    kind: &'static str,
+    content_type: &'static str,
     bytes: &'static [u8],
 }
 
 macro_rules! assets {
-    ($($name:literal $kind:literal;)+) => {
+    ($($name:literal $content_type:literal;)+) => {
         const ASSETS: &[Asset] = &[
-            $(Asset { name: $name, kind: $kind, bytes: include_bytes!(concat!("../assets/", $name)) },)+
+            $(Asset { name: $name, content_type: $content_type, bytes: include_bytes!(concat!("../assets/", $name)) },)+
         ];
     };
 }
@@ -22,11 +22,11 @@ macro_rules! assets {
 assets! {
     "app.css"                "text/css; charset=utf-8";
     "app.js"                 "text/javascript; charset=utf-8";
-    "answer.js"              "text/javascript; charset=utf-8";
+    "api_call.js"              "text/javascript; charset=utf-8";
     "docs.js"                "text/javascript; charset=utf-8";
     "landing.js"             "text/javascript; charset=utf-8";
     "reference.js"           "text/javascript; charset=utf-8";
-    "front.css"              "text/css; charset=utf-8";
+    "public.css"              "text/css; charset=utf-8";
     "card.png"               "image/png";
     "favicon.svg"            "image/svg+xml";
     "fonts/geist.woff2"      "font/woff2";
@@ -34,46 +34,46 @@ assets! {
 }
 
 /// Names this edition of the files in their path.
-pub(crate) const VERSION: &str = match std::str::from_utf8(&DIGITS) {
+pub(crate) const VERSION: &str = match std::str::from_utf8(&VERSION_DIGITS) {
     Ok(digits) => digits,
     Err(_) => unreachable!(),
 };
 
-const DIGITS: [u8; 16] = hexadecimal(fingerprint());
+const VERSION_DIGITS: [u8; 16] = to_hex_digits(fingerprint());
 
 /// FNV-1a over all files: it tells editions apart, and guards nothing.
 const fn fingerprint() -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    let mut asset = 0;
-    while asset < ASSETS.len() {
-        let bytes = ASSETS[asset].bytes;
-        let mut at = 0;
-        while at < bytes.len() {
-            hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
-            at += 1;
+    let mut asset_index = 0;
+    while asset_index < ASSETS.len() {
+        let bytes = ASSETS[asset_index].bytes;
+        let mut index = 0;
+        while index < bytes.len() {
+            hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
+            index += 1;
         }
-        asset += 1;
+        asset_index += 1;
     }
     hash
 }
 
-const fn hexadecimal(number: u64) -> [u8; 16] {
+const fn to_hex_digits(number: u64) -> [u8; 16] {
     let mut digits = [0; 16];
-    let mut at = 0;
-    while at < 16 {
-        digits[at] = b"0123456789abcdef"[((number >> (60 - 4 * at)) & 15) as usize];
-        at += 1;
+    let mut index = 0;
+    while index < 16 {
+        digits[index] = b"0123456789abcdef"[((number >> (60 - 4 * index)) & 15) as usize];
+        index += 1;
     }
     digits
 }
 
-pub(crate) async fn file(Path((version, name)): Path<(String, String)>) -> Response {
+pub(crate) async fn serve_asset(Path((version, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     // A page from before an upgrade asks for the edition before; it gets this one, but must not keep it under that name.
-    let keep = if version == VERSION { "public, max-age=31536000, immutable" } else { "no-cache" };
-    ([(CONTENT_TYPE, asset.kind), (CACHE_CONTROL, keep)], asset.bytes).into_response()
+    let cache_control = if version == VERSION { "public, max-age=31536000, immutable" } else { "no-cache" };
+    ([(CONTENT_TYPE, asset.content_type), (CACHE_CONTROL, cache_control)], asset.bytes).into_response()
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_sixteen_digits() {
+    fn asset_version_has_sixteen_hex_digits() {
         assert!(VERSION.len() == 16 && VERSION.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 }

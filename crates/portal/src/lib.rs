@@ -5,60 +5,48 @@
 
 mod account;
 mod assets;
-mod csv;
+mod auth;
 mod docs;
-mod enter;
-mod events;
-mod files;
-mod hub;
-mod key;
+mod error;
 mod keys;
 mod landing;
-mod link;
+mod live;
 mod mail;
 mod page;
-mod passkeys;
-mod password;
-mod posted;
-mod problem;
 mod reference;
 mod routes;
-mod signin;
-mod signup;
-mod throttle;
+mod site_files;
 mod time;
-mod usage;
 mod view;
-mod visit;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Change, Client, Neighbourhood};
-use ledger::Ledger;
+use ipseity_domain::{Client, ClientSubnet, KeyChange};
+use ipseity_ledger::Ledger;
+use ipseity_store::Store;
 use serde_json::Value;
-use store::Store;
 use tokio::sync::Semaphore;
 use webauthn_rs::Webauthn;
 
-pub use docs::Attribution;
-pub use landing::Reflection;
-pub use link::invitation;
-pub use mail::{MailError, MailOptions, Post};
-pub use routes::{ROUTES, Route, Who, router};
+pub use auth::link::generate_invitation;
+pub use docs::DataAttribution;
+pub use landing::VisitorLookup;
+pub use mail::{MailerError, MailerOptions, PortalWorker};
+pub use routes::{PORTAL_ROUTES, PortalRoute, RouteAccess, router};
 
-use crate::docs::Library;
-use crate::hub::Hub;
-use crate::password::Passwords;
-use crate::throttle::Throttle;
-use crate::visit::Visit;
+use crate::auth::password::PasswordPool;
+use crate::auth::session_cookie::SessionCookie;
+use crate::auth::throttle::Throttle;
+use crate::docs::DocsIndex;
+use crate::live::feed::ChangeFeed;
 
 /// How long tries are counted.
-const TRIES_PERIOD: Duration = Duration::from_secs(600);
+const LOGIN_ATTEMPTS_PERIOD: Duration = Duration::from_secs(600);
 
 /// The portal's settings and bounds.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct PortalSettings {
     /// Where browsers reach this service, without a slash at the end.
     pub base_url: String,
     /// Where weaknesses are reported, as security.txt tells it; empty: on the pages themselves.
@@ -66,21 +54,21 @@ pub struct Settings {
     /// Whether strangers may sign up.
     pub signup_open: bool,
     /// Whether mails can be sent.
-    pub has_mail: bool,
+    pub email_enabled: bool,
     /// How long a session may go unused.
-    pub session_idle_max: Duration,
+    pub session_idle_timeout: Duration,
     /// Threads that check passwords.
-    pub hashes_max: usize,
+    pub password_threads: usize,
     /// Passwords that wait for them.
-    pub hashes_waiting_max: usize,
+    pub password_queue_max: usize,
     /// Tries within ten minutes from one network.
-    pub tries_per_network_max: u32,
+    pub login_attempts_per_subnet_max: u32,
     /// Wrong passwords within ten minutes on one account, from browsers that never signed in to it.
-    pub tries_per_account_max: u32,
+    pub login_attempts_per_account_max: u32,
     /// Networks and accounts whose tries are counted.
-    pub tries_entries_max: usize,
+    pub login_attempts_entries_max: usize,
     /// Open pages that are told of changes.
-    pub streams_max: usize,
+    pub event_streams_max: usize,
     /// Bytes of a form.
     pub form_bytes_max: usize,
     /// Time for a page.
@@ -88,68 +76,76 @@ pub struct Settings {
 }
 
 /// What the pages show of the rest of the service.
-pub trait Surroundings: Send + Sync {
+pub trait HostServices: Send + Sync {
     /// Whom the data is owed to; asked each time, since it changes with the data.
-    fn attributions(&self) -> Vec<Attribution>;
+    fn data_attributions(&self) -> Vec<DataAttribution>;
     /// A client's own answer, uncharged; `None` if there is none to be had.
-    fn reflect(&self, client: &Client) -> Option<Reflection>;
+    fn self_lookup(&self, client: &Client) -> Option<VisitorLookup>;
     /// The interface as an OpenAPI document.
-    fn openapi(&self) -> &Value;
+    fn openapi_document(&self) -> &Value;
 }
 
 /// What the pages share.
 pub struct Portal {
     store: Store,
     ledger: Arc<Ledger>,
-    settings: Settings,
-    passwords: Passwords,
-    by_network: Throttle<Neighbourhood>,
-    by_account: Throttle<[u8; 32]>,
-    by_device: Throttle<[u8; 32]>,
+    settings: PortalSettings,
+    password_pool: PasswordPool,
+    subnet_throttle: Throttle<ClientSubnet>,
+    account_throttle: Throttle<[u8; 32]>,
+    device_throttle: Throttle<[u8; 32]>,
     /// `None` where the service's address is not one that passkeys can be bound to.
-    passkeys: Option<Webauthn>,
-    hub: Hub,
-    streams: Arc<Semaphore>,
-    library: Library,
-    surroundings: Box<dyn Surroundings>,
+    webauthn: Option<Webauthn>,
+    change_feed: ChangeFeed,
+    stream_permits: Arc<Semaphore>,
+    docs_index: DocsIndex,
+    host: Box<dyn HostServices>,
 }
 
 impl Portal {
     /// Puts the parts together, and makes the documentation ready.
     #[must_use]
-    pub fn new(store: Store, ledger: Arc<Ledger>, settings: Settings, surroundings: Box<dyn Surroundings>) -> Self {
-        let (entries_max, per_account) = (settings.tries_entries_max, settings.tries_per_account_max);
+    pub fn new(store: Store, ledger: Arc<Ledger>, settings: PortalSettings, host: Box<dyn HostServices>) -> Self {
+        let (attempts_entries_max, attempts_per_account_max) =
+            (settings.login_attempts_entries_max, settings.login_attempts_per_account_max);
         Self {
-            passwords: Passwords::start(settings.hashes_max, settings.hashes_waiting_max),
-            by_network: Throttle::new(settings.tries_per_network_max, TRIES_PERIOD, entries_max),
-            by_account: Throttle::new(per_account, TRIES_PERIOD, entries_max),
-            by_device: Throttle::new(per_account, TRIES_PERIOD, entries_max),
-            passkeys: passkeys::open(&settings.base_url),
-            hub: Hub::new(),
-            streams: Arc::new(Semaphore::new(settings.streams_max)),
-            library: Library::open(&settings.base_url),
-            surroundings,
+            password_pool: PasswordPool::start(settings.password_threads, settings.password_queue_max),
+            subnet_throttle: Throttle::new(
+                settings.login_attempts_per_subnet_max,
+                LOGIN_ATTEMPTS_PERIOD,
+                attempts_entries_max,
+            ),
+            account_throttle: Throttle::new(attempts_per_account_max, LOGIN_ATTEMPTS_PERIOD, attempts_entries_max),
+            device_throttle: Throttle::new(attempts_per_account_max, LOGIN_ATTEMPTS_PERIOD, attempts_entries_max),
+            webauthn: auth::passkeys::build_webauthn(&settings.base_url),
+            change_feed: ChangeFeed::new(),
+            stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
+            docs_index: DocsIndex::build(&settings.base_url),
+            host,
             store,
             ledger,
             settings,
         }
     }
 
-    async fn find_member(&self, visit: &Visit) -> Result<Option<store::Member>, store::StoreError> {
-        self.store.find_member(&visit.digest(), self.settings.session_idle_max).await
+    async fn find_member(
+        &self,
+        session_cookie: &SessionCookie,
+    ) -> Result<Option<ipseity_store::AuthenticatedAccount>, ipseity_store::StoreError> {
+        self.store.sessions().authenticate(&session_cookie.digest(), self.settings.session_idle_timeout).await
     }
 
-    fn idle_max_s(&self) -> u64 {
-        self.settings.session_idle_max.as_secs()
+    fn session_idle_timeout_s(&self) -> u64 {
+        self.settings.session_idle_timeout.as_secs()
     }
 
     /// Brings a committed change to the counter store; `false` when that is away, and a node's relay does it as soon as it can.
-    async fn publish(&self, change: &Change) -> bool {
-        if let Err(error) = self.ledger.apply(change).await {
+    async fn apply_key_change(&self, change: &KeyChange) -> bool {
+        if let Err(error) = self.ledger.apply_change(change).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a change is saved but not yet in force");
             return false;
         }
-        if let Err(error) = self.store.applied(change).await {
+        if let Err(error) = self.store.outbox().ack(change).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a change is in force but still in the outbox");
         }
         true

@@ -7,12 +7,12 @@ use axum::extract::FromRequestParts;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::request::Parts;
-use store::Account;
+use ipseity_store::Account;
 
 use crate::Portal;
-use crate::problem::Problem;
-use crate::view::{Frame, Notice, Published, Tab};
-use crate::visit::Visit;
+use crate::auth::session_cookie::SessionCookie;
+use crate::error::PortalError;
+use crate::view::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// What a form has done, told on the page that it leads to: `?done=` and its name.
 const NOTICES: [(&str, &str); 17] = [
@@ -37,99 +37,109 @@ const NOTICES: [(&str, &str); 17] = [
 
 /// Whoever looks at a page, signed in or not.
 pub(crate) struct Visitor {
-    pub(crate) visit: Visit,
-    pub(crate) member: Option<store::Member>,
+    pub(crate) session_cookie: SessionCookie,
+    pub(crate) member: Option<ipseity_store::AuthenticatedAccount>,
     notice: Option<Notice>,
 }
 
 impl FromRequestParts<Arc<Portal>> for Visitor {
-    type Rejection = Problem;
+    type Rejection = PortalError;
 
-    async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, Problem> {
-        let visit = Visit::of(&parts.headers);
-        let member = if visit.is_new() { None } else { portal.find_member(&visit).await? };
-        Ok(Self { visit, member, notice: notice(parts) })
+    async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
+        let session_cookie = SessionCookie::from_headers(&parts.headers);
+        let member = if session_cookie.is_new() { None } else { portal.find_member(&session_cookie).await? };
+        Ok(Self { session_cookie, member, notice: notice_from_query(parts) })
     }
 }
 
-fn notice(parts: &Parts) -> Option<Notice> {
-    let done = parts.uri.query()?.strip_prefix("done=")?;
-    NOTICES.iter().find(|(name, _)| *name == done).map(|(_, sentence)| Notice(sentence))
+fn notice_from_query(parts: &Parts) -> Option<Notice> {
+    let notice_name = parts.uri.query()?.strip_prefix("done=")?;
+    NOTICES.iter().find(|(name, _)| *name == notice_name).map(|(_, text)| Notice(text))
 }
 
 impl Visitor {
     /// Whoever makes a visit, for a page that tells what went wrong: while the store is away, a stranger.
-    pub(crate) async fn find(portal: &Portal, visit: Visit) -> Self {
-        let member = match visit.is_new() {
+    pub(crate) async fn load_or_anonymous(portal: &Portal, session_cookie: SessionCookie) -> Self {
+        let member = match session_cookie.is_new() {
             true => None,
-            false => portal.find_member(&visit).await.unwrap_or(None),
+            false => portal.find_member(&session_cookie).await.unwrap_or(None),
         };
-        Self { visit, member, notice: None }
+        Self { session_cookie, member, notice: None }
     }
 
-    pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> Frame {
-        Frame {
+    pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> PageFrame {
+        PageFrame {
             title: title.to_owned(),
             tab,
-            member: self.member.as_ref().map(|member| member.account.email.clone()),
-            csrf: self.visit.token(),
+            member_email: self.member.as_ref().map(|member| member.account.email.clone()),
+            csrf_token: self.session_cookie.csrf_token(),
             notice: self.notice,
             signup_open: portal.settings.signup_open,
-            published: None,
+            seo: None,
         }
     }
 
     /// The frame of a page that everybody may find and link to.
-    pub(crate) fn public_frame(&self, portal: &Portal, title: &str, tab: Tab, description: &str, path: &str) -> Frame {
+    pub(crate) fn public_frame(
+        &self,
+        portal: &Portal,
+        title: &str,
+        tab: Tab,
+        description: &str,
+        path: &str,
+    ) -> PageFrame {
         let base_url = portal.settings.base_url.clone();
-        let published = Published { description: description.trim().to_owned(), path: path.to_owned(), base_url };
-        Frame { published: Some(published), ..self.frame(portal, title, tab) }
+        let published = SeoMetadata { description: description.trim().to_owned(), path: path.to_owned(), base_url };
+        PageFrame { seo: Some(published), ..self.frame(portal, title, tab) }
     }
 
     /// Shows a page, with the cookie that its forms need.
-    pub(crate) fn show(&self, portal: &Portal, page: &impl Template) -> Response {
-        let mut response = show(page);
-        if self.visit.is_new() {
-            response.headers_mut().append(SET_COOKIE, self.visit.cookie(portal.idle_max_s()));
+    pub(crate) fn render(&self, portal: &Portal, page: &impl Template) -> Response {
+        let mut response = render_page(page);
+        if self.session_cookie.is_new() {
+            response
+                .headers_mut()
+                .append(SET_COOKIE, self.session_cookie.to_set_cookie(portal.session_idle_timeout_s()));
         }
         response
     }
 }
 
 /// A signed-in member; whoever is not is sent to the door.
-pub(crate) struct Member {
+pub(crate) struct CurrentMember {
     visitor: Visitor,
     pub(crate) account: Account,
-    pub(crate) session: i64,
+    pub(crate) session_id: i64,
 }
 
-impl FromRequestParts<Arc<Portal>> for Member {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<Portal>> for CurrentMember {
+    type Rejection = PortalError;
 
-    async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
         let visitor = Visitor::from_request_parts(parts, portal).await?;
-        let store::Member { account, session_id } = visitor.member.clone().ok_or(Problem::SignIn)?;
-        Ok(Self { visitor, account, session: session_id })
+        let ipseity_store::AuthenticatedAccount { account, session_id } =
+            visitor.member.clone().ok_or(PortalError::NotSignedIn)?;
+        Ok(Self { visitor, account, session_id })
     }
 }
 
-impl Member {
-    pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> Frame {
+impl CurrentMember {
+    pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> PageFrame {
         self.visitor.frame(portal, title, tab)
     }
 
-    pub(crate) fn visit(&self) -> &Visit {
-        &self.visitor.visit
+    pub(crate) fn session_cookie(&self) -> &SessionCookie {
+        &self.visitor.session_cookie
     }
 
     /// Whose changes the store allows.
-    pub(crate) fn by(&self) -> store::By {
-        store::By::Owner(self.account.id)
+    pub(crate) fn actor(&self) -> ipseity_store::Actor {
+        ipseity_store::Actor::Owner(self.account.id)
     }
 }
 
 /// A page as an answer.
-pub(crate) fn show(page: &impl Template) -> Response {
+pub(crate) fn render_page(page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => Html(text).into_response(),
         Err(error) => {
@@ -140,8 +150,8 @@ pub(crate) fn show(page: &impl Template) -> Response {
 }
 
 /// On to another page, which tells what was done.
-pub(crate) fn done(path: &str, what: &'static str) -> Response {
-    Redirect::to(&format!("{path}?done={what}")).into_response()
+pub(crate) fn redirect_with_notice(path: &str, notice: &'static str) -> Response {
+    Redirect::to(&format!("{path}?done={notice}")).into_response()
 }
 
 #[cfg(test)]
@@ -149,14 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_is_one_of_ours_or_none() {
-        let asked = |uri: &str| {
+    fn only_known_notices_are_shown() {
+        let has_notice = |uri: &str| {
             let (parts, ()) = http::Request::get(uri).body(()).expect("a request").into_parts();
-            notice(&parts).is_some()
+            notice_from_query(&parts).is_some()
         };
-        assert!(asked("/keys?done=resumed"));
-        for odd in ["/keys", "/keys?done=", "/keys?done=%3Cb%3E", "/keys?x=1&done=resumed"] {
-            assert!(!asked(odd), "{odd}");
+        assert!(has_notice("/keys?done=resumed"));
+        for invalid in ["/keys", "/keys?done=", "/keys?done=%3Cb%3E", "/keys?x=1&done=resumed"] {
+            assert!(!has_notice(invalid), "{invalid}");
         }
     }
 }

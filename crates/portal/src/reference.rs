@@ -8,14 +8,14 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 
 use crate::Portal;
-use crate::docs::highlighted;
-use crate::page::{Visitor, show};
+use crate::docs::highlight_code;
+use crate::page::{Visitor, render_page};
 use crate::view::{ReferencePage, Tab};
 
-const SENTENCE: &str = "Every operation, field, header, status and example of Ipseity's API, version 1.1.0, with a form to call each with your own key.";
+const DESCRIPTION: &str = "Every operation, field, header, status and example of Ipseity's API, version 1.1.0, with a form to call each with your own key.";
 
 /// An operation, ready to be shown.
-pub(crate) struct Described {
+pub(crate) struct OperationDoc {
     pub(crate) id: String,
     pub(crate) path: String,
     pub(crate) summary: String,
@@ -23,11 +23,11 @@ pub(crate) struct Described {
     pub(crate) needs_key: bool,
     /// The values that `scope` may have; none where there is no such parameter.
     pub(crate) scopes: Vec<String>,
-    pub(crate) responses: Vec<Answered>,
+    pub(crate) responses: Vec<ResponseDoc>,
 }
 
 /// What may be answered.
-pub(crate) struct Answered {
+pub(crate) struct ResponseDoc {
     pub(crate) status: String,
     pub(crate) description: String,
     /// Schema of the body, by its name.
@@ -38,9 +38,9 @@ pub(crate) struct Answered {
 }
 
 /// A field, header or other named thing with a meaning.
-pub(crate) struct Explained {
+pub(crate) struct FieldDoc {
     pub(crate) name: String,
-    pub(crate) kind: String,
+    pub(crate) json_type: String,
     pub(crate) meaning: String,
     /// The lowest scope that shows it; empty where there is none.
     pub(crate) scope: String,
@@ -48,100 +48,108 @@ pub(crate) struct Explained {
 }
 
 /// A body, field by field.
-pub(crate) struct Body {
+pub(crate) struct SchemaDoc {
     pub(crate) name: String,
     pub(crate) description: String,
-    pub(crate) fields: Vec<Explained>,
+    pub(crate) fields: Vec<FieldDoc>,
 }
 
-pub(crate) async fn reference(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
-    let document = portal.surroundings.openapi();
-    let frame = visitor.public_frame(&portal, "API reference", Tab::Reference, SENTENCE, "/reference");
-    show(&ReferencePage {
+pub(crate) async fn show_reference(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
+    let document = portal.host.openapi_document();
+    let frame = visitor.public_frame(&portal, "API reference", Tab::Reference, DESCRIPTION, "/reference");
+    render_page(&ReferencePage {
         frame,
         base_url: &portal.settings.base_url,
-        operations: operations(document),
-        bodies: bodies(document),
-        headers: explained(&document["components"]["headers"]),
+        operations: operation_docs(document),
+        schemas: schema_docs(document),
+        headers: field_docs(&document["components"]["headers"]),
     })
 }
 
 /// Every GET; HEAD and OPTIONS are told of once, on the page itself.
-fn operations(document: &Value) -> Vec<Described> {
-    let described = |(path, item): (&String, &Value)| {
+fn operation_docs(document: &Value) -> Vec<OperationDoc> {
+    let operation_doc = |(path, item): (&String, &Value)| {
         let get = &item["get"];
         let parameters = get["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let scopes = parameters.iter().flat_map(|parameter| list(&parameter["schema"]["enum"])).map(text).collect();
-        Described {
-            id: text(&get["operationId"]),
+        let scopes = parameters
+            .iter()
+            .flat_map(|parameter| array_or_empty(&parameter["schema"]["enum"]))
+            .map(string_or_empty)
+            .collect();
+        OperationDoc {
+            id: string_or_empty(&get["operationId"]),
             path: path.clone(),
-            summary: text(&get["summary"]),
-            description: text(&get["description"]),
-            needs_key: !list(&get["security"]).is_empty(),
+            summary: string_or_empty(&get["summary"]),
+            description: string_or_empty(&get["description"]),
+            needs_key: !array_or_empty(&get["security"]).is_empty(),
             scopes,
-            responses: entries(&get["responses"]).map(answered).collect(),
+            responses: object_entries(&get["responses"]).map(response_doc).collect(),
         }
     };
-    entries(&document["paths"]).map(described).collect()
+    object_entries(&document["paths"]).map(operation_doc).collect()
 }
 
-fn answered((status, response): (&String, &Value)) -> Answered {
-    let content = entries(&response["content"]).next().map(|(_, content)| content).unwrap_or(&Value::Null);
-    let example = |(name, example): (&String, &Value)| (name.clone(), shown(&example["value"]));
-    Answered {
+fn response_doc((status, response): (&String, &Value)) -> ResponseDoc {
+    let content = object_entries(&response["content"]).next().map(|(_, content)| content).unwrap_or(&Value::Null);
+    let example = |(name, example): (&String, &Value)| (name.clone(), example_html(&example["value"]));
+    ResponseDoc {
         status: status.clone(),
-        description: text(&response["description"]),
+        description: string_or_empty(&response["description"]),
         schema: content["schema"]["$ref"]
             .as_str()
             .and_then(|name| name.rsplit('/').next())
             .unwrap_or_default()
             .to_owned(),
-        headers: entries(&response["headers"]).map(|(name, _)| name.clone()).collect(),
-        examples: entries(&content["examples"]).map(example).collect(),
+        headers: object_entries(&response["headers"]).map(|(name, _)| name.clone()).collect(),
+        examples: object_entries(&content["examples"]).map(example).collect(),
     }
 }
 
-fn bodies(document: &Value) -> Vec<Body> {
-    let body = |(name, schema): (&String, &Value)| Body {
+fn schema_docs(document: &Value) -> Vec<SchemaDoc> {
+    let schema_doc = |(name, schema): (&String, &Value)| SchemaDoc {
         name: name.clone(),
-        description: text(&schema["description"]),
-        fields: explained(&schema["properties"]),
+        description: string_or_empty(&schema["description"]),
+        fields: field_docs(&schema["properties"]),
     };
-    entries(&document["components"]["schemas"]).map(body).collect()
+    object_entries(&document["components"]["schemas"]).map(schema_doc).collect()
 }
 
-fn explained(all: &Value) -> Vec<Explained> {
-    let one = |(name, about): (&String, &Value)| {
-        let schema = if about["schema"].is_object() { &about["schema"] } else { about };
-        let example = if about["examples"].is_array() { &about["examples"][0] } else { &about["example"] };
-        Explained {
+fn field_docs(properties: &Value) -> Vec<FieldDoc> {
+    let field_doc = |(name, property): (&String, &Value)| {
+        let schema = if property["schema"].is_object() { &property["schema"] } else { property };
+        let example = if property["examples"].is_array() { &property["examples"][0] } else { &property["example"] };
+        FieldDoc {
             name: name.clone(),
-            kind: kind(&schema["type"]),
-            meaning: text(&about["description"]),
-            scope: text(&about["x-scope"]),
+            json_type: type_name(&schema["type"]),
+            meaning: string_or_empty(&property["description"]),
+            scope: string_or_empty(&property["x-scope"]),
             example: if example.is_null() { String::new() } else { example.to_string() },
         }
     };
-    entries(all).map(one).collect()
+    object_entries(properties).map(field_doc).collect()
 }
 
-fn kind(of: &Value) -> String {
-    if of.is_array() { list(of).iter().map(text).collect::<Vec<_>>().join(" or ") } else { text(of) }
+fn type_name(type_value: &Value) -> String {
+    if type_value.is_array() {
+        array_or_empty(type_value).iter().map(string_or_empty).collect::<Vec<_>>().join(" or ")
+    } else {
+        string_or_empty(type_value)
+    }
 }
 
-fn shown(example: &Value) -> String {
-    highlighted(&serde_json::to_string_pretty(example).unwrap_or_default(), "json")
+fn example_html(example: &Value) -> String {
+    highlight_code(&serde_json::to_string_pretty(example).unwrap_or_default(), "json")
 }
 
-fn text(value: &Value) -> String {
+fn string_or_empty(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn list(value: &Value) -> &[Value] {
+fn array_or_empty(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn object_entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }
 
@@ -152,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_read_into_operations_and_bodies() {
+    fn openapi_document_becomes_operations_and_schemas() {
         let document = json!({
             "paths": { "/a": { "get": {
                 "operationId": "lookup", "summary": "S", "description": "D", "security": [{ "bearer": [] }],
@@ -164,12 +172,15 @@ mod tests {
             } } },
             "components": { "schemas": { "Body": { "description": "B", "properties": { "b": { "type": ["integer", "null"], "x-scope": "ip", "examples": [1] } } } } },
         });
-        let [operation] = &operations(&document)[..] else { panic!("one operation") };
+        let [operation] = &operation_docs(&document)[..] else { panic!("one operation") };
         assert!(operation.needs_key && operation.scopes == ["ip", "geo"]);
         let response = &operation.responses[0];
         assert_eq!((response.schema.as_str(), response.headers.as_slice()), ("Body", &["X-A".to_owned()][..]));
         assert!(response.examples[0].1.contains("<span class=\"code-key\">&quot;b&quot;</span>"));
-        let field = &bodies(&document)[0].fields[0];
-        assert_eq!((field.kind.as_str(), field.scope.as_str(), field.example.as_str()), ("integer or null", "ip", "1"));
+        let field = &schema_docs(&document)[0].fields[0];
+        assert_eq!(
+            (field.json_type.as_str(), field.scope.as_str(), field.example.as_str()),
+            ("integer or null", "ip", "1")
+        );
     }
 }

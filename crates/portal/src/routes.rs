@@ -13,93 +13,94 @@ use tower_http::compression::CompressionLayer;
 use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
-use crate::problem::{self, Problem};
-use crate::{
-    Portal, account, assets, docs, events, files, key, keys, landing, link, passkeys, reference, signin, signup, usage,
-};
+use crate::auth::{link, passkeys, signin, signup};
+use crate::error::{self, PortalError};
+use crate::keys::{detail, list, usage};
+use crate::live::events;
+use crate::{Portal, account, assets, docs, landing, reference, site_files};
 
 /// Nothing from elsewhere, nothing inline.
-const POLICY: HeaderValue = HeaderValue::from_static(
+const CSP: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 /// Half a year, for services that are reached over TLS.
-const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=15552000");
+const HSTS: HeaderValue = HeaderValue::from_static("max-age=15552000");
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum RouteAccess {
     /// Everybody.
-    Anyone,
+    Public,
     /// Whoever is signed in, for their own things.
     Member,
 }
 
 /// One entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct PortalRoute {
     /// `get`, which stands for HEAD too, or `post`.
     pub method: &'static str,
     /// The path, with parameters in braces.
     pub path: &'static str,
     /// Who may use it.
-    pub who: Who,
+    pub access: RouteAccess,
 }
 
 macro_rules! routes {
-    ($($method:ident $path:literal $who:ident $handler:path;)+) => {
+    ($($method:ident $path:literal $access:ident $handler:path;)+) => {
         /// The table, for whoever wants to try every route.
-        pub const ROUTES: &[Route] =
-            &[$(Route { method: stringify!($method), path: $path, who: Who::$who }),+];
+        pub const PORTAL_ROUTES: &[PortalRoute] =
+            &[$(PortalRoute { method: stringify!($method), path: $path, access: RouteAccess::$access }),+];
 
-        fn pages() -> Router<Arc<Portal>> {
+        fn page_router() -> Router<Arc<Portal>> {
             Router::new()$(.route($path, $method($handler)))+
         }
     };
 }
 
 routes! {
-    get  "/"                                Anyone landing::landing;
-    get  "/docs"                            Anyone docs::start;
-    get  "/docs/search"                     Anyone docs::search;
-    get  "/docs/{page}"                     Anyone docs::page;
-    get  "/reference"                       Anyone reference::reference;
-    get  "/enterprise"                      Anyone docs::enterprise;
+    get  "/"                                Public landing::show_landing;
+    get  "/docs"                            Public docs::show_index;
+    get  "/docs/search"                     Public docs::show_search;
+    get  "/docs/{page}"                     Public docs::show_page;
+    get  "/reference"                       Public reference::show_reference;
+    get  "/enterprise"                      Public docs::show_enterprise;
 
-    get  "/signup"                          Anyone signup::form;
-    post "/signup"                          Anyone signup::sign_up;
-    get  "/signin"                          Anyone signin::form;
-    post "/signin"                          Anyone signin::sign_in;
-    post "/signin/passkey"                  Anyone passkeys::begin_sign_in;
-    post "/signin/passkey/finish"           Anyone passkeys::finish_sign_in;
-    get  "/forgot"                          Anyone signup::forgot_form;
-    post "/forgot"                          Anyone signup::forgot;
-    get  "/link/{token}"                    Anyone link::form;
-    post "/link/{token}"                    Anyone link::follow;
+    get  "/signup"                          Public signup::signup_form;
+    post "/signup"                          Public signup::sign_up;
+    get  "/signin"                          Public signin::signin_form;
+    post "/signin"                          Public signin::sign_in;
+    post "/signin/passkey"                  Public passkeys::begin_sign_in;
+    post "/signin/passkey/finish"           Public passkeys::finish_sign_in;
+    get  "/forgot"                          Public signup::forgot_form;
+    post "/forgot"                          Public signup::request_password_reset;
+    get  "/link/{token}"                    Public link::link_form;
+    post "/link/{token}"                    Public link::redeem_link;
     post "/signout"                         Member signin::sign_out;
 
-    get  "/keys"                            Member keys::list;
-    post "/keys"                            Member keys::create;
-    get  "/keys/new"                        Member keys::form;
-    get  "/keys/{id}"                       Member key::show;
-    post "/keys/{id}/rename"                Member key::rename;
-    post "/keys/{id}/deactivate"            Member key::deactivate;
-    post "/keys/{id}/reactivate"            Member key::reactivate;
-    post "/keys/{id}/resume"                Member key::resume;
-    post "/keys/{id}/roll"                  Member key::roll;
-    post "/keys/{id}/retire"                Member key::retire;
-    get  "/keys/{id}/delete"                Member key::delete_form;
-    post "/keys/{id}/delete"                Member key::delete;
-    get  "/keys/{id}/usage.csv"             Member usage::key_csv;
+    get  "/keys"                            Member list::list;
+    post "/keys"                            Member list::create;
+    get  "/keys/new"                        Member list::new_key_form;
+    get  "/keys/{id}"                       Member detail::show;
+    post "/keys/{id}/rename"                Member detail::rename;
+    post "/keys/{id}/deactivate"            Member detail::deactivate;
+    post "/keys/{id}/reactivate"            Member detail::reactivate;
+    post "/keys/{id}/resume"                Member detail::resume;
+    post "/keys/{id}/roll"                  Member detail::rotate;
+    post "/keys/{id}/retire"                Member detail::revoke_previous;
+    get  "/keys/{id}/delete"                Member detail::delete_form;
+    post "/keys/{id}/delete"                Member detail::delete;
+    get  "/keys/{id}/usage.csv"             Member usage::download_key_csv;
 
     get  "/usage"                           Member usage::show;
-    get  "/usage.csv"                       Member usage::csv;
+    get  "/usage.csv"                       Member usage::download_csv;
     get  "/events"                          Member events::stream;
 
     get  "/account"                         Member account::show;
     post "/account/email"                   Member account::change_email;
     post "/account/password"                Member account::change_password;
-    post "/account/alerts"                  Member account::choose_alerts;
+    post "/account/alerts"                  Member account::update_alerts;
     post "/account/sessions/end-others"     Member account::end_other_sessions;
     post "/account/sessions/{id}/end"       Member account::end_session;
     post "/account/passkeys/begin"          Member passkeys::begin_registration;
@@ -111,20 +112,22 @@ routes! {
 
 /// The portal's pages and files.
 pub fn router(portal: Arc<Portal>) -> Router {
-    let origin = CsrfLayer::new().with_rejection_response(|_| Problem::ForeignSite.into_response());
-    let mut pages = pages()
+    let csrf_layer = CsrfLayer::new().with_rejection_response(|_| PortalError::CrossOrigin.into_response());
+    let mut page_routes = page_router()
         .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
-        .layer(origin)
-        .layer(from_fn_with_state(Arc::clone(&portal), problem::tell))
-        .layer(SetResponseHeaderLayer::overriding(CONTENT_SECURITY_POLICY, POLICY))
+        .layer(csrf_layer)
+        .layer(from_fn_with_state(Arc::clone(&portal), error::render_errors))
+        .layer(SetResponseHeaderLayer::overriding(CONTENT_SECURITY_POLICY, CSP))
         .layer(SetResponseHeaderLayer::overriding(
             HeaderName::from_static("cross-origin-opener-policy"),
             HeaderValue::from_static("same-origin"),
         ));
     if portal.settings.base_url.starts_with("https://") {
-        pages = pages.layer(SetResponseHeaderLayer::overriding(STRICT_TRANSPORT_SECURITY, TLS_ONLY));
+        page_routes = page_routes.layer(SetResponseHeaderLayer::overriding(STRICT_TRANSPORT_SECURITY, HSTS));
     }
     // Pages are sent as they are: a compressed page that holds a token and what a stranger wrote tells the token by its length.
-    let files = files::router().route("/assets/{version}/{*file}", get(assets::file)).layer(CompressionLayer::new());
-    pages.merge(files).with_state(portal)
+    let file_routes = site_files::router()
+        .route("/assets/{version}/{*file}", get(assets::serve_asset))
+        .layer(CompressionLayer::new());
+    page_routes.merge(file_routes).with_state(portal)
 }

@@ -2,47 +2,47 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use domain::{DAY_S, Day};
+use ipseity_domain::{DAY_S, UtcDay};
 use jiff::Timestamp;
 
 /// Today, by this machine's clock: pages only; verdicts have the counter store's.
-pub(crate) fn today() -> Day {
+pub(crate) fn today() -> UtcDay {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    Day(u32::try_from(now_s / DAY_S).unwrap_or(u32::MAX))
+    UtcDay(u32::try_from(now_s / DAY_S).unwrap_or(u32::MAX))
 }
 
 /// `15 Nov 2026`
-pub(crate) fn date(unix_s: i64) -> String {
-    written(unix_s, "%-d %b %Y")
+pub(crate) fn format_date(unix_s: i64) -> String {
+    format_utc(unix_s, "%-d %b %Y")
 }
 
 /// `15 Nov 2026, 14:03 UTC`
-pub(crate) fn minute(unix_s: i64) -> String {
-    written(unix_s, "%-d %b %Y, %H:%M UTC")
+pub(crate) fn format_minute(unix_s: i64) -> String {
+    format_utc(unix_s, "%-d %b %Y, %H:%M UTC")
 }
 
 /// `15 Nov 2026, 14:03:22 UTC`
-pub(crate) fn second(unix_s: i64) -> String {
-    written(unix_s, "%-d %b %Y, %H:%M:%S UTC")
+pub(crate) fn format_second(unix_s: i64) -> String {
+    format_utc(unix_s, "%-d %b %Y, %H:%M:%S UTC")
 }
 
 /// `2026-11-15`
-pub(crate) fn day(day: Day) -> String {
-    written(i64::from(day.0) * i64::try_from(DAY_S).unwrap_or(i64::MAX), "%Y-%m-%d")
+pub(crate) fn format_day(day: UtcDay) -> String {
+    format_utc(i64::from(day.0) * i64::try_from(DAY_S).unwrap_or(i64::MAX), "%Y-%m-%d")
 }
 
 /// `today`, `yesterday` or the date of a day such as `2026-11-15`.
-pub(crate) fn last_day(text: &str, today: Day) -> String {
-    if text == day(today) {
+pub(crate) fn format_recent_day(text: &str, today: UtcDay) -> String {
+    if text == format_day(today) {
         return "today".to_owned();
     }
-    if text == day(Day(today.0.saturating_sub(1))) {
+    if text == format_day(UtcDay(today.0.saturating_sub(1))) {
         return "yesterday".to_owned();
     }
     text.parse::<jiff::civil::Date>().map_or_else(|_| text.to_owned(), |date| date.strftime("%-d %b %Y").to_string())
 }
 
-fn written(unix_s: i64, format: &str) -> String {
+fn format_utc(unix_s: i64, format: &str) -> String {
     Timestamp::from_second(unix_s).map_or_else(|_| String::new(), |time| time.strftime(format).to_string())
 }
 
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_out() {
-        assert_eq!(date(1_794_700_000), "14 Nov 2026");
-        assert_eq!(minute(1_794_700_000), "14 Nov 2026, 23:46 UTC");
-        assert_eq!(second(1_794_700_000), "14 Nov 2026, 23:46:40 UTC");
-        assert_eq!(day(Day(20_772)), "2026-11-15");
-        let told = |text| last_day(text, Day(20_772));
-        assert_eq!((told("2026-11-15").as_str(), told("2026-11-14").as_str()), ("today", "yesterday"));
-        assert_eq!(told("2026-11-03"), "3 Nov 2026");
+    fn times_and_days_are_formatted() {
+        assert_eq!(format_date(1_794_700_000), "14 Nov 2026");
+        assert_eq!(format_minute(1_794_700_000), "14 Nov 2026, 23:46 UTC");
+        assert_eq!(format_second(1_794_700_000), "14 Nov 2026, 23:46:40 UTC");
+        assert_eq!(format_day(UtcDay(20_772)), "2026-11-15");
+        let recent_day = |text| format_recent_day(text, UtcDay(20_772));
+        assert_eq!((recent_day("2026-11-15").as_str(), recent_day("2026-11-14").as_str()), ("today", "yesterday"));
+        assert_eq!(recent_day("2026-11-03"), "3 Nov 2026");
     }
 }

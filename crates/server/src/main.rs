@@ -1,31 +1,12 @@
 //! `ipseity`: the service and its command line.
 
-mod assemble;
-mod certificates;
-mod command;
+mod cli;
 mod config;
-mod door;
-mod dumps;
-mod fetch;
-mod gauges;
-mod heal;
-mod keeper;
-mod link;
-mod ops;
-mod otlp;
-mod outcome;
-mod pages;
-mod preset;
-mod proxies;
-mod publish;
-mod relay;
-mod renewal;
-mod rollup;
-mod sockets;
+mod core_dumps;
+mod geo;
+mod node;
+mod tasks;
 mod telemetry;
-mod unpack;
-mod update;
-mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -38,8 +19,8 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    let line = command::Line::parse();
-    match dumps::forbid().and_then(|()| line.run()) {
+    let cli = cli::Cli::parse();
+    match core_dumps::disable_core_dumps().and_then(|()| cli.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = std::io::stderr().lock();

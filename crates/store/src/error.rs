@@ -5,7 +5,7 @@
 pub enum StoreError {
     /// The caller's to mend.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] StoreRefusal),
     /// PostgreSQL did not answer; may pass.
     #[error("PostgreSQL did not answer; is it running, and is [store] url right?")]
     Outage(#[source] sqlx::Error),
@@ -18,7 +18,7 @@ pub enum StoreError {
 
 /// A wish that the store does not grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum StoreRefusal {
     /// The e-mail address is taken.
     #[error("an account with this e-mail address exists already; `ipseity account show` shows it")]
     AccountExists,
@@ -36,27 +36,27 @@ pub enum Refused {
     UnknownKey,
     /// Ten keys are there.
     #[error("the account holds 10 keys, and no account can hold more; `ipseity key delete` makes room")]
-    KeysSpent,
+    KeyLimitReached,
     /// Ten passkeys are there.
     #[error("the account holds 10 passkeys, and no account can hold more; its owner can delete one on the portal")]
-    PasskeysSpent,
+    PasskeyLimitReached,
     /// The passkey belongs to an account already.
     #[error("this passkey belongs to an account already")]
     PasskeyExists,
     /// The link was used, replaced or has expired.
     #[error("this link was used or has expired; `ipseity account invite` makes another")]
-    LinkGone,
+    InvalidEmailToken,
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
         // Class 57 is an operator's intervention (shutdown, crash, start-up), 53 a lack of resources, 08 a connection lost, 40 a lost race.
-        let passing = error
+        let is_transient = error
             .as_database_error()
             .and_then(|error| error.code())
             .is_some_and(|code| ["57", "53", "08", "40"].iter().any(|class| code.starts_with(class)));
-        if passing || matches!(error, Io(_) | PoolClosed | PoolTimedOut | Protocol(_) | Tls(_) | WorkerCrashed) {
+        if is_transient || matches!(error, Io(_) | PoolClosed | PoolTimedOut | Protocol(_) | Tls(_) | WorkerCrashed) {
             Self::Outage(error)
         } else {
             Self::Fault(error)
@@ -67,17 +67,17 @@ impl From<sqlx::Error> for StoreError {
 impl StoreError {
     /// Whether PostgreSQL did not let the role or the password of its address in: class 28, invalid authorization.
     #[must_use]
-    pub fn refuses_credentials(&self) -> bool {
-        self.state().is_some_and(|code| code.starts_with("28"))
+    pub fn is_auth_failure(&self) -> bool {
+        self.sqlstate().is_some_and(|code| code.starts_with("28"))
     }
 
     /// Whether the database of the address does not exist.
     #[must_use]
-    pub fn lacks_database(&self) -> bool {
-        self.state().is_some_and(|code| code == "3D000")
+    pub fn is_missing_database(&self) -> bool {
+        self.sqlstate().is_some_and(|code| code == "3D000")
     }
 
-    fn state(&self) -> Option<String> {
+    fn sqlstate(&self) -> Option<String> {
         match self {
             Self::Refused(_) => None,
             Self::Outage(error) | Self::Fault(error) => Some(error.as_database_error()?.code()?.into_owned()),
@@ -86,6 +86,6 @@ impl StoreError {
 }
 
 /// Whether a statement failed on the constraint of this name.
-pub(crate) fn violates(error: &sqlx::Error, constraint: &str) -> bool {
+pub(crate) fn violates_constraint(error: &sqlx::Error, constraint: &str) -> bool {
     error.as_database_error().and_then(|error| error.constraint()) == Some(constraint)
 }

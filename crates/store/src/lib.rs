@@ -3,43 +3,36 @@
 //! Deliberately absent: verdicts and counters (the ledger's), and any knowledge of HTTP, mail or passwords beyond what is stored of them.
 //! Nothing here is asked on the way of a request whose key the counter store knows.
 
+mod access;
 mod accounts;
-mod alerts;
+mod diagnostics;
+mod email;
 mod error;
-mod examine;
-mod forget;
-mod history;
-mod key_rows;
 mod keys;
-mod letters;
 mod listen;
-mod members;
-mod outbox;
-mod passkeys;
-mod pauses;
 mod pool;
-mod search;
-mod sessions;
-mod standing;
-mod tickets;
+mod retention;
 mod usage;
-mod usage_rows;
 
+pub use access::{
+    Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailTokens, Keys, Outbox, Passkeys, Plans, Sessions, Usage,
+    WebauthnStates,
+};
 pub use accounts::Account;
-pub use alerts::{AlertKind, AlertLetter};
-pub use error::{Refused, StoreError};
-pub use examine::Vitals;
-pub use forget::Keep;
-pub use history::{By, HistoryRow};
-pub use key_rows::{KeyRow, PauseRow};
-pub use letters::{Letter, LetterKind};
-pub use listen::{AccountWake, KeyNews, Wake, Woken};
-pub use members::{AlertSwitches, Credentials};
-pub use outbox::Claim;
-pub use passkeys::PasskeyRow;
+pub use accounts::credentials::{AlertPreferences, Credentials};
+pub use accounts::passkeys::StoredPasskey;
+pub use accounts::sessions::{AuthenticatedAccount, SessionSummary};
+pub use diagnostics::PostgresServerInfo;
+pub use email::alerts::{AlertKind, QueuedAlert};
+pub use email::queue::{QueuedEmail, QueuedEmailKind};
+pub use email::tokens::{EmailToken, EmailTokenKind};
+pub use error::{StoreError, StoreRefusal};
+pub use keys::audit::{Actor, HistoryRow};
+pub use keys::outbox::OutboxClaim;
+pub use keys::search::{AuditRow, FoundKey};
+pub use keys::summary::{KeySummary, PauseEvidence};
+pub use listen::{AccountEvent, AccountEvents, KeyEvents, WakeListener};
 pub use pool::{Store, StoreOptions};
-pub use search::{AuditRow, FoundKey};
-pub use sessions::{Member, SessionRow};
-pub use tickets::{Ticket, TicketKind};
-pub use usage::{Refused as RefusedCount, RefusedReason, RolledUp};
-pub use usage_rows::UsageRow;
+pub use retention::RetentionPolicy;
+pub use usage::rows::UsageRow;
+pub use usage::{KeyDailyUsage, RefusalCount, RefusalReason};

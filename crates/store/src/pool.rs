@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use crate::error::StoreError;
 
 /// The schema that this version knows.
-pub(crate) static SCHEMA: Migrator = sqlx::migrate!();
+pub(crate) static MIGRATOR: Migrator = sqlx::migrate!();
 
 /// How to reach PostgreSQL.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Store {
     /// When the address cannot be read.
     pub fn new(options: &StoreOptions) -> Result<Self, StoreError> {
         let timeout_ms = options.timeout.as_millis().to_string();
-        let connect = PgConnectOptions::from_str(&options.url)?
+        let connect_options = PgConnectOptions::from_str(&options.url)?
             .application_name(options.application_name)
             .options([("statement_timeout", timeout_ms.as_str()), ("timezone", "UTC")])
             .disable_statement_logging();
@@ -49,7 +49,7 @@ impl Store {
             .acquire_timeout(options.timeout)
             // A restart leaves dead connections behind, each of which would fail somebody. No request whose key is known comes here.
             .test_before_acquire(true)
-            .connect_lazy_with(connect);
+            .connect_lazy_with(connect_options);
         Ok(Self { pool, timeout: options.timeout })
     }
 
@@ -61,7 +61,7 @@ impl Store {
         // A connection of its own, not to be pooled: a migration may take its time, and may have to wait for another node's.
         let mut connection = self.pool.acquire().await?.detach();
         sqlx::query("set statement_timeout = 0").execute(&mut connection).await?;
-        SCHEMA.run(&mut connection).await.map_err(|error| {
+        MIGRATOR.run(&mut connection).await.map_err(|error| {
             if let MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) = error {
                 cause.into()
             } else {
@@ -75,12 +75,12 @@ impl Store {
     /// # Errors
     /// When it does not.
     pub async fn check(&self) -> Result<(), StoreError> {
-        self.within(sqlx::query("select 1 from plans limit 1").execute(&self.pool)).await?;
+        self.with_timeout(sqlx::query("select 1 from plans limit 1").execute(&self.pool)).await?;
         Ok(())
     }
 
     /// Bounds a call in time on this side too: a server that froze keeps its connections open and stops no statement.
-    pub(crate) async fn within<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
+    pub(crate) async fn with_timeout<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
     where
         StoreError: From<E>,
     {

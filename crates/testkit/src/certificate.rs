@@ -11,18 +11,18 @@ use rcgen::{
 
 /// Where the files of a certificate are.
 #[derive(Debug, Clone)]
-pub struct Certificate {
+pub struct TestCertificate {
     /// The authority's certificate, for clients to trust.
-    pub authority: PathBuf,
+    pub ca_file: PathBuf,
     /// The server's certificate for localhost, 127.0.0.1 and ::1.
-    pub chain: PathBuf,
+    pub chain_file: PathBuf,
     /// The server's private key.
-    pub private_key: PathBuf,
+    pub private_key_file: PathBuf,
 }
 
-impl Certificate {
+impl TestCertificate {
     /// Makes a new authority and a new certificate in a folder, over whatever was there.
-    pub fn write(folder: &Path) -> Result<Self> {
+    pub fn generate_in(folder: &Path) -> Result<Self> {
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "Ipseity test authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -33,24 +33,24 @@ impl Certificate {
         let mut server = CertificateParams::new(["localhost", "127.0.0.1", "::1"].map(String::from))?;
         server.distinguished_name.push(DnType::CommonName, "localhost");
         server.use_authority_key_identifier_extension = true;
-        (server.not_before, server.not_after) = ninety_days();
+        (server.not_before, server.not_after) = valid_for_90_days();
         let server_key = KeyPair::generate()?;
         let server_certificate = server.signed_by(&server_key, &Issuer::new(authority, authority_key))?;
 
         let files = Self {
-            authority: folder.join("authority.pem"),
-            chain: folder.join("server.pem"),
-            private_key: folder.join("server.key"),
+            ca_file: folder.join("authority.pem"),
+            chain_file: folder.join("server.pem"),
+            private_key_file: folder.join("server.key"),
         };
-        fs::write(&files.authority, authority_certificate.pem())?;
-        fs::write(&files.chain, server_certificate.pem())?;
-        fs::write(&files.private_key, server_key.serialize_pem())?;
+        fs::write(&files.ca_file, authority_certificate.pem())?;
+        fs::write(&files.chain_file, server_certificate.pem())?;
+        fs::write(&files.private_key_file, server_key.serialize_pem())?;
         Ok(files)
     }
 }
 
 /// From an hour ago, for clocks that differ, to 90 days from now; made for any type of time that the library takes.
-fn ninety_days<T: From<SystemTime>>() -> (T, T) {
+fn valid_for_90_days<T: From<SystemTime>>() -> (T, T) {
     const HOUR: Duration = Duration::from_secs(60 * 60);
     let now = SystemTime::now();
     ((now - HOUR).into(), (now + 90 * 24 * HOUR).into())
@@ -60,15 +60,15 @@ fn ninety_days<T: From<SystemTime>>() -> (T, T) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
     /// For 90 days from now.
-    Now,
+    Current,
     /// Until some time ago.
-    Past,
+    Expired,
     /// From some distant time on.
-    Future,
+    NotYetValid,
 }
 
 /// An authority that issues as many certificates as are asked for.
-pub struct Authority(Issuer<'static, KeyPair>);
+pub struct TestCa(Issuer<'static, KeyPair>);
 
 /// A certificate and its key, both PEM.
 #[derive(Debug, Clone)]
@@ -81,9 +81,9 @@ pub struct IssuedCertificate {
     pub serial: String,
 }
 
-impl Authority {
+impl TestCa {
     /// Makes an authority, and writes its certificate for clients to trust.
-    pub fn write(file: &Path) -> Result<Self> {
+    pub fn create(file: &Path) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "Ipseity test authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -94,15 +94,15 @@ impl Authority {
     }
 
     /// Issues a certificate for these names.
-    pub fn issue(&self, names: &[&str], validity: Validity) -> Result<IssuedCertificate> {
+    pub fn issue_certificate(&self, names: &[&str], validity: Validity) -> Result<IssuedCertificate> {
         let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
         // Positive, and without a zero at its head that a reader might leave out.
         let serial = fastrand::u64(1 << 60..1 << 62);
         params.serial_number = Some(SerialNumber::from(serial.to_be_bytes().to_vec()));
         match validity {
-            Validity::Now => (params.not_before, params.not_after) = ninety_days(),
-            Validity::Past => params.not_after = date_time_ymd(2020, 1, 1),
-            Validity::Future => params.not_before = date_time_ymd(4000, 1, 1),
+            Validity::Current => (params.not_before, params.not_after) = valid_for_90_days(),
+            Validity::Expired => params.not_after = date_time_ymd(2020, 1, 1),
+            Validity::NotYetValid => params.not_before = date_time_ymd(4000, 1, 1),
         }
         let key = KeyPair::generate()?;
         let chain = params.signed_by(&key, &self.0)?.pem();

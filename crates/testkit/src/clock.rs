@@ -13,28 +13,28 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::folder::Folder;
+use crate::test_dir::TestDir;
 
 /// Microseconds in a millisecond, moved past the bit that says whether the clock stands still.
-const MS: i64 = 1_000 << 1;
-const STILL: i64 = 1;
+const UNITS_PER_MS: i64 = 1_000 << 1;
+const FROZEN_BIT: i64 = 1;
 
 /// A clock; its clones are the same clock. It starts as the real time.
 #[derive(Debug, Clone)]
-pub struct Clock {
+pub struct TestClock {
     word: &'static AtomicI64,
-    folder: Arc<Folder>,
+    dir: Arc<TestDir>,
 }
 
-impl Clock {
+impl TestClock {
     /// Compiles the library and makes the clock that it will read.
     pub fn open() -> Result<Self> {
-        let folder = Folder::open()?;
+        let folder = TestDir::create()?;
         let source = folder.path().join("clock.c");
         fs::write(&source, include_str!("clock.c"))?;
-        let clock = Self { word: map_word(&folder)?, folder: Arc::new(folder) };
+        let clock = Self { word: map_word(&folder)?, dir: Arc::new(folder) };
         let arguments = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"];
-        let gcc = Command::new("gcc").args(arguments).arg(clock.library()).arg(source).output();
+        let gcc = Command::new("gcc").args(arguments).arg(clock.library_path()).arg(source).output();
         let output = gcc.context("cannot run gcc, which compiles the test clock")?;
         ensure!(
             output.status.success(),
@@ -45,28 +45,28 @@ impl Clock {
     }
 
     /// The real time, moved by so much.
-    pub fn shift_ms(&self, by_ms: i64) {
-        self.word.store(by_ms * MS, Ordering::SeqCst);
+    pub fn set_offset_ms(&self, by_ms: i64) {
+        self.word.store(by_ms * UNITS_PER_MS, Ordering::SeqCst);
     }
 
     /// Exactly this time, standing still.
     pub fn freeze_at_ms(&self, unix_ms: i64) {
-        self.word.store((unix_ms * MS) | STILL, Ordering::SeqCst);
+        self.word.store((unix_ms * UNITS_PER_MS) | FROZEN_BIT, Ordering::SeqCst);
     }
 
     /// Moves the clock, running or still, from where it is; backwards too.
     pub fn advance_ms(&self, by_ms: i64) {
-        self.word.fetch_add(by_ms * MS, Ordering::SeqCst);
+        self.word.fetch_add(by_ms * UNITS_PER_MS, Ordering::SeqCst);
     }
 
     /// What a process needs in its environment to live by this clock.
     #[must_use]
     pub fn env(&self) -> [(&'static str, PathBuf); 2] {
-        [("LD_PRELOAD", self.library()), ("IPSEITY_CLOCK", self.folder.path().join("clock"))]
+        [("LD_PRELOAD", self.library_path()), ("IPSEITY_CLOCK", self.dir.path().join("clock"))]
     }
 
-    fn library(&self) -> PathBuf {
-        self.folder.path().join("clock.so")
+    fn library_path(&self) -> PathBuf {
+        self.dir.path().join("clock.so")
     }
 }
 
@@ -74,7 +74,7 @@ impl Clock {
     unsafe_code,
     reason = "a word shared with another process has to be mapped: a write to the file may be seen in halves"
 )]
-fn map_word(folder: &Folder) -> Result<&'static AtomicI64> {
+fn map_word(folder: &TestDir) -> Result<&'static AtomicI64> {
     let size = size_of::<AtomicI64>();
     let file = File::options().read(true).write(true).create(true).truncate(true).open(folder.path().join("clock"))?;
     file.set_len(size as u64)?;

@@ -7,11 +7,11 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const COMMAND_MAX: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a command left behind.
 #[derive(Debug, Clone)]
-pub struct CliOutput {
+pub struct CommandOutput {
     /// Exit code; `None` when a signal ended it.
     pub code: Option<i32>,
     /// Its standard output.
@@ -20,7 +20,7 @@ pub struct CliOutput {
     pub stderr: String,
 }
 
-impl CliOutput {
+impl CommandOutput {
     /// Whether the command ended well.
     #[must_use]
     pub fn is_success(&self) -> bool {
@@ -39,19 +39,19 @@ impl CliOutput {
     }
 
     /// The output of a command that ended well; otherwise an error with what it said.
-    pub fn success(self) -> Result<Self> {
+    pub fn ensure_success(self) -> Result<Self> {
         ensure!(self.is_success(), "exit code {:?}: {}{}", self.code, self.text(), self.stderr);
         Ok(self)
     }
 }
 
 /// Runs a command to its end.
-pub(crate) async fn run(command: &mut Command) -> Result<CliOutput> {
+pub(crate) async fn run_command(command: &mut Command) -> Result<CommandOutput> {
     let name = command.as_std().get_program().to_string_lossy().into_owned();
-    let output = timeout(COMMAND_MAX, command.kill_on_drop(true).output())
+    let output = timeout(COMMAND_TIMEOUT, command.kill_on_drop(true).output())
         .await
-        .with_context(|| format!("{name} did not end within {COMMAND_MAX:?}"))?
+        .with_context(|| format!("{name} did not end within {COMMAND_TIMEOUT:?}"))?
         .with_context(|| format!("cannot run {name}"))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok(CliOutput { code: output.status.code(), stdout: output.stdout, stderr })
+    Ok(CommandOutput { code: output.status.code(), stdout: output.stdout, stderr })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep, timeout_at};
 
-const POLL: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Asks until the condition holds; fails with `what` when it does not within the time, also when the question itself hangs.
 pub async fn eventually(what: &str, within: Duration, mut condition: impl AsyncFnMut() -> bool) -> Result<()> {
@@ -13,7 +13,7 @@ pub async fn eventually(what: &str, within: Duration, mut condition: impl AsyncF
     loop {
         match timeout_at(deadline, condition()).await {
             Ok(true) => return Ok(()),
-            Ok(false) if Instant::now() < deadline => sleep(POLL).await,
+            Ok(false) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
             Ok(false) | Err(_) => bail!("{what}: not within {within:?}"),
         }
     }

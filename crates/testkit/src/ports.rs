@@ -11,23 +11,25 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 
 use anyhow::{Context, Result};
 
-const PORTS: Range<u16> = 12_000..32_000;
-const TRIES_MAX: usize = 1_000;
+const PORT_RANGE: Range<u16> = 12_000..32_000;
+const ATTEMPTS_MAX: usize = 1_000;
 
 /// A port that no other test process takes while this lives.
 #[derive(Debug)]
-pub struct Port {
+pub struct ReservedPort {
     number: u16,
     _reservation: UnixListener,
 }
 
-impl Port {
+impl ReservedPort {
     /// Reserves a port on which nobody listens.
-    pub fn open() -> Result<Self> {
-        (0..TRIES_MAX).find_map(|_| Self::reserve(fastrand::u16(PORTS))).context("no free port on 127.0.0.1")
+    pub fn reserve_free() -> Result<Self> {
+        (0..ATTEMPTS_MAX)
+            .find_map(|_| Self::try_reserve(fastrand::u16(PORT_RANGE)))
+            .context("no free port on 127.0.0.1")
     }
 
-    fn reserve(number: u16) -> Option<Self> {
+    fn try_reserve(number: u16) -> Option<Self> {
         let name = UnixAddr::from_abstract_name(format!("ipseity-port-{number}")).ok()?;
         let reservation = UnixListener::bind_addr(&name).ok()?;
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;

@@ -17,26 +17,26 @@ use anyhow::{Context, Result};
 
 use crate::eventually;
 
-const POLL: Duration = Duration::from_millis(2);
-const DEATH_MAX: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Order = (Command, mpsc::Sender<io::Result<Child>>);
+type SpawnRequest = (Command, mpsc::Sender<io::Result<Child>>);
 
 /// A running child in its own process group; killed with its family when dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts a command whose output goes to the end of the file `log`.
     pub fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
-        die_with_us(&mut command);
+        kill_on_parent_exit(&mut command);
         let name = command.get_program().to_string_lossy().into_owned();
         let (reply, child) = mpsc::channel();
-        nursery().send((command, reply)).context("the thread that starts processes is gone")?;
+        spawner().send((command, reply)).context("the thread that starts processes is gone")?;
         let child = child.recv()?.with_context(|| format!("cannot start {name}"))?;
         Ok(Self { child })
     }
@@ -55,12 +55,12 @@ impl Process {
     /// Sends a signal to the process alone; nothing when it has ended.
     pub(crate) fn signal(&mut self, signal: i32) {
         if self.is_running() {
-            send(self.child.id(), signal);
+            send_signal(self.child.id(), signal);
         }
     }
 
     /// Waits for the process to end.
-    pub(crate) async fn ended(&mut self, within: Duration) -> Result<ExitStatus> {
+    pub(crate) async fn wait_for_exit(&mut self, within: Duration) -> Result<ExitStatus> {
         let name = format!("the end of process {}", self.pid());
         eventually(&name, within, async || !self.is_running()).await?;
         Ok(self.child.wait()?)
@@ -85,70 +85,70 @@ impl Process {
             return;
         }
         self.signal(libc::SIGSTOP);
-        let family = descendants(self.pid());
+        let tree = descendants(self.pid());
         self.signal(libc::SIGKILL);
-        family.iter().for_each(|&pid| send(pid, libc::SIGKILL));
+        tree.iter().for_each(|&pid| send_signal(pid, libc::SIGKILL));
         let _ = self.child.wait();
-        let deadline = Instant::now() + DEATH_MAX;
-        while family.iter().any(|&pid| is_alive(pid)) && Instant::now() < deadline {
-            thread::sleep(POLL);
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while tree.iter().any(|&pid| is_alive(pid)) && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Sends a signal, waits a while without an async runtime, and kills what is left.
-    pub(crate) fn end(&mut self, signal: i32, within: Duration) {
+    pub(crate) fn stop_or_kill(&mut self, signal: i32, within: Duration) {
         self.thaw();
         self.signal(signal);
         let deadline = Instant::now() + within;
         while self.is_running() && Instant::now() < deadline {
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         }
         self.kill9();
     }
 
     fn signal_descendants(&mut self, signal: i32) {
         if self.is_running() {
-            descendants(self.pid()).into_iter().for_each(|pid| send(pid, signal));
+            descendants(self.pid()).into_iter().for_each(|pid| send_signal(pid, signal));
         }
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill9();
     }
 }
 
-fn nursery() -> mpsc::Sender<Order> {
-    static NURSERY: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+fn spawner() -> mpsc::Sender<SpawnRequest> {
+    static SPAWNER: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
     let start = || {
-        let (orders, inbox) = mpsc::channel::<Order>();
+        let (requests, inbox) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, reply) in inbox {
                 // Whoever ordered it may have given up; the child is then dropped by nobody, and dies with us.
                 let _ = reply.send(command.spawn());
             }
         });
-        orders
+        requests
     };
-    NURSERY.get_or_init(start).clone()
+    SPAWNER.get_or_init(start).clone()
 }
 
 #[expect(unsafe_code, reason = "only async-signal-safe calls between fork and exec: prctl, getppid")]
-fn die_with_us(command: &mut Command) {
+fn kill_on_parent_exit(command: &mut Command) {
     let parent = std::process::id();
-    let arrange = move || {
+    let setup = move || {
         // SAFETY: both are plain system calls without memory.
         let (set, now) = unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
         // A parent that died before the call above would never be noticed.
         if set == 0 && u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
     // SAFETY: the closure neither allocates nor locks.
-    unsafe { command.pre_exec(arrange) };
+    unsafe { command.pre_exec(setup) };
 }
 
 #[expect(unsafe_code, reason = "std sends no signal but SIGKILL")]
-fn send(pid: u32, signal: i32) {
+fn send_signal(pid: u32, signal: i32) {
     if let Ok(pid) = libc::pid_t::try_from(pid) {
         // SAFETY: kill takes no memory. A process that is gone already is what we wanted.
         unsafe { libc::kill(pid, signal) };
@@ -166,13 +166,13 @@ pub fn descendants(root: u32) -> Vec<u32> {
             children.entry(parent).or_default().push(pid);
         }
     }
-    let mut family = children.remove(&root).unwrap_or_default();
+    let mut found = children.remove(&root).unwrap_or_default();
     let mut next = 0;
-    while let Some(pid) = family.get(next) {
-        family.extend(children.remove(pid).unwrap_or_default());
+    while let Some(pid) = found.get(next) {
+        found.extend(children.remove(pid).unwrap_or_default());
         next += 1;
     }
-    family
+    found
 }
 
 fn is_alive(pid: u32) -> bool {

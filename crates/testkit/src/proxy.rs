@@ -10,15 +10,15 @@ use anyhow::{Context, Result, ensure};
 use tokio::net::TcpStream;
 
 use crate::eventually;
-use crate::folder::Folder;
-use crate::ports::Port;
-use crate::process::Process;
+use crate::ports::ReservedPort;
+use crate::process::ChildProcess;
+use crate::test_dir::TestDir;
 
-const READY_MAX: Duration = Duration::from_secs(30);
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProxyKind {
+pub enum ReverseProxyKind {
     /// nginx; the configuration stands within `http { … }`.
     Nginx,
     /// haproxy; the configuration stands behind `defaults`.
@@ -27,25 +27,25 @@ pub enum ProxyKind {
 
 /// A running proxy; killed when dropped.
 #[derive(Debug)]
-pub struct Proxy {
-    process: Process,
-    ports: Vec<Port>,
-    folder: Folder,
+pub struct ReverseProxy {
+    process: ChildProcess,
+    ports: Vec<ReservedPort>,
+    dir: TestDir,
 }
 
-impl Proxy {
+impl ReverseProxy {
     /// Starts a proxy with a configuration made for so many free ports, and waits until the first of them takes connections.
-    pub async fn start(kind: ProxyKind, ports: usize, configure: impl FnOnce(&[u16]) -> String) -> Result<Self> {
-        let folder = Folder::open()?;
-        let ports = (0..ports).map(|_| Port::open()).collect::<Result<Vec<_>>>()?;
-        let numbers: Vec<_> = ports.iter().map(Port::number).collect();
+    pub async fn start(kind: ReverseProxyKind, ports: usize, configure: impl FnOnce(&[u16]) -> String) -> Result<Self> {
+        let folder = TestDir::create()?;
+        let ports = (0..ports).map(|_| ReservedPort::reserve_free()).collect::<Result<Vec<_>>>()?;
+        let numbers: Vec<_> = ports.iter().map(ReservedPort::number).collect();
         let file = folder.path().join("proxy.conf");
-        fs::write(&file, whole(kind, folder.path(), &configure(&numbers)))?;
+        fs::write(&file, full_config(kind, folder.path(), &configure(&numbers)))?;
         let log = folder.path().join("proxy.log");
-        let process = Process::spawn(command(kind, &file, folder.path()), &log)?;
-        let mut proxy = Self { process, ports, folder };
+        let process = ChildProcess::spawn(proxy_command(kind, &file, folder.path()), &log)?;
+        let mut proxy = Self { process, ports, dir: folder };
         let first = proxy.ports.first().context("a proxy needs a port")?.address();
-        let ready = eventually("the proxy takes connections", READY_MAX, async || {
+        let ready = eventually("the proxy takes connections", READY_TIMEOUT, async || {
             !proxy.process.is_running() || TcpStream::connect(first).await.is_ok()
         });
         ready.await.with_context(|| proxy.log())?;
@@ -56,39 +56,39 @@ impl Proxy {
     /// Its ports on 127.0.0.1, in the order in which the configuration was given them.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.ports.iter().map(Port::address).collect()
+        self.ports.iter().map(ReservedPort::address).collect()
     }
 
     /// Everything that it has said.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("proxy.log")).unwrap_or_default()
+        fs::read_to_string(self.dir.path().join("proxy.log")).unwrap_or_default()
     }
 }
 
 /// What a test's configuration needs around it to run without rights and without traces.
-fn whole(kind: ProxyKind, folder: &Path, configuration: &str) -> String {
+fn full_config(kind: ReverseProxyKind, folder: &Path, configuration: &str) -> String {
     let folder = folder.display();
     match kind {
-        ProxyKind::Nginx => format!(
+        ReverseProxyKind::Nginx => format!(
             "daemon off;\nuser root;\nworker_processes 1;\npid {folder}/pid;\nerror_log stderr;\nevents {{ worker_connections 512; }}\nhttp {{\n\
              access_log off;\nclient_body_temp_path {folder}/body;\nproxy_temp_path {folder}/proxy;\nfastcgi_temp_path {folder}/fastcgi;\n\
              uwsgi_temp_path {folder}/uwsgi;\nscgi_temp_path {folder}/scgi;\n{configuration}\n}}\n"
         ),
-        ProxyKind::Haproxy => format!(
+        ReverseProxyKind::Haproxy => format!(
             "global\n    maxconn 500\ndefaults\n    timeout connect 10s\n    timeout client 30s\n    timeout server 30s\n\n{configuration}\n"
         ),
     }
 }
 
-fn command(kind: ProxyKind, file: &Path, folder: &Path) -> Command {
+fn proxy_command(kind: ReverseProxyKind, file: &Path, folder: &Path) -> Command {
     let mut command = Command::new(match kind {
-        ProxyKind::Nginx => "/usr/sbin/nginx",
-        ProxyKind::Haproxy => "/usr/sbin/haproxy",
+        ReverseProxyKind::Nginx => "/usr/sbin/nginx",
+        ReverseProxyKind::Haproxy => "/usr/sbin/haproxy",
     });
     match kind {
-        ProxyKind::Nginx => command.arg("-p").arg(folder).arg("-c").arg(file),
-        ProxyKind::Haproxy => command.arg("-db").arg("-f").arg(file),
+        ReverseProxyKind::Nginx => command.arg("-p").arg(folder).arg("-c").arg(file),
+        ReverseProxyKind::Haproxy => command.arg("-db").arg("-f").arg(file),
     };
     command
 }

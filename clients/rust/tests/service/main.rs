@@ -1,71 +1,73 @@
 //! The client against the real service: every scope, every status, and what is sent again.
 
-mod refusals;
-mod relay;
+mod counting_proxy;
+mod errors;
 mod retries;
 mod scopes;
 
-use domain::Scope;
-use testkit::node::Env;
-use testkit::{House, HouseOptions, Issued};
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey};
 use tokio::sync::OnceCell;
 
 /// The house that all tests share; ends with the process.
-async fn house() -> &'static House {
-    static HOUSE: OnceCell<House> = OnceCell::const_new();
-    HOUSE.get_or_init(start).await
+async fn deployment() -> &'static Deployment {
+    static DEPLOYMENT: OnceCell<Deployment> = OnceCell::const_new();
+    DEPLOYMENT.get_or_init(start_deployment).await
 }
 
 /// A house whose stores are gone, and a key that its node has never seen: neither it nor the demo can be answered.
-async fn failing() -> &'static (House, Issued) {
-    static FAILING: OnceCell<(House, Issued)> = OnceCell::const_new();
+async fn failing_deployment() -> &'static (Deployment, IssuedKey) {
+    static FAILING_DEPLOYMENT: OnceCell<(Deployment, IssuedKey)> = OnceCell::const_new();
     let make = async || {
-        let mut house = start().await;
-        let key = issue(&house, Scope::Ip).await;
-        house.redis.kill9();
-        house.postgres.kill9();
-        (house, key)
+        let mut deployment = start_deployment().await;
+        let key = issue_key(&deployment, Scope::Ip).await;
+        deployment.redis.kill9();
+        deployment.postgres.kill9();
+        (deployment, key)
     };
-    FAILING.get_or_init(make).await
+    FAILING_DEPLOYMENT.get_or_init(make).await
 }
 
-async fn start() -> House {
+async fn start_deployment() -> Deployment {
     // How the service bears a busy machine is not the question here.
-    let patient =
+    let long_timeouts =
         [("LEDGER__TIMEOUT_MS", "5000"), ("STORE__TIMEOUT_MS", "5000"), ("EDGE__REQUEST_TIMEOUT_MS", "20000")];
-    let env: Env = patient.map(|(name, value)| (format!("IPSEITY__{name}"), value.to_owned())).into();
-    House::start(HouseOptions { env, ..HouseOptions::default() }).await.expect("a house")
+    let env: Env = long_timeouts.map(|(name, value)| (format!("IPSEITY__{name}"), value.to_owned())).into();
+    Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("a house")
 }
 
 /// A key of an account that no other test uses.
-async fn issue(house: &House, scope: Scope) -> Issued {
+async fn issue_key(deployment: &Deployment, scope: Scope) -> IssuedKey {
     let email = format!("{:016x}@example.com", fastrand::u64(..));
-    house.account(&email).await.expect("an account");
-    house.issue(&email, scope).await.expect("a key")
+    deployment.create_account(&email).await.expect("an account");
+    deployment.issue_key(&email, scope).await.expect("a key")
 }
 
 /// A key whose plan allows one request a day, which is used up, and its account.
-async fn spent(house: &House) -> (Issued, String) {
+async fn exhausted_key(deployment: &Deployment) -> (IssuedKey, String) {
     let name = format!("{:016x}", fastrand::u64(..));
     let (email, plan) = (format!("{name}@example.com"), format!("p{name}"));
-    let cli = async |words: &[&str]| house.cli(words).await.and_then(testkit::CliOutput::success).expect("done");
+    let cli = async |args: &[&str]| {
+        deployment.cli(args).await.and_then(ipseity_testkit::CommandOutput::ensure_success).expect("done")
+    };
     cli(&["plan", "add", &plan, "--daily-limit", "1"]).await;
     cli(&["account", "create", "--email", &email, "--plan", &plan]).await;
-    let key = house.issue(&email, Scope::Ip).await.expect("a key");
-    spend(house, &key, 1).await;
+    let key = deployment.issue_key(&email, Scope::Ip).await.expect("a key");
+    send_lookups(deployment, &key, 1).await;
     (key, email)
 }
 
 /// Uses a key so often.
-async fn spend(house: &House, key: &Issued, times: usize) {
-    let mut caller = house.nodes[0].caller();
-    for _ in 0..times {
+async fn send_lookups(deployment: &Deployment, key: &IssuedKey, count: usize) {
+    let mut caller = deployment.nodes[0].client();
+    for _ in 0..count {
         let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer");
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
 }
 
 /// Where a house is.
-fn base_url(house: &House) -> String {
-    format!("http://{}", house.nodes[0].http())
+fn base_url(deployment: &Deployment) -> String {
+    format!("http://{}", deployment.nodes[0].http())
 }

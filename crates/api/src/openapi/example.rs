@@ -4,19 +4,22 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use axum::response::Response;
 use bytes::Bytes;
-use domain::plan::FREE_DAILY_LIMIT;
-use domain::{Address, Client, Colo, Connection, Facts, HttpProtocol, Network, Place, Scope, Tls, TlsVersion, View};
-use ledger::Charged;
+use ipseity_domain::plan::FREE_DAILY_LIMIT;
+use ipseity_domain::{
+    Address, Client, Colo, ConnectionFacts, FieldSet, GeoFacts, HttpProtocol, Location, Network, Scope, TlsInfo,
+    TlsVersion,
+};
+use ipseity_ledger::Quota;
 use serde_json::{Map, Value, json};
 
-use crate::links::Links;
-use crate::lookup::answer_with;
-use crate::meta::{INTERFACE, meta_file};
+use crate::error::Refusal;
+use crate::lookup::lookup_response;
+use crate::lookup::render::{self, RenderedFacts};
+use crate::meta::{API_VERSION, cacheable_json};
 use crate::operation::{EXAMPLE_NOW, Operation};
-use crate::projection::{self, Told};
-use crate::refusal::Refusal;
+use crate::public_urls::PublicUrls;
 
-const PLACE: Place<'static> = Place {
+const LOCATION: Location<'static> = Location {
     city: Some("Paris"),
     region: Some("Île-de-France"),
     region_code: Some("FR-IDF"),
@@ -36,9 +39,9 @@ const NETWORK: Network<'static> =
     Network { asn: Some(64500), org: Some("Example Networks"), proxy: Some(false), hosting: Some(false) };
 
 fn client() -> Client {
-    let connection = Connection {
+    let connection = ConnectionFacts {
         http_protocol: Some(HttpProtocol::Http2),
-        tls: Some(Tls { version: TlsVersion::V13, cipher: Some("TLS_AES_128_GCM_SHA256") }),
+        tls: Some(TlsInfo { version: TlsVersion::V13, cipher: Some("TLS_AES_128_GCM_SHA256") }),
         rtt_ms: Some(12),
         colo: Colo::parse("CDG"),
     };
@@ -46,18 +49,21 @@ fn client() -> Client {
 }
 
 /// A lookup's body, as a view shows it.
-pub(super) fn body(view: View) -> Value {
-    let facts = Facts { place: PLACE, network: NETWORK };
-    serde_json::from_slice(&projection::answer(&client(), &Told::write(&facts, view), view)).unwrap_or_default()
+pub(super) fn body(field_set: FieldSet) -> Value {
+    let facts = GeoFacts { location: LOCATION, network: NETWORK };
+    serde_json::from_slice(&render::render_body(&client(), &RenderedFacts::render(&facts, field_set), field_set))
+        .unwrap_or_default()
 }
 
 /// An operation's answer, for its headers.
-pub(super) fn answer(operation: Operation) -> Response {
-    let charged = Charged { now: EXAMPLE_NOW, limit: FREE_DAILY_LIMIT, day: EXAMPLE_NOW.day(), used: 42 };
+pub(super) fn response(operation: Operation) -> Response {
+    let quota = Quota { now: EXAMPLE_NOW, limit: FREE_DAILY_LIMIT, day: EXAMPLE_NOW.day(), used: 42 };
     match operation {
-        Operation::Lookup | Operation::Demo => answer_with(Vec::new(), &charged),
-        Operation::Meta => meta_file(Vec::new()),
-        Operation::OpenapiJson | Operation::OpenapiYaml => super::document_file(Bytes::new(), "application/json"),
+        Operation::Lookup | Operation::Demo => lookup_response(Vec::new(), &quota),
+        Operation::Meta => cacheable_json(Vec::new()),
+        Operation::OpenapiJson | Operation::OpenapiYaml => {
+            crate::openapi::document_response(Bytes::new(), "application/json")
+        }
     }
 }
 
@@ -71,12 +77,12 @@ pub(super) fn content(operation: Operation) -> Value {
         Operation::Lookup => {
             let example = |scope: Scope| {
                 let summary = format!("With a key of scope {scope}, or narrowed to it");
-                (scope.name().to_owned(), json!({ "summary": summary, "value": body(View::Scope(scope)) }))
+                (scope.name().to_owned(), json!({ "summary": summary, "value": body(FieldSet::Scope(scope)) }))
             };
             json("IpResponse", Scope::ALL.into_iter().map(example).collect::<Map<_, _>>().into())
         }
-        Operation::Demo => json("DemoResponse", json!({ "demo": { "value": body(View::Demo) } })),
-        Operation::Meta => json("Meta", json!({ "meta": { "value": meta() } })),
+        Operation::Demo => json("DemoResponse", json!({ "demo": { "value": body(FieldSet::Demo) } })),
+        Operation::Meta => json("Meta", json!({ "meta": { "value": meta_body() } })),
         Operation::OpenapiJson => {
             json!({ "application/json": { "schema": { "type": "object" }, "example": { "openapi": "3.1.0" } } })
         }
@@ -87,21 +93,22 @@ pub(super) fn content(operation: Operation) -> Value {
 }
 
 /// The bodies of refusals, by the names that metrics have for them.
-pub(super) fn refused(refusals: &[Refusal], links: &Links) -> Value {
-    let example = |refusal: &Refusal| (refusal.outcome().to_owned(), json!({ "value": refusal.body(links) }));
+pub(super) fn refusal_content(refusals: &[Refusal], public_urls: &PublicUrls) -> Value {
+    let example =
+        |refusal: &Refusal| (refusal.outcome_label().to_owned(), json!({ "value": refusal.body(public_urls) }));
     let examples: Map<String, Value> = refusals.iter().map(example).collect();
     json!({ "application/json": { "schema": { "$ref": "#/components/schemas/ErrorResponse" }, "examples": examples } })
 }
 
-fn meta() -> Value {
+fn meta_body() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "interface": INTERFACE,
+        "interface": API_VERSION,
         "databases": [{
             "type": "GeoLite2-City", "kind": "city", "built_at": "2026-11-10T14:00:00Z", "age_days": 5,
             "attribution": "This product includes GeoLite2 data created by MaxMind, available from https://www.maxmind.com.",
             "attribution_url": "https://www.maxmind.com",
         }],
-        "notices": geo::NOTICES,
+        "notices": ipseity_geo::BUILTIN_DATA_NOTICES,
     })
 }

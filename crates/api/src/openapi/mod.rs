@@ -12,66 +12,72 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use domain::Scope;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
+use ipseity_domain::Scope;
 use serde_json::{Map, Value, json};
 
 use crate::Api;
-use crate::dress::{dress_headers, time_headers};
-use crate::links::Links;
-use crate::meta::INTERFACE;
+use crate::error::ErrorBodies;
+use crate::meta::API_VERSION;
 use crate::operation::Operation;
-use crate::refusal::Wordings;
-use crate::routes::{OPERATIONS, preflight};
+use crate::public_urls::PublicUrls;
+use crate::routes::{ROUTES, preflight_response};
+use crate::service::{insert_common_headers, insert_server_timing};
 
 /// Stands for an answer's own id in examples.
-const REQUEST_ID: &str = "5d2c8f0a9b314e67";
+const EXAMPLE_REQUEST_ID: &str = "5d2c8f0a9b314e67";
 
 /// The document in both forms, written once.
-pub(crate) struct Documents {
+pub(crate) struct OpenApiDocuments {
     json: Bytes,
     yaml: Bytes,
 }
 
-impl Documents {
-    pub(crate) fn new(links: &Links) -> Self {
-        let document = document(links);
-        Self { json: document.to_string().into(), yaml: yaml::written(&document).into() }
+impl OpenApiDocuments {
+    pub(crate) fn new(public_urls: &PublicUrls) -> Self {
+        let document = openapi_document(public_urls);
+        Self { json: document.to_string().into(), yaml: yaml::to_yaml(&document).into() }
     }
 }
 
-pub(crate) async fn json(State(api): State<Arc<Api>>) -> Response {
-    api.finish(Operation::OpenapiJson.label(), Ok(document_file(api.documents.json.clone(), "application/json")))
+pub(crate) async fn openapi_json_handler(State(api): State<Arc<Api>>) -> Response {
+    api.finish_response(
+        Operation::OpenapiJson.label(),
+        Ok(document_response(api.openapi_documents.json.clone(), "application/json")),
+    )
 }
 
-pub(crate) async fn yaml(State(api): State<Arc<Api>>) -> Response {
-    api.finish(Operation::OpenapiJson.label(), Ok(document_file(api.documents.yaml.clone(), "application/yaml")))
+pub(crate) async fn openapi_yaml_handler(State(api): State<Arc<Api>>) -> Response {
+    api.finish_response(
+        Operation::OpenapiJson.label(),
+        Ok(document_response(api.openapi_documents.yaml.clone(), "application/yaml")),
+    )
 }
 
-fn document_file(text: Bytes, kind: &'static str) -> Response {
-    let kind = (CONTENT_TYPE, HeaderValue::from_static(kind));
+fn document_response(body: Bytes, content_type: &'static str) -> Response {
+    let content_type = (CONTENT_TYPE, HeaderValue::from_static(content_type));
     let cacheable = (CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-    ([kind, cacheable], text).into_response()
+    ([content_type, cacheable], body).into_response()
 }
 
 /// The whole document.
 #[must_use]
-pub fn document(links: &Links) -> Value {
+pub fn openapi_document(public_urls: &PublicUrls) -> Value {
     let paths: Map<String, Value> =
-        OPERATIONS.iter().map(|(path, operation)| ((*path).to_owned(), path_item(*operation, links))).collect();
+        ROUTES.iter().map(|(path, operation)| ((*path).to_owned(), path_item(*operation, public_urls))).collect();
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Ipseity",
-            "version": INTERFACE,
+            "version": API_VERSION,
             "summary": "Tells a caller who it is on the network.",
             "description": "One GET returns the caller's own IP address, place, network operator and connection: as much of it as the API key's \
                 scope allows. The service never looks up an address that a caller names, and stores neither addresses nor answers.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
-        "externalDocs": { "url": links.docs, "description": "Every error: its cause, an example, and what to do." },
-        "servers": [{ "url": links.base }],
+        "externalDocs": { "url": public_urls.docs, "description": "Every error: its cause, an example, and what to do." },
+        "servers": [{ "url": public_urls.base }],
         "tags": [
             { "name": "lookup", "description": "Who the caller is." },
             { "name": "service", "description": "What the service is and what it is made of." },
@@ -88,23 +94,23 @@ pub fn document(links: &Links) -> Value {
     })
 }
 
-fn path_item(operation: Operation, links: &Links) -> Value {
-    let id = operation.id();
-    let mut capital = id.to_owned();
-    capital[..1].make_ascii_uppercase();
+fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
+    let id = operation.operation_id();
+    let mut capitalized = id.to_owned();
+    capitalized[..1].make_ascii_uppercase();
     json!({
-        "get": described(operation, links, id, operation.summary(), true),
-        "head": described(operation, links, &format!("head{capital}"), "As GET, without the body", false),
+        "get": operation_object(operation, public_urls, id, operation.summary(), true),
+        "head": operation_object(operation, public_urls, &format!("head{capitalized}"), "As GET, without the body", false),
         "options": {
-            "operationId": format!("preflight{capital}"),
+            "operationId": format!("preflight{capitalized}"),
             "tags": [tag(operation)],
             "summary": "CORS preflight",
             "description": "What a browser asks before it calls from another origin. Never charged.",
             "security": [],
             "responses": {
-                "204": { "description": "Allowed, for a day.", "headers": headers_of(preflight()) },
-                "414": response("The address is too long.", StatusCode::URI_TOO_LONG, operation, links, true),
-                "500": response("Something failed on our side.", StatusCode::INTERNAL_SERVER_ERROR, operation, links, true),
+                "204": { "description": "Allowed, for a day.", "headers": header_references(preflight_response()) },
+                "414": refusal_response_object("The address is too long.", StatusCode::URI_TOO_LONG, operation, public_urls, true),
+                "500": refusal_response_object("Something failed on our side.", StatusCode::INTERNAL_SERVER_ERROR, operation, public_urls, true),
             },
         },
     })
@@ -117,21 +123,29 @@ const fn tag(operation: Operation) -> &'static str {
     }
 }
 
-fn described(operation: Operation, links: &Links, id: &str, summary: &str, has_body: bool) -> Value {
+fn operation_object(
+    operation: Operation,
+    public_urls: &PublicUrls,
+    operation_id: &str,
+    summary: &str,
+    has_body: bool,
+) -> Value {
     let mut responses = Map::new();
-    let mut answered = json!({ "description": "Answered.", "headers": headers_of(example::answer(operation)) });
+    let mut success = json!({ "description": "Answered.", "headers": header_references(example::response(operation)) });
     if has_body {
-        answered["content"] = example::content(operation);
+        success["content"] = example::content(operation);
     }
-    responses.insert("200".to_owned(), answered);
+    responses.insert("200".to_owned(), success);
     for refusal in operation.refusals() {
         let status = refusal.status();
-        let sentence = sentence(operation, status);
-        responses.entry(status.as_str()).or_insert_with(|| response(sentence, status, operation, links, has_body));
+        let description = status_description(operation, status);
+        responses
+            .entry(status.as_str())
+            .or_insert_with(|| refusal_response_object(description, status, operation, public_urls, has_body));
     }
     let is_lookup = operation == Operation::Lookup;
     json!({
-        "operationId": id,
+        "operationId": operation_id,
         "tags": [tag(operation)],
         "summary": summary,
         "description": operation.description(),
@@ -151,7 +165,7 @@ fn scope_parameter() -> Value {
 }
 
 /// What a status means in an operation.
-const fn sentence(operation: Operation, status: StatusCode) -> &'static str {
+const fn status_description(operation: Operation, status: StatusCode) -> &'static str {
     match (operation, status) {
         (_, StatusCode::UNAUTHORIZED) => "No key was sent, or one that does not exist.",
         (_, StatusCode::FORBIDDEN) => "The key is deactivated or paused.",
@@ -165,25 +179,32 @@ const fn sentence(operation: Operation, status: StatusCode) -> &'static str {
 }
 
 /// A refusal's response: all that give this status, as they are given.
-fn response(sentence: &str, status: StatusCode, operation: Operation, links: &Links, has_body: bool) -> Value {
+fn refusal_response_object(
+    description: &str,
+    status: StatusCode,
+    operation: Operation,
+    public_urls: &PublicUrls,
+    has_body: bool,
+) -> Value {
     let refusals: Vec<_> = operation.refusals().into_iter().filter(|refusal| refusal.status() == status).collect();
-    let headers = refusals.first().map(|refusal| headers_of(Wordings::new(links.clone()).answer(*refusal)));
-    let mut response = json!({ "description": sentence, "headers": headers });
+    let headers =
+        refusals.first().map(|refusal| header_references(ErrorBodies::new(public_urls.clone()).response(*refusal)));
+    let mut response = json!({ "description": description, "headers": headers });
     if has_body {
-        response["content"] = example::refused(&refusals, links);
+        response["content"] = example::refusal_content(&refusals, public_urls);
     }
     response
 }
 
 /// The headers of an answer, as references to their descriptions.
-fn headers_of(mut answer: Response) -> Value {
-    let headers = answer.headers_mut();
-    dress_headers(headers, REQUEST_ID);
-    time_headers(headers, Duration::ZERO);
+fn header_references(mut response: Response) -> Value {
+    let headers = response.headers_mut();
+    insert_common_headers(headers, EXAMPLE_REQUEST_ID);
+    insert_server_timing(headers, Duration::ZERO);
     headers.remove(CONTENT_TYPE);
-    let named = header::NAMES.iter().filter(|name| headers.contains_key(**name));
+    let present = header::NAMES.iter().filter(|name| headers.contains_key(**name));
     let references: Map<String, Value> =
-        named.map(|name| ((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))).collect();
+        present.map(|name| ((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))).collect();
     debug_assert_eq!(references.len(), headers.keys_len(), "a header is not described");
     references.into()
 }
@@ -192,22 +213,22 @@ fn headers_of(mut answer: Response) -> Value {
 mod tests {
     use super::*;
 
-    fn links() -> Links {
-        let page = |path: &str| format!("https://ip.example.com/{path}");
-        Links {
+    fn example_urls() -> PublicUrls {
+        let url = |path: &str| format!("https://ip.example.com/{path}");
+        PublicUrls {
             base: "https://ip.example.com".to_owned(),
-            docs: page("docs"),
-            signup: page("signup"),
-            enterprise: page("enterprise"),
-            dashboard: page("keys"),
+            docs: url("docs"),
+            signup: url("signup"),
+            enterprise: url("enterprise"),
+            dashboard: url("keys"),
         }
     }
 
     #[test]
-    fn every_address_of_the_router_is_described_under_each_method() {
-        let document = document(&links());
+    fn openapi_describes_every_route_and_method() {
+        let document = openapi_document(&example_urls());
         let paths = document["paths"].as_object().expect("paths");
-        assert!(paths.keys().eq(OPERATIONS.iter().map(|(path, _)| path)));
+        assert!(paths.keys().eq(ROUTES.iter().map(|(path, _)| path)));
         let mut ids = std::collections::BTreeSet::new();
         for item in paths.values() {
             let methods: Vec<_> = item.as_object().expect("methods").keys().collect();
@@ -219,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
-        let document = document(&links());
+    fn every_openapi_reference_resolves() {
+        let document = openapi_document(&example_urls());
         let text = document.to_string();
         let references: Vec<_> = text.split("\"$ref\":\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         assert!(references.len() > 50);
@@ -230,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn a_status_has_an_example_of_each_of_its_refusals() {
-        let document = document(&links());
+    fn each_status_has_an_example_of_every_refusal() {
+        let document = openapi_document(&example_urls());
         let lookup = &document["paths"]["/api/v1/ip"]["get"]["responses"];
         let examples = |status: &str| {
             let examples = lookup[status]["content"]["application/json"]["examples"].as_object();
@@ -240,6 +261,6 @@ mod tests {
         assert_eq!(examples("200"), ["ip", "geo", "full"]);
         assert_eq!(examples("401"), ["missing_api_key", "invalid_api_key"]);
         assert_eq!(examples("403"), ["inactive_api_key", "paused"]);
-        assert_eq!(examples("429"), ["day_spent", "burst"]);
+        assert_eq!(examples("429"), ["quota_exhausted", "burst_exceeded"]);
     }
 }

@@ -1,32 +1,32 @@
 //! The bodies, field by field.
 
-use domain::{Field, Scope, View};
+use ipseity_domain::{Field, FieldSet, Scope};
 use serde_json::{Map, Value, json};
 
-use super::example;
-use crate::meta::INTERFACE;
+use crate::meta::API_VERSION;
+use crate::openapi::example;
 
 /// The bodies as components of the document.
 pub(super) fn components() -> Value {
-    let demo: Vec<_> = View::Demo.fields().map(Field::name).collect();
+    let demo: Vec<_> = FieldSet::Demo.fields().map(Field::name).collect();
     json!({
-        "IpResponse": answer(
-            View::Scope(Scope::Full),
+        "IpResponse": lookup_schema(
+            FieldSet::Scope(Scope::Full),
             &[Field::Status.name()],
             "A lookup's answer. Which fields are there depends on the scope; a field that is there is null when nothing is known.",
         ),
-        "DemoResponse": answer(View::Demo, &demo, "The demo's answer: always these fields."),
-        "ErrorResponse": error(),
-        "Meta": meta(),
+        "DemoResponse": lookup_schema(FieldSet::Demo, &demo, "The demo's answer: always these fields."),
+        "ErrorResponse": error_schema(),
+        "Meta": meta_schema(),
     })
 }
 
-fn answer(view: View, required: &[&str], description: &str) -> Value {
-    let example = example::body(View::Scope(Scope::Full));
+fn lookup_schema(field_set: FieldSet, required: &[&str], description: &str) -> Value {
+    let example = example::body(FieldSet::Scope(Scope::Full));
     let property = |field: Field| {
         let name = field.name();
         let mut schema =
-            json!({ "description": field.meaning(), "x-scope": field.scope().name(), "examples": [example[name]] });
+            json!({ "description": field.description(), "x-scope": field.scope().name(), "examples": [example[name]] });
         if field == Field::Status {
             schema["const"] = json!("success");
             schema["type"] = json!("string");
@@ -35,14 +35,14 @@ fn answer(view: View, required: &[&str], description: &str) -> Value {
         }
         (name.to_owned(), schema)
     };
-    let properties: Map<String, Value> = view.fields().map(property).collect();
+    let properties: Map<String, Value> = field_set.fields().map(property).collect();
     json!({
         "type": "object", "description": description, "required": required, "properties": properties,
         "additionalProperties": false,
     })
 }
 
-fn error() -> Value {
+fn error_schema() -> Value {
     let link = |meaning: &str| json!({ "type": "string", "format": "uri", "description": meaning });
     json!({
         "type": "object",
@@ -59,16 +59,16 @@ fn error() -> Value {
     })
 }
 
-fn meta() -> Value {
+fn meta_schema() -> Value {
     let text = |meaning: &str| json!({ "type": "string", "description": meaning });
-    let maybe = |meaning: &str| json!({ "type": ["string", "null"], "description": meaning });
+    let nullable_text = |meaning: &str| json!({ "type": ["string", "null"], "description": meaning });
     json!({
         "type": "object",
         "description": "What the service is and where its data comes from.",
         "required": ["version", "interface", "databases", "notices"],
         "properties": {
             "version": text("The service's own version."),
-            "interface": { "type": "string", "const": INTERFACE, "description": "The version of this interface." },
+            "interface": { "type": "string", "const": API_VERSION, "description": "The version of this interface." },
             "databases": {
                 "type": "array",
                 "description": "The geo databases in use, in the order in which they are asked.",
@@ -80,8 +80,8 @@ fn meta() -> Value {
                         "kind": text("What it tells."),
                         "built_at": { "type": "string", "format": "date-time", "description": "When it was built." },
                         "age_days": { "type": "integer", "minimum": 0, "description": "Whole days since then." },
-                        "attribution": maybe("The sentence that its licence asks for."),
-                        "attribution_url": maybe("Where that sentence leads."),
+                        "attribution": nullable_text("The sentence that its licence asks for."),
+                        "attribution_url": nullable_text("Where that sentence leads."),
                     },
                     "additionalProperties": false,
                 },

@@ -5,56 +5,56 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// The value as a YAML document.
-pub(super) fn written(value: &Value) -> String {
+pub(super) fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
-    block(&mut text, value, 0);
+    write_block(&mut text, value, 0);
     text
 }
 
 /// Writes what follows `-` or `key:`, its line's end included.
-fn block(text: &mut String, value: &Value, depth: usize) {
+fn write_block(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (key, inner) in map {
-                indent(text, depth);
-                name(text, key);
-                follow(text, inner, depth);
+                write_indent(text, depth);
+                write_key(text, key);
+                write_child(text, inner, depth);
             }
         }
         Value::Array(list) if !list.is_empty() => {
             for inner in list {
-                indent(text, depth);
+                write_indent(text, depth);
                 text.push('-');
-                follow(text, inner, depth);
+                write_child(text, inner, depth);
             }
         }
         Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            put(text, value);
+            write_scalar(text, value);
         }
     }
 }
 
-fn follow(text: &mut String, inner: &Value, depth: usize) {
-    let is_empty = match inner {
+fn write_child(text: &mut String, inner: &Value, depth: usize) {
+    let is_inline = match inner {
         Value::Object(map) => map.is_empty(),
         Value::Array(list) => list.is_empty(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     };
-    if is_empty {
+    if is_inline {
         text.push(' ');
-        put(text, inner);
+        write_scalar(text, inner);
     } else {
         text.push('\n');
-        block(text, inner, depth + 1);
+        write_block(text, inner, depth + 1);
     }
 }
 
-fn indent(text: &mut String, depth: usize) {
+fn write_indent(text: &mut String, depth: usize) {
     text.extend(std::iter::repeat_n("  ", depth));
 }
 
 /// A key; those that could be read as something else, such as `200` or a path, stand in quotes.
-fn name(text: &mut String, key: &str) {
+fn write_key(text: &mut String, key: &str) {
     let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
         && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&key.to_ascii_lowercase().as_str());
@@ -67,7 +67,7 @@ fn name(text: &mut String, key: &str) {
     text.push(':');
 }
 
-fn put(text: &mut String, value: &Value) {
+fn write_scalar(text: &mut String, value: &Value) {
     writeln!(text, "{value}").expect("a String takes all that is written");
 }
 
@@ -78,12 +78,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_be_mistaken_stands_in_quotes() {
+    fn ambiguous_yaml_keys_and_strings_are_quoted() {
         let value = json!({
             "openapi": "3.1.0", "no": "yes", "200": null, "/a": [1, "- b", { "c": [] }, ["d"]], "e": {}, "f": "g: \"h\"\n", "i": true,
         });
         let expected = "openapi: \"3.1.0\"\n\"no\": \"yes\"\n\"200\": null\n\"/a\":\n  - 1\n  - \"- b\"\n  -\n    c: []\n  -\n    - \"d\"\n\
             e: {}\nf: \"g: \\\"h\\\"\\n\"\ni: true\n";
-        assert_eq!(written(&value), expected);
+        assert_eq!(to_yaml(&value), expected);
     }
 }

@@ -1,32 +1,32 @@
 //! Who is answered, and what is known of their connection.
 
-use edge::{ForwardingHeader, Listener, Transport, Trust};
+use ipseity_edge::{ForwardingHeader, Listener, Transport, Trust};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::house::{House, curl, exchange, read_until, wide};
+use crate::fixture::{EdgeFixture, curl, exchange, generous_limits, read_until};
 
-fn behind_a_proxy() -> Trust {
+fn trust_loopback() -> Trust {
     Trust::new(vec!["127.0.0.0/8".parse().expect("a network")], ForwardingHeader::XForwardedFor).expect("safe")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clear_connection_speaks_http_1_and_http_2() {
-    let house = House::clear(wide());
-    let url = format!("http://{}/", house.address);
+async fn plaintext_listener_serves_http1_and_http2() {
+    let fixture = EdgeFixture::start_plaintext(generous_limits());
+    let url = format!("http://{}/", fixture.address);
     for (option, protocol) in
         [("--http1.0", "HTTP/1.0"), ("--http1.1", "HTTP/1.1"), ("--http2-prior-knowledge", "HTTP/2")]
     {
         let (_, text) = curl(&[option, &url]).await;
         assert_eq!(text, format!("ip=127.0.0.1 protocol={protocol} tls=- cipher=- rtt=short colo=FRA"));
     }
-    assert_eq!(house.edge.stats().accepted.value(), 3);
+    assert_eq!(fixture.edge.stats().connections_accepted.value(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strangers_forwarding_header_changes_nothing() {
-    let house = House::clear(wide());
-    let url = format!("http://{}/", house.address);
+async fn forwarding_header_from_untrusted_peer_is_ignored() {
+    let fixture = EdgeFixture::start_plaintext(generous_limits());
+    let url = format!("http://{}/", fixture.address);
     for line in ["X-Forwarded-For: 198.51.100.7", "Forwarded: for=198.51.100.7", "CF-Connecting-IP: 198.51.100.7"] {
         let (_, text) = curl(&["--header", line, &url]).await;
         assert_eq!(text, "ip=127.0.0.1 protocol=HTTP/1.1 tls=- cipher=- rtt=short colo=FRA");
@@ -34,9 +34,9 @@ async fn a_strangers_forwarding_header_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forwarded_client_has_none_of_the_proxys_facts() {
-    let house = House::open(wide(), behind_a_proxy(), Transport::Clear);
-    let url = format!("http://{}/", house.address);
+async fn forwarded_client_has_no_connection_facts_of_the_proxy() {
+    let fixture = EdgeFixture::start(generous_limits(), trust_loopback(), Transport::Plaintext);
+    let url = format!("http://{}/", fixture.address);
     let (_, text) = curl(&["--header", "X-Forwarded-For: 203.0.113.9, 198.51.100.7", &url]).await;
     assert_eq!(text, "ip=198.51.100.7 protocol=- tls=- cipher=- rtt=- colo=FRA");
     let (_, text) = curl(&["--header", "X-Forwarded-For: 203.0.113.9, unknown", &url]).await;
@@ -46,9 +46,9 @@ async fn a_forwarded_client_has_none_of_the_proxys_facts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_request_of_a_connection_is_identified_anew() {
-    let house = House::open(wide(), behind_a_proxy(), Transport::Clear);
-    let mut stream = house.connect().await;
+async fn client_is_identified_for_every_request() {
+    let fixture = EdgeFixture::start(generous_limits(), trust_loopback(), Transport::Plaintext);
+    let mut stream = fixture.connect().await;
     for client in ["198.51.100.7", "2001:db8::7", "198.51.100.8"] {
         let request = format!("GET / HTTP/1.1\r\nhost: x\r\nx-forwarded-for: {client}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
@@ -58,19 +58,19 @@ async fn each_request_of_a_connection_is_identified_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mapped_peer_is_ipv4() {
+async fn ipv4_mapped_peer_is_reported_as_ipv4() {
     let listener = Listener::bind("[::ffff:127.0.0.1]:0".parse().expect("an address"), false).expect("a port");
-    let house = House::on(listener, wide(), Trust::nobody(), Transport::Clear);
-    assert!(house.address.is_ipv6());
-    let mut stream = TcpStream::connect(("127.0.0.1", house.address.port())).await.expect("a connection");
+    let fixture = EdgeFixture::start_on(listener, generous_limits(), Trust::none(), Transport::Plaintext);
+    assert!(fixture.address.is_ipv6());
+    let mut stream = TcpStream::connect(("127.0.0.1", fixture.address.port())).await.expect("a connection");
     let text = exchange(&mut stream, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(text.contains("ip=127.0.0.1 "), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_begins_like_the_preface_is_http_1() {
-    let house = House::clear(wide());
-    let mut stream = house.connect().await;
+async fn request_resembling_the_http2_preface_is_http1() {
+    let fixture = EdgeFixture::start_plaintext(generous_limits());
+    let mut stream = fixture.connect().await;
     stream.set_nodelay(true).expect("no delay");
     for byte in b"PRI" {
         stream.write_all(&[*byte]).await.expect("sent");

@@ -1,13 +1,13 @@
 //! The edge against real sockets, with `curl` and hyper's own client on the other side.
 
-mod announced;
-mod arbitrary;
-mod bounds;
 mod drain;
-mod house;
+mod fixture;
+mod http2;
+mod http3;
 mod identity;
-mod quic;
+mod limits;
+mod mutated_seeds;
+mod proxy_protocol;
 mod spoofing;
-mod streams;
+mod spoofing_vectors;
 mod tls;
-mod vectors;

@@ -2,22 +2,24 @@
 
 use std::path::Path;
 
-use edge::{Bound, CertificateError, CertificateFiles, Trust, Wardrobe};
+use ipseity_edge::{CertResolver, CertificateError, CertificateFiles, CloseReason, Trust};
 
-use crate::house::{House, Pair, SHORT, curl, exchange, until, wide, write_file};
+use crate::fixture::{
+    CertificateKeyPair, EdgeFixture, SHORT_TIMEOUT, curl, exchange, generous_limits, wait_until, write_temp_file,
+};
 
 /// Asks `localhost` over TLS, as the certificate names it.
-async fn ask(house: &House, pair: &Pair, options: &[&str]) -> (i32, String) {
-    let port = house.address.port();
+async fn get_over_tls(fixture: &EdgeFixture, pair: &CertificateKeyPair, options: &[&str]) -> (i32, String) {
+    let port = fixture.address.port();
     let (url, resolve) = (format!("https://localhost:{port}/"), format!("localhost:{port}:127.0.0.1"));
     let certificate = pair.certificate_file.to_str().expect("a path");
     curl(&[&["--cacert", certificate, "--resolve", &resolve], options, &[&url]].concat()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_versions_carry_both_protocols() {
-    let pair = Pair::issue();
-    let house = House::open(wide(), Trust::nobody(), pair.open());
+async fn tls12_and_tls13_serve_http1_and_http2() {
+    let pair = CertificateKeyPair::generate();
+    let fixture = EdgeFixture::start(generous_limits(), Trust::none(), pair.transport());
     let older = ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"];
     let newer = ["--tlsv1.3", "--tls13-ciphers", "TLS_CHACHA20_POLY1305_SHA256"];
     let older_facts = "tls=TLSv1.2 cipher=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
@@ -26,67 +28,67 @@ async fn both_versions_carry_both_protocols() {
         let protocols =
             [("--http1.0", "HTTP/1.0"), ("--http1.1", "HTTP/1.1"), ("--http2", "HTTP/2"), ("--no-alpn", "HTTP/1.1")];
         for (option, protocol) in protocols {
-            let (code, text) = ask(&house, &pair, &[version, &[option]].concat()).await;
+            let (code, text) = get_over_tls(&fixture, &pair, &[version, &[option]].concat()).await;
             assert_eq!((code, text), (0, format!("ip=127.0.0.1 protocol={protocol} {facts} rtt=short colo=FRA")));
         }
     }
-    assert_eq!(house.edge.stats().handshakes_failed.value(), 0);
+    assert_eq!(fixture.edge.stats().handshakes_failed.value(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handshake_that_fails_is_counted() {
-    let pair = Pair::issue();
-    let house = House::open(wide(), Trust::nobody(), pair.open());
-    let (code, _) = ask(&house, &pair, &["--tls-max", "1.1"]).await;
+async fn failed_tls_handshake_is_counted() {
+    let pair = CertificateKeyPair::generate();
+    let fixture = EdgeFixture::start(generous_limits(), Trust::none(), pair.transport());
+    let (code, _) = get_over_tls(&fixture, &pair, &["--tls-max", "1.1"]).await;
     assert_ne!(code, 0);
-    let (code, _) = curl(&[&format!("http://{}/", house.address)]).await;
+    let (code, _) = curl(&[&format!("http://{}/", fixture.address)]).await;
     assert_ne!(code, 0);
-    until("both failures are counted", || house.edge.stats().handshakes_failed.value() == 2).await;
+    wait_until("both failures are counted", || fixture.edge.stats().handshakes_failed.value() == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_handshake_is_closed() {
-    let bounds = edge::Bounds { handshake_timeout: SHORT, ..wide() };
-    let house = House::open(bounds, Trust::nobody(), Pair::issue().open());
-    let mut stream = house.connect().await;
+async fn stalled_tls_handshake_times_out() {
+    let limits = ipseity_edge::EdgeLimits { handshake_timeout: SHORT_TIMEOUT, ..generous_limits() };
+    let fixture = EdgeFixture::start(limits, Trust::none(), CertificateKeyPair::generate().transport());
+    let mut stream = fixture.connect().await;
     // The first byte of a handshake, and no more.
     assert_eq!(exchange(&mut stream, &[0x16]).await, "");
-    until("it is counted", || house.edge.stats().closed_by(Bound::Handshake) == 1).await;
-    until("the seat is free", || house.edge.stats().open.value() == 0).await;
+    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::HandshakeTimeout) == 1).await;
+    wait_until("the seat is free", || fixture.edge.stats().connections_open.value() == 0).await;
 }
 
-fn open(certificate: &Path, private_key: &Path) -> Result<Wardrobe, CertificateError> {
-    Wardrobe::open(&[CertificateFiles { certificate: certificate.into(), private_key: private_key.into() }])
+fn open_resolver(certificate: &Path, private_key: &Path) -> Result<CertResolver, CertificateError> {
+    CertResolver::open(&[CertificateFiles { certificate: certificate.into(), private_key: private_key.into() }])
 }
 
-fn refused(certificate_file: &Path, key_file: &Path) -> CertificateError {
-    open(certificate_file, key_file).expect_err("a refusal")
+fn resolver_error(certificate_file: &Path, key_file: &Path) -> CertificateError {
+    open_resolver(certificate_file, key_file).expect_err("a refusal")
 }
 
 #[test]
-fn a_pair_that_cannot_be_used_is_refused_with_its_reason() {
-    let (pair, other) = (Pair::issue(), Pair::issue());
+fn unusable_certificate_is_refused_with_its_reason() {
+    let (pair, other) = (CertificateKeyPair::generate(), CertificateKeyPair::generate());
     let (certificate, key) = (&pair.certificate_file, &pair.key_file);
-    assert!(open(certificate, key).is_ok());
+    assert!(open_resolver(certificate, key).is_ok());
 
     let missing = Path::new("/nowhere/certificate.pem");
-    assert!(matches!(refused(missing, key), CertificateError::Unreadable { .. }));
-    assert!(matches!(refused(certificate, missing), CertificateError::Unreadable { .. }));
-    assert!(matches!(refused(&write_file(""), key), CertificateError::NoCertificate(_)));
-    assert!(matches!(refused(key, key), CertificateError::NoCertificate(_)));
-    assert!(matches!(refused(certificate, certificate), CertificateError::NoKey(_)));
-    assert!(matches!(refused(certificate, &other.key_file), CertificateError::Mismatch { .. }));
-    let odd = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    assert!(matches!(refused(&write_file(odd), key), CertificateError::Unusable { .. }));
-    assert!(refused(certificate, &other.key_file).to_string().contains("does not belong to"));
+    assert!(matches!(resolver_error(missing, key), CertificateError::Unreadable { .. }));
+    assert!(matches!(resolver_error(certificate, missing), CertificateError::Unreadable { .. }));
+    assert!(matches!(resolver_error(&write_temp_file(""), key), CertificateError::NoCertificate(_)));
+    assert!(matches!(resolver_error(key, key), CertificateError::NoCertificate(_)));
+    assert!(matches!(resolver_error(certificate, certificate), CertificateError::NoKey(_)));
+    assert!(matches!(resolver_error(certificate, &other.key_file), CertificateError::Mismatch { .. }));
+    let invalid = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert!(matches!(resolver_error(&write_temp_file(invalid), key), CertificateError::Unusable { .. }));
+    assert!(resolver_error(certificate, &other.key_file).to_string().contains("does not belong to"));
 }
 
 #[test]
-fn a_refusal_never_quotes_the_key() {
-    let pair = Pair::issue();
+fn certificate_error_never_contains_the_private_key() {
+    let pair = CertificateKeyPair::generate();
     let text = std::fs::read_to_string(&pair.key_file).expect("a key");
     let secret = text.lines().nth(1).expect("a line of the key");
-    let torn = write_file(&text.replace("-----BEGIN PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY"));
-    let refusal = refused(&pair.certificate_file, &torn);
+    let truncated_key = write_temp_file(&text.replace("-----BEGIN PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY"));
+    let refusal = resolver_error(&pair.certificate_file, &truncated_key);
     assert!(!format!("{refusal} {refusal:?}").contains(&secret[..16]));
 }

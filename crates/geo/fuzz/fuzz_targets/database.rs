@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use domain::Address;
-use geo::Atlas;
+use ipseity_domain::Address;
+use ipseity_geo::Atlas;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,9 +16,9 @@ fuzz_target!(|bytes: &[u8]| {
     for address in known.into_iter().chain(edges) {
         let facts = atlas.locate(Address::new(address), 1_790_000_000);
         // What is told must be fit for an answer.
-        assert!(facts.place.latitude.is_none_or(f64::is_finite) && facts.place.longitude.is_none_or(f64::is_finite));
-        assert_eq!(facts.place.latitude.is_some(), facts.place.longitude.is_some());
-        assert!(facts.place.region_code.is_none_or(|code| code.is_ascii()));
+        assert!(facts.location.latitude.is_none_or(f64::is_finite) && facts.location.longitude.is_none_or(f64::is_finite));
+        assert_eq!(facts.location.latitude.is_some(), facts.location.longitude.is_some());
+        assert!(facts.location.region_code.is_none_or(|code| code.is_ascii()));
     }
     let _ = atlas.verify();
 });

@@ -1,17 +1,19 @@
 //! What one City and one ASN database tell.
 
-use domain::{Facts, Network, Place};
+use ipseity_domain::{GeoFacts, Location, Network};
 use mmdb_writer::Value;
 
-use crate::database::{country, file, locate, map, named, network, open, san_francisco};
+use crate::fixture::{
+    asn_record, country_record, database_file, locate, mmdb_map, named_value, open_atlas, san_francisco_record,
+};
 
 #[test]
-fn a_whole_record_gives_every_field() {
-    let city = file("GeoLite2-City", [("198.51.100.0/24", san_francisco())]);
-    let asn = file("GeoLite2-ASN", [("198.51.100.0/24", network(16509, "Amazon.com, Inc."))]);
-    let atlas = open(&[&city, &asn]);
-    let expected = Facts {
-        place: Place {
+fn complete_record_yields_every_field() {
+    let city = database_file("GeoLite2-City", [("198.51.100.0/24", san_francisco_record())]);
+    let asn = database_file("GeoLite2-ASN", [("198.51.100.0/24", asn_record(16509, "Amazon.com, Inc."))]);
+    let atlas = open_atlas(&[&city, &asn]);
+    let expected = GeoFacts {
+        location: Location {
             city: Some("San Francisco"),
             region: Some("California"),
             region_code: Some("US-CA"),
@@ -31,73 +33,75 @@ fn a_whole_record_gives_every_field() {
     };
     assert_eq!(locate(&atlas, "198.51.100.7"), expected);
     assert_eq!(locate(&atlas, "::ffff:198.51.100.7"), expected);
-    assert_eq!(locate(&atlas, "203.0.113.1"), Facts::default());
-    assert_eq!(locate(&atlas, "2001:db8::1"), Facts::default());
+    assert_eq!(locate(&atlas, "203.0.113.1"), GeoFacts::default());
+    assert_eq!(locate(&atlas, "2001:db8::1"), GeoFacts::default());
 }
 
 #[test]
-fn without_files_everything_is_unknown() {
-    assert_eq!(locate(&open(&[]), "198.51.100.7"), Facts::default());
+fn empty_atlas_returns_no_facts() {
+    assert_eq!(locate(&open_atlas(&[]), "198.51.100.7"), GeoFacts::default());
 }
 
 #[test]
-fn ipv6_is_located() {
-    let atlas_file = file("DBIP-Country-Lite", [("2001:db8::/32", country("FR", "France"))]);
-    let atlas = open(&[&atlas_file]);
-    let place = locate(&atlas, "2001:db8::1").place;
-    assert_eq!((place.country, place.is_eu, place.currency), (Some("FR"), Some(true), Some("EUR")));
+fn ipv6_address_is_located() {
+    let atlas_file = database_file("DBIP-Country-Lite", [("2001:db8::/32", country_record("FR", "France"))]);
+    let atlas = open_atlas(&[&atlas_file]);
+    let location = locate(&atlas, "2001:db8::1").location;
+    assert_eq!((location.country, location.is_eu, location.currency), (Some("FR"), Some(true), Some("EUR")));
 }
 
 #[test]
-fn the_registered_country_stands_in_for_an_absent_one() {
-    let record = map([("registered_country", named("AU", "Australia"))]);
-    let city = file("GeoLite2-City", [("1.1.1.0/24", record)]);
-    let atlas = open(&[&city]);
-    let place = locate(&atlas, "1.1.1.1").place;
-    assert_eq!((place.country, place.country_name), (Some("AU"), Some("Australia")));
-    assert_eq!((place.is_eu, place.currency, place.continent), (Some(false), Some("AUD"), Some("OC")));
+fn missing_country_falls_back_to_registered_country() {
+    let record = mmdb_map([("registered_country", named_value("AU", "Australia"))]);
+    let city = database_file("GeoLite2-City", [("1.1.1.0/24", record)]);
+    let atlas = open_atlas(&[&city]);
+    let location = locate(&atlas, "1.1.1.1").location;
+    assert_eq!((location.country, location.country_name), (Some("AU"), Some("Australia")));
+    assert_eq!((location.is_eu, location.currency, location.continent), (Some(false), Some("AUD"), Some("OC")));
 }
 
 #[test]
-fn a_region_keeps_its_name_when_its_code_is_not_of_iso_3166_2() {
-    let record =
-        map([("country", named("HK", "Hong Kong")), ("subdivisions", Value::array([named("NST", "Sha Tin")]))]);
-    let city = file("GeoLite2-City", [("198.51.100.0/24", record)]);
-    let atlas = open(&[&city]);
-    let place = locate(&atlas, "198.51.100.7").place;
-    assert_eq!((place.region, place.region_code), (Some("Sha Tin"), None));
+fn region_without_an_iso_3166_2_code_keeps_its_name() {
+    let record = mmdb_map([
+        ("country", named_value("HK", "Hong Kong")),
+        ("subdivisions", Value::array([named_value("NST", "Sha Tin")])),
+    ]);
+    let city = database_file("GeoLite2-City", [("198.51.100.0/24", record)]);
+    let atlas = open_atlas(&[&city]);
+    let location = locate(&atlas, "198.51.100.7").location;
+    assert_eq!((location.region, location.region_code), (Some("Sha Tin"), None));
 }
 
 #[test]
-fn latitude_zero_is_known_and_an_empty_name_is_not() {
-    let record = map([
-        ("city", map([("names", map([("en", "".into())]))])),
-        ("country", named("GA", "Gabon")),
-        ("location", map([("latitude", 0.0.into()), ("longitude", 9.45.into())])),
+fn latitude_zero_is_known_and_an_empty_city_is_not() {
+    let record = mmdb_map([
+        ("city", mmdb_map([("names", mmdb_map([("en", "".into())]))])),
+        ("country", named_value("GA", "Gabon")),
+        ("location", mmdb_map([("latitude", 0.0.into()), ("longitude", 9.45.into())])),
         ("subdivisions", Value::Array(Vec::new())),
     ]);
-    let city = file("GeoLite2-City", [("198.51.100.0/24", record)]);
-    let atlas = open(&[&city]);
-    let place = locate(&atlas, "198.51.100.7").place;
-    assert_eq!((place.city, place.region, place.latitude), (None, None, Some(0.0)));
+    let city = database_file("GeoLite2-City", [("198.51.100.0/24", record)]);
+    let atlas = open_atlas(&[&city]);
+    let location = locate(&atlas, "198.51.100.7").location;
+    assert_eq!((location.city, location.region, location.latitude), (None, None, Some(0.0)));
 }
 
 #[test]
-fn marks_are_false_for_an_unlisted_network_and_null_for_an_unknown_one() {
-    let unnumbered = map([("autonomous_system_organization", "Somebody".into())]);
+fn proxy_and_hosting_are_false_if_unlisted_none_if_unknown() {
+    let unnumbered = mmdb_map([("autonomous_system_organization", "Somebody".into())]);
     let records = [
-        ("198.51.100.0/24", network(7922, "Comcast Cable Communications, LLC")),
-        ("203.0.113.0/24", network(9009, "M247 Europe SRL")),
+        ("198.51.100.0/24", asn_record(7922, "Comcast Cable Communications, LLC")),
+        ("203.0.113.0/24", asn_record(9009, "M247 Europe SRL")),
         ("192.0.2.0/24", unnumbered),
     ];
-    let isp = file("GeoIP2-ISP", records);
-    let atlas = open(&[&isp]);
-    let marks = |address| {
+    let isp = database_file("GeoIP2-ISP", records);
+    let atlas = open_atlas(&[&isp]);
+    let proxy_and_hosting = |address| {
         let network = locate(&atlas, address).network;
         (network.proxy, network.hosting)
     };
-    assert_eq!(marks("198.51.100.7"), (Some(false), Some(false)));
-    assert_eq!(marks("203.0.113.7"), (Some(true), Some(true)));
-    assert_eq!(marks("192.0.2.7"), (None, None));
-    assert_eq!(marks("100.64.0.1"), (None, None));
+    assert_eq!(proxy_and_hosting("198.51.100.7"), (Some(false), Some(false)));
+    assert_eq!(proxy_and_hosting("203.0.113.7"), (Some(true), Some(true)));
+    assert_eq!(proxy_and_hosting("192.0.2.7"), (None, None));
+    assert_eq!(proxy_and_hosting("100.64.0.1"), (None, None));
 }

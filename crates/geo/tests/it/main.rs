@@ -1,10 +1,10 @@
 //! The atlas over real files, written on the spot.
 
-mod database;
-mod derived;
-mod flat;
+mod enrich;
+mod fixture;
+mod flat_schema;
+mod hosting_proxy;
 mod locate;
-mod marks;
 mod merge;
 mod open;
-mod shelf;
+mod reload;

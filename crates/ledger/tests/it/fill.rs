@@ -1,78 +1,79 @@
 //! Filling and publishing: what a slow reader of the durable store can never do.
 
-use domain::{Marks, Standing};
-use ledger::Verdict;
+use ipseity_domain::{KeyFlags, KeyRecord};
+use ipseity_ledger::Verdict;
 use redis::cmd;
 
-use crate::stage::{Stage, fresh, used};
+use crate::fixture::{LedgerFixture, admitted_count, new_key};
 
 /// The next change of a standing.
-fn changed(standing: &Standing, deactivated: bool) -> Standing {
-    let marks = Marks { deactivated, ..standing.marks };
-    Standing { marks, generation: standing.generation + 1, ..standing.clone() }
+fn next_change(key_record: &KeyRecord, deactivated: bool) -> KeyRecord {
+    let flags = KeyFlags { deactivated, ..key_record.flags };
+    KeyRecord { flags, generation: key_record.generation + 1, ..key_record.clone() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_charge_is_unknown_and_after_a_fill_admitted() {
-    let stage = Stage::open().await;
-    let (key, standing) = fresh(10);
-    let fence = stage.unknown(&key).await;
-    assert!(stage.ledger.fill(&standing, &fence).await.expect("a fill"));
-    let verdict = stage.charge(&key).await;
-    assert_eq!(used(&verdict), 1);
-    let Verdict::Admitted { scope, charged, yesterday, .. } = verdict else { panic!("not admitted") };
-    assert_eq!((scope, charged.limit, charged.remaining(), yesterday), (standing.scope, 10, 9, None));
-    assert_eq!(charged.day, charged.now.day());
-    assert!((1..=86_400).contains(&charged.retry_after_s()));
+async fn first_charge_is_unknown_and_admitted_after_a_fill() {
+    let fixture = LedgerFixture::open().await;
+    let (key, key_record) = new_key(10);
+    let fence = fixture.expect_unknown(&key).await;
+    assert!(fixture.ledger.fill(&key_record, &fence).await.expect("a fill"));
+    let verdict = fixture.charge(&key).await;
+    assert_eq!(admitted_count(&verdict), 1);
+    let Verdict::Admitted { scope, quota, yesterday, .. } = verdict else { panic!("not admitted") };
+    assert_eq!((scope, quota.limit, quota.remaining(), yesterday), (key_record.scope, 10, 9, None));
+    assert_eq!(quota.day, quota.now.day());
+    assert!((1..=86_400).contains(&quota.retry_after_s()));
 
-    assert!(stage.ledger.fill(&standing, &fence).await.expect("a fill"), "a second fill is no failure");
-    assert_eq!(stage.admitted(&key).await, 2, "and takes nothing back");
+    assert!(fixture.ledger.fill(&key_record, &fence).await.expect("a fill"), "a second fill is no failure");
+    assert_eq!(fixture.charge_admitted(&key).await, 2, "and takes nothing back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fill_that_was_overtaken_never_brings_a_key_back() {
-    let stage = Stage::open().await;
-    let (key, active) = fresh(10);
+async fn overtaken_fill_never_restores_a_changed_key() {
+    let fixture = LedgerFixture::open().await;
+    let (key, active) = new_key(10);
 
-    let fence = stage.unknown(&key).await;
-    stage.ledger.publish(&changed(&active, true)).await.expect("a publish");
-    assert!(!stage.ledger.fill(&active, &fence).await.expect("an answer"), "a deactivated key");
-    stage.unknown(&key).await;
+    let fence = fixture.expect_unknown(&key).await;
+    fixture.ledger.publish(&next_change(&active, true)).await.expect("a publish");
+    assert!(!fixture.ledger.fill(&active, &fence).await.expect("an answer"), "a deactivated key");
+    fixture.expect_unknown(&key).await;
 
-    let fence = stage.unknown(&key).await;
-    stage.ledger.forget(key.id).await.expect("a deletion");
-    assert!(!stage.ledger.fill(&active, &fence).await.expect("an answer"), "a deleted key");
-    stage.unknown(&key).await;
+    let fence = fixture.expect_unknown(&key).await;
+    fixture.ledger.delete_key_record(key.id).await.expect("a deletion");
+    assert!(!fixture.ledger.fill(&active, &fence).await.expect("an answer"), "a deleted key");
+    fixture.expect_unknown(&key).await;
 
-    let fence = stage.unknown(&key).await;
-    stage.redis.flushall().await.expect("a loss");
-    assert!(!stage.ledger.fill(&active, &fence).await.expect("an answer"), "a fence that was lost");
-    stage.unknown(&key).await;
+    let fence = fixture.expect_unknown(&key).await;
+    fixture.redis.flushall().await.expect("a loss");
+    assert!(!fixture.ledger.fill(&active, &fence).await.expect("an answer"), "a fence that was lost");
+    fixture.expect_unknown(&key).await;
 
-    stage.fill(&key, &active).await;
-    assert_eq!(stage.admitted(&key).await, 1);
-    stage.ledger.forget(key.id).await.expect("a deletion");
-    stage.ledger.publish(&changed(&active, false)).await.expect("a late publish");
-    stage.unknown(&key).await;
+    fixture.fill(&key, &active).await;
+    assert_eq!(fixture.charge_admitted(&key).await, 1);
+    fixture.ledger.delete_key_record(key.id).await.expect("a deletion");
+    fixture.ledger.publish(&next_change(&active, false)).await.expect("a late publish");
+    fixture.expect_unknown(&key).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_newer_publish_is_written_and_only_over_a_record() {
-    let stage = Stage::open().await;
-    let (key, active) = fresh(10);
-    let inactive = changed(&active, true);
+async fn publish_writes_only_newer_changes_over_existing_records() {
+    let fixture = LedgerFixture::open().await;
+    let (key, active) = new_key(10);
+    let inactive = next_change(&active, true);
 
-    stage.ledger.publish(&inactive).await.expect("a publish");
-    let names: Vec<String> = cmd("KEYS").arg("*").query_async(&mut stage.connection().await).await.expect("names");
-    assert!(names.iter().all(|name| name.ends_with(":fence")), "{names:?}");
+    fixture.ledger.publish(&inactive).await.expect("a publish");
+    let redis_keys: Vec<String> =
+        cmd("KEYS").arg("*").query_async(&mut fixture.connection().await).await.expect("names");
+    assert!(redis_keys.iter().all(|redis_key| redis_key.ends_with(":fence")), "{redis_keys:?}");
 
-    stage.fill(&key, &inactive).await;
+    fixture.fill(&key, &inactive).await;
     let older = active.clone();
-    let equal = Standing { generation: inactive.generation, ..active.clone() };
+    let equal = KeyRecord { generation: inactive.generation, ..active.clone() };
     for late in [older, equal] {
-        stage.ledger.publish(&late).await.expect("a publish");
-        assert!(matches!(stage.charge(&key).await, Verdict::Inactive(_)));
+        fixture.ledger.publish(&late).await.expect("a publish");
+        assert!(matches!(fixture.charge(&key).await, Verdict::Inactive(_)));
     }
-    stage.ledger.publish(&changed(&inactive, false)).await.expect("a publish");
-    assert_eq!(stage.admitted(&key).await, 1);
+    fixture.ledger.publish(&next_change(&inactive, false)).await.expect("a publish");
+    assert_eq!(fixture.charge_admitted(&key).await, 1);
 }

@@ -1,16 +1,16 @@
 //! The ledger against real redis-servers.
 
+mod batch;
 mod cluster;
-mod day;
+mod daily_quota;
 mod demo;
 mod fill;
+mod fixture;
+mod incarnation;
+mod memory;
 mod model;
 mod outage;
 mod pause;
 mod promotion;
+mod reconcile;
 mod reshard;
-mod settle;
-mod sheaf;
-mod size;
-mod stage;
-mod stamp;

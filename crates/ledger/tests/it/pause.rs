@@ -4,138 +4,144 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Key, Marks, Standing};
-use ledger::{ChargeName, Ledger, Verdict};
+use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
+use ipseity_ledger::{ChargeId, Ledger, Verdict};
 use redis::cmd;
 use tokio::task::JoinSet;
 
-use crate::stage::{Stage, node};
+use crate::fixture::{LedgerFixture, ledger_on};
 
 pub fn is_paused(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Paused(_))
 }
 
 /// What becomes of 400 charges of one key that race over these nodes.
-pub async fn race(nodes: &[Arc<Ledger>], key: Key) -> BTreeMap<&'static str, usize> {
+pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'static str, usize> {
     let mut tasks = JoinSet::new();
     for task in 0..64 {
-        let node = Arc::clone(&nodes[task % nodes.len()]);
+        let ledger = Arc::clone(&ledgers[task % ledgers.len()]);
         // 400 in all: sixteen tasks make seven, the others six.
         let charges = if task < 16 { 7 } else { 6 };
         tasks.spawn(async move {
             let mut verdicts = Vec::new();
             for _ in 0..charges {
-                verdicts.push(node.charge(&key, ChargeName::next()).await.expect("a verdict"));
+                verdicts.push(ledger.charge(&key, ChargeId::next()).await.expect("a verdict"));
             }
             verdicts
         });
     }
-    let mut seen = BTreeMap::new();
+    let mut outcomes = BTreeMap::new();
     for verdict in tasks.join_all().await.into_iter().flatten() {
         let name = match verdict {
             Verdict::Admitted { .. } => "admitted",
             Verdict::PausedNow(_) => "paused now",
             Verdict::Paused(_) => "paused",
-            Verdict::Unknown(_) | Verdict::WrongSecret(_) | Verdict::Inactive(_) | Verdict::DaySpent { .. } => "odd",
+            Verdict::Unknown(_) | Verdict::WrongSecret(_) | Verdict::Inactive(_) | Verdict::QuotaExhausted { .. } => {
+                "odd"
+            }
         };
-        *seen.entry(name).or_insert(0) += 1;
+        *outcomes.entry(name).or_insert(0) += 1;
     }
-    seen
+    outcomes
 }
 
 /// The only right outcome of a race.
-pub fn exact() -> BTreeMap<&'static str, usize> {
+pub fn expected_race_outcome() -> BTreeMap<&'static str, usize> {
     BTreeMap::from([("admitted", 300), ("paused now", 1), ("paused", 99)])
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_400_racing_charges_300_are_admitted_and_one_pauses_the_key() {
-    let stage = Stage::open().await;
-    let (key, _) = stage.known(10_000).await;
-    let nodes: Vec<_> = (0..8).map(|_| Arc::new(node(&stage.redis))).collect();
-    assert_eq!(race(&nodes, key).await, exact());
+async fn racing_charges_admit_exactly_300_and_pause_the_key_once() {
+    let fixture = LedgerFixture::open().await;
+    let (key, _) = fixture.filled_key(10_000).await;
+    let ledgers: Vec<_> = (0..8).map(|_| Arc::new(ledger_on(&fixture.redis))).collect();
+    assert_eq!(race_charges(&ledgers, key).await, expected_race_outcome());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_that_the_durable_store_does_not_know_yet_ends_by_a_resume_alone() {
-    let mut stage = Stage::open().await;
-    let (key, standing) = stage.known(10_000).await;
-    let pause = stage.pause(&key).await;
-    assert_eq!((pause.key, pause.window), (key.id, standing.window));
+async fn unrecorded_pause_ends_only_by_a_resume() {
+    let mut fixture = LedgerFixture::open().await;
+    let (key, key_record) = fixture.filled_key(10_000).await;
+    let pause = fixture.charge_until_paused(&key).await;
+    assert_eq!((pause.key, pause.burst_epoch), (key.id, key_record.burst_epoch));
     assert_eq!(pause.counts.iter().map(|&count| u32::from(count)).sum::<u32>(), 301);
 
-    let plan = Standing { daily_limit: 20_000, generation: 2, ..standing.clone() };
-    stage.ledger.publish(&plan).await.expect("a publish");
-    assert!(is_paused(&stage.charge(&key).await), "after a plan change");
+    let plan_change = KeyRecord { daily_limit: 20_000, generation: 2, ..key_record.clone() };
+    fixture.ledger.publish(&plan_change).await.expect("a publish");
+    assert!(is_paused(&fixture.charge(&key).await), "after a plan change");
 
-    stage.redis.save_snapshot().await.expect("a snapshot");
-    stage.redis.restore_snapshot().await.expect("a server that comes back");
-    stage.fill(&key, &plan).await;
-    assert!(is_paused(&stage.charge(&key).await), "after a refill");
+    fixture.redis.save_snapshot().await.expect("a snapshot");
+    fixture.redis.restore_snapshot().await.expect("a server that comes back");
+    fixture.fill(&key, &plan_change).await;
+    assert!(is_paused(&fixture.charge(&key).await), "after a refill");
 
-    let names: Vec<String> =
-        cmd("KEYS").arg(format!("*:{}", key.id)).query_async(&mut stage.connection().await).await.expect("names");
-    cmd("DEL").arg(names).exec_async(&mut stage.connection().await).await.expect("a loss");
-    stage.fill(&key, &plan).await;
-    assert!(is_paused(&stage.charge(&key).await), "after the record alone was lost");
+    let redis_keys: Vec<String> =
+        cmd("KEYS").arg(format!("*:{}", key.id)).query_async(&mut fixture.connection().await).await.expect("names");
+    cmd("DEL").arg(redis_keys).exec_async(&mut fixture.connection().await).await.expect("a loss");
+    fixture.fill(&key, &plan_change).await;
+    assert!(is_paused(&fixture.charge(&key).await), "after the record alone was lost");
 
-    let resumed = Standing { marks: Marks::default(), generation: 4, window: 2, ..plan };
-    stage.ledger.publish(&resumed).await.expect("a publish");
+    let resumed = KeyRecord { flags: KeyFlags::default(), generation: 4, burst_epoch: 2, ..plan_change };
+    fixture.ledger.publish(&resumed).await.expect("a publish");
     for _ in 0..300 {
-        stage.admitted(&key).await;
+        fixture.charge_admitted(&key).await;
     }
-    assert!(matches!(stage.charge(&key).await, Verdict::PausedNow(pause) if pause.window == 2));
+    assert!(matches!(fixture.charge(&key).await, Verdict::PausedNow(pause) if pause.burst_epoch == 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resumed_key_starts_a_new_window_and_keeps_its_days_count() {
-    let stage = Stage::open().await;
-    let (key, standing) = stage.known(10_000).await;
-    let resumed = |window| Standing { generation: window, window, ..standing.clone() };
-    stage.pause(&key).await;
-    stage.ledger.publish(&resumed(2)).await.expect("a publish");
+async fn resumed_key_starts_a_new_window_and_keeps_its_daily_count() {
+    let fixture = LedgerFixture::open().await;
+    let (key, key_record) = fixture.filled_key(10_000).await;
+    let resumed = |burst_epoch| KeyRecord { generation: burst_epoch, burst_epoch, ..key_record.clone() };
+    fixture.charge_until_paused(&key).await;
+    fixture.ledger.publish(&resumed(2)).await.expect("a publish");
     for used in 301..=500 {
-        assert_eq!(stage.admitted(&key).await, used);
+        assert_eq!(fixture.charge_admitted(&key).await, used);
     }
     // This pause only the durable store knew of.
-    stage.ledger.publish(&resumed(3)).await.expect("a publish");
+    fixture.ledger.publish(&resumed(3)).await.expect("a publish");
     for used in 501..=800 {
-        assert_eq!(stage.admitted(&key).await, used);
+        assert_eq!(fixture.charge_admitted(&key).await, used);
     }
-    assert!(matches!(stage.charge(&key).await, Verdict::PausedNow(pause) if pause.window == 3));
+    assert!(matches!(fixture.charge(&key).await, Verdict::PausedNow(pause) if pause.burst_epoch == 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_confirmed_pause_survives_a_change_that_was_made_before_it() {
-    let stage = Stage::open().await;
-    let (key, standing) = stage.known(10_000).await;
-    let pause = stage.pause(&key).await;
-    stage.ledger.confirm(&pause).await.expect("a confirmation");
-    let late = Standing { daily_limit: 20_000, generation: 2, ..standing };
-    stage.ledger.publish(&late).await.expect("a publish");
-    assert!(is_paused(&stage.charge(&key).await));
+async fn recorded_pause_survives_a_change_made_before_it() {
+    let fixture = LedgerFixture::open().await;
+    let (key, key_record) = fixture.filled_key(10_000).await;
+    let pause = fixture.charge_until_paused(&key).await;
+    fixture.ledger.mark_pause_recorded(&pause).await.expect("a confirmation");
+    let late = KeyRecord { daily_limit: 20_000, generation: 2, ..key_record };
+    fixture.ledger.publish(&late).await.expect("a publish");
+    assert!(is_paused(&fixture.charge(&key).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_finds_pauses_until_they_are_confirmed_and_one_node_sweeps_at_a_time() {
-    let (stage, clock) = Stage::at_noon().await;
-    let other = node(&stage.redis);
+async fn one_node_at_a_time_claims_pauses_until_they_are_recorded() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let other_ledger = ledger_on(&fixture.redis);
     let interval = Duration::from_secs(2);
-    let (first, _) = stage.known(10_000).await;
-    let (second, _) = stage.known(10_000).await;
-    let mut made = [stage.pause(&first).await, stage.pause(&second).await];
-    made.sort_by_key(|pause| pause.key);
+    let (first, _) = fixture.filled_key(10_000).await;
+    let (second, _) = fixture.filled_key(10_000).await;
+    let mut expected = [fixture.charge_until_paused(&first).await, fixture.charge_until_paused(&second).await];
+    expected.sort_by_key(|pause| pause.key);
 
-    let mut swept = stage.ledger.sweep(interval).await.expect("a sweep");
-    swept.sort_by_key(|pause| pause.key);
-    assert_eq!(swept, made);
-    assert_eq!(other.sweep(interval).await.expect("a sweep"), [], "another node's turn comes later");
+    let mut claimed = fixture.ledger.claim_unrecorded_pauses(interval).await.expect("a sweep");
+    claimed.sort_by_key(|pause| pause.key);
+    assert_eq!(claimed, expected);
+    assert_eq!(
+        other_ledger.claim_unrecorded_pauses(interval).await.expect("a sweep"),
+        [],
+        "another node's turn comes later"
+    );
 
-    stage.ledger.confirm(&made[0]).await.expect("a confirmation");
+    fixture.ledger.mark_pause_recorded(&expected[0]).await.expect("a confirmation");
     clock.advance_ms(2_000);
-    assert_eq!(other.sweep(interval).await.expect("a sweep"), made[1..]);
-    other.confirm(&made[1]).await.expect("a confirmation");
+    assert_eq!(other_ledger.claim_unrecorded_pauses(interval).await.expect("a sweep"), expected[1..]);
+    other_ledger.mark_pause_recorded(&expected[1]).await.expect("a confirmation");
     clock.advance_ms(2_000);
-    assert_eq!(stage.ledger.sweep(interval).await.expect("a sweep"), []);
-    assert!(is_paused(&stage.charge(&first).await));
+    assert_eq!(fixture.ledger.claim_unrecorded_pauses(interval).await.expect("a sweep"), []);
+    assert!(is_paused(&fixture.charge(&first).await));
 }

@@ -2,159 +2,159 @@
 
 use std::time::{Duration, Instant};
 
-use domain::{Key, Marks, Standing};
-use ledger::{ChargeName, Ledger, LedgerError, LedgerOptions, Verdict};
-use testkit::Cluster;
+use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
+use ipseity_ledger::{ChargeId, Ledger, LedgerError, LedgerOptions, Verdict};
+use ipseity_testkit::RedisCluster;
 
+use crate::fixture::{LedgerFixture, admitted_count, new_key};
 use crate::pause::is_paused;
-use crate::stage::{Stage, fresh, used};
 
 /// A key that is known, its slot, its owner and another primary.
-struct Moved {
-    key: Key,
-    standing: Standing,
+struct MovedKey {
+    key: ApiKey,
+    key_record: KeyRecord,
     slot: u16,
     from: usize,
     to: usize,
 }
 
-async fn known(stage: &Stage<Cluster>) -> Moved {
-    let (key, standing) = stage.known(10_000).await;
-    let (from, record) = stage.redis.find(&format!("*:k:{}", key.id)).await.expect("a record");
-    let slot = stage.redis.slot(&record).await.expect("a slot");
-    Moved { key, standing, slot, from, to: (from + 1) % 3 }
+async fn movable_key(fixture: &LedgerFixture<RedisCluster>) -> MovedKey {
+    let (key, key_record) = fixture.filled_key(10_000).await;
+    let (from, record) = fixture.redis.find_key(&format!("*:k:{}", key.id)).await.expect("a record");
+    let slot = fixture.redis.slot_of(&record).await.expect("a slot");
+    MovedKey { key, key_record, slot, from, to: (from + 1) % 3 }
 }
 
-impl Moved {
-    async fn go(&self, stage: &Stage<Cluster>) {
-        stage.redis.move_slots(self.slot..=self.slot, self.from, self.to).await.expect("a move");
+impl MovedKey {
+    async fn move_away(&self, fixture: &LedgerFixture<RedisCluster>) {
+        fixture.redis.move_slots(self.slot..=self.slot, self.from, self.to).await.expect("a move");
     }
 
-    async fn come_home(&self, stage: &Stage<Cluster>) {
-        stage.redis.move_slots(self.slot..=self.slot, self.to, self.from).await.expect("a move");
+    async fn move_back(&self, fixture: &LedgerFixture<RedisCluster>) {
+        fixture.redis.move_slots(self.slot..=self.slot, self.to, self.from).await.expect("a move");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_moved_slot_takes_counts_times_and_pauses_along() {
-    let stage = Stage::cluster().await;
-    let moved = known(&stage).await;
+async fn moved_slot_keeps_counts_request_times_and_pauses() {
+    let fixture = LedgerFixture::cluster().await;
+    let moved = movable_key(&fixture).await;
     for count in 1..=200 {
-        assert_eq!(stage.admitted(&moved.key).await, count);
+        assert_eq!(fixture.charge_admitted(&moved.key).await, count);
     }
-    moved.go(&stage).await;
-    stage.fill(&moved.key, &moved.standing).await;
+    moved.move_away(&fixture).await;
+    fixture.fill(&moved.key, &moved.key_record).await;
     for count in 201..=300 {
-        assert_eq!(stage.admitted(&moved.key).await, count, "the durable store knows of none");
+        assert_eq!(fixture.charge_admitted(&moved.key).await, count, "the durable store knows of none");
     }
-    let Verdict::PausedNow(pause) = stage.charge(&moved.key).await else { panic!("200 before the move count too") };
+    let Verdict::PausedNow(pause) = fixture.charge(&moved.key).await else { panic!("200 before the move count too") };
     assert_eq!(pause.counts.iter().map(|&count| u32::from(count)).sum::<u32>(), 301);
 
-    moved.come_home(&stage).await;
-    stage.fill(&moved.key, &moved.standing).await;
-    assert!(is_paused(&stage.charge(&moved.key).await), "a pause that the durable store does not know yet");
-    assert_eq!(stage.ledger.sweep(Duration::from_secs(2)).await.expect("a sweep"), [pause]);
+    moved.move_back(&fixture).await;
+    fixture.fill(&moved.key, &moved.key_record).await;
+    assert!(is_paused(&fixture.charge(&moved.key).await), "a pause that the durable store does not know yet");
+    assert_eq!(fixture.ledger.claim_unrecorded_pauses(Duration::from_secs(2)).await.expect("a sweep"), [pause]);
 
-    stage.ledger.charge_demo_knowing(None).await.expect("a verdict");
-    let (from, demo) = stage.redis.find("*{demo}*").await.expect("the demo's record");
-    let slot = stage.redis.slot(&demo).await.expect("a slot");
-    stage.redis.move_slots(slot..=slot, from, (from + 1) % 3).await.expect("a move");
-    let verdict = stage.ledger.charge_demo_knowing(None).await.expect("a verdict");
-    assert!(matches!(verdict, ledger::DemoVerdict::Admitted { charged, .. } if charged.used == 2), "{verdict:?}");
+    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("a verdict");
+    let (from, demo_key) = fixture.redis.find_key("*{demo}*").await.expect("the demo's record");
+    let slot = fixture.redis.slot_of(&demo_key).await.expect("a slot");
+    fixture.redis.move_slots(slot..=slot, from, (from + 1) % 3).await.expect("a move");
+    let verdict = fixture.ledger.charge_demo_with_stored_usage(None).await.expect("a verdict");
+    assert!(matches!(verdict, ipseity_ledger::DemoVerdict::Admitted { quota, .. } if quota.used == 2), "{verdict:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_made_while_its_slot_was_away_is_in_force_when_it_comes_home() {
-    let stage = Stage::cluster().await;
-    let moved = known(&stage).await;
-    assert_eq!(stage.admitted(&moved.key).await, 1);
-    moved.go(&stage).await;
-    let marks = Marks { deactivated: true, paused: false };
-    let inactive = Standing { marks, generation: 2, ..moved.standing.clone() };
-    stage.ledger.publish(&inactive).await.expect("a publish");
-    moved.come_home(&stage).await;
-    stage.fill(&moved.key, &inactive).await;
-    assert!(matches!(stage.charge(&moved.key).await, Verdict::Inactive(_)));
+async fn change_made_while_a_slot_was_moved_survives_its_return() {
+    let fixture = LedgerFixture::cluster().await;
+    let moved = movable_key(&fixture).await;
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 1);
+    moved.move_away(&fixture).await;
+    let flags = KeyFlags { deactivated: true, paused: false };
+    let inactive = KeyRecord { flags, generation: 2, ..moved.key_record.clone() };
+    fixture.ledger.publish(&inactive).await.expect("a publish");
+    moved.move_back(&fixture).await;
+    fixture.fill(&moved.key, &inactive).await;
+    assert!(matches!(fixture.charge(&moved.key).await, Verdict::Inactive(_)));
 
-    let active = Standing { marks: Marks::default(), generation: 3, ..inactive };
-    stage.ledger.publish(&active).await.expect("a publish");
-    assert_eq!(stage.admitted(&moved.key).await, 2, "and no count was lost on the way");
+    let active = KeyRecord { flags: KeyFlags::default(), generation: 3, ..inactive };
+    fixture.ledger.publish(&active).await.expect("a publish");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 2, "and no count was lost on the way");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fence_shown_to_another_owner_lets_no_fill_through() {
-    let stage = Stage::cluster().await;
-    let moved = known(&stage).await;
-    stage.ledger.forget(moved.key.id).await.expect("a loss");
-    let fence = stage.unknown(&moved.key).await;
-    moved.go(&stage).await;
-    assert!(!stage.ledger.fill(&moved.standing, &fence).await.expect("an answer"));
-    stage.fill(&moved.key, &moved.standing).await;
-    assert_eq!(stage.admitted(&moved.key).await, 1);
+async fn fill_with_a_fence_of_the_previous_owner_is_rejected() {
+    let fixture = LedgerFixture::cluster().await;
+    let moved = movable_key(&fixture).await;
+    fixture.ledger.delete_key_record(moved.key.id).await.expect("a loss");
+    let fence = fixture.expect_unknown(&moved.key).await;
+    moved.move_away(&fixture).await;
+    assert!(!fixture.ledger.fill(&moved.key_record, &fence).await.expect("an answer"));
+    fixture.fill(&moved.key, &moved.key_record).await;
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_to_a_slot_on_its_way_wait_for_it_and_are_applied_once() {
-    let stage = Stage::cluster().await;
-    let moved = known(&stage).await;
-    assert_eq!(stage.admitted(&moved.key).await, 1);
-    let mut moving = stage.redis.moving(moved.from, moved.to).await.expect("a move");
-    moving.begin(moved.slot).await.expect("an open slot");
+async fn requests_to_a_migrating_slot_wait_and_are_applied_once() {
+    let fixture = LedgerFixture::cluster().await;
+    let moved = movable_key(&fixture).await;
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 1);
+    let mut migration = fixture.redis.begin_migration(moved.from, moved.to).await.expect("a move");
+    migration.begin_slot(moved.slot).await.expect("an open slot");
 
-    let hasty = LedgerOptions { url: stage.redis.url(), timeout: Duration::from_millis(100) };
-    let hasty = Ledger::new(&hasty).expect("a ledger");
+    let short_timeout = LedgerOptions { url: fixture.redis.url(), timeout: Duration::from_millis(100) };
+    let short_timeout = Ledger::new(&short_timeout).expect("a ledger");
     let start = Instant::now();
-    let refused = hasty.charge(&moved.key, ChargeName::next()).await.expect_err("a slot that is nowhere");
-    assert!(matches!(&refused, LedgerError::NotApplied(cause) if cause.code() == Some("TRYAGAIN")), "{refused:?}");
+    let error = short_timeout.charge(&moved.key, ChargeId::next()).await.expect_err("a slot that is nowhere");
+    assert!(matches!(&error, LedgerError::NotApplied(cause) if cause.code() == Some("TRYAGAIN")), "{error:?}");
     assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
 
-    let carry = async {
+    let finish_migration = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        while moving.carry(moved.slot, 1).await.expect("a step") > 0 {
+        while migration.migrate_keys(moved.slot, 1).await.expect("a step") > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        moving.finish(moved.slot).await.expect("a new owner");
+        migration.finish_slot(moved.slot).await.expect("a new owner");
     };
-    let (verdict, ()) = tokio::join!(stage.charge(&moved.key), carry);
+    let (verdict, ()) = tokio::join!(fixture.charge(&moved.key), finish_migration);
     let Verdict::Unknown(fence) = verdict else { panic!("known: {verdict:?}") };
-    assert!(stage.ledger.fill(&moved.standing, &fence).await.expect("a fill"));
-    assert_eq!(stage.admitted(&moved.key).await, 2);
+    assert!(fixture.ledger.fill(&moved.key_record, &fence).await.expect("a fill"));
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_whole_on_one_side_of_a_move_is_served_there() {
-    let stage = Stage::cluster().await;
-    let moved = known(&stage).await;
+async fn migrating_slot_serves_keys_complete_on_one_side() {
+    let fixture = LedgerFixture::cluster().await;
+    let moved = movable_key(&fixture).await;
     // With a pause that waits in its bucket, all four names of the key are there.
-    let pause = stage.pause(&moved.key).await;
-    let resumed = Standing { generation: 2, window: 2, ..moved.standing.clone() };
-    stage.ledger.publish(&resumed).await.expect("a publish");
-    assert_eq!(stage.admitted(&moved.key).await, 301);
-    let names = ["k", "log"].map(|kind| format!("*:{kind}:{}", moved.key.id));
-    let (_, record) = stage.redis.find(&names[0]).await.expect("a record");
+    let pause = fixture.charge_until_paused(&moved.key).await;
+    let resumed = KeyRecord { generation: 2, burst_epoch: 2, ..moved.key_record.clone() };
+    fixture.ledger.publish(&resumed).await.expect("a publish");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 301);
+    let patterns = ["k", "log"].map(|kind| format!("*:{kind}:{}", moved.key.id));
+    let (_, record) = fixture.redis.find_key(&patterns[0]).await.expect("a record");
     let bucket = record.split(":k:").next().expect("a bucket").to_owned();
-    let mut moving = stage.redis.moving(moved.from, moved.to).await.expect("a move");
-    moving.begin(moved.slot).await.expect("an open slot");
+    let mut migration = fixture.redis.begin_migration(moved.from, moved.to).await.expect("a move");
+    migration.begin_slot(moved.slot).await.expect("an open slot");
 
-    assert_eq!(stage.admitted(&moved.key).await, 302, "none has left");
-    let changed = Standing { generation: 3, daily_limit: 20_000, ..resumed };
-    stage.ledger.publish(&changed).await.expect("a publish");
-    assert_eq!(stage.admitted(&moved.key).await, 303, "a record is changed in its place");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 302, "none has left");
+    let changed = KeyRecord { generation: 3, daily_limit: 20_000, ..resumed };
+    fixture.ledger.publish(&changed).await.expect("a publish");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 303, "a record is changed in its place");
 
-    let (_, log) = stage.redis.find(&names[1]).await.expect("a log");
-    for name in [record, log, format!("{bucket}:fence"), format!("{bucket}:pending")] {
-        moving.carry_name(&name).await.expect("a step");
+    let (_, log) = fixture.redis.find_key(&patterns[1]).await.expect("a log");
+    for redis_key in [record, log, format!("{bucket}:fence"), format!("{bucket}:pending")] {
+        migration.migrate_key(&redis_key).await.expect("a step");
     }
-    let Verdict::Unknown(fence) = stage.charge(&moved.key).await else { panic!("another owner believes the record") };
-    assert!(stage.ledger.fill(&changed, &fence).await.expect("a fill"), "all have arrived");
-    let verdict = stage.charge(&moved.key).await;
-    assert_eq!(used(&verdict), 304);
-    assert_eq!(stage.ledger.pending(moved.key.id).await.expect("a look"), std::slice::from_ref(&pause));
-    stage.ledger.confirm(&pause).await.expect("a confirmation");
-    while moving.carry(moved.slot, 10).await.expect("a step") > 0 {}
-    moving.finish(moved.slot).await.expect("a new owner");
-    assert_eq!(stage.admitted(&moved.key).await, 305);
+    let Verdict::Unknown(fence) = fixture.charge(&moved.key).await else { panic!("another owner believes the record") };
+    assert!(fixture.ledger.fill(&changed, &fence).await.expect("a fill"), "all have arrived");
+    let verdict = fixture.charge(&moved.key).await;
+    assert_eq!(admitted_count(&verdict), 304);
+    assert_eq!(fixture.ledger.unrecorded_pauses_of(moved.key.id).await.expect("a look"), std::slice::from_ref(&pause));
+    fixture.ledger.mark_pause_recorded(&pause).await.expect("a confirmation");
+    while migration.migrate_keys(moved.slot, 10).await.expect("a step") > 0 {}
+    migration.finish_slot(moved.slot).await.expect("a new owner");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 305);
 
-    let (stranger, _) = fresh(1);
-    stage.unknown(&stranger).await;
+    let (unknown_key, _) = new_key(1);
+    fixture.expect_unknown(&unknown_key).await;
 }

@@ -1,41 +1,41 @@
 //! Code in colours: comments, texts, keys and numbers. It knows the little that all languages of the documentation share.
 
-use super::markdown::escaped;
+use crate::docs::markdown::escape_html;
 
 /// Code as HTML, with a class on each piece that has a colour.
-pub(crate) fn highlighted(code: &str, language: &str) -> String {
-    let comment = match language {
+pub(crate) fn highlight_code(code: &str, language: &str) -> String {
+    let comment_marker = match language {
         "json" | "http" | "text" | "" => None,
         "sh" | "bash" | "python" | "ruby" | "toml" | "yaml" | "nginx" | "haproxy" => Some("#"),
         _ => Some("//"),
     };
     if matches!(language, "text" | "http" | "") {
-        return escaped(code);
+        return escape_html(code);
     }
     let mut html = String::with_capacity(2 * code.len());
     let mut rest = code;
     let mut is_word_start = true;
     while let Some(first) = rest.chars().next() {
         let (class, length) = match first {
-            _ if is_word_start && comment.is_some_and(|comment| rest.starts_with(comment)) => {
+            _ if is_word_start && comment_marker.is_some_and(|comment_marker| rest.starts_with(comment_marker)) => {
                 ("code-comment", rest.find('\n').unwrap_or(rest.len()))
             }
-            '"' | '\'' | '`' => match text_length(rest, first) {
+            '"' | '\'' | '`' => match string_literal_len(rest, first) {
                 Some(length) if rest[length..].trim_start().starts_with(':') && language == "json" => {
                     ("code-key", length)
                 }
                 Some(length) => ("code-text", length),
                 None => ("", first.len_utf8()),
             },
-            '0'..='9' | '-' if is_word_start && language == "json" => ("code-number", word_length(rest)),
-            't' | 'f' | 'n' if is_word_start && language == "json" => ("code-number", word_length(rest)),
+            '0'..='9' | '-' if is_word_start && language == "json" => ("code-number", word_len(rest)),
+            't' | 'f' | 'n' if is_word_start && language == "json" => ("code-number", word_len(rest)),
             _ => ("", first.len_utf8()),
         };
         let (piece, after) = rest.split_at(length);
         if class.is_empty() {
-            html.push_str(&escaped(piece));
+            html.push_str(&escape_html(piece));
         } else {
-            html.push_str(&format!("<span class=\"{class}\">{}</span>", escaped(piece)));
+            html.push_str(&format!("<span class=\"{class}\">{}</span>", escape_html(piece)));
         }
         is_word_start = piece.ends_with(|last: char| last.is_whitespace() || "([{,=;".contains(last));
         rest = after;
@@ -44,23 +44,23 @@ pub(crate) fn highlighted(code: &str, language: &str) -> String {
 }
 
 /// The length of a text in quotes that ends on its line.
-fn text_length(rest: &str, quote: char) -> Option<usize> {
+fn string_literal_len(rest: &str, quote: char) -> Option<usize> {
     let mut is_escaped = false;
-    for (place, letter) in rest.char_indices().skip(1) {
-        match letter {
+    for (index, character) in rest.char_indices().skip(1) {
+        match character {
             '\n' => return None,
             _ if is_escaped => is_escaped = false,
             '\\' => is_escaped = true,
-            _ if letter == quote => return Some(place + letter.len_utf8()),
+            _ if character == quote => return Some(index + character.len_utf8()),
             _ => {}
         }
     }
     None
 }
 
-fn word_length(rest: &str) -> usize {
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '+');
-    rest.find(|letter| !is_part(letter)).unwrap_or(rest.len())
+fn word_len(rest: &str) -> usize {
+    let is_word_char = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '+');
+    rest.find(|character| !is_word_char(character)).unwrap_or(rest.len())
 }
 
 #[cfg(test)]
@@ -68,8 +68,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_has_keys_texts_and_numbers() {
-        let html = highlighted("{ \"a\": \"<b>\", \"c\": -1.5, \"d\": null }", "json");
+    fn json_highlighting_marks_keys_strings_and_numbers() {
+        let html = highlight_code("{ \"a\": \"<b>\", \"c\": -1.5, \"d\": null }", "json");
         assert_eq!(
             html,
             "{ <span class=\"code-key\">&quot;a&quot;</span>: <span class=\"code-text\">&quot;&lt;b&gt;&quot;</span>, \
@@ -79,11 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_ends_with_its_line_and_an_address_is_none() {
-        let html = highlighted("curl https://a # why\nok", "sh");
+    fn comments_end_with_their_line_and_urls_are_not_comments() {
+        let html = highlight_code("curl https://a # why\nok", "sh");
         assert_eq!(html, "curl https://a <span class=\"code-comment\"># why</span>\nok");
-        assert_eq!(highlighted("fetch(\"https://a\") // b", "js").matches("code-comment").count(), 1);
-        assert_eq!(highlighted("don't <stop>", "text"), "don't &lt;stop&gt;");
-        assert_eq!(highlighted("it's", "sh"), "it's", "a quote that does not end colours nothing");
+        assert_eq!(highlight_code("fetch(\"https://a\") // b", "js").matches("code-comment").count(), 1);
+        assert_eq!(highlight_code("don't <stop>", "text"), "don't &lt;stop&gt;");
+        assert_eq!(highlight_code("it's", "sh"), "it's", "a quote that does not end colours nothing");
     }
 }

@@ -4,10 +4,10 @@
 
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
-use super::highlight::highlighted;
+use crate::docs::highlight::highlight_code;
 
 /// A part of a page under its own heading.
-pub(crate) struct Section {
+pub(crate) struct DocsSection {
     /// Empty for what stands before the first heading.
     pub(crate) anchor: String,
     pub(crate) title: String,
@@ -17,65 +17,67 @@ pub(crate) struct Section {
 }
 
 /// A page's parts.
-pub(super) struct Rendered {
+pub(super) struct RenderedMarkdown {
     pub(super) title: String,
     pub(super) description: String,
     pub(super) html: String,
-    pub(super) sections: Vec<Section>,
+    pub(super) sections: Vec<DocsSection>,
 }
 
 /// Renders a page; its first heading becomes the title and is not in the HTML.
-pub(super) fn rendered(source: &str) -> Rendered {
-    let mut page = Writer::default();
+pub(super) fn render_markdown(source: &str) -> RenderedMarkdown {
+    let mut writer = MarkdownWriter::default();
     let mut events = Parser::new_ext(source, Options::ENABLE_TABLES | Options::ENABLE_HEADING_ATTRIBUTES);
     while let Some(event) = events.next() {
-        page.take(event, &mut events);
+        writer.handle_event(event, &mut events);
     }
     let mut html = String::with_capacity(2 * source.len());
-    html::push_html(&mut html, page.events.into_iter());
-    let title = page.sections.first().map(|section| section.title.clone()).unwrap_or_default();
-    Rendered { title, description: page.description, html, sections: page.sections }
+    html::push_html(&mut html, writer.events.into_iter());
+    let title = writer.sections.first().map(|section| section.title.clone()).unwrap_or_default();
+    RenderedMarkdown { title, description: writer.description, html, sections: writer.sections }
 }
 
 #[derive(Default)]
-struct Writer<'a> {
+struct MarkdownWriter<'a> {
     events: Vec<Event<'a>>,
-    sections: Vec<Section>,
+    sections: Vec<DocsSection>,
     description: String,
-    codes: usize,
+    code_block_count: usize,
     /// Whether the first paragraph is being read.
-    is_first: bool,
+    is_in_first_paragraph: bool,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> MarkdownWriter<'a> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "most events pass as they are")]
-    fn take(&mut self, event: Event<'a>, rest: &mut Parser<'a>) {
+    fn handle_event(&mut self, event: Event<'a>, rest: &mut Parser<'a>) {
         match event {
-            Event::Start(Tag::Heading { level, id, .. }) => self.heading(level, id, rest),
-            Event::Start(Tag::CodeBlock(kind)) => self.code(&kind, rest),
+            Event::Start(Tag::Heading { level, id, .. }) => self.write_heading(level, id, rest),
+            Event::Start(Tag::CodeBlock(kind)) => self.write_code_block(&kind, rest),
             Event::Start(Tag::Table(columns)) => {
-                let about = self.sections.last().map(|section| escaped(&section.title)).unwrap_or_default();
-                self.put(format!("<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{about}\">"));
+                let label = self.sections.last().map(|section| escape_html(&section.title)).unwrap_or_default();
+                self.push_html(format!(
+                    "<div class=\"panel scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">"
+                ));
                 self.events.push(Event::Start(Tag::Table(columns)));
             }
             Event::End(TagEnd::Table) => {
                 self.events.push(Event::End(TagEnd::Table));
-                self.put("</div>".to_owned());
+                self.push_html("</div>".to_owned());
             }
             Event::Start(Tag::Paragraph) => {
-                self.is_first = self.description.is_empty();
+                self.is_in_first_paragraph = self.description.is_empty();
                 self.events.push(Event::Start(Tag::Paragraph));
             }
             Event::End(TagEnd::Paragraph) => {
-                self.is_first = false;
-                self.read(" ");
+                self.is_in_first_paragraph = false;
+                self.record_text(" ");
                 self.events.push(Event::End(TagEnd::Paragraph));
             }
             event => {
                 match &event {
-                    Event::Text(text) | Event::Code(text) => self.read(text),
+                    Event::Text(text) | Event::Code(text) => self.record_text(text),
                     Event::SoftBreak | Event::HardBreak | Event::End(TagEnd::TableCell | TagEnd::Item) => {
-                        self.read(" ")
+                        self.record_text(" ")
                     }
                     _ => {}
                 }
@@ -85,8 +87,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Notes text for the search, and for the description while in the first paragraph.
-    fn read(&mut self, text: &str) {
-        if self.is_first {
+    fn record_text(&mut self, text: &str) {
+        if self.is_in_first_paragraph {
             self.description.push_str(text);
         }
         if let Some(section) = self.sections.last_mut() {
@@ -94,48 +96,48 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn put(&mut self, html: String) {
+    fn push_html(&mut self, html: String) {
         self.events.push(Event::Html(CowStr::from(html)));
     }
 
-    fn heading(&mut self, level: HeadingLevel, id: Option<CowStr<'a>>, rest: &mut Parser<'a>) {
+    fn write_heading(&mut self, level: HeadingLevel, id: Option<CowStr<'a>>, rest: &mut Parser<'a>) {
         let inner: Vec<_> =
             rest.by_ref().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_)))).collect();
-        let title: String = inner.iter().filter_map(text_of).collect();
+        let title: String = inner.iter().filter_map(event_text).collect();
         if level == HeadingLevel::H1 {
-            self.sections.push(Section { anchor: String::new(), title, level: 1, text: String::new() });
+            self.sections.push(DocsSection { anchor: String::new(), title, level: 1, text: String::new() });
             return;
         }
-        let anchor = id.map_or_else(|| slug(&title), |id| id.to_string());
-        let words = match title.split_once(' ') {
-            Some((status, words)) if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
-                format!("<span class=\"status\">{status}</span> {}", escaped(words))
+        let anchor = id.map_or_else(|| slugify(&title), |id| id.to_string());
+        let heading_html = match title.split_once(' ') {
+            Some((status, heading_html)) if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
+                format!("<span class=\"status\">{status}</span> {}", escape_html(heading_html))
             }
-            _ => escaped(&title),
+            _ => escape_html(&title),
         };
-        self.put(format!("<{level} id=\"{anchor}\"><a href=\"#{anchor}\">{words}</a></{level}>\n"));
-        self.sections.push(Section { anchor, title, level: level as u8, text: String::new() });
+        self.push_html(format!("<{level} id=\"{anchor}\"><a href=\"#{anchor}\">{heading_html}</a></{level}>\n"));
+        self.sections.push(DocsSection { anchor, title, level: level as u8, text: String::new() });
     }
 
-    fn code(&mut self, kind: &CodeBlockKind<'a>, rest: &mut Parser<'a>) {
+    fn write_code_block(&mut self, kind: &CodeBlockKind<'a>, rest: &mut Parser<'a>) {
         let inner: Vec<_> = rest.take_while(|event| !matches!(event, Event::End(TagEnd::CodeBlock))).collect();
-        let text: String = inner.iter().filter_map(text_of).collect();
-        self.read(&text);
-        self.codes += 1;
-        let id = self.codes;
+        let text: String = inner.iter().filter_map(event_text).collect();
+        self.record_text(&text);
+        self.code_block_count += 1;
+        let id = self.code_block_count;
         let language = match kind {
             CodeBlockKind::Fenced(info) => info.split_whitespace().next().unwrap_or_default(),
             CodeBlockKind::Indented => "",
         };
-        let shown = highlighted(text.trim_end(), language);
-        self.put(format!(
-            "<div class=\"panel code\"><pre class=\"scroll\" tabindex=\"0\"><code id=\"code-{id}\" class=\"language-{language}\">{shown}</code></pre>{}</div>\n",
+        let highlighted = highlight_code(text.trim_end(), language);
+        self.push_html(format!(
+            "<div class=\"panel code\"><pre class=\"scroll\" tabindex=\"0\"><code id=\"code-{id}\" class=\"language-{language}\">{highlighted}</code></pre>{}</div>\n",
             copy_button(&format!("code-{id}"))
         ));
     }
 }
 
-fn text_of<'e>(event: &'e Event<'_>) -> Option<&'e str> {
+fn event_text<'e>(event: &'e Event<'_>) -> Option<&'e str> {
     if let Event::Text(text) | Event::Code(text) = event { Some(text.as_ref()) } else { None }
 }
 
@@ -149,13 +151,14 @@ fn copy_button(target: &str) -> String {
 }
 
 /// A heading as an anchor: small letters and digits, with hyphens between words.
-fn slug(title: &str) -> String {
+fn slugify(title: &str) -> String {
     let lower = title.to_lowercase();
-    let words = lower.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty());
+    let words =
+        lower.split(|character: char| !character.is_alphanumeric() && character != '_').filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
 }
 
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -164,8 +167,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_a_title_a_description_and_sections() {
-        let page = rendered(
+    fn markdown_page_has_title_description_and_sections() {
+        let page = render_markdown(
             "# The title\n\nFirst *words*.\n\nMore.\n\n## 401 some_code {#frozen}\n\nWhy.\n\n### What & how\n",
         );
         assert_eq!((page.title.as_str(), page.description.as_str()), ("The title", "First words."));
@@ -175,13 +178,13 @@ mod tests {
         );
         assert!(page.html.contains("<h3 id=\"what-how\"><a href=\"#what-how\">What &amp; how</a></h3>"));
         assert!(!page.html.contains("The title"));
-        let told: Vec<_> = page.sections.iter().map(|section| (section.level, section.text.trim())).collect();
-        assert_eq!(told, [(1, "First words. More."), (2, "Why."), (3, "")]);
+        let sections: Vec<_> = page.sections.iter().map(|section| (section.level, section.text.trim())).collect();
+        assert_eq!(sections, [(1, "First words. More."), (2, "Why."), (3, "")]);
     }
 
     #[test]
-    fn code_can_be_copied_and_tables_scroll() {
-        let page = rendered("# T\n\n```sh\necho '<b>'\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n");
+    fn code_blocks_have_a_copy_button_and_tables_scroll() {
+        let page = render_markdown("# T\n\n```sh\necho '<b>'\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n");
         assert!(page.html.contains("&lt;b&gt;") && page.html.contains("data-copy=\"code-1\""));
         assert!(
             page.html.contains("role=\"region\" aria-label=\"T\"><table>") && page.html.contains("</table>\n</div>")

@@ -1,45 +1,48 @@
 //! Samples in many languages: real files of the project, of which the documentation shows the part between two marks.
 
 /// A file that shows how to call the service.
-pub(super) struct Sample {
+pub(super) struct CodeSample {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) language: &'static str,
     pub(super) text: &'static str,
 }
 
-const SAMPLES: &[Sample] = include!(concat!(env!("OUT_DIR"), "/samples.rs"));
-const BEGIN: &str = "[docs]";
-const END: &str = "[/docs]";
+const SAMPLES: &[CodeSample] = include!(concat!(env!("OUT_DIR"), "/samples.rs"));
+const BEGIN_MARKER: &str = "[docs]";
+const END_MARKER: &str = "[/docs]";
 
 /// Stands for the service's own address in the files.
-const ELSEWHERE: &str = "https://ip.example";
+const PLACEHOLDER_BASE_URL: &str = "https://ip.example";
 
 /// All of them as sections of Markdown, with this service's address.
-pub(super) fn sections(base_url: &str) -> String {
-    let section = |sample: &Sample| {
-        let Sample { id, title, language, text } = sample;
-        format!("## {title} {{#{id}}}\n\n```{language}\n{}```\n\n", shown(text).replace(ELSEWHERE, base_url))
+pub(super) fn samples_markdown(base_url: &str) -> String {
+    let section = |sample: &CodeSample| {
+        let CodeSample { id, title, language, text } = sample;
+        format!(
+            "## {title} {{#{id}}}\n\n```{language}\n{}```\n\n",
+            marked_lines(text).replace(PLACEHOLDER_BASE_URL, base_url)
+        )
     };
     SAMPLES.iter().map(section).collect()
 }
 
 /// The lines between the marks, or all of them if there are no marks.
-fn shown(text: &str) -> String {
-    let is_marked = text.lines().any(|line| line.contains(BEGIN));
-    let mut is_shown = !is_marked;
-    let mut shown = String::new();
+fn marked_lines(text: &str) -> String {
+    let has_markers = text.lines().any(|line| line.contains(BEGIN_MARKER));
+    let mut is_shown = !has_markers;
+    let mut lines = String::new();
     for line in text.lines() {
-        if line.contains(END) {
+        if line.contains(END_MARKER) {
             is_shown = false;
-        } else if line.contains(BEGIN) {
+        } else if line.contains(BEGIN_MARKER) {
             is_shown = true;
         } else if is_shown {
-            shown.push_str(line);
-            shown.push('\n');
+            lines.push_str(line);
+            lines.push('\n');
         }
     }
-    shown
+    lines
 }
 
 #[cfg(test)]
@@ -47,8 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_the_marks_is_shown() {
-        assert_eq!(shown("a\n// [docs]\nb\nc\n// [/docs]\nd\n"), "b\nc\n");
-        assert_eq!(shown("a\nb"), "a\nb\n");
+    fn only_lines_between_the_markers_are_shown() {
+        assert_eq!(marked_lines("a\n// [docs]\nb\nc\n// [/docs]\nd\n"), "b\nc\n");
+        assert_eq!(marked_lines("a\nb"), "a\nb\n");
     }
 }

@@ -2,67 +2,69 @@
 
 use serde_json::json;
 
-use super::library::{Library, Page};
-use super::markdown::Section;
+use crate::docs::index::{DocsArticle, DocsIndex};
+use crate::docs::markdown::DocsSection;
 
 /// A section that answers a question.
-pub(crate) struct Hit {
-    pub(crate) address: String,
+pub(crate) struct SearchHit {
+    pub(crate) href: String,
     pub(crate) title: String,
     /// The page that it is on.
-    pub(crate) page: String,
-    pub(crate) text: String,
+    pub(crate) page_title: String,
+    pub(crate) excerpt: String,
 }
 
 /// Letters of a section that a result shows.
-const SHOWN_MAX: usize = 160;
+const EXCERPT_CHARS_MAX: usize = 160;
 
-impl Library {
+impl DocsIndex {
     /// The sections that answer a question, best first.
-    pub(crate) fn search(&self, question: &str, hits_max: usize) -> Vec<Hit> {
-        let question = question.to_lowercase();
-        let words: Vec<_> = question.split_whitespace().collect();
+    pub(crate) fn search(&self, query: &str, hits_max: usize) -> Vec<SearchHit> {
+        let query = query.to_lowercase();
+        let words: Vec<_> = query.split_whitespace().collect();
         if words.is_empty() {
             return Vec::new();
         }
-        let sections = self.pages().flat_map(|page| page.sections.iter().map(move |section| (page, section)));
-        let mut found: Vec<_> = sections
+        let sections = self.articles().flat_map(|page| page.sections.iter().map(move |section| (page, section)));
+        let mut matches: Vec<_> = sections
             .filter_map(|(page, section)| score(page, section, &words).map(|score| (score, page, section)))
             .collect();
         // Stable: equals stay in the order in which they are read.
-        found.sort_by_key(|(score, _, _)| std::cmp::Reverse(*score));
-        let hit = |(_, page, section): &(u32, &Page, &Section)| Hit {
-            address: address(page, section),
+        matches.sort_by_key(|(score, _, _)| std::cmp::Reverse(*score));
+        let hit = |(_, page, section): &(u32, &DocsArticle, &DocsSection)| SearchHit {
+            href: section_href(page, section),
             title: section.title.clone(),
-            page: page.title.clone(),
-            text: section.text.chars().take(SHOWN_MAX).collect(),
+            page_title: page.title.clone(),
+            excerpt: section.text.chars().take(EXCERPT_CHARS_MAX).collect(),
         };
-        found.iter().take(hits_max).map(hit).collect()
+        matches.iter().take(hits_max).map(hit).collect()
     }
 }
 
 /// How much a section is about all the words; `None` if one is missing.
-fn score(page: &Page, section: &Section, words: &[&str]) -> Option<u32> {
-    let (title, of, text) = (section.title.to_lowercase(), page.title.to_lowercase(), section.text.to_lowercase());
-    let worth = |word: &&str| {
-        let points =
-            8 * u32::from(title.contains(word)) + 3 * u32::from(of.contains(word)) + u32::from(text.contains(word));
+fn score(page: &DocsArticle, section: &DocsSection, words: &[&str]) -> Option<u32> {
+    let (title, page_title, text) =
+        (section.title.to_lowercase(), page.title.to_lowercase(), section.text.to_lowercase());
+    let word_score = |word: &&str| {
+        let points = 8 * u32::from(title.contains(word))
+            + 3 * u32::from(page_title.contains(word))
+            + u32::from(text.contains(word));
         (points > 0).then_some(points)
     };
-    words.iter().map(worth).sum()
+    words.iter().map(word_score).sum()
 }
 
-fn address(page: &Page, section: &Section) -> String {
+fn section_href(page: &DocsArticle, section: &DocsSection) -> String {
     if section.anchor.is_empty() { page.path() } else { format!("{}#{}", page.path(), section.anchor) }
 }
 
 /// Every section as JSON: address, title, page, text.
-pub(super) fn index<'a>(pages: impl Iterator<Item = &'a Page>) -> String {
+pub(super) fn search_index_json<'a>(pages: impl Iterator<Item = &'a DocsArticle>) -> String {
     let entries: Vec<_> = pages
         .flat_map(|page| {
             page.sections
                 .iter()
-                .map(move |section| json!([address(page, section), section.title, page.title, section.text]))
+                .map(move |section| json!([section_href(page, section), section.title, page.title, section.text]))
         })
         .collect();
     json!(entries).to_string()
@@ -73,8 +75,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_code_is_found_where_it_is_explained() {
-        let library = Library::open("https://ip.example.com");
+    fn search_finds_each_error_code_on_the_errors_page() {
+        let docs_index = DocsIndex::build("https://ip.example.com");
         for code in [
             "missing_api_key",
             "invalid_api_key",
@@ -85,10 +87,10 @@ mod tests {
             "method_not_allowed",
             "uri_too_long",
         ] {
-            let hits = library.search(code, 20);
-            assert!(hits.first().is_some_and(|hit| hit.address.starts_with("/docs/errors#")), "{code}");
+            let hits = docs_index.search(code, 20);
+            assert!(hits.first().is_some_and(|hit| hit.href.starts_with("/docs/errors#")), "{code}");
         }
-        assert!(library.search("", 20).is_empty() && library.search("xyzzy", 20).is_empty());
-        assert!(library.search("missing_api_key xyzzy", 20).is_empty(), "every word counts");
+        assert!(docs_index.search("", 20).is_empty() && docs_index.search("xyzzy", 20).is_empty());
+        assert!(docs_index.search("missing_api_key xyzzy", 20).is_empty(), "every word counts");
     }
 }

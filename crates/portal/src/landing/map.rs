@@ -9,15 +9,15 @@ use std::fmt::Write;
 const WORLD: &str = include_str!("../../assets/world.tsv");
 const WIDTH: f64 = 2000.0;
 const HEIGHT: f64 = 868.0;
-const TOP_DEGREES: f64 = 84.0;
-const EARTH_KM: f64 = 6371.0;
+const TOP_LATITUDE: f64 = 84.0;
+const EARTH_RADIUS_KM: f64 = 6371.0;
 /// Points of a circle.
-const STEPS: u32 = 72;
+const CIRCLE_POINTS: u32 = 72;
 /// A circle of fewer units is hidden by the dot.
-const SEEN_MIN: f64 = 14.0;
+const VISIBLE_RADIUS_MIN: f64 = 14.0;
 
 /// A place to be marked.
-pub(super) struct Spot<'a> {
+pub(super) struct MapMarker<'a> {
     pub(super) latitude: f64,
     pub(super) longitude: f64,
     pub(super) accuracy_km: Option<u16>,
@@ -27,62 +27,63 @@ pub(super) struct Spot<'a> {
     pub(super) label: &'a str,
 }
 
-impl Spot<'_> {
+impl MapMarker<'_> {
     /// The places that are as far from the spot as it may be off, clockwise from the north; none if nobody knows. Over the edge of the map they go on
     /// beyond it, unseen.
-    fn reach(&self) -> Vec<(f64, f64)> {
+    fn accuracy_circle(&self) -> Vec<(f64, f64)> {
         let Some(km) = self.accuracy_km else { return Vec::new() };
-        let (latitude, distance) = (radians(self.latitude), (f64::from(km) / EARTH_KM).min(PI / 2.0));
+        let (latitude, distance) = (to_radians(self.latitude), (f64::from(km) / EARTH_RADIUS_KM).min(PI / 2.0));
         let point = |step: u32| {
-            let bearing = f64::from(step) * 2.0 * PI / f64::from(STEPS);
+            let bearing = f64::from(step) * 2.0 * PI / f64::from(CIRCLE_POINTS);
             let sine = latitude.sin() * distance.cos() + latitude.cos() * distance.sin() * bearing.cos();
-            let turn = (bearing.sin() * distance.sin() * latitude.cos()).atan2(distance.cos() - latitude.sin() * sine);
-            placed(self.longitude + degrees(turn), degrees(sine.clamp(-1.0, 1.0).asin()))
+            let longitude_offset =
+                (bearing.sin() * distance.sin() * latitude.cos()).atan2(distance.cos() - latitude.sin() * sine);
+            to_map_point(self.longitude + to_degrees(longitude_offset), to_degrees(sine.clamp(-1.0, 1.0).asin()))
         };
-        (0..STEPS).map(point).collect()
+        (0..CIRCLE_POINTS).map(point).collect()
     }
 
     /// Whether the circle can be told from the dot.
-    pub(super) fn is_circle_seen(&self) -> bool {
+    pub(super) fn is_circle_visible(&self) -> bool {
         self.accuracy_km.is_some_and(|km| {
-            let (_, middle) = placed(self.longitude, self.latitude);
-            let (_, edge) = placed(self.longitude, self.latitude - degrees(f64::from(km) / EARTH_KM));
-            edge - middle >= SEEN_MIN
+            let (_, center_y) = to_map_point(self.longitude, self.latitude);
+            let (_, edge_y) = to_map_point(self.longitude, self.latitude - to_degrees(f64::from(km) / EARTH_RADIUS_KM));
+            edge_y - center_y >= VISIBLE_RADIUS_MIN
         })
     }
 }
 
 /// The map as two drawings, one over the other.
-pub(super) fn drawn(spot: Option<&Spot<'_>>, sentence: &str) -> String {
+pub(super) fn draw_map(marker: Option<&MapMarker<'_>>, aria_label: &str) -> String {
     let mut svg = format!(
-        "<div class=\"map-box\"><svg class=\"world\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{sentence}\"><path class=\"land\" d=\"{}\"/>",
-        path("land")
+        "<div class=\"map-box\"><svg class=\"world\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{aria_label}\"><path class=\"land\" d=\"{}\"/>",
+        svg_path("land")
     );
-    if let Some(country) = spot.and_then(|spot| spot.country) {
-        put(&mut svg, format_args!("<path class=\"own\" d=\"{}\"/>", path(country)));
+    if let Some(country) = marker.and_then(|marker| marker.country) {
+        push_fmt(&mut svg, format_args!("<path class=\"own\" d=\"{}\"/>", svg_path(country)));
     }
-    put(&mut svg, format_args!("<path class=\"borders\" d=\"{}\"/>", path("borders")));
-    let reach = spot.map_or_else(Vec::new, Spot::reach);
-    if !reach.is_empty() {
-        let points: Vec<_> = reach.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        put(&mut svg, format_args!("<path class=\"reach\" d=\"M{}Z\"/>", points.join("L")));
+    push_fmt(&mut svg, format_args!("<path class=\"borders\" d=\"{}\"/>", svg_path("borders")));
+    let circle = marker.map_or_else(Vec::new, MapMarker::accuracy_circle);
+    if !circle.is_empty() {
+        let points: Vec<_> = circle.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        push_fmt(&mut svg, format_args!("<path class=\"reach\" d=\"M{}Z\"/>", points.join("L")));
     }
     svg.push_str("</svg>");
-    if let Some(spot) = spot {
-        let (x, y) = placed(spot.longitude, spot.latitude);
+    if let Some(marker) = marker {
+        let (x, y) = to_map_point(marker.longitude, marker.latitude);
         let (left, top) = (100.0 * x / WIDTH, 100.0 * y / HEIGHT);
         // The name stands beside the circle, towards the middle of the map.
-        let edges = reach.iter().map(|(edge, _)| (edge - x).abs());
-        let aside = 100.0 * edges.fold(0.0, f64::max) / WIDTH;
-        let (anchor, shift, beside) =
-            if left > 62.0 { ("end", -12, left - aside) } else { ("start", 12, left + aside) };
-        put(
+        let distances = circle.iter().map(|(edge, _)| (edge - x).abs());
+        let circle_radius = 100.0 * distances.fold(0.0, f64::max) / WIDTH;
+        let (anchor, shift, label_x) =
+            if left > 62.0 { ("end", -12, left - circle_radius) } else { ("start", 12, left + circle_radius) };
+        push_fmt(
             &mut svg,
             format_args!(
                 "<svg class=\"pin\" aria-hidden=\"true\"><circle class=\"pulse\" cx=\"{left:.2}%\" cy=\"{top:.2}%\" r=\"6\"/>\
                  <circle class=\"dot\" cx=\"{left:.2}%\" cy=\"{top:.2}%\" r=\"5\"/>\
-                 <text x=\"{beside:.2}%\" y=\"{top:.2}%\" dx=\"{shift}\" dy=\"5\" text-anchor=\"{anchor}\">{}</text></svg>",
-                spot.label
+                 <text x=\"{label_x:.2}%\" y=\"{top:.2}%\" dx=\"{shift}\" dy=\"5\" text-anchor=\"{anchor}\">{}</text></svg>",
+                marker.label
             ),
         );
     }
@@ -90,40 +91,40 @@ pub(super) fn drawn(spot: Option<&Spot<'_>>, sentence: &str) -> String {
     svg
 }
 
-fn put(svg: &mut String, piece: std::fmt::Arguments<'_>) {
-    svg.write_fmt(piece).expect("a String takes all that is written");
+fn push_fmt(svg: &mut String, arguments: std::fmt::Arguments<'_>) {
+    svg.write_fmt(arguments).expect("a String takes all that is written");
 }
 
 /// A path by its name; empty for a country that is too small to be drawn.
-fn path(name: &str) -> &'static str {
+fn svg_path(name: &str) -> &'static str {
     WORLD.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t')).unwrap_or_default()
 }
 
 /// Where a place lies in the picture.
-fn placed(longitude: f64, latitude: f64) -> (f64, f64) {
-    let scale = WIDTH / (2.0 * projected(180.0, 0.0).0);
-    let (x, y) = projected(longitude, latitude);
-    (WIDTH / 2.0 + x * scale, (projected(0.0, TOP_DEGREES).1 - y) * scale)
+fn to_map_point(longitude: f64, latitude: f64) -> (f64, f64) {
+    let scale = WIDTH / (2.0 * equal_earth(180.0, 0.0).0);
+    let (x, y) = equal_earth(longitude, latitude);
+    (WIDTH / 2.0 + x * scale, (equal_earth(0.0, TOP_LATITUDE).1 - y) * scale)
 }
 
 /// Equal Earth (Šavrič, Patterson and Jenny, 2018).
-fn projected(longitude: f64, latitude: f64) -> (f64, f64) {
+fn equal_earth(longitude: f64, latitude: f64) -> (f64, f64) {
     const A: [f64; 4] = [1.340_264, -0.081_106, 0.000_893, 0.003_796];
     let m = 3.0_f64.sqrt() / 2.0;
-    let theta = (m * radians(latitude).sin()).asin();
+    let theta = (m * to_radians(latitude).sin()).asin();
     let square = theta * theta;
     let sixth = square * square * square;
     let slope = A[0] + 3.0 * A[1] * square + sixth * (7.0 * A[2] + 9.0 * A[3] * square);
-    let x = radians(longitude) * theta.cos() / (m * slope);
+    let x = to_radians(longitude) * theta.cos() / (m * slope);
     let y = theta * (A[0] + A[1] * square + sixth * (A[2] + A[3] * square));
     (x, y)
 }
 
-fn radians(degrees: f64) -> f64 {
+fn to_radians(degrees: f64) -> f64 {
     degrees * PI / 180.0
 }
 
-fn degrees(radians: f64) -> f64 {
+fn to_degrees(radians: f64) -> f64 {
     radians * 180.0 / PI
 }
 
@@ -132,18 +133,20 @@ mod tests {
     use super::*;
 
     /// Whether a point lies within a path of rings made of one start and relative steps.
-    fn holds(path: &str, (x, y): (f64, f64)) -> bool {
+    fn contains_point(path: &str, (x, y): (f64, f64)) -> bool {
         let mut is_inside = false;
         for ring in path.split('M').skip(1) {
             let (start, steps) = ring.trim_end_matches('z').split_once('l').expect("a start and steps");
-            let mut corners = vec![pairs(start)[0]];
-            for (right, down) in pairs(steps) {
+            let mut corners = vec![parse_pairs(start)[0]];
+            for (right, down) in parse_pairs(steps) {
                 let last = corners[corners.len() - 1];
                 corners.push((last.0 + right, last.1 + down));
             }
-            for (place, one) in corners.iter().enumerate() {
-                let other = corners[(place + 1) % corners.len()];
-                if (one.1 > y) != (other.1 > y) && x < (other.0 - one.0) * (y - one.1) / (other.1 - one.1) + one.0 {
+            for (index, corner) in corners.iter().enumerate() {
+                let next_corner = corners[(index + 1) % corners.len()];
+                if (corner.1 > y) != (next_corner.1 > y)
+                    && x < (next_corner.0 - corner.0) * (y - corner.1) / (next_corner.1 - corner.1) + corner.0
+                {
                     is_inside = !is_inside;
                 }
             }
@@ -151,14 +154,14 @@ mod tests {
         is_inside
     }
 
-    fn pairs(text: &str) -> Vec<(f64, f64)> {
+    fn parse_pairs(text: &str) -> Vec<(f64, f64)> {
         let spaced = text.replace('-', " -");
         let numbers: Vec<f64> = spaced.split_whitespace().map(|number| number.parse().expect("a number")).collect();
         numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect()
     }
 
     #[test]
-    fn places_lie_in_their_own_countries() {
+    fn coordinates_project_into_their_country() {
         for (country, latitude, longitude) in [
             ("FR", 46.6, 2.5),
             ("US", 39.0, -98.0),
@@ -169,33 +172,35 @@ mod tests {
             ("ZA", -31.0, 22.5),
             ("IN", 22.0, 79.0),
         ] {
-            assert!(holds(path(country), placed(longitude, latitude)), "{country}");
-            assert!(holds(path("land"), placed(longitude, latitude)), "{country} is land");
-            assert!(!holds(path("FR"), placed(longitude, latitude)) || country == "FR");
+            assert!(contains_point(svg_path(country), to_map_point(longitude, latitude)), "{country}");
+            assert!(contains_point(svg_path("land"), to_map_point(longitude, latitude)), "{country} is land");
+            assert!(!contains_point(svg_path("FR"), to_map_point(longitude, latitude)) || country == "FR");
         }
-        assert!(!holds(path("land"), placed(-40.0, 30.0)), "the Atlantic is no land");
-        assert_eq!(path("XX"), "");
+        assert!(!contains_point(svg_path("land"), to_map_point(-40.0, 30.0)), "the Atlantic is no land");
+        assert_eq!(svg_path("XX"), "");
     }
 
     #[test]
-    fn the_map_stays_light() {
-        assert!(path("land").len() + path("borders").len() < 30_000);
+    fn map_paths_stay_under_30_kb() {
+        assert!(svg_path("land").len() + svg_path("borders").len() < 30_000);
     }
 
     #[test]
-    fn a_circle_is_as_large_as_its_radius_says() {
-        let spot = |latitude, km| Spot { latitude, longitude: 2.0, accuracy_km: Some(km), country: None, label: "" };
-        let at_equator = spot(0.0, 1000);
-        let (north, south) = (at_equator.reach()[0].1, at_equator.reach()[STEPS as usize / 2].1);
-        let degree = placed(2.0, -0.5).1 - placed(2.0, 0.5).1;
+    fn accuracy_circle_matches_its_radius() {
+        let marker =
+            |latitude, km| MapMarker { latitude, longitude: 2.0, accuracy_km: Some(km), country: None, label: "" };
+        let at_equator = marker(0.0, 1000);
+        let (north, south) =
+            (at_equator.accuracy_circle()[0].1, at_equator.accuracy_circle()[CIRCLE_POINTS as usize / 2].1);
+        let degree = to_map_point(2.0, -0.5).1 - to_map_point(2.0, 0.5).1;
         // 1,000 km are 9 degrees.
         assert!((south - north - 2.0 * 8.993 * degree).abs() < 1.0, "{north} to {south}");
-        assert!(at_equator.is_circle_seen() && !spot(48.0, 10).is_circle_seen());
+        assert!(at_equator.is_circle_visible() && !marker(48.0, 10).is_circle_visible());
     }
 
     #[test]
-    fn a_map_of_no_place_has_no_mark() {
-        let map = drawn(None, "The world");
+    fn map_without_location_has_no_marker() {
+        let map = draw_map(None, "The world");
         assert!(map.contains("class=\"land\"") && !map.contains("class=\"pin\"") && !map.contains("class=\"reach\""));
     }
 }

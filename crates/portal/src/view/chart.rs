@@ -4,18 +4,18 @@
 
 use std::fmt::Write;
 
-use super::filters::with_commas;
+use crate::view::filters::with_commas;
 
 /// How many seconds share a row of the table under a minute.
-const MINUTE_ROW: usize = 10;
+const SECONDS_PER_ROW: usize = 10;
 /// A label under every so many days.
-const LABEL_DAYS: usize = 7;
+const LABEL_EVERY_DAYS: usize = 7;
 /// The part of a bar's place that stays empty.
-const GAP: f64 = 0.24;
+const BAR_GAP: f64 = 0.24;
 /// What is drawn at least of a number that is not zero, in percent of the height.
-const SEEN_MIN: f64 = 1.2;
+const VISIBLE_PERCENT_MIN: f64 = 1.2;
 
-macro_rules! put {
+macro_rules! push_fmt {
     ($text:expr, $($piece:tt)+) => {
         write!($text, $($piece)+).expect("a String takes all that is written")
     };
@@ -24,52 +24,52 @@ macro_rules! put {
 /// Bars of the 60 seconds before a pause, oldest first, and the same numbers as a table.
 ///
 /// A list may show ten of them, so they are written as sparingly as SVG allows: one path, with a stroke for each second.
-pub(crate) fn minute_chart(counts: &[u16]) -> String {
+pub(crate) fn pause_chart(counts: &[u16]) -> String {
     let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let peak = counts.iter().copied().max().unwrap_or(0);
-    let scale = Scale::over(u64::from(peak));
+    let scale = ChartScale::covering(u64::from(peak));
     let seconds = counts.len();
-    let mut svg = opened(
+    let mut svg = open_svg(
         "minute",
         &format!("Requests in each of the {seconds} seconds before the pause"),
-        &format!("{} in all, {} in the busiest second.", written(total), written(u64::from(peak))),
+        &format!("{} in all, {} in the busiest second.", format_count(total), format_count(u64::from(peak))),
     );
-    scale.draw(&mut svg);
-    put!(svg, "<svg class=\"bars\" viewBox=\"0 0 {seconds} 100\" preserveAspectRatio=\"none\">");
+    scale.draw_grid(&mut svg);
+    push_fmt!(svg, "<svg class=\"bars\" viewBox=\"0 0 {seconds} 100\" preserveAspectRatio=\"none\">");
     svg.push_str("<path d=\"");
-    for (place, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        put!(svg, "M{place}.5 100V{:.0}", 100.0 - scale.height(u64::from(count)));
+    for (second, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        push_fmt!(svg, "M{second}.5 100V{:.0}", 100.0 - scale.height(u64::from(count)));
     }
     svg.push_str("\"/></svg>");
-    label(&mut svg, 0.0, "start", &format!("−{seconds} s"));
-    label(&mut svg, 50.0, "middle", &format!("−{} s", seconds / 2));
-    label(&mut svg, 100.0, "end", "pause");
+    axis_label(&mut svg, 0.0, "start", &format!("−{seconds} s"));
+    axis_label(&mut svg, 50.0, "middle", &format!("−{} s", seconds / 2));
+    axis_label(&mut svg, 100.0, "end", "pause");
     svg.push_str("</svg>");
-    minute_table(&mut svg, counts);
+    pause_table(&mut svg, counts);
     svg
 }
 
-fn minute_table(html: &mut String, counts: &[u16]) {
+fn pause_table(html: &mut String, counts: &[u16]) {
     html.push_str("<details class=\"numbers\"><summary>The numbers, second by second</summary><table>");
-    for (row, numbers) in counts.chunks(MINUTE_ROW).enumerate() {
-        let from = counts.len() - row * MINUTE_ROW;
+    for (row, numbers) in counts.chunks(SECONDS_PER_ROW).enumerate() {
+        let from = counts.len() - row * SECONDS_PER_ROW;
         let to = from - numbers.len() + 1;
         let numbers: Vec<String> = numbers.iter().map(|count| format!("{count:>3}")).collect();
-        put!(html, "<tr><th scope=\"row\">−{from} to −{to} s</th><td>{}</td></tr>", numbers.join(" "));
+        push_fmt!(html, "<tr><th scope=\"row\">−{from} to −{to} s</th><td>{}</td></tr>", numbers.join(" "));
     }
     html.push_str("</table></details>");
 }
 
 /// Bars of days, oldest first: admitted, and refused on top.
-pub(crate) fn days_chart(days: &[(String, u64, u64)]) -> String {
+pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
     let highest = days.iter().map(|(_, admitted, refused)| admitted.saturating_add(*refused)).max().unwrap_or(0);
     let admitted: u64 = days.iter().map(|day| day.1).sum();
     let refused: u64 = days.iter().map(|day| day.2).sum();
-    let scale = Scale::over(highest);
-    let mut svg = opened(
+    let scale = ChartScale::covering(highest);
+    let mut svg = open_svg(
         "days",
         &format!("Requests on each of {} days", days.len()),
-        &format!("{} answered and {} refused in all.", written(admitted), written(refused)),
+        &format!("{} answered and {} refused in all.", format_count(admitted), format_count(refused)),
     );
     if highest == 0 {
         svg.push_str(
@@ -77,20 +77,23 @@ pub(crate) fn days_chart(days: &[(String, u64, u64)]) -> String {
         );
         svg.push_str("<line class=\"base\" x2=\"100%\" y1=\"100%\" y2=\"100%\"/>");
     } else {
-        scale.draw(&mut svg);
+        scale.draw_grid(&mut svg);
     }
-    for (place, (day, admitted, refused)) in days.iter().enumerate() {
-        let column = Column::new(place, days.len());
+    for (index, (day, admitted, refused)) in days.iter().enumerate() {
+        let column = ChartColumn::new(index, days.len());
         let day = short_day(day);
-        column.open(&mut svg, &format!("{day}: {} answered, {} refused", written(*admitted), written(*refused)));
-        let foot = scale.height(*admitted);
-        column.bar(&mut svg, "admitted", 0.0, foot);
-        column.bar(&mut svg, "refused", foot, scale.height(*refused));
+        column.open_group(
+            &mut svg,
+            &format!("{day}: {} answered, {} refused", format_count(*admitted), format_count(*refused)),
+        );
+        let admitted_height = scale.height(*admitted);
+        column.draw_bar(&mut svg, "admitted", 0.0, admitted_height);
+        column.draw_bar(&mut svg, "refused", admitted_height, scale.height(*refused));
         svg.push_str("</g>");
-        let from_end = days.len() - 1 - place;
-        if from_end.is_multiple_of(LABEL_DAYS) {
+        let from_end = days.len() - 1 - index;
+        if from_end.is_multiple_of(LABEL_EVERY_DAYS) {
             let (x, anchor) = if from_end == 0 { (100.0, "end") } else { (column.middle(), "middle") };
-            label(&mut svg, x, anchor, &day);
+            axis_label(&mut svg, x, anchor, &day);
         }
     }
     svg.push_str("</svg>");
@@ -98,65 +101,69 @@ pub(crate) fn days_chart(days: &[(String, u64, u64)]) -> String {
 }
 
 /// A bar of today's use against the day's limit; the numbers stand beside it.
-pub(crate) fn use_bar(used: u64, limit: u64) -> String {
-    let share = if limit == 0 { 1.0 } else { (used as f64 / limit as f64).min(1.0) };
-    let level = match share {
-        share if share >= 1.0 => "spent",
-        share if share >= 0.8 => "near",
+pub(crate) fn usage_bar(used: u64, limit: u64) -> String {
+    let fraction = if limit == 0 { 1.0 } else { (used as f64 / limit as f64).min(1.0) };
+    let level = match fraction {
+        fraction if fraction >= 1.0 => "spent",
+        fraction if fraction >= 0.8 => "near",
         _ => "calm",
     };
-    let width = if used == 0 { 0.0 } else { (share * 100.0).max(SEEN_MIN) };
+    let width = if used == 0 { 0.0 } else { (fraction * 100.0).max(VISIBLE_PERCENT_MIN) };
     format!(
         "<svg class=\"bar {level}\" aria-hidden=\"true\"><rect width=\"{width:.1}%\" height=\"100%\" rx=\"3\"/></svg>"
     )
 }
 
 /// The vertical axis: from nought to a round number, in equal steps.
-struct Scale {
-    top: u64,
+struct ChartScale {
+    max: u64,
     step: u64,
 }
 
-impl Scale {
+impl ChartScale {
     /// The smallest round scale of at most five steps that holds a number.
-    fn over(highest: u64) -> Self {
+    fn covering(highest: u64) -> Self {
         let highest = highest.max(4);
-        let mut decade: u64 = 1;
+        let mut power_of_ten: u64 = 1;
         let step = loop {
-            let fitting =
-                [1, 2, 5].into_iter().map(|digit| digit * decade).find(|step| step.saturating_mul(5) >= highest);
-            match fitting {
+            let candidate =
+                [1, 2, 5].into_iter().map(|digit| digit * power_of_ten).find(|step| step.saturating_mul(5) >= highest);
+            match candidate {
                 Some(step) => break step,
-                None => decade *= 10,
+                None => power_of_ten *= 10,
             }
         };
-        Self { top: highest.div_ceil(step) * step, step }
+        Self { max: highest.div_ceil(step) * step, step }
     }
 
     fn height(&self, count: u64) -> f64 {
-        if count == 0 { 0.0 } else { (count as f64 / self.top as f64 * 100.0).max(SEEN_MIN) }
+        if count == 0 { 0.0 } else { (count as f64 / self.max as f64 * 100.0).max(VISIBLE_PERCENT_MIN) }
     }
 
-    fn draw(&self, svg: &mut String) {
-        for mark in (0..=self.top).step_by(usize::try_from(self.step).unwrap_or(usize::MAX)) {
-            let y = 100.0 - mark as f64 / self.top as f64 * 100.0;
-            let class = if mark == 0 { "base" } else { "grid" };
-            put!(svg, "<line class=\"{class}\" x2=\"100%\" y1=\"{y:.2}%\" y2=\"{y:.2}%\"/>");
-            put!(svg, "<text x=\"-8\" y=\"{y:.2}%\" dy=\"4\" text-anchor=\"end\">{}</text>", brief(mark));
+    fn draw_grid(&self, svg: &mut String) {
+        for tick in (0..=self.max).step_by(usize::try_from(self.step).unwrap_or(usize::MAX)) {
+            let y = 100.0 - tick as f64 / self.max as f64 * 100.0;
+            let class = if tick == 0 { "base" } else { "grid" };
+            push_fmt!(svg, "<line class=\"{class}\" x2=\"100%\" y1=\"{y:.2}%\" y2=\"{y:.2}%\"/>");
+            push_fmt!(
+                svg,
+                "<text x=\"-8\" y=\"{y:.2}%\" dy=\"4\" text-anchor=\"end\">{}</text>",
+                format_axis_number(tick)
+            );
         }
     }
 }
 
 /// The place of one bar.
-struct Column {
+struct ChartColumn {
     left: f64,
     width: f64,
 }
 
-impl Column {
-    fn new(place: usize, places: usize) -> Self {
-        let width = 100.0 / places as f64;
-        Self { left: place as f64 * width, width }
+impl ChartColumn {
+    fn new(index: usize, count: usize) -> Self {
+        let width = 100.0 / count as f64;
+        Self { left: index as f64 * width, width }
     }
 
     fn middle(&self) -> f64 {
@@ -164,20 +171,20 @@ impl Column {
     }
 
     /// Opens the group of a column: what the pointer reads, over its whole height.
-    fn open(&self, svg: &mut String, title: &str) {
+    fn open_group(&self, svg: &mut String, title: &str) {
         let Self { left, width } = self;
-        put!(
+        push_fmt!(
             svg,
             "<g><title>{}</title><rect class=\"reach\" x=\"{left:.2}%\" width=\"{width:.2}%\" height=\"100%\"/>",
-            escaped(title)
+            escape_html(title)
         );
     }
 
-    fn bar(&self, svg: &mut String, class: &str, foot: f64, height: f64) {
+    fn draw_bar(&self, svg: &mut String, class: &str, base: f64, height: f64) {
         if height > 0.0 {
-            let (left, width) = (self.left + self.width * GAP / 2.0, self.width * (1.0 - GAP));
-            let top = 100.0 - foot - height;
-            put!(
+            let (left, width) = (self.left + self.width * BAR_GAP / 2.0, self.width * (1.0 - BAR_GAP));
+            let top = 100.0 - base - height;
+            push_fmt!(
                 svg,
                 "<rect class=\"{class}\" x=\"{left:.2}%\" y=\"{top:.2}%\" width=\"{width:.2}%\" height=\"{height:.2}%\"/>"
             );
@@ -185,24 +192,24 @@ impl Column {
     }
 }
 
-fn opened(class: &str, title: &str, desc: &str) -> String {
+fn open_svg(class: &str, title: &str, desc: &str) -> String {
     format!("<svg class=\"chart {class}\" role=\"img\"><title>{title}</title><desc>{desc}</desc>")
 }
 
-fn label(svg: &mut String, x: f64, anchor: &str, text: &str) {
-    put!(svg, "<text x=\"{x:.2}%\" y=\"100%\" dy=\"20\" text-anchor=\"{anchor}\">{}</text>", escaped(text));
+fn axis_label(svg: &mut String, x: f64, anchor: &str, text: &str) {
+    push_fmt!(svg, "<text x=\"{x:.2}%\" y=\"100%\" dy=\"20\" text-anchor=\"{anchor}\">{}</text>", escape_html(text));
 }
 
-fn written(number: u64) -> String {
+fn format_count(number: u64) -> String {
     with_commas(&number.to_string())
 }
 
 /// A number of an axis, where little room is: `20k`, `1.5M`.
-fn brief(number: u64) -> String {
+fn format_axis_number(number: u64) -> String {
     let units = [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
     match units.into_iter().find(|(unit, _)| number >= *unit) {
-        Some((unit, sign)) if number.is_multiple_of(unit) => format!("{}{sign}", number / unit),
-        Some((unit, sign)) => format!("{:.1}{sign}", number as f64 / unit as f64),
+        Some((unit, suffix)) if number.is_multiple_of(unit) => format!("{}{suffix}", number / unit),
+        Some((unit, suffix)) => format!("{:.1}{suffix}", number as f64 / unit as f64),
         None => number.to_string(),
     }
 }
@@ -217,7 +224,7 @@ fn short_day(day: &str) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -230,23 +237,23 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_is_round_and_holds_its_number() {
+    fn chart_scale_is_round_and_covers_the_maximum() {
         for (highest, top, step) in
             [(0, 4, 1), (4, 4, 1), (5, 5, 1), (6, 6, 2), (42, 50, 10), (9_800, 10_000, 2_000), (10_001, 15_000, 5_000)]
         {
-            let scale = Scale::over(highest);
-            assert_eq!((scale.top, scale.step), (top, step), "for {highest}");
+            let scale = ChartScale::covering(highest);
+            assert_eq!((scale.max, scale.step), (top, step), "for {highest}");
         }
-        let widest = Scale::over(u64::MAX / 4);
-        assert!(widest.top >= u64::MAX / 4);
+        let largest = ChartScale::covering(u64::MAX / 4);
+        assert!(largest.max >= u64::MAX / 4);
     }
 
     #[test]
-    fn the_minute_shows_each_second_as_a_bar_and_as_a_number() {
+    fn pause_chart_shows_each_second_as_bar_and_number() {
         let mut counts = [0; 60];
         counts[59] = 41;
         counts[0] = 1;
-        let html = minute_chart(&counts);
+        let html = pause_chart(&counts);
         assert!(html.contains("<path d=\"M0.5 100V98M59.5 100V18\"/>"), "a second without requests has no bar: {html}");
         assert_eq!(html.matches("<tr>").count(), 6);
         assert!(html.contains("<th scope=\"row\">−60 to −51 s</th><td>  1   0   0"));
@@ -255,38 +262,38 @@ mod tests {
     }
 
     #[test]
-    fn a_day_stacks_what_was_refused_on_what_was_answered() {
-        let svg = days_chart(&[day("2026-11-14", 0, 0), day("2026-11-15", 3, 1)]);
+    fn daily_chart_stacks_refused_on_admitted() {
+        let svg = daily_chart(&[day("2026-11-14", 0, 0), day("2026-11-15", 3, 1)]);
         assert!(svg.contains("<title>15 Nov: 3 answered, 1 refused</title>"));
         assert!(svg.contains("class=\"admitted\" x=\"56.00%\" y=\"25.00%\" width=\"38.00%\" height=\"75.00%\""));
         assert!(svg.contains("class=\"refused\" x=\"56.00%\" y=\"0.00%\" width=\"38.00%\" height=\"25.00%\""));
     }
 
     #[test]
-    fn charts_of_nothing_are_empty_and_whole() {
-        for svg in [days_chart(&[]), minute_chart(&[])] {
+    fn empty_charts_are_valid_svg() {
+        for svg in [daily_chart(&[]), pause_chart(&[])] {
             assert!(svg.starts_with("<svg") && svg.contains("</svg>") && !svg.contains("NaN"));
         }
     }
 
     #[test]
-    fn no_chart_holds_a_style_or_unescaped_text() {
-        let svg = days_chart(&[day("<b>", u64::from(u32::MAX), 7)]);
+    fn charts_escape_text_and_have_no_inline_styles() {
+        let svg = daily_chart(&[day("<b>", u64::from(u32::MAX), 7)]);
         assert!(!svg.contains("style=") && !svg.contains("<b>") && svg.contains("&lt;b&gt;"));
     }
 
     #[test]
-    fn a_bar_tells_calm_from_near_and_spent() {
+    fn usage_bar_class_follows_its_level() {
         for (used, level) in [(0, "calm"), (7_999, "calm"), (8_000, "near"), (10_000, "spent"), (10_400, "spent")] {
-            assert!(use_bar(used, 10_000).contains(&format!("class=\"bar {level}\"")), "{used}");
+            assert!(usage_bar(used, 10_000).contains(&format!("class=\"bar {level}\"")), "{used}");
         }
-        assert!(use_bar(1, 1_000_000).contains("width=\"1.2%\""), "a little is seen");
-        assert!(use_bar(20_000, 10_000).contains("width=\"100.0%\""), "never over its end");
+        assert!(usage_bar(1, 1_000_000).contains("width=\"1.2%\""), "a little is seen");
+        assert!(usage_bar(20_000, 10_000).contains("width=\"100.0%\""), "never over its end");
     }
 
     #[test]
-    fn axes_and_days_are_written_short() {
-        assert_eq!([0, 500, 20_000, 1_500_000].map(brief), ["0", "500", "20k", "1.5M"]);
+    fn axis_numbers_and_days_are_abbreviated() {
+        assert_eq!([0, 500, 20_000, 1_500_000].map(format_axis_number), ["0", "500", "20k", "1.5M"]);
         assert_eq!(short_day("2026-01-05"), "5 Jan");
         assert_eq!(short_day("2026-13-05"), "2026-13-05");
     }

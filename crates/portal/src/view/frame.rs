@@ -22,7 +22,7 @@ pub(crate) enum Tab {
 pub(crate) struct Notice(pub(crate) &'static str);
 
 /// How a page presents itself to whoever finds or links to it.
-pub(crate) struct Published {
+pub(crate) struct SeoMetadata {
     /// What it is about, in a sentence or two.
     pub(crate) description: String,
     /// Its path.
@@ -32,19 +32,19 @@ pub(crate) struct Published {
 }
 
 /// The frame around a page.
-pub(crate) struct Frame {
+pub(crate) struct PageFrame {
     /// The page's title.
     pub(crate) title: String,
     /// Where it stands.
     pub(crate) tab: Tab,
     /// The signed-in member's e-mail address.
-    pub(crate) member: Option<String>,
+    pub(crate) member_email: Option<String>,
     /// The token that every form carries; empty on pages without one.
-    pub(crate) csrf: String,
+    pub(crate) csrf_token: String,
     /// What has just been done.
     pub(crate) notice: Option<Notice>,
     /// Whether strangers may sign up.
     pub(crate) signup_open: bool,
     /// `None` for pages that no search engine should keep.
-    pub(crate) published: Option<Published>,
+    pub(crate) seo: Option<SeoMetadata>,
 }

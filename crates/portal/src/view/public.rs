@@ -2,57 +2,57 @@
 
 use askama::Template;
 
-use super::{Frame, filters};
-use crate::Attribution;
-use crate::docs::{Hit, Page};
-use crate::landing::Shown;
-use crate::reference::{Body, Described, Explained};
+use crate::DataAttribution;
+use crate::docs::{DocsArticle, SearchHit};
+use crate::landing::SelfViewSummary;
+use crate::reference::{FieldDoc, OperationDoc, SchemaDoc};
+use crate::view::{PageFrame, filters};
 
 /// `/`
 #[derive(Template)]
 #[template(path = "landing.html")]
 pub(crate) struct LandingPage<'a> {
-    pub(crate) frame: Frame,
+    pub(crate) frame: PageFrame,
     pub(crate) base_url: &'a str,
     /// The map, as SVG.
-    pub(crate) map: String,
+    pub(crate) map_svg: String,
     /// The visitor's own answer, highlighted.
-    pub(crate) json: String,
+    pub(crate) json_html: String,
     /// How long it took.
-    pub(crate) took: String,
-    pub(crate) sight: Shown,
-    pub(crate) attributions: Vec<Attribution>,
+    pub(crate) elapsed: String,
+    pub(crate) summary: SelfViewSummary,
+    pub(crate) attributions: Vec<DataAttribution>,
 }
 
 /// `/docs` and `/docs/{page}`
 #[derive(Template)]
 #[template(path = "docs.html")]
 pub(crate) struct DocsPage<'a> {
-    pub(crate) frame: Frame,
-    pub(crate) groups: &'a [(&'static str, Vec<Page>)],
-    pub(crate) page: &'a Page,
+    pub(crate) frame: PageFrame,
+    pub(crate) groups: &'a [(&'static str, Vec<DocsArticle>)],
+    pub(crate) page: &'a DocsArticle,
     pub(crate) html: String,
-    pub(crate) before: Option<&'a Page>,
-    pub(crate) after: Option<&'a Page>,
+    pub(crate) previous: Option<&'a DocsArticle>,
+    pub(crate) next: Option<&'a DocsArticle>,
 }
 
 /// `/docs/search`
 #[derive(Template)]
 #[template(path = "search.html")]
 pub(crate) struct SearchPage<'a> {
-    pub(crate) frame: Frame,
-    pub(crate) groups: &'a [(&'static str, Vec<Page>)],
-    pub(crate) question: String,
-    pub(crate) hits: Vec<Hit>,
+    pub(crate) frame: PageFrame,
+    pub(crate) groups: &'a [(&'static str, Vec<DocsArticle>)],
+    pub(crate) query: String,
+    pub(crate) hits: Vec<SearchHit>,
 }
 
 /// `/reference`
 #[derive(Template)]
 #[template(path = "reference.html")]
 pub(crate) struct ReferencePage<'a> {
-    pub(crate) frame: Frame,
+    pub(crate) frame: PageFrame,
     pub(crate) base_url: &'a str,
-    pub(crate) operations: Vec<Described>,
-    pub(crate) bodies: Vec<Body>,
-    pub(crate) headers: Vec<Explained>,
+    pub(crate) operations: Vec<OperationDoc>,
+    pub(crate) schemas: Vec<SchemaDoc>,
+    pub(crate) headers: Vec<FieldDoc>,
 }

@@ -2,20 +2,20 @@
 
 use std::collections::HashSet;
 
-use super::samples::{all, card, docs, key_page, keys_page, rooms};
+use crate::view::fixtures::{all_pages, docs_pages, key_card, key_page, keys_page, member_pages};
 
 /// The tags of a page that begin so, whole.
-fn tags<'a>(page: &'a str, beginning: &'a str) -> impl Iterator<Item = &'a str> {
-    page.match_indices(beginning).map(|(at, _)| page[at..].split_inclusive('>').next().unwrap_or_default())
+fn tags<'a>(page: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    page.match_indices(prefix).map(|(at, _)| page[at..].split_inclusive('>').next().unwrap_or_default())
 }
 
-fn value<'a>(tag: &'a str, attribute: &str) -> Option<&'a str> {
+fn attribute_value<'a>(tag: &'a str, attribute: &str) -> Option<&'a str> {
     tag.split_once(&format!(" {attribute}=\""))?.1.split('"').next()
 }
 
 #[test]
-fn every_page_has_one_heading_a_skip_link_and_what_was_done() {
-    for page in all() {
+fn every_page_has_one_heading_a_skip_link_and_its_notice() {
+    for page in all_pages() {
         assert_eq!(page.matches("<h1").count(), 1, "{page}");
         assert!(page.contains("href=\"#main\"") && page.contains("<main id=\"main\""));
         assert!(page.contains("<title>A title · Ipseity</title>") && page.contains("Something was done."));
@@ -25,24 +25,27 @@ fn every_page_has_one_heading_a_skip_link_and_what_was_done() {
 }
 
 #[test]
-fn no_page_holds_what_the_policy_refuses() {
-    for page in all() {
-        for refused in ["style=", "<style", "onclick=", "data:", "javascript:"] {
-            assert!(!page.contains(refused), "{refused} in {page}");
+fn pages_contain_nothing_that_the_csp_blocks() {
+    for page in all_pages() {
+        for blocked in ["style=", "<style", "onclick=", "data:", "javascript:"] {
+            assert!(!page.contains(blocked), "{blocked} in {page}");
         }
         for script in tags(&page, "<script") {
-            assert!(value(script, "src").is_some_and(|src| src.starts_with("/assets/")), "{script}");
+            assert!(attribute_value(script, "src").is_some_and(|src| src.starts_with("/assets/")), "{script}");
         }
         for file in tags(&page, "<link") {
-            let is_address = ["canonical", "alternate"].iter().any(|rel| value(file, "rel") == Some(rel));
-            assert!(is_address || value(file, "href").is_some_and(|href| href.starts_with("/assets/")), "{file}");
+            let is_address = ["canonical", "alternate"].iter().any(|rel| attribute_value(file, "rel") == Some(rel));
+            assert!(
+                is_address || attribute_value(file, "href").is_some_and(|href| href.starts_with("/assets/")),
+                "{file}"
+            );
         }
     }
 }
 
 #[test]
-fn every_form_is_posted_with_its_token() {
-    for page in all() {
+fn every_form_posts_its_csrf_token() {
+    for page in all_pages() {
         for form in page.split("<form").skip(1) {
             let form = form.split("</form>").next().unwrap_or_default();
             // A search changes nothing.
@@ -57,10 +60,10 @@ fn every_form_is_posted_with_its_token() {
 }
 
 #[test]
-fn every_field_to_fill_in_has_a_label() {
-    for page in all() {
+fn every_input_has_a_label() {
+    for page in all_pages() {
         for input in tags(&page, "<input").filter(|tag| !tag.contains("hidden")) {
-            let is_named = value(input, "id").is_some_and(|id| page.contains(&format!("for=\"{id}\"")));
+            let is_named = attribute_value(input, "id").is_some_and(|id| page.contains(&format!("for=\"{id}\"")));
             assert!(
                 is_named
                     || page.contains(&format!("<label>{input}"))
@@ -72,11 +75,11 @@ fn every_field_to_fill_in_has_a_label() {
 }
 
 #[test]
-fn no_page_has_an_id_twice_and_what_is_live_has_one() {
-    for page in all() {
+fn ids_are_unique_and_live_elements_have_one() {
+    for page in all_pages() {
         let mut seen = HashSet::new();
         for tag in page.split('<').skip(1).filter_map(|tag| tag.split('>').next()) {
-            let id = value(tag, "id");
+            let id = attribute_value(tag, "id");
             assert!(id.is_none_or(|id| seen.insert(id)), "{tag}");
             assert!(id.is_some() || !tag.contains("data-live") || tag.contains("data-live-sign"), "{tag}");
         }
@@ -84,49 +87,49 @@ fn no_page_has_an_id_twice_and_what_is_live_has_one() {
 }
 
 #[test]
-fn a_name_is_text_wherever_it_stands() {
-    for page in rooms() {
+fn key_names_are_escaped_on_every_page() {
+    for page in member_pages() {
         assert!(!page.contains("<i>"), "{page}");
     }
 }
 
 #[test]
-fn a_pause_shows_its_evidence_and_one_way_out() {
-    for page in [keys_page(vec![card(1, "paused", true)]), key_page(card(1, "paused", true))] {
+fn paused_key_shows_its_chart_and_one_resume_button() {
+    for page in [keys_page(vec![key_card(1, "paused", true)]), key_page(key_card(1, "paused", true))] {
         assert!(page.contains("Paused on 15 Nov 2026, 14:03:22 UTC"));
         assert!(page.contains("<strong>301 requests</strong>") && page.contains("busiest second: 6"));
         assert!(page.contains("class=\"chart minute\""));
         assert_eq!(page.matches("action=\"/keys/0000000001/resume\"").count(), 1);
     }
-    assert!(!key_page(card(1, "active", false)).contains("/resume"));
+    assert!(!key_page(key_card(1, "active", false)).contains("/resume"));
 }
 
 #[test]
-fn the_eleventh_key_is_not_offered() {
-    assert!(keys_page(vec![card(1, "active", false)]).contains("href=\"/keys/new\""));
-    let full = keys_page((0..10).map(|id| card(id, "active", false)).collect());
+fn new_key_link_is_hidden_at_ten_keys() {
+    assert!(keys_page(vec![key_card(1, "active", false)]).contains("href=\"/keys/new\""));
+    let full = keys_page((0..10).map(|id| key_card(id, "active", false)).collect());
     assert!(!full.contains("href=\"/keys/new\"") && full.contains("Delete one to make room."));
 }
 
 #[test]
-fn a_deactivated_key_offers_to_be_reactivated_and_an_active_one_the_contrary() {
-    let (active, inactive) = (key_page(card(1, "active", false)), key_page(card(1, "inactive", false)));
+fn key_page_offers_deactivate_or_reactivate_by_state() {
+    let (active, inactive) = (key_page(key_card(1, "active", false)), key_page(key_card(1, "inactive", false)));
     assert!(active.contains("/deactivate\"") && !active.contains("/reactivate\""));
     assert!(inactive.contains("/reactivate\"") && !inactive.contains("/deactivate\""));
 }
 
 #[test]
-fn a_stranger_is_shown_the_door_and_a_member_the_way_out() {
-    let (outside, inside) = (docs().remove(0).1, keys_page(Vec::new()));
-    assert!(outside.contains("href=\"/signin\"") && !outside.contains("/signout"));
-    assert!(inside.contains("action=\"/signout\"") && inside.contains("ada@example.org"));
+fn visitors_see_sign_in_and_members_see_sign_out() {
+    let (visitor_page, member_page) = (docs_pages().remove(0).1, keys_page(Vec::new()));
+    assert!(visitor_page.contains("href=\"/signin\"") && !visitor_page.contains("/signout"));
+    assert!(member_page.contains("action=\"/signout\"") && member_page.contains("ada@example.org"));
 }
 
 #[test]
-fn every_frozen_anchor_is_a_heading_about_its_error() {
-    let docs = docs();
+fn every_documented_error_anchor_has_its_heading() {
+    let docs = docs_pages();
     let page = |name: &str| docs.iter().find(|(slug, _)| *slug == name).map(|(_, page)| page).expect("a page");
-    for (anchor, words) in [
+    for (anchor, heading_text) in [
         ("missing_api_key", "401</span> missing_api_key"),
         ("invalid_api_key", "401</span> invalid_api_key"),
         ("inactive-keys", "403</span> inactive_api_key: a deactivated key"),
@@ -139,23 +142,23 @@ fn every_frozen_anchor_is_a_heading_about_its_error() {
         ("method_not_allowed", "405</span> method_not_allowed"),
         ("bad_request", "414</span> uri_too_long"),
     ] {
-        let heading = format!("<h3 id=\"{anchor}\"><a href=\"#{anchor}\"><span class=\"status\">{words}");
+        let heading = format!("<h3 id=\"{anchor}\"><a href=\"#{anchor}\"><span class=\"status\">{heading_text}");
         assert!(page("errors").contains(&heading), "#{anchor} is missing");
         assert!(page("").contains(&format!("<a id=\"{anchor}\">")), "/docs#{anchor} is missing");
     }
 }
 
 #[test]
-fn every_link_within_the_documentation_leads_to_a_page_and_an_anchor() {
-    let docs = docs();
+fn docs_links_lead_to_existing_pages_and_anchors() {
+    let docs = docs_pages();
     for (name, page) in &docs {
-        for link in tags(page, "<a ").filter_map(|tag| value(tag, "href")) {
+        for link in tags(page, "<a ").filter_map(|tag| attribute_value(tag, "href")) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = match path {
                 "" => Some(page),
                 "/docs" => docs.first().map(|(_, first)| first),
                 path => match path.strip_prefix("/docs/").filter(|slug| !slug.ends_with(".md")) {
-                    Some(slug) => docs.iter().find(|(of, _)| *of == slug).map(|(_, page)| page),
+                    Some(slug) => docs.iter().find(|(page_slug, _)| *page_slug == slug).map(|(_, page)| page),
                     // What leads elsewhere is followed by the crawler.
                     None => continue,
                 },
@@ -167,16 +170,16 @@ fn every_link_within_the_documentation_leads_to_a_page_and_an_anchor() {
 }
 
 #[test]
-fn the_docs_explain_every_field() {
-    let docs = docs();
+fn docs_describe_every_field() {
+    let docs = docs_pages();
     let (_, page) = docs.iter().find(|(slug, _)| *slug == "scopes").expect("the scopes");
-    for field in domain::Field::ALL {
+    for field in ipseity_domain::Field::ALL {
         assert!(page.contains(&format!("<td><code>{}</code>", field.name())), "{} is missing", field.name());
     }
 }
 
 #[test]
-fn a_list_of_ten_pauses_stays_light() {
-    let page = keys_page((0..10).map(|id| card(id, "paused", true)).collect());
+fn list_of_ten_paused_keys_stays_under_80_kb() {
+    let page = keys_page((0..10).map(|id| key_card(id, "paused", true)).collect());
     assert!(page.len() < 80_000, "{} bytes", page.len());
 }

@@ -2,11 +2,11 @@
 
 use askama::Template;
 
-use super::chart::use_bar;
-use super::{Frame, filters};
+use crate::view::chart::usage_bar;
+use crate::view::{PageFrame, filters};
 
 /// One day.
-pub(crate) struct DayRow {
+pub(crate) struct UsageDayRow {
     /// Such as `2026-11-15`.
     pub(crate) day: String,
     pub(crate) admitted: u64,
@@ -17,7 +17,7 @@ pub(crate) struct DayRow {
 
 /// The use of one key, or of all.
 pub(crate) struct UsageView {
-    pub(crate) today: u64,
+    pub(crate) today_admitted: u64,
     pub(crate) today_refused: u64,
     pub(crate) admitted: u64,
     pub(crate) refused: u64,
@@ -26,24 +26,24 @@ pub(crate) struct UsageView {
     /// Bars of 30 days, as SVG.
     pub(crate) chart: String,
     /// 30 days, newest first.
-    pub(crate) days: Vec<DayRow>,
+    pub(crate) days: Vec<UsageDayRow>,
 }
 
 /// One key's line on the usage page.
-pub(crate) struct KeyUsage {
+pub(crate) struct KeyUsageRow {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) state: &'static str,
-    pub(crate) today: u64,
-    pub(crate) limit: u64,
+    pub(crate) used_today: u64,
+    pub(crate) daily_limit: u64,
     pub(crate) admitted: u64,
     pub(crate) refused: u64,
 }
 
-impl KeyUsage {
+impl KeyUsageRow {
     /// Today's use as a bar, as SVG.
-    fn bar(&self) -> String {
-        use_bar(self.today, self.limit)
+    fn usage_bar(&self) -> String {
+        usage_bar(self.used_today, self.daily_limit)
     }
 }
 
@@ -51,7 +51,7 @@ impl KeyUsage {
 #[derive(Template)]
 #[template(path = "usage.html")]
 pub(crate) struct UsagePage {
-    pub(crate) frame: Frame,
+    pub(crate) frame: PageFrame,
     pub(crate) total: UsageView,
-    pub(crate) keys: Vec<KeyUsage>,
+    pub(crate) keys: Vec<KeyUsageRow>,
 }

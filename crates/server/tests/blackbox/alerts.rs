@@ -8,44 +8,49 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use domain::Scope;
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey, ReservedPort, TestClient, TestDir, eventually};
 use serde_json::Value;
-use testkit::node::Env;
-use testkit::{Caller, Folder, House, HouseOptions, Issued, Port, eventually};
 
-use crate::shared::{city, fresh_key, patient};
+use crate::fixture::{city_database_aged, fresh_key, relaxed_timeouts};
 
-const RULES: &str = "deploy/prometheus/alerts.yml";
-const TESTS: &str = "deploy/prometheus/alerts_test.yml";
-const WAIT: Duration = Duration::from_secs(60);
-/// Names of metrics begin so.
-const OWN: &str = "ipseity_";
+const RULES_FILE: &str = "deploy/prometheus/alerts.yml";
+const RULE_TESTS_FILE: &str = "deploy/prometheus/alerts_test.yml";
+const ALERT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Prefixes of the metric names that rules and dashboard use.
+const METRIC_PREFIXES: [&str; 3] = ["ipseity_", "process_", "up{"];
 
-fn root() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).expect("a file of the project")
+fn read_repository_file(path: &str) -> String {
+    fs::read_to_string(repository_root().join(path)).expect("a file of the project")
 }
 
 /// The names of all alerts.
-fn alerts() -> Vec<String> {
-    let rules = read(RULES);
+fn alert_names() -> Vec<String> {
+    let rules = read_repository_file(RULES_FILE);
     rules.lines().filter_map(|line| Some(line.trim().strip_prefix("- alert: ")?.to_owned())).collect()
 }
 
 #[test]
-fn each_alert_fires_and_is_silent_in_its_tests_and_has_its_page() {
-    for arguments in [["check", "rules", RULES], ["test", "rules", TESTS]] {
-        let run = Command::new("promtool").args(arguments).current_dir(root()).output();
+fn every_alert_has_rule_tests_and_a_runbook_page() {
+    for arguments in [["check", "rules", RULES_FILE], ["test", "rules", RULE_TESTS_FILE]] {
+        let run = Command::new("promtool").args(arguments).current_dir(repository_root()).output();
         let output = run.expect("promtool, of Debian's package prometheus");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let output_text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{output_text}");
     }
-    let (rules, tests, pages) = (read(RULES), read(TESTS), read("docs/operations/alerts.md"));
-    assert!(alerts().len() >= 15);
-    for alert in alerts() {
+    let (rules, tests, pages) = (
+        read_repository_file(RULES_FILE),
+        read_repository_file(RULE_TESTS_FILE),
+        read_repository_file("docs/operations/alerts.md"),
+    );
+    assert!(alert_names().len() >= 15);
+    for alert in alert_names() {
         for test in ["fires", "is silent"] {
             assert!(tests.contains(&format!("- name: {alert} {test}\n")), "{alert} {test}: no test");
         }
@@ -58,8 +63,8 @@ fn each_alert_fires_and_is_silent_in_its_tests_and_has_its_page() {
 /// A Prometheus that scrapes and judges every second; killed when dropped.
 struct Prometheus {
     process: Child,
-    port: Port,
-    _folder: Folder,
+    port: ReservedPort,
+    _dir: TestDir,
 }
 
 impl Drop for Prometheus {
@@ -71,11 +76,11 @@ impl Drop for Prometheus {
 
 impl Prometheus {
     fn start(node: SocketAddr) -> Self {
-        let (folder, port) = (Folder::open().expect("a folder"), Port::open().expect("a port"));
+        let (folder, port) = (TestDir::create().expect("a folder"), ReservedPort::reserve_free().expect("a port"));
         // Alerts that wait for some minutes fire at once here; those about latency, which a busy machine may well have, wait as ever.
-        let rules = read(RULES);
-        let soon = ["for: 1m", "for: 2m", "for: 5m"];
-        let rules: Vec<_> = rules.lines().filter(|line| !soon.contains(&line.trim())).collect();
+        let rules = read_repository_file(RULES_FILE);
+        let short_waits = ["for: 1m", "for: 2m", "for: 5m"];
+        let rules: Vec<_> = rules.lines().filter(|line| !short_waits.contains(&line.trim())).collect();
         fs::write(folder.path().join("alerts.yml"), rules.join("\n")).expect("rules");
         let config = format!(
             "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n\
@@ -91,46 +96,46 @@ impl Prometheus {
             .stdout(Stdio::null())
             .spawn()
             .expect("prometheus, of Debian's package of that name");
-        Self { process, port, _folder: folder }
+        Self { process, port, _dir: folder }
     }
 
-    async fn ask(&self, path: &str) -> Option<Value> {
-        let reply = Caller::new(self.port.address()).get(path, &[]).await.ok()?.json().ok()?;
+    async fn api_get(&self, path: &str) -> Option<Value> {
+        let reply = TestClient::new(self.port.address()).get(path, &[]).await.ok()?.json().ok()?;
         assert_eq!(reply["status"], "success", "{path}: {reply}");
         Some(reply["data"].clone())
     }
 
     /// What a query finds, numbers only.
-    async fn query(&self, query: &str) -> Vec<Value> {
+    async fn instant_query(&self, query: &str) -> Vec<Value> {
         let query: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let Some(data) = self.ask(&format!("/api/v1/query?query={query}")).await else { return Vec::new() };
+        let Some(data) = self.api_get(&format!("/api/v1/query?query={query}")).await else { return Vec::new() };
         let found = data["result"].as_array().expect("a vector").iter();
         found.filter(|sample| sample["value"][1] != "NaN").cloned().collect()
     }
 
-    async fn finds(&self, query: &str) {
-        eventually(&format!("data for {query}"), WAIT, async || !self.query(query).await.is_empty())
+    async fn wait_for_data(&self, query: &str) {
+        eventually(&format!("data for {query}"), ALERT_TIMEOUT, async || !self.instant_query(query).await.is_empty())
             .await
             .expect("data");
     }
 
-    async fn firing(&self) -> BTreeSet<String> {
-        let Some(data) = self.ask("/api/v1/alerts").await else { return BTreeSet::new() };
+    async fn firing_alerts(&self) -> BTreeSet<String> {
+        let Some(data) = self.api_get("/api/v1/alerts").await else { return BTreeSet::new() };
         let all = data["alerts"].as_array().expect("alerts").iter();
         let firing = all.filter(|alert| alert["state"] == "firing");
         firing.map(|alert| alert["labels"]["alertname"].as_str().expect("a name").to_owned()).collect()
     }
 
-    async fn fires(&self, alert: &str) {
-        eventually(&format!("{alert} fires"), WAIT, async || self.firing().await.contains(alert))
+    async fn wait_for_alert(&self, alert: &str) {
+        eventually(&format!("{alert} fires"), ALERT_TIMEOUT, async || self.firing_alerts().await.contains(alert))
             .await
             .expect("an alert");
     }
 }
 
 /// The queries of every panel, as they are with all nodes and a short window.
-fn dashboard() -> Vec<String> {
-    let dashboard: Value = serde_json::from_str(&read("deploy/grafana/ipseity.json")).expect("JSON");
+fn dashboard_queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read_repository_file("deploy/grafana/ipseity.json")).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels").iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().expect("targets"));
     let queries = targets.map(|target| target["expr"].as_str().expect("a query"));
@@ -138,10 +143,10 @@ fn dashboard() -> Vec<String> {
 }
 
 /// The vectors that an expression is built of: names of metrics, each with its labels.
-fn vectors(expression: &str) -> Vec<String> {
+fn vector_selectors(expression: &str) -> Vec<String> {
     let mut rest = expression;
     let mut found = Vec::new();
-    while let Some(start) = rest.find(OWN).or_else(|| rest.find("up{")) {
+    while let Some(start) = METRIC_PREFIXES.iter().filter_map(|prefix| rest.find(prefix)).min() {
         let text = &rest[start..];
         let name = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
         let labels = if text[name..].starts_with('{') { text[name..].find('}').map_or(0, |end| end + 1) } else { 0 };
@@ -152,8 +157,8 @@ fn vectors(expression: &str) -> Vec<String> {
 }
 
 /// Asks as callers do, too seldom to be paused.
-async fn traffic(node: SocketAddr, keys: Vec<Issued>) {
-    let mut caller = Caller::new(node);
+async fn send_traffic(node: SocketAddr, keys: Vec<IssuedKey>) {
+    let mut caller = TestClient::new(node);
     for key in keys.iter().cycle() {
         // Failures are what the alerts are about.
         let _ = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await;
@@ -165,58 +170,61 @@ async fn traffic(node: SocketAddr, keys: Vec<Issued>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_query_finds_data_and_alerts_fire_by_their_causes_alone() {
-    let folder = Folder::open().expect("a folder");
+async fn queries_find_data_and_alerts_fire_only_for_their_cause() {
+    let folder = TestDir::create().expect("a folder");
     let geo = folder.path().join("city.mmdb");
-    fs::write(&geo, city(0)).expect("a geo file");
-    let often = ["IPSEITY__LEDGER__RELAY_INTERVAL_MS", "IPSEITY__LEDGER__ROLLUP_INTERVAL_MS"];
-    let mut env: Env = patient();
-    env.extend(often.map(|name| (name.to_owned(), "200".to_owned())));
-    let options = HouseOptions { env, geo_files: vec![geo.clone()], ..HouseOptions::default() };
-    let mut house = House::start(options).await.expect("a house");
+    fs::write(&geo, city_database_aged(0)).expect("a geo file");
+    let interval_settings = ["IPSEITY__LEDGER__OUTBOX_POLL_INTERVAL_MS", "IPSEITY__LEDGER__USAGE_FLUSH_INTERVAL_MS"];
+    let mut env: Env = relaxed_timeouts();
+    env.extend(interval_settings.map(|name| (name.to_owned(), "200".to_owned())));
+    let options = DeploymentOptions { env, geo_files: vec![geo.clone()], ..DeploymentOptions::default() };
+    let mut deployment = Deployment::start(options).await.expect("a house");
     let mut keys = Vec::new();
     for _ in 0..10 {
-        keys.push(fresh_key(&house, Scope::Full).await);
+        keys.push(fresh_key(&deployment, Scope::Full).await);
     }
-    let traffic = tokio::spawn(traffic(house.nodes[0].http(), keys));
-    let prometheus = Prometheus::start(house.nodes[0].ops());
-    prometheus.finds("ipseity_build_info").await;
-    for query in dashboard() {
-        prometheus.finds(&query).await;
+    let traffic = tokio::spawn(send_traffic(deployment.nodes[0].http(), keys));
+    let prometheus = Prometheus::start(deployment.nodes[0].ops());
+    prometheus.wait_for_data("ipseity_build_info").await;
+    for query in dashboard_queries() {
+        prometheus.wait_for_data(&query).await;
     }
-    let rules = prometheus.ask("/api/v1/rules").await.expect("rules");
+    let rules = prometheus.api_get("/api/v1/rules").await.expect("rules");
     let rules = rules["groups"][0]["rules"].as_array().expect("rules").clone();
-    assert_eq!(rules.len(), alerts().len());
+    assert_eq!(rules.len(), alert_names().len());
     for rule in &rules {
-        let vectors = vectors(rule["query"].as_str().expect("a query"));
+        let vectors = vector_selectors(rule["query"].as_str().expect("a query"));
         assert!(!vectors.is_empty(), "{rule}");
         for vector in vectors {
-            prometheus.finds(&vector).await;
+            prometheus.wait_for_data(&vector).await;
         }
     }
-    assert_eq!(prometheus.firing().await, BTreeSet::new(), "nothing is wrong");
+    assert_eq!(prometheus.firing_alerts().await, BTreeSet::new(), "nothing is wrong");
 
-    house.redis.kill9();
-    prometheus.fires("IpseityCounterStoreAway").await;
-    house.redis.restart().await.expect("a Redis");
-    eventually("it is silent again", WAIT, async || !prometheus.firing().await.contains("IpseityCounterStoreAway"))
-        .await
-        .expect("silence");
-    fs::write(&house.certificate.chain, "torn").expect("a torn certificate");
+    deployment.redis.kill9();
+    prometheus.wait_for_alert("IpseityDegraded").await;
+    deployment.redis.restart().await.expect("a Redis");
+    eventually("it is silent again", ALERT_TIMEOUT, async || {
+        !prometheus.firing_alerts().await.contains("IpseityDegraded")
+    })
+    .await
+    .expect("silence");
+    fs::write(&deployment.certificate.chain_file, "torn").expect("a torn certificate");
     fs::write(&geo, "torn").expect("a torn geo file");
-    for alert in ["IpseityCertificateRefused", "IpseityGeoRefused"] {
-        prometheus.fires(alert).await;
+    for alert in ["IpseityCertificateRejected", "IpseityGeoReloadRejected"] {
+        prometheus.wait_for_alert(alert).await;
     }
-    house.postgres.stop().await.expect("a stop");
-    for alert in ["IpseityRelaysFail", "IpseityRollUpsFail"] {
-        prometheus.fires(alert).await;
+    deployment.postgres.stop().await.expect("a stop");
+    for alert in ["IpseityOutboxFailing", "IpseityUsageFlushFailing"] {
+        prometheus.wait_for_alert(alert).await;
     }
-    let caused = ["CertificateRefused", "GeoRefused", "RelaysFail", "RollUpsFail"];
+    let expected_alerts = ["CertificateRefused", "GeoRefused", "RelaysFail", "RollUpsFail"];
     // A Redis that is killed may take along what it was just asked.
-    let caused: BTreeSet<_> = caused.into_iter().chain(["Untold"]).map(|name| format!("Ipseity{name}")).collect();
-    let others: Vec<_> = prometheus.firing().await.difference(&caused).cloned().collect();
+    let expected_alerts: BTreeSet<_> =
+        expected_alerts.into_iter().chain(["Untold"]).map(|name| format!("Ipseity{name}")).collect();
+    let others: Vec<_> = prometheus.firing_alerts().await.difference(&expected_alerts).cloned().collect();
     assert!(others.is_empty(), "{others:?}");
     traffic.abort();
-    house.nodes[0].kill9();
-    prometheus.fires("IpseityDown").await;
+    deployment.nodes[0].kill9();
+    prometheus.wait_for_alert("IpseityDown").await;
 }

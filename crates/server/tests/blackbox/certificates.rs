@@ -6,61 +6,63 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use testkit::certificate::{Authority, Validity};
-use testkit::node::Env;
-use testkit::quic::QuicOptions;
-use testkit::stream::Protocol;
-use testkit::{Caller, Folder, House, Node, Pebble, Port, QuicCaller, StreamCaller, eventually};
+use ipseity_testkit::certificate::{TestCa, Validity};
+use ipseity_testkit::client::quic::Http3TestOptions;
+use ipseity_testkit::client::streams::StreamProtocol;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{
+    Deployment, Http3TestClient, Node, Pebble, ReservedPort, StreamTestClient, TestClient, TestDir, eventually,
+};
 use tokio::task::JoinSet;
 
-use crate::shared::{house, setting};
+use crate::fixture::{env_number, shared_deployment};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const INTERVAL_MS: u64 = 20;
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
+const WATCH_INTERVAL_MS: u64 = 20;
 
 /// A node with certificate files of its own, and the authority that signs them.
-struct Scene {
+struct CertificateFixture {
     node: Node,
-    authority: Authority,
-    folder: Folder,
+    authority: TestCa,
+    dir: TestDir,
 }
 
-fn edge(settings: &[(&str, String)]) -> Env {
+fn edge_env(settings: &[(&str, String)]) -> Env {
     settings.iter().map(|(name, value)| (format!("IPSEITY__EDGE__{name}"), value.clone())).collect()
 }
 
-async fn scene(house: &House) -> Scene {
-    let folder = Folder::open().expect("a folder");
-    let authority = Authority::write(&folder.path().join("authority.pem")).expect("an authority");
-    put(&folder, &authority, "localhost", Validity::Now);
-    let env = edge(&[
-        ("CERTIFICATE_FILE", path(&folder, "server.pem")),
-        ("PRIVATE_KEY_FILE", path(&folder, "server.key")),
-        ("CERTIFICATE_WATCH_INTERVAL_MS", INTERVAL_MS.to_string()),
+async fn start_fixture(deployment: &Deployment) -> CertificateFixture {
+    let folder = TestDir::create().expect("a folder");
+    let authority = TestCa::create(&folder.path().join("authority.pem")).expect("an authority");
+    replace_pair(&folder, &authority, "localhost", Validity::Current);
+    let env = edge_env(&[
+        ("CERTIFICATE_FILE", path_in(&folder, "server.pem")),
+        ("PRIVATE_KEY_FILE", path_in(&folder, "server.key")),
+        ("CERTIFICATE_WATCH_INTERVAL_MS", WATCH_INTERVAL_MS.to_string()),
     ]);
-    let node = house.start_node(&env).await.expect("a node");
-    Scene { node, authority, folder }
+    let node = deployment.start_node(&env).await.expect("a node");
+    CertificateFixture { node, authority, dir: folder }
 }
 
-fn path(folder: &Folder, name: &str) -> String {
+fn path_in(folder: &TestDir, name: &str) -> String {
     folder.path().join(name).display().to_string()
 }
 
 /// Puts a new pair in place of the old, file by file; gives the certificate's serial number.
-fn put(folder: &Folder, authority: &Authority, name: &str, validity: Validity) -> String {
-    let issued = authority.issue(&[name, "127.0.0.1"], validity).expect("a certificate");
+fn replace_pair(folder: &TestDir, authority: &TestCa, name: &str, validity: Validity) -> String {
+    let issued = authority.issue_certificate(&[name, "127.0.0.1"], validity).expect("a certificate");
     for (file, text) in [("server.key", &issued.private_key), ("server.pem", &issued.chain)] {
-        let beside = folder.path().join("beside");
-        fs::write(&beside, text).expect("a file");
-        fs::rename(&beside, folder.path().join(file)).expect("a file in its place");
+        let temp_file = folder.path().join("beside");
+        fs::write(&temp_file, text).expect("a file");
+        fs::rename(&temp_file, folder.path().join(file)).expect("a file in its place");
     }
     issued.serial
 }
 
 /// The serial number of the certificate that a node shows for a name, as OpenSSL tells it.
-async fn shown(node: &Node, name: &str) -> String {
+async fn served_serial(node: &Node, name: &str) -> String {
     let script = format!(
         "openssl s_client -connect {} -servername {name} </dev/null 2>/dev/null | openssl x509 -noout -serial",
         node.https()
@@ -70,83 +72,87 @@ async fn shown(node: &Node, name: &str) -> String {
     text.strip_prefix("serial=").unwrap_or_default().to_lowercase()
 }
 
-async fn metric(node: &Node, line: &str) -> i64 {
+async fn metric_value(node: &Node, line: &str) -> i64 {
     let metrics = node.metrics().await.expect("metrics");
     let value = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap_or_else(|| panic!("no {line}"));
     value.trim().parse().expect("a count")
 }
 
-async fn reloads(node: &Node, outcome: &str) -> i64 {
-    metric(node, &format!("ipseity_certificate_reloads_total{{outcome=\"{outcome}\"}}")).await
+async fn reload_count(node: &Node, outcome: &str) -> i64 {
+    metric_value(node, &format!("ipseity_certificate_reloads_total{{outcome=\"{outcome}\"}}")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_replaced_under_load_fail_no_handshake_and_drop_no_connection() {
-    let replacements = setting("IPSEITY_CERTIFICATES", 10);
-    let scene = scene(house().await).await;
-    let (node, stop) = (&scene.node, Arc::new(AtomicBool::new(false)));
-    let authority = scene.folder.path().join("authority.pem");
+async fn certificate_reloads_under_load_break_no_connections() {
+    let replacements = env_number("IPSEITY_CERTIFICATES", 10);
+    let fixture = start_fixture(shared_deployment().await).await;
+    let (node, stop) = (&fixture.node, Arc::new(AtomicBool::new(false)));
+    let authority = fixture.dir.path().join("authority.pem");
     let mut workers = JoinSet::new();
-    for protocol in [Protocol::Http11, Protocol::Http2] {
+    for protocol in [StreamProtocol::Http11, StreamProtocol::Http2] {
         let (server, stop) = (node.https(), Arc::clone(&stop));
-        let mut kept = StreamCaller::new(server, protocol, Some(&authority)).expect("a caller");
+        let mut reused = StreamTestClient::new(server, protocol, Some(&authority)).expect("a caller");
         let authority = authority.clone();
         workers.spawn(async move {
             let mut handshakes = 0;
             while !stop.load(Ordering::Acquire) {
-                assert_eq!(kept.get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
-                let mut fresh = StreamCaller::new(server, protocol, Some(&authority)).expect("a caller");
+                assert_eq!(reused.get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
+                let mut fresh = StreamTestClient::new(server, protocol, Some(&authority)).expect("a caller");
                 assert_eq!(fresh.get("/api/v1/meta", &[]).await.expect("a handshake").status, 200);
                 handshakes += 1;
             }
-            assert_eq!(kept.connects, 1, "a connection was dropped");
+            assert_eq!(reused.connections_opened, 1, "a connection was dropped");
             handshakes
         });
     }
     let (server, until, trusted) = (node.https(), Arc::clone(&stop), authority.clone());
     workers.spawn(async move {
-        let options = || QuicOptions::to(server, &trusted);
-        let mut kept = QuicCaller::open(options()).await.expect("a connection");
+        let options = || Http3TestOptions::localhost(server, &trusted);
+        let mut reused = Http3TestClient::connect(options()).await.expect("a connection");
         let mut handshakes = 0;
         while !until.load(Ordering::Acquire) {
-            assert_eq!(kept.get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
-            let mut fresh = QuicCaller::open(options()).await.expect("a handshake");
+            assert_eq!(reused.get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
+            let mut fresh = Http3TestClient::connect(options()).await.expect("a handshake");
             assert_eq!(fresh.get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
-            fresh.hang_up();
+            fresh.close_now();
             handshakes += 1;
         }
         handshakes
     });
     for number in 1..=replacements {
-        put(&scene.folder, &scene.authority, "localhost", Validity::Now);
+        replace_pair(&fixture.dir, &fixture.authority, "localhost", Validity::Current);
         let what = format!("replacement {number}");
-        eventually(&what, PATIENCE, async || reloads(node, "replaced").await >= number.into()).await.expect("a reload");
+        eventually(&what, RELOAD_TIMEOUT, async || reload_count(node, "reloaded").await >= number.into())
+            .await
+            .expect("a reload");
     }
     stop.store(true, Ordering::Release);
     let handshakes = workers.join_all().await;
-    show(&format!(
+    print_figures(&format!(
         "{replacements} certificates, handshakes over HTTP/1.1, HTTP/2 and HTTP/3 in any order: {handshakes:?}"
     ));
-    assert_eq!(metric(node, "ipseity_handshakes_failed_total").await, 0);
+    assert_eq!(metric_value(node, "ipseity_tls_handshake_failures_total").await, 0);
 }
 
 #[expect(clippy::print_stderr, reason = "the figures are the point")]
-fn show(line: &str) {
+fn print_figures(line: &str) {
     eprintln!("{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unfit_file_never_replaces_a_good_one() {
-    let scene = scene(house().await).await;
-    let (node, folder) = (&scene.node, &scene.folder);
-    let good = put(folder, &scene.authority, "localhost", Validity::Now);
-    eventually("it is shown", PATIENCE, async || shown(node, "localhost").await == good).await.expect("a swap");
-    let replaced = reloads(node, "replaced").await;
+async fn invalid_certificate_never_replaces_a_valid_one() {
+    let fixture = start_fixture(shared_deployment().await).await;
+    let (node, folder) = (&fixture.node, &fixture.dir);
+    let good = replace_pair(folder, &fixture.authority, "localhost", Validity::Current);
+    eventually("it is shown", RELOAD_TIMEOUT, async || served_serial(node, "localhost").await == good)
+        .await
+        .expect("a swap");
+    let replaced = reload_count(node, "reloaded").await;
     let (certificate, key) = (folder.path().join("server.pem"), folder.path().join("server.key"));
-    let other = scene.authority.issue(&["localhost"], Validity::Now).expect("a certificate");
-    let unfit: [(&str, &dyn Fn()); 7] = [
-        ("has expired", &|| drop(put(folder, &scene.authority, "localhost", Validity::Past))),
-        ("is not valid yet", &|| drop(put(folder, &scene.authority, "localhost", Validity::Future))),
+    let other = fixture.authority.issue_certificate(&["localhost"], Validity::Current).expect("a certificate");
+    let invalid_files: [(&str, &dyn Fn()); 7] = [
+        ("has expired", &|| drop(replace_pair(folder, &fixture.authority, "localhost", Validity::Expired))),
+        ("is not valid yet", &|| drop(replace_pair(folder, &fixture.authority, "localhost", Validity::NotYetValid))),
         ("does not belong to", &|| fs::write(&key, &other.private_key).expect("a file")),
         ("holds no PEM certificate", &|| fs::write(&certificate, "").expect("a file")),
         ("could not be read", &|| fs::remove_file(&certificate).expect("deleted")),
@@ -159,32 +165,36 @@ async fn an_unfit_file_never_replaces_a_good_one() {
             fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").expect("a file");
         }),
     ];
-    for (refused, (says, spoil)) in (1..).zip(unfit) {
-        spoil();
-        eventually(says, PATIENCE, async || reloads(node, "refused").await >= refused).await.expect("a refusal");
-        assert_eq!(shown(node, "localhost").await, good, "{says}");
+    for (refusal_count, (reason, break_file)) in (1..).zip(invalid_files) {
+        break_file();
+        eventually(reason, RELOAD_TIMEOUT, async || reload_count(node, "rejected").await >= refusal_count)
+            .await
+            .expect("a refusal");
+        assert_eq!(served_serial(node, "localhost").await, good, "{reason}");
         let log = node.log().expect("a log");
-        let told: Vec<_> = log.lines().filter(|line| line.contains("a certificate was refused")).collect();
-        assert!(told.last().is_some_and(|line| line.contains(says)), "{says}: {told:?}");
+        let refusals: Vec<_> = log.lines().filter(|line| line.contains("a certificate was refused")).collect();
+        assert!(refusals.last().is_some_and(|line| line.contains(reason)), "{reason}: {refusals:?}");
     }
-    assert_eq!(reloads(node, "replaced").await, replaced);
-    let good = put(folder, &scene.authority, "localhost", Validity::Now);
-    eventually("it heals", PATIENCE, async || shown(node, "localhost").await == good).await.expect("a swap");
-    assert_eq!(reloads(node, "refused").await, 7, "what was refused is not refused again with every look");
+    assert_eq!(reload_count(node, "reloaded").await, replaced);
+    let good = replace_pair(folder, &fixture.authority, "localhost", Validity::Current);
+    eventually("it heals", RELOAD_TIMEOUT, async || served_serial(node, "localhost").await == good)
+        .await
+        .expect("a swap");
+    assert_eq!(reload_count(node, "rejected").await, 7, "what was refused is not refused again with every look");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_certificate_is_chosen_by_the_name_that_a_client_asks_for() {
-    let house = house().await;
-    let folder = Folder::open().expect("a folder");
-    let authority = Authority::write(&folder.path().join("authority.pem")).expect("an authority");
-    let first = put(&folder, &authority, "first.example", Validity::Now);
+async fn certificate_is_selected_by_server_name() {
+    let deployment = shared_deployment().await;
+    let folder = TestDir::create().expect("a folder");
+    let authority = TestCa::create(&folder.path().join("authority.pem")).expect("an authority");
+    let first = replace_pair(&folder, &authority, "first.example", Validity::Current);
     let mut serials = Vec::new();
     let mut tables = String::from("[edge]\n");
-    for (place, name) in ["second.example", "*.wild.example"].into_iter().enumerate() {
-        let issued = authority.issue(&[name], Validity::Now).expect("a certificate");
+    for (index, name) in ["second.example", "*.wild.example"].into_iter().enumerate() {
+        let issued = authority.issue_certificate(&[name], Validity::Current).expect("a certificate");
         let (certificate, key) =
-            (folder.path().join(format!("{place}.pem")), folder.path().join(format!("{place}.key")));
+            (folder.path().join(format!("{index}.pem")), folder.path().join(format!("{index}.key")));
         fs::write(&certificate, &issued.chain).expect("a file");
         fs::write(&key, &issued.private_key).expect("a file");
         tables += &format!("[[edge.certificates]]\ncertificate_file = {certificate:?}\nprivate_key_file = {key:?}\n");
@@ -192,9 +202,11 @@ async fn the_certificate_is_chosen_by_the_name_that_a_client_asks_for() {
     }
     let config = folder.path().join("ipseity.toml");
     fs::write(&config, tables).expect("a file");
-    let env =
-        edge(&[("CERTIFICATE_FILE", path(&folder, "server.pem")), ("PRIVATE_KEY_FILE", path(&folder, "server.key"))]);
-    let node = house.start_node_with(&env, &config).await.expect("a node");
+    let env = edge_env(&[
+        ("CERTIFICATE_FILE", path_in(&folder, "server.pem")),
+        ("PRIVATE_KEY_FILE", path_in(&folder, "server.key")),
+    ]);
+    let node = deployment.start_node_with_config(&env, &config).await.expect("a node");
     let expected = [
         ("first.example", &first),
         ("second.example", &serials[0]),
@@ -205,62 +217,74 @@ async fn the_certificate_is_chosen_by_the_name_that_a_client_asks_for() {
         ("unknown.example", &first),
     ];
     for (name, serial) in expected {
-        assert_eq!(shown(&node, name).await, *serial, "{name}");
+        assert_eq!(served_serial(&node, name).await, *serial, "{name}");
     }
+    let now_s = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs())
+        .expect("a time");
     for name in ["first.example", "second.example", "*.wild.example"] {
-        let days = metric(&node, &format!("ipseity_certificate_days_left{{name=\"{name}\"}}")).await;
+        let expires_at_s =
+            metric_value(&node, &format!("ipseity_certificate_expiry_timestamp_seconds{{name=\"{name}\"}}")).await;
+        let days = (expires_at_s - now_s) / 86_400;
         assert!((88..=90).contains(&days), "{name}: {days} days");
     }
 }
 
 /// A node whose certificate is pebble's to issue, and renewed with every look.
-async fn with_authority(house: &House, challenge: &str, folder: &Path) -> (Pebble, Node, [Port; 2]) {
-    let ports = [Port::open().expect("a port"), Port::open().expect("a port")];
+async fn start_node_with_pebble(
+    deployment: &Deployment,
+    challenge: &str,
+    folder: &Path,
+) -> (Pebble, Node, [ReservedPort; 2]) {
+    let ports = [ReservedPort::reserve_free().expect("a port"), ReservedPort::reserve_free().expect("a port")];
     let pebble = Pebble::start(ports[0].number(), ports[1].number()).await.expect("pebble");
-    let mut env = edge(&[
+    let mut env = edge_env(&[
         ("HTTP", ports[0].address().to_string()),
         ("HTTPS", ports[1].address().to_string()),
         ("CERTIFICATE_FILE", String::new()),
         ("PRIVATE_KEY_FILE", String::new()),
-        ("CERTIFICATE_WATCH_INTERVAL_MS", INTERVAL_MS.to_string()),
+        ("CERTIFICATE_WATCH_INTERVAL_MS", WATCH_INTERVAL_MS.to_string()),
     ]);
     let acme = [
-        ("NAMES", "ipseity.example,www.ipseity.example".to_owned()),
+        ("DOMAINS", "ipseity.example,www.ipseity.example".to_owned()),
         ("DIRECTORY_URL", pebble.directory_url()),
         ("CONTACT", "mailto:owner@ipseity.example".to_owned()),
-        ("TERMS_AGREED", "true".to_owned()),
+        ("ACCEPT_TERMS", "true".to_owned()),
         ("CHALLENGE", challenge.to_owned()),
-        ("FOLDER", folder.display().to_string()),
+        ("DIR", folder.display().to_string()),
         ("CA_FILE", pebble.ca_file().display().to_string()),
         ("CHECK_INTERVAL_S", "1".to_owned()),
         ("RENEW_BEFORE_H", "1000000".to_owned()),
     ];
     env.extend(acme.map(|(name, value)| (format!("IPSEITY__ACME__{name}"), value)));
-    let node = house.start_node(&env).await.expect("a node");
+    let node = deployment.start_node(&env).await.expect("a node");
     (pebble, node, ports)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authority_issues_and_renews_without_a_hand() {
-    let house = house().await;
+async fn acme_certificate_is_issued_and_renewed_automatically() {
+    let deployment = shared_deployment().await;
     for challenge in ["tls-alpn-01", "http-01"] {
-        let folder = Folder::open().expect("a folder");
-        let (pebble, node, ports) = with_authority(house, challenge, folder.path()).await;
+        let folder = TestDir::create().expect("a folder");
+        let (pebble, node, ports) = start_node_with_pebble(deployment, challenge, folder.path()).await;
         let issued = "ipseity_acme_orders_total{outcome=\"issued\"}";
         let what = format!("{challenge}: three certificates");
-        let done = eventually(&what, PATIENCE, async || metric(&node, issued).await >= 3).await;
+        let done = eventually(&what, RELOAD_TIMEOUT, async || metric_value(&node, issued).await >= 3).await;
         assert!(done.is_ok(), "{}\n{}", node.log().expect("a log"), pebble.log().expect("a log"));
-        let serve = format!(
+        let s_client = format!(
             "openssl s_client -connect {} -servername www.ipseity.example </dev/null 2>/dev/null",
             ports[1].address()
         );
-        let script = format!("{serve} | openssl x509 -noout -issuer -ext subjectAltName");
+        let script = format!("{s_client} | openssl x509 -noout -issuer -ext subjectAltName");
         let output = tokio::process::Command::new("sh").args(["-c", &script]).output().await.expect("openssl");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("Pebble") && text.contains("DNS:www.ipseity.example"), "{text}");
-        assert!(metric(&node, "ipseity_certificate_days_left{name=\"ipseity.example\"}").await > 0);
-        let reply =
-            Caller::new(ports[0].address()).get("/.well-known/acme-challenge/unknown", &[]).await.expect("an answer");
+        assert!(
+            metric_value(&node, "ipseity_certificate_expiry_timestamp_seconds{name=\"ipseity.example\"}").await > 0
+        );
+        let reply = TestClient::new(ports[0].address())
+            .get("/.well-known/acme-challenge/unknown", &[])
+            .await
+            .expect("an answer");
         assert_eq!((reply.status, &reply.json().expect("JSON")["error"]), (404, &"not_found".into()), "{challenge}");
         let log = node.log().expect("a log");
         assert!(!log.contains("owner@"), "a contact was logged");

@@ -1,27 +1,27 @@
 //! Jumps of the counter store's clock: no day number is served twice, no key is stuck, and a jump back gives away one window at most.
 
-use domain::{BURST_MAX, Scope};
-use testkit::{Caller, Issued};
+use ipseity_domain::{BURST_LIMIT, Scope};
+use ipseity_testkit::{IssuedKey, TestClient};
 
-use crate::limits::{Told, clockwork, told};
-use crate::lookup::ask;
-use crate::shared::fresh_key;
+use crate::fixture::fresh_key;
+use crate::limits::{ReceivedRateLimit, frozen_clock, rate_limit_headers};
+use crate::lookup::lookup_with_key;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const NOON_MS: i64 = -12 * HOUR_MS;
 
 /// Asks once and is admitted.
-async fn admitted(caller: &mut Caller, key: &Issued) -> Told {
-    let reply = ask(caller, key).await;
+async fn lookup_admitted(caller: &mut TestClient, key: &IssuedKey) -> ReceivedRateLimit {
+    let reply = lookup_with_key(caller, key).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
-    told(&reply)
+    rate_limit_headers(&reply)
 }
 
 /// Asks until the burst limit stops it; how many were admitted before.
-async fn until_paused(caller: &mut Caller, key: &Issued) -> usize {
-    for count in 0..=BURST_MAX {
-        let reply = ask(caller, key).await;
+async fn admitted_until_paused(caller: &mut TestClient, key: &IssuedKey) -> usize {
+    for count in 0..=BURST_LIMIT {
+        let reply = lookup_with_key(caller, key).await;
         match reply.status {
             200 => {}
             429 => return count,
@@ -32,15 +32,15 @@ async fn until_paused(caller: &mut Caller, key: &Issued) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_every_jump_the_days_number_counts_on_and_no_key_is_stuck() {
-    let stage = clockwork().await;
-    let (mut caller, key) = (stage.house.nodes[0].caller(), fresh_key(&stage.house, Scope::Ip).await);
-    let mut last = admitted(&mut caller, &key).await;
+async fn daily_count_survives_every_clock_jump() {
+    let fixture = frozen_clock().await;
+    let (mut caller, key) = (fixture.deployment.nodes[0].client(), fresh_key(&fixture.deployment, Scope::Ip).await);
+    let mut last = lookup_admitted(&mut caller, &key).await;
     // +1 h, −2 h, over midnight, back over it, +1 day, −1 day, and forward again by steps.
     for at_ms in [NOON_MS + HOUR_MS, NOON_MS - HOUR_MS, 1, -1, DAY_MS + 1, 1, DAY_MS / 2, 2 * DAY_MS, 2 * DAY_MS + 1] {
-        stage.set_ms(at_ms);
+        fixture.set_after_midnight_ms(at_ms);
         for _ in 0..3 {
-            let now = admitted(&mut caller, &key).await;
+            let now = lookup_admitted(&mut caller, &key).await;
             if now.reset_s == last.reset_s {
                 assert_eq!(now.remaining, last.remaining - 1, "a number of a day was served twice at {at_ms}");
             } else {
@@ -53,39 +53,39 @@ async fn over_every_jump_the_days_number_counts_on_and_no_key_is_stuck() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_jump_back_gives_away_one_window_at_most() {
-    let stage = clockwork().await;
-    let mut caller = stage.house.nodes[0].caller();
+async fn clock_jump_back_grants_at_most_one_extra_window() {
+    let fixture = frozen_clock().await;
+    let mut caller = fixture.deployment.nodes[0].client();
     for back_ms in [2 * HOUR_MS, DAY_MS, 5_000, 1_001] {
-        stage.set_ms(NOON_MS);
-        let key = fresh_key(&stage.house, Scope::Ip).await;
-        for _ in 0..BURST_MAX {
-            admitted(&mut caller, &key).await;
+        fixture.set_after_midnight_ms(NOON_MS);
+        let key = fresh_key(&fixture.deployment, Scope::Ip).await;
+        for _ in 0..BURST_LIMIT {
+            lookup_admitted(&mut caller, &key).await;
         }
-        stage.set_ms(NOON_MS - back_ms);
-        assert_eq!(until_paused(&mut caller, &key).await, BURST_MAX, "after a jump back by {back_ms} ms");
+        fixture.set_after_midnight_ms(NOON_MS - back_ms);
+        assert_eq!(admitted_until_paused(&mut caller, &key).await, BURST_LIMIT, "after a jump back by {back_ms} ms");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_goes_back_by_a_second_or_less_gives_nothing_away() {
-    let stage = clockwork().await;
-    let (mut caller, key) = (stage.house.nodes[0].caller(), fresh_key(&stage.house, Scope::Ip).await);
-    for turn in 0..BURST_MAX {
-        stage.set_ms(NOON_MS - if turn % 2 == 0 { 0 } else { 1_000 });
-        admitted(&mut caller, &key).await;
+async fn clock_jump_back_within_a_second_grants_nothing() {
+    let fixture = frozen_clock().await;
+    let (mut caller, key) = (fixture.deployment.nodes[0].client(), fresh_key(&fixture.deployment, Scope::Ip).await);
+    for index in 0..BURST_LIMIT {
+        fixture.set_after_midnight_ms(NOON_MS - if index % 2 == 0 { 0 } else { 1_000 });
+        lookup_admitted(&mut caller, &key).await;
     }
-    assert_eq!(until_paused(&mut caller, &key).await, 0);
+    assert_eq!(admitted_until_paused(&mut caller, &key).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_jump_forward_pauses_nobody() {
-    let stage = clockwork().await;
-    let (mut caller, key) = (stage.house.nodes[0].caller(), fresh_key(&stage.house, Scope::Ip).await);
+async fn clock_jump_forward_pauses_no_key() {
+    let fixture = frozen_clock().await;
+    let (mut caller, key) = (fixture.deployment.nodes[0].client(), fresh_key(&fixture.deployment, Scope::Ip).await);
     for ahead_ms in [0, 60_000, HOUR_MS, DAY_MS] {
-        stage.set_ms(NOON_MS + ahead_ms);
-        for _ in 0..BURST_MAX {
-            admitted(&mut caller, &key).await;
+        fixture.set_after_midnight_ms(NOON_MS + ahead_ms);
+        for _ in 0..BURST_LIMIT {
+            lookup_admitted(&mut caller, &key).await;
         }
     }
 }

@@ -5,63 +5,63 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use domain::Scope;
-use testkit::node::Env;
-use testkit::{Caller, Cluster, House, HouseOptions, Redis, RedisOptions, eventually};
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{Deployment, DeploymentOptions, Redis, RedisCluster, RedisOptions, TestClient, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use tokio::task::JoinSet;
 
-use crate::race::{remaining, storm, tally};
-use crate::round_trip::issue_all;
-use crate::shared::{fresh_key, patient};
+use crate::fixture::{fresh_key, relaxed_timeouts};
+use crate::race::{count_statuses, distinct_remaining, send_concurrently};
+use crate::round_trip::issue_1000_keys;
 
-const LOOKUP: &str = "/api/v1/ip";
+const LOOKUP_PATH: &str = "/api/v1/ip";
 const NODES: usize = 2;
 const KEYS: usize = 200;
 const WORKERS: usize = 10;
 /// 200 requests a second in all; no key comes near its burst limit.
-const PACE: Duration = Duration::from_millis(50);
-const DAILY: u64 = 10_000;
+const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
+const DAILY_LIMIT: u64 = 10_000;
 /// A sixteenth of all slots.
-const MOVED: u16 = 1_024;
+const MOVED_SLOTS: u16 = 1_024;
 
 /// What a caller may be answered while the owner of its key is away.
-const WHILE_AWAY: [u16; 2] = [200, 500];
+const STATUSES_DURING_FAILOVER: [u16; 2] = [200, 500];
 /// From the fault, or from the promotion that only a person can make, until every request is answered again.
-const HEAL_MAX: Duration = Duration::from_secs(5);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// What may be lost of a key's count with a primary: what its replica had not heard yet and no node had rolled up.
-const LOST_MAX: u64 = 2;
+const LOST_CHARGES_MAX: u64 = 2;
 
 /// What became of one request.
-struct Outcome {
+struct ClusterOutcome {
     /// When it was answered.
-    at: Instant,
+    received_at: Instant,
     key: usize,
     status: u16,
 }
 
 /// Callers on all nodes, until they are told to stop.
-struct Load {
+struct ClusterLoad {
     stop: Arc<AtomicBool>,
-    workers: JoinSet<Vec<Outcome>>,
+    workers: JoinSet<Vec<ClusterOutcome>>,
 }
 
-impl Load {
-    fn start(house: &House, keys: &[String]) -> Self {
+impl ClusterLoad {
+    fn start(deployment: &Deployment, keys: &[String]) -> Self {
         let (keys, stop) = (Arc::<[String]>::from(keys), Arc::new(AtomicBool::new(false)));
         let mut workers = JoinSet::new();
-        for (worker, node) in house.nodes.iter().cycle().take(WORKERS).enumerate() {
-            let (mut caller, keys, stop) = (node.caller(), Arc::clone(&keys), Arc::clone(&stop));
+        for (worker, node) in deployment.nodes.iter().cycle().take(WORKERS).enumerate() {
+            let (mut caller, keys, stop) = (node.client(), Arc::clone(&keys), Arc::clone(&stop));
             workers.spawn(async move {
                 let mut outcomes = Vec::new();
-                let mut tick = tokio::time::interval(PACE);
+                let mut tick = tokio::time::interval(REQUEST_INTERVAL);
                 for key in (0..keys.len()).skip(worker).step_by(WORKERS).cycle() {
                     tick.tick().await;
                     if stop.load(Ordering::Acquire) {
                         break;
                     }
-                    let status = ask(&mut caller, &keys[key]).await.0;
-                    outcomes.push(Outcome { at: Instant::now(), key, status });
+                    let status = lookup_usage(&mut caller, &keys[key]).await.0;
+                    outcomes.push(ClusterOutcome { received_at: Instant::now(), key, status });
                 }
                 outcomes
             });
@@ -69,28 +69,28 @@ impl Load {
         Self { stop, workers }
     }
 
-    async fn end(self) -> Vec<Outcome> {
+    async fn stop(self) -> Vec<ClusterOutcome> {
         self.stop.store(true, Ordering::Release);
         self.workers.join_all().await.into_iter().flatten().collect()
     }
 }
 
 /// A request's status, and how much of the day it leaves used.
-async fn ask(caller: &mut Caller, key: &str) -> (u16, Option<u64>) {
-    let reply = caller.get(LOOKUP, &[("authorization", &format!("Bearer {key}"))]).await.expect("an answer");
+async fn lookup_usage(caller: &mut TestClient, key: &str) -> (u16, Option<u64>) {
+    let reply = caller.get(LOOKUP_PATH, &[("authorization", &format!("Bearer {key}"))]).await.expect("an answer");
     let left = reply.header("x-ratelimit-remaining").and_then(|left| left.parse::<u64>().ok());
-    (reply.status, left.map(|left| DAILY - left))
+    (reply.status, left.map(|left| DAILY_LIMIT - left))
 }
 
 /// Checks each key's books: what was charged against what was answered. Returns how many charges were lost.
-async fn audit(house: &House, keys: &[String], outcomes: &[Outcome], lost_max: u64) -> u64 {
-    let mut caller = house.nodes[0].caller();
+async fn audit_charges(deployment: &Deployment, keys: &[String], outcomes: &[ClusterOutcome], lost_max: u64) -> u64 {
+    let mut caller = deployment.nodes[0].client();
     let mut lost = 0;
-    for (place, key) in keys.iter().enumerate() {
-        let own = || outcomes.iter().filter(|outcome| outcome.key == place);
-        let admitted = own().filter(|outcome| outcome.status == 200).count() as u64;
-        let failed = own().count() as u64 - admitted;
-        let (status, used) = ask(&mut caller, key).await;
+    for (index, key) in keys.iter().enumerate() {
+        let key_outcomes = || outcomes.iter().filter(|outcome| outcome.key == index);
+        let admitted = key_outcomes().filter(|outcome| outcome.status == 200).count() as u64;
+        let failed = key_outcomes().count() as u64 - admitted;
+        let (status, used) = lookup_usage(&mut caller, key).await;
         assert_eq!(status, 200, "a key that kept its limits");
         let charged = used.expect("a count") - 1;
         assert!(charged <= admitted + failed, "{charged} charged, {admitted} admitted, {failed} failed");
@@ -101,30 +101,33 @@ async fn audit(house: &House, keys: &[String], outcomes: &[Outcome], lost_max: u
 }
 
 /// How long after the fault the last request failed; nobody was refused for anything but the fault.
-fn healed_after(outcomes: &[Outcome], fault: Instant) -> Duration {
-    let odd = outcomes.iter().find(|outcome| !WHILE_AWAY.contains(&outcome.status));
-    assert!(odd.is_none(), "answered {}", odd.map_or(0, |odd| odd.status));
-    let early = outcomes.iter().filter(|outcome| outcome.status != 200 && outcome.at < fault).count();
+fn recovery_time(outcomes: &[ClusterOutcome], fault: Instant) -> Duration {
+    let unexpected = outcomes.iter().find(|outcome| !STATUSES_DURING_FAILOVER.contains(&outcome.status));
+    assert!(unexpected.is_none(), "answered {}", unexpected.map_or(0, |unexpected| unexpected.status));
+    let early = outcomes.iter().filter(|outcome| outcome.status != 200 && outcome.received_at < fault).count();
     assert_eq!(early, 0, "failed before the fault");
-    let last = outcomes.iter().filter(|outcome| outcome.status != 200).map(|outcome| outcome.at).max();
+    let last = outcomes.iter().filter(|outcome| outcome.status != 200).map(|outcome| outcome.received_at).max();
     last.map_or(Duration::ZERO, |last| last - fault)
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are the point")]
-fn told(what: &str, outcomes: &[Outcome], healed: Duration, lost: u64) {
+fn print_summary(what: &str, outcomes: &[ClusterOutcome], recovered_after: Duration, lost: u64) {
     let failed = outcomes.iter().filter(|outcome| outcome.status != 200).count();
-    println!("{what}: {} requests, {failed} failed, healed after {healed:.1?}, {lost} charges lost", outcomes.len());
+    println!(
+        "{what}: {} requests, {failed} failed, healed after {recovered_after:.1?}, {lost} charges lost",
+        outcomes.len()
+    );
 }
 
-async fn house(ledger: String) -> House {
-    let mut env: Env = patient();
-    env.insert("IPSEITY__LEDGER__URL".to_owned(), ledger);
-    House::start(HouseOptions { nodes: NODES, env, ..HouseOptions::default() }).await.expect("a house")
+async fn start_deployment(redis_url: String) -> Deployment {
+    let mut env: Env = relaxed_timeouts();
+    env.insert("IPSEITY__LEDGER__URL".to_owned(), redis_url);
+    Deployment::start(DeploymentOptions { nodes: NODES, env, ..DeploymentOptions::default() }).await.expect("a house")
 }
 
-async fn is_ready(house: &House) -> bool {
-    for node in &house.nodes {
-        if !Caller::new(node.ops()).get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200) {
+async fn all_nodes_ready(deployment: &Deployment) -> bool {
+    for node in &deployment.nodes {
+        if !TestClient::new(node.ops()).get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200) {
             return false;
         }
     }
@@ -132,100 +135,102 @@ async fn is_ready(house: &House) -> bool {
 }
 
 /// Answers of all keys, so that no node meets one for the first time during a fault.
-async fn warm(house: &House, keys: &[String]) -> Vec<Outcome> {
-    let load = Load::start(house, keys);
-    tokio::time::sleep(PACE * u32::try_from(2 * KEYS / WORKERS).expect("a few")).await;
-    load.end().await
+async fn warm_up(deployment: &Deployment, keys: &[String]) -> Vec<ClusterOutcome> {
+    let load = ClusterLoad::start(deployment, keys);
+    tokio::time::sleep(REQUEST_INTERVAL * u32::try_from(2 * KEYS / WORKERS).expect("a few")).await;
+    load.stop().await
 }
 
-struct Clustered {
-    house: House,
-    cluster: Cluster,
+struct ClusterFixture {
+    deployment: Deployment,
+    cluster: RedisCluster,
     keys: Vec<String>,
 }
 
-static CLUSTERED: OnceCell<Mutex<Clustered>> = OnceCell::const_new();
+static FIXTURE: OnceCell<Mutex<ClusterFixture>> = OnceCell::const_new();
 
 /// A turn in a house on a cluster, which is whole.
-async fn turn() -> MutexGuard<'static, Clustered> {
+async fn lock_fixture() -> MutexGuard<'static, ClusterFixture> {
     let start = async || {
-        let cluster = Cluster::start().await.expect("a cluster");
-        let house = house(cluster.url()).await;
-        let keys = issue_all(&house).await;
-        Mutex::new(Clustered { house, cluster, keys })
+        let cluster = RedisCluster::start().await.expect("a cluster");
+        let deployment = start_deployment(cluster.url()).await;
+        let keys = issue_1000_keys(&deployment).await;
+        Mutex::new(ClusterFixture { deployment, cluster, keys })
     };
-    CLUSTERED.get_or_init(start).await.lock().await
+    FIXTURE.get_or_init(start).await.lock().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_is_exact() {
-    let Clustered { house, .. } = &*turn().await;
+async fn limits_are_exact_on_a_redis_cluster() {
+    let ClusterFixture { deployment, .. } = &*lock_fixture().await;
     for _ in 0..3 {
-        let issued = fresh_key(house, Scope::Ip).await;
-        let replies = storm(house, LOOKUP, Some(issued.bearer()), 8).await;
-        assert_eq!(tally(&replies), BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
-        assert_eq!(remaining(&replies), (9_700..10_000).collect());
+        let issued = fresh_key(deployment, Scope::Ip).await;
+        let replies = send_concurrently(deployment, LOOKUP_PATH, Some(issued.bearer()), 8).await;
+        assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
+        assert_eq!(distinct_remaining(&replies), (9_700..10_000).collect());
         let row = format!("select count(*) from pauses where key_id = '{}'", issued.id);
-        assert_eq!(house.postgres.psql("ipseity", &row).await.expect("a row"), "1");
+        assert_eq!(deployment.postgres.psql("ipseity", &row).await.expect("a row"), "1");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_moved_under_load_change_no_answer_and_no_count() {
-    let Clustered { house, cluster, keys } = &*turn().await;
+async fn slot_migration_under_load_loses_no_charge() {
+    let ClusterFixture { deployment, cluster, keys } = &*lock_fixture().await;
     let keys = &keys[..KEYS];
-    let load = Load::start(house, keys);
+    let load = ClusterLoad::start(deployment, keys);
     // The second primary gives slots to the third, and gets some of them back.
-    let first = *cluster.share(1).start();
-    cluster.move_slots(first..=first + MOVED, 1, 2).await.expect("a move");
-    cluster.move_slots(first..=first + MOVED / 2, 2, 1).await.expect("a move back");
-    let outcomes = load.end().await;
+    let first = *cluster.initial_slots(1).start();
+    cluster.move_slots(first..=first + MOVED_SLOTS, 1, 2).await.expect("a move");
+    cluster.move_slots(first..=first + MOVED_SLOTS / 2, 2, 1).await.expect("a move back");
+    let outcomes = load.stop().await;
     let failed = outcomes.iter().filter(|outcome| outcome.status != 200).count();
     assert_eq!(failed, 0, "of {}", outcomes.len());
-    let lost = audit(house, keys, &outcomes, 0).await;
-    told("slots moved", &outcomes, Duration::ZERO, lost);
+    let lost = audit_charges(deployment, keys, &outcomes, 0).await;
+    print_summary("slots moved", &outcomes, Duration::ZERO, lost);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_primary_is_replaced_under_load() {
-    let Clustered { house, cluster, keys } = &mut *turn().await;
+async fn cluster_failover_under_load_recovers() {
+    let ClusterFixture { deployment, cluster, keys } = &mut *lock_fixture().await;
     let keys = &keys[KEYS..2 * KEYS];
-    let mut outcomes = warm(house, keys).await;
-    let load = Load::start(house, keys);
+    let mut outcomes = warm_up(deployment, keys).await;
+    let load = ClusterLoad::start(deployment, keys);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let fault = Instant::now();
     cluster.servers[0].kill9();
-    tokio::time::sleep(HEAL_MAX + Duration::from_secs(1)).await;
-    assert!(is_ready(house).await, "all nodes are ready again");
-    outcomes.extend(load.end().await);
-    let healed = healed_after(&outcomes, fault);
-    let lost = audit(house, keys, &outcomes, LOST_MAX).await;
-    told("a primary killed", &outcomes, healed, lost);
-    assert!(healed <= HEAL_MAX, "healed after {healed:?}");
+    tokio::time::sleep(RECOVERY_TIMEOUT + Duration::from_secs(1)).await;
+    assert!(all_nodes_ready(deployment).await, "all nodes are ready again");
+    outcomes.extend(load.stop().await);
+    let recovered_after = recovery_time(&outcomes, fault);
+    let lost = audit_charges(deployment, keys, &outcomes, LOST_CHARGES_MAX).await;
+    print_summary("a primary killed", &outcomes, recovered_after, lost);
+    assert!(recovered_after <= RECOVERY_TIMEOUT, "healed after {recovered_after:?}");
     cluster.servers[0].restart().await.expect("a server that comes back");
-    cluster.whole().await.expect("a whole cluster");
+    cluster.wait_until_healthy().await.expect("a whole cluster");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_promoted_by_hand_is_found_under_load() {
+async fn manually_promoted_replica_is_found_under_load() {
     let mut primary = Redis::start(RedisOptions::default()).await.expect("a server");
     let replica = Redis::start(RedisOptions::default()).await.expect("a server");
-    replica.follow(&primary).await.expect("a replica in step");
-    let house = house(format!("{},{}", primary.url(), replica.url())).await;
-    let keys = &issue_all(&house).await[..KEYS];
-    let mut outcomes = warm(&house, keys).await;
-    let load = Load::start(&house, keys);
+    replica.replicate_from(&primary).await.expect("a replica in step");
+    let deployment = start_deployment(format!("{},{}", primary.url(), replica.url())).await;
+    let keys = &issue_1000_keys(&deployment).await[..KEYS];
+    let mut outcomes = warm_up(&deployment, keys).await;
+    let load = ClusterLoad::start(&deployment, keys);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let fault = Instant::now();
     primary.kill9();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let promoted = Instant::now();
     replica.promote().await.expect("a promotion");
-    eventually("all nodes are ready again", HEAL_MAX, async || is_ready(&house).await).await.expect("a heal");
+    eventually("all nodes are ready again", RECOVERY_TIMEOUT, async || all_nodes_ready(&deployment).await)
+        .await
+        .expect("a heal");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    outcomes.extend(load.end().await);
-    let healed = healed_after(&outcomes, fault).saturating_sub(promoted - fault);
-    let lost = audit(&house, keys, &outcomes, LOST_MAX).await;
-    told("a replica promoted", &outcomes, healed, lost);
-    assert!(healed <= HEAL_MAX, "healed after {healed:?}");
+    outcomes.extend(load.stop().await);
+    let recovered_after = recovery_time(&outcomes, fault).saturating_sub(promoted - fault);
+    let lost = audit_charges(&deployment, keys, &outcomes, LOST_CHARGES_MAX).await;
+    print_summary("a replica promoted", &outcomes, recovered_after, lost);
+    assert!(recovered_after <= RECOVERY_TIMEOUT, "healed after {recovered_after:?}");
 }

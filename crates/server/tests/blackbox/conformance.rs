@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use domain::plan::FREE_DAILY_LIMIT;
-use domain::{BURST_MAX, DEMO_DAILY_MAX, Field, KEYS_PER_ACCOUNT_MAX};
+use ipseity_domain::plan::FREE_DAILY_LIMIT;
+use ipseity_domain::{BURST_LIMIT, DEMO_DAILY_LIMIT, Field, KEYS_PER_ACCOUNT_MAX};
 
-const LIST: &str = include_str!("../../../../docs/conformance.md");
-const PROMISES: &str = include_str!("../../../../docs/site/promises.md");
-const REFUSALS: &str = include_str!("../../../api/src/refusal.rs");
+const CONFORMANCE_LIST: &str = include_str!("../../../../docs/conformance.md");
+const PROMISES_PAGE: &str = include_str!("../../../../docs/site/promises.md");
+const REFUSAL_SOURCE: &str = include_str!("../../../api/src/error.rs");
 const SECTIONS: [&str; 16] =
     ["0", "1", "2.1", "2.2", "2.3", "3", "4.1", "4.2", "4.3", "4.4", "5", "6", "7", "8", "9", "D"];
 /// The modules that hold the contract, and nothing else.
-const OWN: [&str; 7] = ["authentication", "conformance", "cors", "demo", "errors", "limits", "lookup"];
+const CONTRACT_MODULES: [&str; 7] = ["authentication", "conformance", "cors", "demo", "errors", "limits", "lookup"];
 
-struct Row {
+struct ConformanceRow {
     section: &'static str,
     number: usize,
     statement: &'static str,
@@ -24,25 +24,31 @@ struct Row {
 }
 
 /// The rows of all tables; a line of a table that is no row fails.
-fn rows() -> Vec<Row> {
-    let lines = LIST.lines().filter(|line| line.starts_with('|'));
+fn conformance_rows() -> Vec<ConformanceRow> {
+    let lines = CONFORMANCE_LIST.lines().filter(|line| line.starts_with('|'));
     let rows = lines.filter(|line| !line.starts_with("| Id |") && !line.starts_with("|---"));
     rows.map(|line| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         let ["", id, statement, tests, decision, ""] = cells[..] else { panic!("not five bars: {line}") };
         let (section, number) = id.split_once('-').expect("an id");
         let decision = decision.split_once("](decisions/").map(|(_, rest)| rest.trim_end_matches(')'));
-        Row { section, number: number.parse().expect("a number"), statement, tests: quoted(tests), decision }
+        ConformanceRow {
+            section,
+            number: number.parse().expect("a number"),
+            statement,
+            tests: backquoted(tests),
+            decision,
+        }
     })
     .collect()
 }
 
 /// What stands between backticks.
-fn quoted(text: &'static str) -> Vec<&'static str> {
+fn backquoted(text: &'static str) -> Vec<&'static str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-fn crates() -> PathBuf {
+fn crates_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
@@ -66,8 +72,8 @@ fn tests_in(source: &str) -> BTreeSet<String> {
 /// The tests of `module` in this suite, or of `crate::module`.
 fn tests_of(module: &str) -> BTreeSet<String> {
     let mut file = match module.split_once("::") {
-        None => crates().join(format!("server/tests/blackbox/{module}.rs")),
-        Some((of, module)) => crates().join(format!("{of}/src/{module}.rs")),
+        None => crates_dir().join(format!("server/tests/blackbox/{module}.rs")),
+        Some((of, module)) => crates_dir().join(format!("{of}/src/{}.rs", module.replace("::", "/"))),
     };
     if !file.exists() {
         file = file.with_extension("").join("mod.rs");
@@ -76,24 +82,28 @@ fn tests_of(module: &str) -> BTreeSet<String> {
 }
 
 /// Every test that the document names, in its tables and above them.
-fn named() -> BTreeSet<&'static str> {
-    let head = LIST.split("\n## ").next().unwrap_or_default();
-    let is_own = |name: &&str| OWN.iter().any(|own| name.starts_with(&format!("{own}::")));
-    rows().into_iter().flat_map(|row| row.tests).chain(quoted(head).into_iter().filter(is_own)).collect()
+fn named_tests() -> BTreeSet<&'static str> {
+    let head = CONFORMANCE_LIST.split("\n## ").next().unwrap_or_default();
+    let is_contract_test = |name: &&str| CONTRACT_MODULES.iter().any(|module| name.starts_with(&format!("{module}::")));
+    conformance_rows()
+        .into_iter()
+        .flat_map(|row| row.tests)
+        .chain(backquoted(head).into_iter().filter(is_contract_test))
+        .collect()
 }
 
 #[test]
-fn every_test_that_is_named_exists() {
+fn conformance_list_names_existing_tests() {
     let mut modules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for name in named() {
+    for name in named_tests() {
         let (module, test) = name.rsplit_once("::").unwrap_or_else(|| panic!("{name} is no test's name"));
         assert!(modules.entry(module).or_insert_with(|| tests_of(module)).contains(test), "there is no test {name}");
     }
 }
 
 #[test]
-fn every_test_that_the_promises_name_exists() {
-    let names: Vec<_> = quoted(PROMISES).into_iter().filter(|name| name.contains("::")).collect();
+fn promises_page_names_existing_tests() {
+    let names: Vec<_> = backquoted(PROMISES_PAGE).into_iter().filter(|name| name.contains("::")).collect();
     assert!(names.len() >= 10, "{names:?}");
     for name in names {
         let (module, test) = name.rsplit_once("::").expect("a module and a test");
@@ -102,20 +112,20 @@ fn every_test_that_the_promises_name_exists() {
 }
 
 #[test]
-fn no_test_of_the_contract_is_left_out() {
-    let named = named();
-    for module in OWN {
+fn every_contract_test_is_listed() {
+    let listed = named_tests();
+    for module in CONTRACT_MODULES {
         let tests = tests_of(module);
         assert!(!tests.is_empty(), "{module} has no tests");
         for test in tests {
-            assert!(named.contains(format!("{module}::{test}").as_str()), "{module}::{test} holds no statement");
+            assert!(listed.contains(format!("{module}::{test}").as_str()), "{module}::{test} holds no statement");
         }
     }
 }
 
 #[test]
-fn ids_have_no_gaps() {
-    let rows = rows();
+fn conformance_ids_have_no_gaps() {
+    let rows = conformance_rows();
     for section in SECTIONS {
         let numbers: Vec<_> = rows.iter().filter(|row| row.section == section).map(|row| row.number).collect();
         assert!(!numbers.is_empty() && numbers.iter().copied().eq(1..=numbers.len()), "section {section}: {numbers:?}");
@@ -130,55 +140,56 @@ fn ids_have_no_gaps() {
 }
 
 #[test]
-fn every_decision_that_is_named_exists() {
-    for row in rows() {
+fn every_listed_decision_exists() {
+    for row in conformance_rows() {
         if let Some(decision) = row.decision {
-            let page = crates().join("../docs/decisions").join(decision);
+            let page = crates_dir().join("../docs/decisions").join(decision);
             assert!(page.is_file(), "{}-{:02} names {decision}", row.section, row.number);
         }
     }
 }
 
 #[test]
-fn every_decision_page_on_the_contract_is_named() {
-    let named: BTreeSet<_> = rows().iter().filter_map(|row| row.decision).collect();
-    for page in fs::read_dir(crates().join("../docs/decisions")).expect("the decisions") {
+fn every_contract_decision_is_listed() {
+    let listed: BTreeSet<_> = conformance_rows().iter().filter_map(|row| row.decision).collect();
+    for page in fs::read_dir(crates_dir().join("../docs/decisions")).expect("the decisions") {
         let page = page.expect("a page");
         let name = page.file_name().into_string().expect("a name");
         // The others tell how the service is built.
-        let speaks_of_it = fs::read_to_string(page.path()).expect("a text").contains("The contract");
-        assert!(!speaks_of_it || named.contains(name.as_str()), "{name} is held by nothing");
+        let is_about_contract = fs::read_to_string(page.path()).expect("a text").contains("The contract");
+        assert!(!is_about_contract || listed.contains(name.as_str()), "{name} is held by nothing");
     }
 }
 
 #[test]
-fn every_field_code_and_limit_has_its_row() {
-    let rows = rows();
-    let says = |section: &str, text: &str| {
+fn every_field_error_code_and_limit_is_listed() {
+    let rows = conformance_rows();
+    let count_rows = |section: &str, text: &str| {
         rows.iter().filter(|row| row.section == section && row.statement.contains(text)).count()
     };
     for field in Field::ALL {
         let name = format!("`{}`: ", field.name());
-        let own: Vec<_> = rows.iter().filter(|row| row.section == "2.1" && row.statement.starts_with(&name)).collect();
-        assert!(own.len() == 1, "{} rows for {name}", own.len());
-        assert!(own[0].statement.contains(&format!("from scope {}", field.scope())), "{name}");
+        let field_rows: Vec<_> =
+            rows.iter().filter(|row| row.section == "2.1" && row.statement.starts_with(&name)).collect();
+        assert!(field_rows.len() == 1, "{} rows for {name}", field_rows.len());
+        assert!(field_rows[0].statement.contains(&format!("from scope {}", field.scope())), "{name}");
     }
     for field in ["error", "message", "docs", "enterprise", "signup"] {
-        assert_eq!(says("2.2", &format!("`{field}`: ")), 1, "{field}");
+        assert_eq!(count_rows("2.2", &format!("`{field}`: ")), 1, "{field}");
     }
-    let codes = REFUSALS.split("const fn code").nth(1).and_then(|rest| rest.split("const fn").next());
+    let codes = REFUSAL_SOURCE.split("const fn code").nth(1).and_then(|rest| rest.split("const fn").next());
     let codes: BTreeSet<_> = codes.expect("the codes").split('"').skip(1).step_by(2).collect();
     assert!(codes.len() >= 8, "{codes:?}");
     for code in codes {
-        assert!(says("7", &format!("`{code}`")) > 0, "no row for {code}");
+        assert!(count_rows("7", &format!("`{code}`")) > 0, "no row for {code}");
     }
-    assert_eq!((FREE_DAILY_LIMIT, DEMO_DAILY_MAX), (10_000, 1_000));
+    assert_eq!((FREE_DAILY_LIMIT, DEMO_DAILY_LIMIT), (10_000, 1_000));
     for limit in [
         "Daily quota: 10,000 ".to_owned(),
-        format!("Burst limit: {BURST_MAX} "),
+        format!("Burst limit: {BURST_LIMIT} "),
         "Demo quota: 1,000 ".to_owned(),
         format!("Keys per account: {KEYS_PER_ACCOUNT_MAX}."),
     ] {
-        assert_eq!(says("8", &limit), 1, "{limit}");
+        assert_eq!(count_rows("8", &limit), 1, "{limit}");
     }
 }

@@ -2,24 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use domain::Scope;
 use http::Method;
-use testkit::{House, Reply};
+use ipseity_domain::Scope;
+use ipseity_testkit::{Deployment, TestResponse};
 
-use crate::limits::told;
-use crate::lookup::ask;
-use crate::shared::{fresh_key, house};
+use crate::fixture::{fresh_key, shared_deployment};
+use crate::limits::rate_limit_headers;
+use crate::lookup::lookup_with_key;
 
 const ORIGIN: (&str, &str) = ("origin", "https://shop.example.com");
 
 /// One answer of each kind that needs no house of its own. Those of the limits and the 500 are held to the same where they are tested.
-async fn answers(house: &House) -> Vec<(u16, Reply)> {
-    let (mut caller, key) = (house.nodes[0].caller(), fresh_key(house, Scope::Full).await);
-    let inactive = fresh_key(house, Scope::Ip).await;
-    house.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivated");
+async fn one_response_of_each_kind(deployment: &Deployment) -> Vec<(u16, TestResponse)> {
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Full).await);
+    let inactive = fresh_key(deployment, Scope::Ip).await;
+    deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivated");
     let (good, bad) = (format!("/api/v1/ip?key={}", key.key), format!("/api/v1/ip?key={}", inactive.key));
     let long = format!("/?{}", "x".repeat(5_000));
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for (method, path, status) in [
         (Method::GET, good.as_str(), 200),
         (Method::HEAD, &good, 200),
@@ -43,14 +43,14 @@ async fn answers(house: &House) -> Vec<(u16, Reply)> {
         (Method::GET, &long, 414),
     ] {
         let reply = caller.send(method, path, &[ORIGIN]).await.expect("an answer");
-        answers.push((status, reply));
+        responses.push((status, reply));
     }
-    answers
+    responses
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_may_be_read_from_any_origin_and_without_credentials() {
-    for (status, reply) in answers(house().await).await {
+async fn every_response_allows_any_origin_without_credentials() {
+    for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
         assert_eq!(reply.status, status);
         let origins: Vec<_> = reply.headers.get_all("access-control-allow-origin").iter().collect();
         assert_eq!(origins, ["*"], "{status}");
@@ -59,9 +59,9 @@ async fn every_answer_may_be_read_from_any_origin_and_without_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_lets_browsers_read_the_limits_and_its_own_name() {
+async fn every_response_exposes_limits_and_request_id() {
     let mut ids = BTreeSet::new();
-    for (status, reply) in answers(house().await).await {
+    for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
         let exposed = reply.header("access-control-expose-headers").expect("exposed headers").to_ascii_lowercase();
         let exposed: BTreeSet<_> = exposed.split(", ").collect();
         for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "ratelimit-policy"]
@@ -76,8 +76,8 @@ async fn every_answer_lets_browsers_read_the_limits_and_its_own_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_is_cached_sniffed_or_referred() {
-    for (status, reply) in answers(house().await).await {
+async fn no_response_is_cached_sniffed_or_sends_a_referrer() {
+    for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
         assert_eq!(reply.header("cache-control"), Some("no-store"), "{status}");
         assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{status}");
         assert_eq!(reply.header("referrer-policy"), Some("no-referrer"), "{status}");
@@ -85,8 +85,8 @@ async fn no_answer_is_cached_sniffed_or_referred() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_of_the_api_is_json() {
-    for (status, reply) in answers(house().await).await {
+async fn every_api_response_is_json() {
+    for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
         match reply.header("content-type") {
             Some("application/json") if reply.body.is_empty() => {}
             Some("application/json") => assert!(reply.json().expect("JSON").is_object(), "{status}"),
@@ -100,17 +100,17 @@ async fn every_answer_of_the_api_is_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preflight_is_204_without_a_body_a_key_or_a_charge() {
-    let house = house().await;
-    let (mut caller, key) = (house.nodes[0].caller(), fresh_key(house, Scope::Ip).await);
-    let before = told(&ask(&mut caller, &key).await).remaining;
-    let asked = [
+async fn preflight_is_204_without_body_key_or_charge() {
+    let deployment = shared_deployment().await;
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
+    let before = rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining;
+    let preflight_headers = [
         ORIGIN,
         ("access-control-request-method", "GET"),
         ("access-control-request-headers", "authorization, content-type"),
     ];
     for path in ["/api/v1/ip", "/api/v1/ip/demo", &format!("/api/v1/ip?key={}", key.key)] {
-        for headers in [&[][..], &asked] {
+        for headers in [&[][..], &preflight_headers] {
             let reply = caller.send(Method::OPTIONS, path, headers).await.expect("an answer");
             assert_eq!((reply.status, reply.body.len()), (204, 0), "{path}");
             assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
@@ -122,5 +122,5 @@ async fn a_preflight_is_204_without_a_body_a_key_or_a_charge() {
             }
         }
     }
-    assert_eq!(told(&ask(&mut caller, &key).await).remaining, before - 1);
+    assert_eq!(rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining, before - 1);
 }

@@ -1,39 +1,41 @@
 //! GET /api/v1/ip/demo: a fixed set of fields, no key, one quota for all.
 
-use domain::Scope;
 use http::Method;
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::fixtures::samples;
+use ipseity_testkit::{TestClient, TestResponse};
 use serde_json::{Value, json};
-use testkit::node::Env;
-use testkit::{Caller, Reply, samples};
 
-use crate::errors::{Refused, follow};
-use crate::limits::{Told, clockwork, told};
-use crate::lookup::{GEO, IP, ask, names};
-use crate::shared::{fresh_key, house};
+use crate::errors::{ExpectedError, fetch_linked_page};
+use crate::fixture::{fresh_key, shared_deployment};
+use crate::limits::{ReceivedRateLimit, frozen_clock, rate_limit_headers};
+use crate::lookup::{GEO_FIELDS, IP_FIELDS, field_names, lookup_with_key};
 
-const PATH: &str = "/api/v1/ip/demo";
-const BEYOND_GEO: [&str; 4] = ["http_protocol", "tls_version", "rtt", "colo"];
+const DEMO_PATH: &str = "/api/v1/ip/demo";
+const CONNECTION_FIELDS: [&str; 4] = ["http_protocol", "tls_version", "rtt", "colo"];
 
-async fn demo_as(caller: &mut Caller, client: &str) -> Reply {
-    caller.get(PATH, &[("x-forwarded-for", client)]).await.expect("an answer")
+async fn demo_from(caller: &mut TestClient, client: &str) -> TestResponse {
+    caller.get(DEMO_PATH, &[("x-forwarded-for", client)]).await.expect("an answer")
 }
 
-fn body(reply: &Reply) -> Value {
+fn success_body(reply: &TestResponse) -> Value {
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
     reply.json().expect("JSON")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_shows_its_fixed_fields_with_the_values_of_a_lookup() {
-    let house = house().await;
-    let (mut caller, key) = (house.nodes[0].caller(), fresh_key(house, Scope::Full).await);
-    let fields = IP.into_iter().chain(GEO).chain(BEYOND_GEO).collect();
-    for client in [samples::PARIS.address, samples::ZURICH.address, samples::HOSTING.address, samples::UNKNOWN] {
-        let demo = body(&demo_as(&mut caller, client).await);
-        assert_eq!(names(&demo), fields, "{client}");
+async fn demo_returns_fixed_fields_with_lookup_values() {
+    let deployment = shared_deployment().await;
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Full).await);
+    let fields = IP_FIELDS.into_iter().chain(GEO_FIELDS).chain(CONNECTION_FIELDS).collect();
+    for client in [samples::PARIS.address, samples::ZURICH.address, samples::HOSTING.address, samples::UNKNOWN_ADDRESS]
+    {
+        let demo = success_body(&demo_from(&mut caller, client).await);
+        assert_eq!(field_names(&demo), fields, "{client}");
         let headers = [("authorization", key.bearer()), ("x-forwarded-for", client.to_owned())];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let full = body(&caller.get("/api/v1/ip", &headers).await.expect("an answer"));
+        let full = success_body(&caller.get("/api/v1/ip", &headers).await.expect("an answer"));
         for (name, value) in demo.as_object().expect("an object") {
             assert_eq!(&full[name], value, "{name} of {client}");
         }
@@ -41,81 +43,86 @@ async fn the_demo_shows_its_fixed_fields_with_the_values_of_a_lookup() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_tells_of_the_callers_own_connection() {
-    let house = house().await;
-    let url = format!("https://{}{PATH}", house.nodes[0].https());
-    let demo = house.curl(&["--http2", "--tlsv1.3", &url]).await.expect("an answer").json().expect("JSON");
+async fn demo_reports_the_client_connection() {
+    let deployment = shared_deployment().await;
+    let url = format!("https://{}{DEMO_PATH}", deployment.nodes[0].https());
+    let demo = deployment.curl(&["--http2", "--tlsv1.3", &url]).await.expect("an answer").json().expect("JSON");
     assert_eq!((&demo["http_protocol"], &demo["tls_version"]), (&json!("HTTP/2"), &json!("TLSv1.3")));
     assert!(demo["rtt"].is_u64() && demo["colo"].is_null(), "{demo}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_heeds_no_parameter_and_no_key() {
-    let house = house().await;
-    let (mut caller, key) = (house.nodes[0].caller(), fresh_key(house, Scope::Full).await);
-    let plain = body(&demo_as(&mut caller, samples::PARIS.address).await);
-    let own = format!("?key={}", key.key);
-    for query in ["?scope=ip", "?scope=full", "?key=nonsense", "?ip=73.162.0.7", &own] {
+async fn demo_ignores_parameters_and_keys() {
+    let deployment = shared_deployment().await;
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Full).await);
+    let plain = success_body(&demo_from(&mut caller, samples::PARIS.address).await);
+    let key_query = format!("?key={}", key.key);
+    for query in ["?scope=ip", "?scope=full", "?key=nonsense", "?ip=73.162.0.7", &key_query] {
         let headers = [("x-forwarded-for", samples::PARIS.address), ("authorization", "Bearer nonsense")];
-        let reply = caller.get(&format!("{PATH}{query}"), &headers).await.expect("an answer");
-        assert_eq!(body(&reply), plain, "{query}");
+        let reply = caller.get(&format!("{DEMO_PATH}{query}"), &headers).await.expect("an answer");
+        assert_eq!(success_body(&reply), plain, "{query}");
     }
-    assert_eq!(told(&ask(&mut caller, &key).await).remaining, 9_999, "the demo is not charged to a key");
+    assert_eq!(
+        rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining,
+        9_999,
+        "the demo is not charged to a key"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_callers_of_the_demo_share_one_quota_of_1000() {
-    let stage = clockwork().await;
-    stage.use_demo(996).await;
+async fn demo_clients_share_one_quota_of_1000() {
+    let fixture = frozen_clock().await;
+    fixture.record_demo_usage(996).await;
     // A node remembers a spent demo until midnight, so each test has its own.
-    let node = stage.house.start_node(&Env::new()).await.expect("a node");
-    let expected = Told { limit: 1_000, remaining: 3, reset_s: stage.midnight_s };
+    let node = fixture.deployment.start_node(&Env::new()).await.expect("a node");
+    let expected = ReceivedRateLimit { limit: 1_000, remaining: 3, reset_s: fixture.midnight_s };
     for (client, remaining) in [("198.51.100.1", 3), ("2001:db8::2", 2), ("198.51.100.3", 1)] {
-        let reply = demo_as(&mut node.caller(), client).await;
-        assert_eq!((reply.status, told(&reply)), (200, Told { remaining, ..expected }));
+        let reply = demo_from(&mut node.client(), client).await;
+        assert_eq!((reply.status, rate_limit_headers(&reply)), (200, ReceivedRateLimit { remaining, ..expected }));
         assert_eq!(reply.header("ratelimit-policy"), Some("\"day\";q=1000;w=86400"));
         assert_eq!(reply.header("retry-after"), None);
     }
-    let head = node.caller().send(Method::HEAD, PATH, &[]).await.expect("an answer");
-    assert_eq!((head.status, told(&head).remaining), (200, 0));
+    let head = node.client().send(Method::HEAD, DEMO_PATH, &[]).await.expect("an answer");
+    assert_eq!((head.status, rate_limit_headers(&head).remaining), (200, 0));
     for client in ["198.51.100.1", "198.51.100.4", "2001:db8::5"] {
-        let reply = demo_as(&mut node.caller(), client).await;
-        let body = Refused::DEMO.holds(&reply);
-        assert_eq!(told(&reply), Told { remaining: 0, ..expected });
+        let reply = demo_from(&mut node.client(), client).await;
+        let body = ExpectedError::DEMO_QUOTA.assert_matches(&reply);
+        assert_eq!(rate_limit_headers(&reply), ReceivedRateLimit { remaining: 0, ..expected });
         // The node counts on by its own clock.
         let retry_after: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("seconds");
         assert!((43_100..=43_200).contains(&retry_after), "{retry_after}");
-        follow(&node, &body["signup"]).await;
+        fetch_linked_page(&node, &body["signup"]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spent_demo_opens_again_at_midnight() {
-    let stage = clockwork().await;
-    stage.use_demo(999).await;
-    let node = stage.house.start_node(&Env::new()).await.expect("a node");
-    stage.set_ms(-500);
-    let mut caller = node.caller();
-    let spent = Told { limit: 1_000, remaining: 0, reset_s: stage.midnight_s };
-    let last = demo_as(&mut caller, "198.51.100.1").await;
-    assert_eq!((last.status, told(&last)), (200, spent));
-    let reply = demo_as(&mut caller, "198.51.100.1").await;
-    Refused::DEMO.holds(&reply);
-    assert_eq!((told(&reply), reply.header("retry-after")), (spent, Some("1")));
-    stage.set_ms(0);
-    let first = demo_as(&mut caller, "198.51.100.1").await;
-    let expected = Told { limit: 1_000, remaining: 999, reset_s: stage.midnight_s + domain::DAY_S };
-    assert_eq!((first.status, told(&first)), (200, expected));
+async fn exhausted_demo_resets_at_midnight() {
+    let fixture = frozen_clock().await;
+    fixture.record_demo_usage(999).await;
+    let node = fixture.deployment.start_node(&Env::new()).await.expect("a node");
+    fixture.set_after_midnight_ms(-500);
+    let mut caller = node.client();
+    let exhausted = ReceivedRateLimit { limit: 1_000, remaining: 0, reset_s: fixture.midnight_s };
+    let last = demo_from(&mut caller, "198.51.100.1").await;
+    assert_eq!((last.status, rate_limit_headers(&last)), (200, exhausted));
+    let reply = demo_from(&mut caller, "198.51.100.1").await;
+    ExpectedError::DEMO_QUOTA.assert_matches(&reply);
+    assert_eq!((rate_limit_headers(&reply), reply.header("retry-after")), (exhausted, Some("1")));
+    fixture.set_after_midnight_ms(0);
+    let first = demo_from(&mut caller, "198.51.100.1").await;
+    let expected =
+        ReceivedRateLimit { limit: 1_000, remaining: 999, reset_s: fixture.midnight_s + ipseity_domain::DAY_S };
+    assert_eq!((first.status, rate_limit_headers(&first)), (200, expected));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_has_no_burst_limit() {
-    let stage = clockwork().await;
-    stage.use_demo(0).await;
-    let node = stage.house.start_node(&Env::new()).await.expect("a node");
-    let mut caller = node.caller();
+async fn demo_has_no_burst_limit() {
+    let fixture = frozen_clock().await;
+    fixture.record_demo_usage(0).await;
+    let node = fixture.deployment.start_node(&Env::new()).await.expect("a node");
+    let mut caller = node.client();
     for used in 1..=350 {
-        let reply = demo_as(&mut caller, "198.51.100.1").await;
-        assert_eq!((reply.status, told(&reply).remaining), (200, 1_000 - used));
+        let reply = demo_from(&mut caller, "198.51.100.1").await;
+        assert_eq!((reply.status, rate_limit_headers(&reply).remaining), (200, 1_000 - used));
     }
 }

@@ -6,58 +6,58 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use domain::Scope;
-use testkit::node::Env;
-use testkit::{Caller, House, HouseOptions, Issued, Node, Reply, eventually};
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey, Node, TestClient, TestResponse, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::shared::{fresh_key, patient};
+use crate::fixture::{fresh_key, relaxed_timeouts};
 
-const LOOKUP: &str = "/api/v1/ip";
+const LOOKUP_PATH: &str = "/api/v1/ip";
 /// How long a node is held at a fail point that a command has to overtake.
-const HELD: &str = "fill-before-write=2500";
+const SLOW_FILL: &str = "fill-before-write=2500";
 
-static HOUSE: OnceCell<Mutex<House>> = OnceCell::const_new();
+static DEPLOYMENT: OnceCell<Mutex<Deployment>> = OnceCell::const_new();
 
 /// A turn in the house; it has no node, and both stores run.
-async fn turn() -> MutexGuard<'static, House> {
+async fn lock_deployment() -> MutexGuard<'static, Deployment> {
     let start = async || {
-        let options = HouseOptions { nodes: 0, env: patient(), ..HouseOptions::default() };
-        Mutex::new(House::start(options).await.expect("a house"))
+        let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+        Mutex::new(Deployment::start(options).await.expect("a house"))
     };
-    HOUSE.get_or_init(start).await.lock().await
+    DEPLOYMENT.get_or_init(start).await.lock().await
 }
 
-async fn node(house: &House, failpoints: &str) -> Node {
+async fn start_node_with_failpoints(deployment: &Deployment, failpoints: &str) -> Node {
     let env = Env::from([("IPSEITY_FAILPOINTS".to_owned(), failpoints.to_owned())]);
-    house.start_node(&env).await.expect("a node")
+    deployment.start_node(&env).await.expect("a node")
 }
 
-async fn ask(caller: &mut Caller, key: &Issued) -> Reply {
-    try_to_ask(caller, key).await.expect("an answer")
+async fn lookup_with_key(caller: &mut TestClient, key: &IssuedKey) -> TestResponse {
+    try_lookup(caller, key).await.expect("an answer")
 }
 
-async fn try_to_ask(caller: &mut Caller, key: &Issued) -> anyhow::Result<Reply> {
-    caller.get(LOOKUP, &[("authorization", &key.bearer())]).await
+async fn try_lookup(caller: &mut TestClient, key: &IssuedKey) -> anyhow::Result<TestResponse> {
+    caller.get(LOOKUP_PATH, &[("authorization", &key.bearer())]).await
 }
 
 /// A request on a connection of its own, under way.
-fn asking(node: &Node, key: &Issued) -> JoinHandle<anyhow::Result<Reply>> {
-    let (mut caller, key) = (node.caller(), key.clone());
-    tokio::spawn(async move { try_to_ask(&mut caller, &key).await })
+fn spawn_lookup(node: &Node, key: &IssuedKey) -> JoinHandle<anyhow::Result<TestResponse>> {
+    let (mut caller, key) = (node.client(), key.clone());
+    tokio::spawn(async move { try_lookup(&mut caller, &key).await })
 }
 
 /// A fresh key, paused by its 301st request, which was answered.
-async fn paused_key(house: &House, node: &Node) -> Issued {
-    let (issued, mut caller) = (fresh_key(house, Scope::Ip).await, node.caller());
-    pause(&mut caller, &issued).await;
+async fn paused_key(deployment: &Deployment, node: &Node) -> IssuedKey {
+    let (issued, mut caller) = (fresh_key(deployment, Scope::Ip).await, node.client());
+    pause_key(&mut caller, &issued).await;
     issued
 }
 
-async fn pause(caller: &mut Caller, issued: &Issued) {
+async fn pause_key(caller: &mut TestClient, issued: &IssuedKey) {
     for _ in 0..301 {
-        match ask(caller, issued).await.status {
+        match lookup_with_key(caller, issued).await.status {
             200 => {}
             429 => return,
             other => panic!("an active key is answered {other}"),
@@ -67,16 +67,16 @@ async fn pause(caller: &mut Caller, issued: &Issued) {
 }
 
 #[track_caller]
-fn is_paused(reply: &Reply) {
+fn assert_paused(reply: &TestResponse) {
     assert_eq!(reply.status, 403, "{}", reply.text());
     assert!(reply.text().contains("#paused-keys"), "{}", reply.text());
 }
 
-async fn rows(house: &House, query: &str) -> String {
-    house.postgres.psql("ipseity", query).await.expect("rows")
+async fn query_rows(deployment: &Deployment, query: &str) -> String {
+    deployment.postgres.psql("ipseity", query).await.expect("rows")
 }
 
-async fn is_held(node: &Node, point: &str) {
+async fn wait_until_held(node: &Node, point: &str) {
     eventually("a request is held", Duration::from_secs(20), async || {
         let log = node.log().expect("a log");
         log.lines().any(|line| line.contains("held at a fail point") && line.contains(point))
@@ -86,227 +86,237 @@ async fn is_held(node: &Node, point: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_outlives_a_flushall() {
-    let house = turn().await;
-    let node = node(&house, "").await;
-    let paused = paused_key(&house, &node).await;
-    house.redis.flushall().await.expect("an empty store");
-    is_paused(&ask(&mut node.caller(), &paused).await);
+async fn pause_survives_flushall() {
+    let deployment = lock_deployment().await;
+    let node = start_node_with_failpoints(&deployment, "").await;
+    let paused = paused_key(&deployment, &node).await;
+    deployment.redis.flushall().await.expect("an empty store");
+    assert_paused(&lookup_with_key(&mut node.client(), &paused).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_outlives_a_redis_that_was_killed_and_comes_back_empty() {
-    let mut house = turn().await;
-    let node = node(&house, "").await;
-    let paused = paused_key(&house, &node).await;
-    house.redis.kill9();
-    std::fs::remove_file(house.redis.data().join("dump.rdb")).ok();
-    house.redis.restart().await.expect("Redis is back");
-    is_paused(&ask(&mut node.caller(), &paused).await);
+async fn pause_survives_loss_of_all_redis_data() {
+    let mut deployment = lock_deployment().await;
+    let node = start_node_with_failpoints(&deployment, "").await;
+    let paused = paused_key(&deployment, &node).await;
+    deployment.redis.kill9();
+    std::fs::remove_file(deployment.redis.data_dir().join("dump.rdb")).ok();
+    deployment.redis.restart().await.expect("Redis is back");
+    assert_paused(&lookup_with_key(&mut node.client(), &paused).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_outlives_a_redis_that_comes_back_from_a_snapshot_from_before_it() {
-    let mut house = turn().await;
-    let node = node(&house, "").await;
-    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, node.caller());
-    assert_eq!(ask(&mut caller, &issued).await.status, 200);
-    house.redis.save_snapshot().await.expect("a snapshot of an active key");
-    pause(&mut caller, &issued).await;
-    house.redis.restore_snapshot().await.expect("Redis is back");
-    let kept = house.redis.dump_bytes().await.expect("what Redis holds");
+async fn pause_survives_restore_of_an_older_redis_snapshot() {
+    let mut deployment = lock_deployment().await;
+    let node = start_node_with_failpoints(&deployment, "").await;
+    let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
+    assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
+    deployment.redis.save_snapshot().await.expect("a snapshot of an active key");
+    pause_key(&mut caller, &issued).await;
+    deployment.redis.restore_snapshot().await.expect("Redis is back");
+    let kept = deployment.redis.dump_all().await.expect("what Redis holds");
     assert!(String::from_utf8_lossy(&kept).contains(&format!(":k:{}", issued.id)), "the snapshot holds the record");
-    is_paused(&ask(&mut caller, &issued).await);
+    assert_paused(&lookup_with_key(&mut caller, &issued).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_come_back_from_the_roll_up() {
-    let house = turn().await;
-    let node = node(&house, "").await;
-    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, node.caller());
+async fn counts_are_restored_from_postgres() {
+    let deployment = lock_deployment().await;
+    let node = start_node_with_failpoints(&deployment, "").await;
+    let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
     for _ in 0..50 {
-        assert_eq!(ask(&mut caller, &issued).await.status, 200);
+        assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     }
     let used = format!("select admitted from usage where key_id = '{}'", issued.id);
-    eventually("50 are rolled up", Duration::from_secs(20), async || rows(&house, &used).await == "50")
+    eventually("50 are rolled up", Duration::from_secs(20), async || query_rows(&deployment, &used).await == "50")
         .await
         .expect("a roll-up");
-    house.redis.flushall().await.expect("an empty store");
-    let next = ask(&mut caller, &issued).await;
+    deployment.redis.flushall().await.expect("an empty store");
+    let next = lookup_with_key(&mut caller, &issued).await;
     assert_eq!((next.status, next.header("x-ratelimit-remaining")), (200, Some("9949")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_whose_node_died_before_its_row_was_written_gets_it_with_no_further_request() {
-    let house = turn().await;
-    let mut dying = node(&house, "pause-before-row=60000").await;
-    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, dying.caller());
+async fn pause_row_is_written_after_its_node_dies() {
+    let deployment = lock_deployment().await;
+    let mut dying = start_node_with_failpoints(&deployment, "pause-before-row=60000").await;
+    let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, dying.client());
     for _ in 0..300 {
-        assert_eq!(ask(&mut caller, &issued).await.status, 200);
+        assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     }
-    let last = asking(&dying, &issued);
-    is_held(&dying, "pause-before-row").await;
+    let last = spawn_lookup(&dying, &issued);
+    wait_until_held(&dying, "pause-before-row").await;
     dying.kill9();
     assert!(last.await.expect("no panic").is_err(), "the 301st request was answered by a dead node");
     let evidence = format!(
         "select count(*), coalesce(sum((select sum(count) from unnest(counts) count)), 0) from pauses where key_id = '{}'",
         issued.id
     );
-    assert_eq!(rows(&house, &evidence).await, "0|0", "nobody has written the row yet");
-    let other = node(&house, "").await;
-    eventually("the row is there", Duration::from_secs(10), async || rows(&house, &evidence).await == "1|301")
-        .await
-        .expect("a row");
-    is_paused(&ask(&mut other.caller(), &issued).await);
-    house.redis.flushall().await.expect("an empty store");
-    is_paused(&ask(&mut other.caller(), &issued).await);
+    assert_eq!(query_rows(&deployment, &evidence).await, "0|0", "nobody has written the row yet");
+    let other = start_node_with_failpoints(&deployment, "").await;
+    eventually("the row is there", Duration::from_secs(10), async || {
+        query_rows(&deployment, &evidence).await == "1|301"
+    })
+    .await
+    .expect("a row");
+    assert_paused(&lookup_with_key(&mut other.client(), &issued).await);
+    deployment.redis.flushall().await.expect("an empty store");
+    assert_paused(&lookup_with_key(&mut other.client(), &issued).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_can_be_resumed_before_its_pause_has_its_row() {
-    let house = turn().await;
-    let (slow, other) = (node(&house, "pause-before-row=60000").await, node(&house, "").await);
-    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, slow.caller());
+async fn key_can_be_resumed_before_its_pause_is_recorded() {
+    let deployment = lock_deployment().await;
+    let (slow, other) = (
+        start_node_with_failpoints(&deployment, "pause-before-row=60000").await,
+        start_node_with_failpoints(&deployment, "").await,
+    );
+    let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, slow.client());
     for _ in 0..300 {
-        assert_eq!(ask(&mut caller, &issued).await.status, 200);
+        assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     }
-    let last = asking(&slow, &issued);
-    is_held(&slow, "pause-before-row").await;
-    house.cli(&["key", "resume", &issued.id]).await.expect("a command").success().expect("resumed");
-    assert_eq!(ask(&mut other.caller(), &issued).await.status, 200);
+    let last = spawn_lookup(&slow, &issued);
+    wait_until_held(&slow, "pause-before-row").await;
+    deployment.cli(&["key", "resume", &issued.id]).await.expect("a command").ensure_success().expect("resumed");
+    assert_eq!(lookup_with_key(&mut other.client(), &issued).await.status, 200);
     let evidence = format!("select count(*) from pauses where key_id = '{}'", issued.id);
-    assert_eq!(rows(&house, &evidence).await, "1", "what was resumed stays written down");
+    assert_eq!(query_rows(&deployment, &evidence).await, "1", "what was resumed stays written down");
     last.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_made_while_postgresql_is_gone_gets_its_row_once_it_is_back() {
-    let mut house = turn().await;
-    let hasty = Env::from([("IPSEITY__STORE__TIMEOUT_MS".to_owned(), "500".to_owned())]);
-    let node = house.start_node(&hasty).await.expect("a node");
-    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, node.caller());
-    assert_eq!(ask(&mut caller, &issued).await.status, 200);
-    house.postgres.kill9();
-    pause(&mut caller, &issued).await;
-    is_paused(&ask(&mut caller, &issued).await);
-    house.postgres.restart().await.expect("PostgreSQL is back");
+async fn pause_during_postgres_outage_is_recorded_later() {
+    let mut deployment = lock_deployment().await;
+    let short_timeout = Env::from([("IPSEITY__STORE__TIMEOUT_MS".to_owned(), "500".to_owned())]);
+    let node = deployment.start_node(&short_timeout).await.expect("a node");
+    let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
+    assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
+    deployment.postgres.kill9();
+    pause_key(&mut caller, &issued).await;
+    assert_paused(&lookup_with_key(&mut caller, &issued).await);
+    deployment.postgres.restart().await.expect("PostgreSQL is back");
     let row = format!("select count(*) from pauses where key_id = '{}'", issued.id);
-    eventually("the row is there", Duration::from_secs(20), async || rows(&house, &row).await == "1")
+    eventually("the row is there", Duration::from_secs(20), async || query_rows(&deployment, &row).await == "1")
         .await
         .expect("a row");
-    house.redis.flushall().await.expect("an empty store");
-    is_paused(&ask(&mut caller, &issued).await);
+    deployment.redis.flushall().await.expect("an empty store");
+    assert_paused(&lookup_with_key(&mut caller, &issued).await);
 }
 
 /// Holds a fill on one node while `change` is made to its key, whose record Redis has lost; returns the held answer, then the next ones.
-async fn overtaken_fill(change: &str) -> [Reply; 3] {
-    let house = turn().await;
-    let (slow, other) = (node(&house, HELD).await, node(&house, "").await);
-    let issued = fresh_key(&house, Scope::Ip).await;
-    assert_eq!(ask(&mut other.caller(), &issued).await.status, 200);
-    house.redis.flushall().await.expect("an empty store");
-    let held = asking(&slow, &issued);
-    is_held(&slow, "fill-before-write").await;
-    house.cli(&["key", change, &issued.id]).await.expect("a command").success().expect("a change");
-    assert!(!held.is_finished(), "the machine is so slow that the command did not overtake the fill");
-    let held = held.await.expect("no panic").expect("an answer");
-    [held, ask(&mut slow.caller(), &issued).await, ask(&mut other.caller(), &issued).await]
+async fn change_during_fill(change: &str) -> [TestResponse; 3] {
+    let deployment = lock_deployment().await;
+    let (slow, other) =
+        (start_node_with_failpoints(&deployment, SLOW_FILL).await, start_node_with_failpoints(&deployment, "").await);
+    let issued = fresh_key(&deployment, Scope::Ip).await;
+    assert_eq!(lookup_with_key(&mut other.client(), &issued).await.status, 200);
+    deployment.redis.flushall().await.expect("an empty store");
+    let held_lookup = spawn_lookup(&slow, &issued);
+    wait_until_held(&slow, "fill-before-write").await;
+    deployment.cli(&["key", change, &issued.id]).await.expect("a command").ensure_success().expect("a change");
+    assert!(!held_lookup.is_finished(), "the machine is so slow that the command did not overtake the fill");
+    let held_lookup = held_lookup.await.expect("no panic").expect("an answer");
+    [
+        held_lookup,
+        lookup_with_key(&mut slow.client(), &issued).await,
+        lookup_with_key(&mut other.client(), &issued).await,
+    ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_fill_never_brings_a_deactivated_key_back() {
-    for reply in overtaken_fill("deactivate").await {
+async fn slow_fill_does_not_restore_a_deactivated_key() {
+    for reply in change_during_fill("deactivate").await {
         assert_eq!(reply.status, 403, "{}", reply.text());
         assert!(reply.text().contains("#inactive-keys"), "{}", reply.text());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_fill_never_brings_a_deleted_key_back() {
-    for reply in overtaken_fill("delete").await {
+async fn slow_fill_does_not_restore_a_deleted_key() {
+    for reply in change_during_fill("delete").await {
         assert_eq!(reply.status, 401, "{}", reply.text());
     }
 }
 
 /// Deactivates a key while Redis does not answer: the command says so, and yet succeeds.
-async fn deactivate_without_redis(house: &House, issued: &Issued) {
-    let made = house.cli(&["key", "deactivate", &issued.id]).await.expect("a command");
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
-    assert!(made.stderr.starts_with("warning: saved, but not yet in force"), "{}", made.stderr);
-    assert!(made.text().contains("inactive"), "{}", made.text());
+async fn deactivate_without_redis(deployment: &Deployment, issued: &IssuedKey) {
+    let output = deployment.cli(&["key", "deactivate", &issued.id]).await.expect("a command");
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert!(output.stderr.starts_with("warning: saved, but not yet in force"), "{}", output.stderr);
+    assert!(output.text().contains("inactive"), "{}", output.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_made_while_redis_hangs_is_in_force_soon_after_it_goes_on() {
-    let mut house = turn().await;
-    let node = node(&house, "").await;
-    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, node.caller());
-    assert_eq!(ask(&mut caller, &issued).await.status, 200);
-    house.redis.freeze();
-    deactivate_without_redis(&house, &issued).await;
-    house.redis.thaw();
+async fn change_while_redis_hangs_applies_soon_after_it_recovers() {
+    let mut deployment = lock_deployment().await;
+    let node = start_node_with_failpoints(&deployment, "").await;
+    let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
+    assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
+    deployment.redis.freeze();
+    deactivate_without_redis(&deployment, &issued).await;
+    deployment.redis.thaw();
     // The record that says `active` is still there: only the relay can bring the change.
     eventually("the relay has brought the change", Duration::from_secs(10), async || {
-        ask(&mut caller, &issued).await.status == 403
+        lookup_with_key(&mut caller, &issued).await.status == 403
     })
     .await
     .expect("a refusal");
-    assert_eq!(ask(&mut caller, &issued).await.status, 403);
+    assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 403);
     eventually("the outbox is empty", Duration::from_secs(10), async || {
-        rows(&house, "select count(*) from outbox").await == "0"
+        query_rows(&deployment, "select count(*) from outbox").await == "0"
     })
     .await
     .expect("a relay that clears up");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_made_while_redis_is_gone_is_in_force_on_the_first_request_after() {
-    let mut house = turn().await;
-    let node = node(&house, "").await;
-    let (issued, mut caller) = (fresh_key(&house, Scope::Ip).await, node.caller());
-    assert_eq!(ask(&mut caller, &issued).await.status, 200);
-    house.redis.save_snapshot().await.expect("a snapshot of an active key");
-    house.redis.kill9();
-    deactivate_without_redis(&house, &issued).await;
-    house.redis.restart().await.expect("Redis is back, with its snapshot");
-    assert_eq!(ask(&mut caller, &issued).await.status, 403);
+async fn change_while_redis_is_down_applies_on_the_next_request() {
+    let mut deployment = lock_deployment().await;
+    let node = start_node_with_failpoints(&deployment, "").await;
+    let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
+    assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
+    deployment.redis.save_snapshot().await.expect("a snapshot of an active key");
+    deployment.redis.kill9();
+    deactivate_without_redis(&deployment, &issued).await;
+    deployment.redis.restart().await.expect("Redis is back, with its snapshot");
+    assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 403);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_told_to_end_answers_what_is_under_way_and_rolls_all_of_it_up() {
-    let house = turn().await;
-    let mut node = node(&house, HELD).await;
+async fn terminated_node_answers_open_requests_and_flushes_usage() {
+    let deployment = lock_deployment().await;
+    let mut node = start_node_with_failpoints(&deployment, SLOW_FILL).await;
     let email = "drain@example.com";
-    house.account(email).await.expect("an account");
+    deployment.create_account(email).await.expect("an account");
     let mut keys = Vec::new();
     for _ in 0..8 {
-        keys.push(house.issue(email, Scope::Ip).await.expect("a key"));
+        keys.push(deployment.issue_key(email, Scope::Ip).await.expect("a key"));
     }
     // The first use of a key is held: this one is under way when the signal comes, the others have long begun.
-    let late = keys.pop().expect("eight keys");
-    let asked = Arc::new(AtomicUsize::new(0));
+    let held_key = keys.pop().expect("eight keys");
+    let request_count = Arc::new(AtomicUsize::new(0));
     let mut busy = JoinSet::new();
     for key in keys.clone() {
-        let (mut caller, asked) = (node.caller(), Arc::clone(&asked));
+        let (mut caller, request_count) = (node.client(), Arc::clone(&request_count));
         busy.spawn(async move {
             let mut admitted = 0;
             while admitted < 300 {
-                match try_to_ask(&mut caller, &key).await {
+                match try_lookup(&mut caller, &key).await {
                     Ok(reply) => assert_eq!(reply.status, 200, "{}", reply.text()),
                     // The node is gone, and with it the connection: nothing was under way on it.
                     Err(_) => break,
                 }
                 admitted += 1;
-                asked.fetch_add(1, Ordering::Relaxed);
+                request_count.fetch_add(1, Ordering::Relaxed);
             }
             (key.id, admitted)
         });
     }
-    eventually("all keys are in use", Duration::from_secs(30), async || asked.load(Ordering::Relaxed) >= 100)
+    eventually("all keys are in use", Duration::from_secs(30), async || request_count.load(Ordering::Relaxed) >= 100)
         .await
         .expect("a busy node");
     let held_before = node.log().expect("a log").matches("held at a fail point").count();
-    let held = asking(&node, &late);
+    let held = spawn_lookup(&node, &held_key);
     eventually("a request is held", Duration::from_secs(20), async || {
         node.log().expect("a log").matches("held at a fail point").count() > held_before
     })
@@ -317,9 +327,9 @@ async fn a_node_that_is_told_to_end_answers_what_is_under_way_and_rolls_all_of_i
     let held = held.await.expect("no panic").expect("an answer");
     assert_eq!(held.status, 200, "the request that was under way");
     let mut answered = busy.join_all().await;
-    answered.push((late.id, 1));
+    answered.push((held_key.id, 1));
     for (id, admitted) in answered {
-        let used = rows(&house, &format!("select admitted from usage where key_id = '{id}'")).await;
+        let used = query_rows(&deployment, &format!("select admitted from usage where key_id = '{id}'")).await;
         assert_eq!(used, admitted.to_string(), "rolled up, and answered");
     }
 }

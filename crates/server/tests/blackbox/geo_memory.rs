@@ -8,24 +8,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use testkit::node::Env;
-use testkit::{Folder, House, HouseOptions, atlas, eventually};
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::fixtures::geo_database;
+use ipseity_testkit::{Deployment, DeploymentOptions, TestDir, eventually};
 
-use crate::shared::patient;
+use crate::fixture::relaxed_timeouts;
 
 const RESIDENT_MB_MAX: u64 = 150;
-const READY_MAX: Duration = Duration::from_secs(1);
-const SWAPPED_MAX: Duration = Duration::from_secs(5);
+const READY_TIME_MAX: Duration = Duration::from_secs(1);
+const RELOAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// What a swap may take beyond the node at rest and all its files once more, set above the 10 to 25 MB that were measured.
-const CHECK_MB_MAX: u64 = 30;
+const RELOAD_OVERHEAD_MB_MAX: u64 = 30;
 /// Often enough to see memory that is not given back.
 const ROUNDS: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(120);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Files to work on, copied: a swap is made by touching them.
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn geo_files(folder: &Path) -> Vec<PathBuf> {
     let Some(real) = std::env::var_os("IPSEITY_GEO_DIR") else {
-        return atlas::write(folder).expect("databases").to_vec();
+        return geo_database::write_databases(folder).expect("databases").to_vec();
     };
     let names = ["GeoLite2-City.mmdb", "GeoLite2-ASN.mmdb"];
     let copied = |name| {
@@ -44,29 +45,34 @@ fn status_mb(pid: u32, name: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_small_and_ready_soon_and_a_swap_holds_one_file_twice() {
-    let folder = Folder::open().expect("a folder");
-    let files = files(folder.path());
+async fn node_stays_small_and_ready_fast_during_geo_reloads() {
+    let folder = TestDir::create().expect("a folder");
+    let files = geo_files(folder.path());
     let files_mb = files.iter().map(|file| fs::metadata(file).expect("a file").len()).sum::<u64>() / 1_000_000;
-    let options = HouseOptions { nodes: 0, env: patient(), geo_files: files.clone(), ..HouseOptions::default() };
-    let house = House::start(options).await.expect("a house");
+    let options = DeploymentOptions {
+        nodes: 0,
+        env: relaxed_timeouts(),
+        geo_files: files.clone(),
+        ..DeploymentOptions::default()
+    };
+    let deployment = Deployment::start(options).await.expect("a house");
     let started = Instant::now();
-    let node = house.start_node(&Env::new()).await.expect("a node");
+    let node = deployment.start_node(&Env::new()).await.expect("a node");
     let ready = started.elapsed();
-    node.caller().get("/api/v1/ip/demo", &[("x-forwarded-for", "81.2.69.142")]).await.expect("an answer");
+    node.client().get("/api/v1/ip/demo", &[("x-forwarded-for", "81.2.69.142")]).await.expect("an answer");
     let resident_mb = status_mb(node.pid(), "VmRSS");
 
     // Forgets the peak so far.
     fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("a process");
     let mut slowest = Duration::ZERO;
-    for (swaps, file) in (1..).zip(std::iter::repeat_n(&files, ROUNDS).flatten()) {
-        let beside = file.with_extension("next");
-        fs::copy(file, &beside).expect("a copy");
-        fs::rename(&beside, file).expect("a file in its place");
+    for (reloads, file) in (1..).zip(std::iter::repeat_n(&files, ROUNDS).flatten()) {
+        let temp_file = file.with_extension("next");
+        fs::copy(file, &temp_file).expect("a copy");
+        fs::rename(&temp_file, file).expect("a file in its place");
         let appeared = Instant::now();
-        eventually("the file is swapped in", PATIENCE, async || {
+        eventually("the file is swapped in", RELOAD_TIMEOUT, async || {
             let metrics = node.metrics().await.expect("metrics");
-            metrics.contains(&format!("ipseity_geo_reloads_total{{outcome=\"swapped\"}} {swaps}\n"))
+            metrics.contains(&format!("ipseity_geo_reloads_total{{outcome=\"reloaded\"}} {reloads}\n"))
         })
         .await
         .expect("a swap");
@@ -78,17 +84,17 @@ async fn a_node_is_small_and_ready_soon_and_a_swap_holds_one_file_twice() {
          {peak_mb} MB at the peak, {after_mb} MB after",
         ROUNDS * files.len()
     );
-    report(&figures);
+    print_figures(&figures);
     assert!(resident_mb <= RESIDENT_MB_MAX, "{figures}");
-    assert!(peak_mb <= resident_mb + files_mb + CHECK_MB_MAX, "{figures}");
+    assert!(peak_mb <= resident_mb + files_mb + RELOAD_OVERHEAD_MB_MAX, "{figures}");
     assert!(after_mb <= RESIDENT_MB_MAX, "{figures}");
     // Without real files this runs beside all other tests, with a build that is not for speed.
     if std::env::var_os("IPSEITY_GEO_DIR").is_some() {
-        assert!(ready <= READY_MAX && slowest <= SWAPPED_MAX, "{figures}");
+        assert!(ready <= READY_TIME_MAX && slowest <= RELOAD_TIME_MAX, "{figures}");
     }
 }
 
 #[expect(clippy::print_stderr, reason = "whoever measures wants to know the figures, met or not")]
-fn report(figures: &str) {
+fn print_figures(figures: &str) {
     eprintln!("{figures}");
 }

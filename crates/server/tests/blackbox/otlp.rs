@@ -3,27 +3,27 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use domain::Scope;
-use testkit::node::Env;
-use testkit::{Port, eventually};
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{ReservedPort, eventually};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::shared::{fresh_key, house};
+use crate::fixture::{fresh_key, shared_deployment};
 
 const CANARY: &str = "203.0.113.77";
 
 /// All that was sent, by path.
-type Received = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+type ReceivedExports = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// As much of a collector as a sender needs: takes every request's body and says 200.
-async fn collect(listener: TcpListener, received: Received) {
+async fn run_collector(listener: TcpListener, received: ReceivedExports) {
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(take(stream, Arc::clone(&received)));
+        tokio::spawn(receive_exports(stream, Arc::clone(&received)));
     }
 }
 
-async fn take(stream: TcpStream, received: Received) -> Option<()> {
+async fn receive_exports(stream: TcpStream, received: ReceivedExports) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut path, mut length) = (None, 0);
@@ -48,26 +48,26 @@ async fn take(stream: TcpStream, received: Received) -> Option<()> {
     }
 }
 
-fn sends_to(port: u16) -> Env {
-    let settings = [("ENDPOINT", format!("http://127.0.0.1:{port}")), ("TRACES_SHARE", "1".to_owned())];
+fn otlp_env(port: u16) -> Env {
+    let settings = [("ENDPOINT", format!("http://127.0.0.1:{port}")), ("TRACE_SAMPLE_RATIO", "1".to_owned())];
     let mut env: Env = settings.map(|(name, value)| (format!("IPSEITY__OTLP__{name}"), value)).into();
     env.insert("IPSEITY__LOG__ACCESS".to_owned(), "true".to_owned());
     env
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_gets_spans_and_lines_and_nothing_of_a_caller() {
-    let house = house().await;
+async fn collector_receives_spans_and_logs_without_client_data() {
+    let deployment = shared_deployment().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let received = Received::default();
-    let collector = tokio::spawn(collect(listener, Arc::clone(&received)));
-    let mut node = house.start_node(&sends_to(port)).await.expect("a node");
-    let key = fresh_key(house, Scope::Full).await;
+    let received = ReceivedExports::default();
+    let collector = tokio::spawn(run_collector(listener, Arc::clone(&received)));
+    let mut node = deployment.start_node(&otlp_env(port)).await.expect("a node");
+    let key = fresh_key(deployment, Scope::Full).await;
     let bearer = key.bearer();
     let headers = [("authorization", &*bearer), ("x-forwarded-for", CANARY)];
     for _ in 0..20 {
-        assert_eq!(node.caller().get("/api/v1/ip", &headers).await.expect("an answer").status, 200);
+        assert_eq!(node.client().get("/api/v1/ip", &headers).await.expect("an answer").status, 200);
     }
     // What waits is sent before a node ends.
     node.terminate().await.expect("an end");
@@ -89,16 +89,16 @@ async fn a_collector_gets_spans_and_lines_and_nothing_of_a_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_away_costs_nobody_anything() {
-    let house = house().await;
-    let nobody = Port::open().expect("a port");
-    let mut node = house.start_node(&sends_to(nobody.address().port())).await.expect("a node");
+async fn unreachable_collector_does_not_slow_requests() {
+    let deployment = shared_deployment().await;
+    let unused_port = ReservedPort::reserve_free().expect("a port");
+    let mut node = deployment.start_node(&otlp_env(unused_port.address().port())).await.expect("a node");
     let start = Instant::now();
     for _ in 0..200 {
-        assert_eq!(node.caller().get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
+        assert_eq!(node.client().get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
     }
     assert!(start.elapsed() < Duration::from_secs(10), "200 answers took {:?}", start.elapsed());
-    let is_told = async || node.log().is_ok_and(|log| log.contains("opentelemetry"));
-    eventually("the log tells of it", Duration::from_secs(20), is_told).await.expect("a line");
+    let is_logged = async || node.log().is_ok_and(|log| log.contains("opentelemetry"));
+    eventually("the log tells of it", Duration::from_secs(20), is_logged).await.expect("a line");
     assert!(node.terminate().await.expect("an end").success());
 }

@@ -2,23 +2,24 @@
 
 use std::process::Command;
 
-use domain::Scope;
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{CommandOutput, ReverseProxy, ReverseProxyKind};
 use serde_json::{Value, json};
-use testkit::node::Env;
-use testkit::{CliOutput, Proxy, ProxyKind, node};
 
-use crate::connection::ask;
-use crate::shared::{fresh_key, house};
+use crate::connection::curl_lookup;
+use crate::fixture::{fresh_key, shared_deployment};
 
-type Settings = &'static [(&'static str, &'static str)];
-type Words = &'static [&'static str];
+type EdgeEnvPairs = &'static [(&'static str, &'static str)];
+type ArgumentList = &'static [&'static str];
 
 /// The code block of this language in docs/proxies.md.
 pub(crate) fn snippet(language: &str) -> String {
-    blocks(language).into_iter().next().expect("a snippet")
+    code_blocks(language).into_iter().next().expect("a snippet")
 }
 
-fn blocks(language: &str) -> Vec<String> {
+fn code_blocks(language: &str) -> Vec<String> {
     let text = include_str!("../../../../docs/proxies.md");
     let beginning = format!("```{language}\n");
     let blocks = text.split(&beginning).skip(1).filter_map(|rest| rest.split("```").next());
@@ -26,20 +27,20 @@ fn blocks(language: &str) -> Vec<String> {
 }
 
 /// Settings of the section `edge`.
-pub(crate) fn edge(settings: &[(&str, &str)]) -> Env {
+pub(crate) fn edge_env(settings: &[(&str, &str)]) -> Env {
     settings.iter().map(|(name, value)| (format!("IPSEITY__EDGE__{name}"), (*value).to_owned())).collect()
 }
 
-fn check(settings: &[(&str, &str)], arguments: &[&str]) -> CliOutput {
-    let mut command = Command::new(node::find_program().expect("the program"));
-    let output = command.arg("check").args(arguments).env_clear().envs(edge(settings)).output().expect("a command");
+fn run_check(settings: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
+    let mut command = Command::new(node::find_service_binary().expect("the program"));
+    let output = command.arg("check").args(arguments).env_clear().envs(edge_env(settings)).output().expect("a command");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    CliOutput { code: output.status.code(), stdout: output.stdout, stderr }
+    CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
 #[test]
-fn what_would_trust_everyone_is_refused_with_the_reason() {
-    let refused: [(Settings, &str); 12] = [
+fn too_broad_proxy_trust_is_refused_with_a_reason() {
+    let refused: [(EdgeEnvPairs, &str); 12] = [
         (&[("TRUSTED_PROXIES", "0.0.0.0/0")], "holds every address"),
         (&[("TRUSTED_PROXIES", "::/0")], "holds every address"),
         (&[("TRUSTED_PROXIES", "0.0.0.0/1,128.0.0.0/1")], "holds every address"),
@@ -54,16 +55,16 @@ fn what_would_trust_everyone_is_refused_with_the_reason() {
         (&[("RTT_HEADER", "x-forwarded-for")], "another setting reads already"),
     ];
     for (settings, reason) in refused {
-        let output = check(settings, &[]);
+        let output = run_check(settings, &[]);
         assert_eq!(output.code, Some(1), "{settings:?}");
         assert!(output.stderr.contains(reason), "{settings:?}: {}", output.stderr);
     }
 }
 
 #[test]
-fn a_preset_shows_what_it_fills_and_overrules_nothing() {
+fn preset_fills_defaults_without_overriding() {
     const NETWORK: (&str, &str) = ("TRUSTED_PROXIES", "10.0.0.0/8");
-    let shown: [(Settings, Words); 6] = [
+    let shown: [(EdgeEnvPairs, ArgumentList); 6] = [
         (&[("PRESET", "none")], &["edge.forwarding_header = \"x-forwarded-for\"", "edge.proxy_protocol = []"]),
         (&[("PRESET", "nginx"), NETWORK], &["edge.rtt_header = \"x-client-rtt\""]),
         (
@@ -75,7 +76,7 @@ fn a_preset_shows_what_it_fills_and_overrules_nothing() {
         (&[("PRESET", "cloudflare")], &["edge.forwarding_header = \"cf-connecting-ip\"", "173.245.48.0/20", "cf-ray"]),
     ];
     for (settings, lines) in shown {
-        let text = check(settings, &[]).success().expect("a valid configuration").text();
+        let text = run_check(settings, &[]).ensure_success().expect("a valid configuration").text();
         for line in lines {
             assert!(text.contains(line), "{settings:?}: {line}");
         }
@@ -83,11 +84,11 @@ fn a_preset_shows_what_it_fills_and_overrules_nothing() {
 }
 
 #[test]
-fn check_explains_whose_address_would_be_answered() {
-    const TRUSTED: Settings = &[("TRUSTED_PROXIES", "10.0.0.0/8")];
-    const BEHIND: Settings = &[("TRUSTED_PROXIES", "10.0.0.0/8"), ("PRESET", "haproxy")];
-    const LINE: &str = "PROXY TCP4 198.51.100.7 192.0.2.1 4711 443";
-    let explained: [(Settings, Words, &str, &str); 8] = [
+fn check_explains_which_client_address_is_used() {
+    const TRUSTED: EdgeEnvPairs = &[("TRUSTED_PROXIES", "10.0.0.0/8")];
+    const BEHIND_HAPROXY: EdgeEnvPairs = &[("TRUSTED_PROXIES", "10.0.0.0/8"), ("PRESET", "haproxy")];
+    const PROXY_LINE: &str = "PROXY TCP4 198.51.100.7 192.0.2.1 4711 443";
+    let explained: [(EdgeEnvPairs, ArgumentList, &str, &str); 8] = [
         (
             TRUSTED,
             &["--peer", "192.0.2.1", "--header", "X-Forwarded-For: 9.9.9.9"],
@@ -113,53 +114,57 @@ fn check_explains_whose_address_would_be_answered() {
             "10.0.0.1",
             "is no address",
         ),
-        (BEHIND, &["--peer", "10.0.0.1", "--proxy-line", LINE], "198.51.100.7", "stands for the peer"),
-        (BEHIND, &["--peer", "192.0.2.1", "--proxy-line", LINE], "nobody", "may not send a PROXY header"),
-        (BEHIND, &["--peer", "10.0.0.1"], "nobody", "expects a PROXY header"),
+        (BEHIND_HAPROXY, &["--peer", "10.0.0.1", "--proxy-line", PROXY_LINE], "198.51.100.7", "stands for the peer"),
+        (BEHIND_HAPROXY, &["--peer", "192.0.2.1", "--proxy-line", PROXY_LINE], "nobody", "may not send a PROXY header"),
+        (BEHIND_HAPROXY, &["--peer", "10.0.0.1"], "nobody", "expects a PROXY header"),
     ];
-    for (settings, arguments, answered, why) in explained {
-        let text = check(settings, arguments).success().expect("an explanation").text();
-        assert!(text.contains(&format!("Answered: {answered}")) && text.contains(why), "{arguments:?}: {text}");
+    for (settings, arguments, expected_address, reason) in explained {
+        let text = run_check(settings, arguments).ensure_success().expect("an explanation").text();
+        assert!(
+            text.contains(&format!("Answered: {expected_address}")) && text.contains(reason),
+            "{arguments:?}: {text}"
+        );
     }
 }
 
 #[test]
-fn the_settings_in_the_documentation_are_valid() {
-    let files = blocks("toml");
+fn documented_proxy_settings_are_valid() {
+    let files = code_blocks("toml");
     assert_eq!(files.len(), 7);
-    for (place, text) in files.iter().enumerate() {
-        let folder = testkit::Folder::open().expect("a folder");
-        let certificate = testkit::certificate::Certificate::write(folder.path()).expect("a certificate");
+    for (index, text) in files.iter().enumerate() {
+        let folder = ipseity_testkit::TestDir::create().expect("a folder");
+        let certificate =
+            ipseity_testkit::certificate::TestCertificate::generate_in(folder.path()).expect("a certificate");
         let mut text = text.clone();
-        for (name, file) in [("pem", &certificate.chain), ("key", &certificate.private_key)] {
+        for (name, file) in [("pem", &certificate.chain_file), ("key", &certificate.private_key_file)] {
             for stem in ["ipseity", "origin"] {
                 text = text.replace(&format!("/etc/ssl/{stem}.{name}"), &file.display().to_string());
             }
         }
         let file = folder.path().join("ipseity.toml");
         std::fs::write(&file, text).expect("a file");
-        let output = check(&[], &["--config", file.to_str().expect("a path")]);
-        assert_eq!(output.code, Some(0), "block {place}: {}", output.stderr);
+        let output = run_check(&[], &["--config", file.to_str().expect("a path")]);
+        assert_eq!(output.code, Some(0), "block {index}: {}", output.stderr);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_lies_to_nginx_is_answered_truly() {
-    let house = house().await;
-    let key = fresh_key(house, Scope::Full).await;
-    let settings = edge(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
-    let node = house.start_node(&settings).await.expect("a node");
+async fn spoofed_headers_through_nginx_are_ignored() {
+    let deployment = shared_deployment().await;
+    let key = fresh_key(deployment, Scope::Full).await;
+    let settings = edge_env(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
+    let node = deployment.start_node(&settings).await.expect("a node");
     let configure = |ports: &[u16]| {
         let mut text = snippet("nginx").replace("listen 80;", &format!("listen 127.0.0.1:{};", ports[0]));
         for line in ["listen [::]:80;", "listen 443 ssl http2;", "listen [::]:443 ssl http2;"] {
             text = text.replace(line, "");
         }
-        let kept = text.lines().filter(|line| !line.contains("/etc/ssl/"));
-        kept.collect::<Vec<_>>().join("\n").replace("10.0.0.5:8080", &node.http().to_string())
+        let kept_lines = text.lines().filter(|line| !line.contains("/etc/ssl/"));
+        kept_lines.collect::<Vec<_>>().join("\n").replace("10.0.0.5:8080", &node.http().to_string())
     };
-    let proxy = Proxy::start(ProxyKind::Nginx, 1, configure).await.expect("nginx");
+    let proxy = ReverseProxy::start(ReverseProxyKind::Nginx, 1, configure).await.expect("nginx");
     let url = format!("http://{}/api/v1/ip", proxy.addresses()[0]);
-    let lies = [
+    let spoofed_headers = [
         "X-Forwarded-For: 203.0.113.9",
         "X-Forwarded-For: 127.0.0.1",
         "X-Forwarded-For: \"203.0.113.9",
@@ -173,10 +178,14 @@ async fn a_client_that_lies_to_nginx_is_answered_truly() {
         "X-Client-RTT: 99999ms",
         "X-Client-Colo: XXX",
     ];
-    for lie in lies {
-        let answer = ask(&url, &key, &["--interface", "127.0.0.77", "--header", lie, "--header", lie]).await;
-        assert_eq!(answer.body["ip"], "127.0.0.77", "{lie}");
-        assert_eq!(answer.told(), [json!("HTTP/1.1"), Value::Null, Value::Null], "{lie}");
-        assert!(answer.body["rtt"].as_u64().is_some_and(|ms| ms < 1000) && answer.body["colo"].is_null(), "{lie}");
+    for spoofed in spoofed_headers {
+        let response =
+            curl_lookup(&url, &key, &["--interface", "127.0.0.77", "--header", spoofed, "--header", spoofed]).await;
+        assert_eq!(response.body["ip"], "127.0.0.77", "{spoofed}");
+        assert_eq!(response.reported(), [json!("HTTP/1.1"), Value::Null, Value::Null], "{spoofed}");
+        assert!(
+            response.body["rtt"].as_u64().is_some_and(|ms| ms < 1000) && response.body["colo"].is_null(),
+            "{spoofed}"
+        );
     }
 }

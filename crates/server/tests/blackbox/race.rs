@@ -4,44 +4,50 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Scope;
 use http::Method;
-use testkit::{Caller, House, HouseOptions, Reply, eventually};
+use ipseity_domain::Scope;
+use ipseity_testkit::{Deployment, DeploymentOptions, TestClient, TestResponse, eventually};
 use tokio::sync::{Barrier, OnceCell};
 use tokio::task::JoinSet;
 
-use crate::shared::{fresh_key, patient};
+use crate::fixture::{fresh_key, relaxed_timeouts};
 
 const CONNECTIONS: usize = 50;
-const LOOKUP: &str = "/api/v1/ip";
-const DEMO: &str = "/api/v1/ip/demo";
+const LOOKUP_PATH: &str = "/api/v1/ip";
+const DEMO_PATH: &str = "/api/v1/ip/demo";
 const TODAY: &str = "(now() at time zone 'utc')::date";
 
-static HOUSE: OnceCell<House> = OnceCell::const_new();
+static DEPLOYMENT: OnceCell<Deployment> = OnceCell::const_new();
 
 /// A house of three nodes; ends with the process.
-pub(crate) async fn three_nodes() -> &'static House {
-    HOUSE
+pub(crate) async fn three_node_deployment() -> &'static Deployment {
+    DEPLOYMENT
         .get_or_init(async || {
-            let options = HouseOptions { nodes: 3, env: patient(), ..HouseOptions::default() };
-            House::start(options).await.expect("a house of three nodes")
+            let options = DeploymentOptions { nodes: 3, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+            Deployment::start(options).await.expect("a house of three nodes")
         })
         .await
 }
 
 /// Sends `each` requests on each of fifty connections, spread over the nodes. All are open before the first request goes out.
-pub(crate) async fn storm(house: &House, path: &'static str, authorization: Option<String>, each: usize) -> Vec<Reply> {
+pub(crate) async fn send_concurrently(
+    deployment: &Deployment,
+    path: &'static str,
+    authorization: Option<String>,
+    requests_per_connection: usize,
+) -> Vec<TestResponse> {
     let start = Arc::new(Barrier::new(CONNECTIONS));
     let mut connections = JoinSet::new();
-    for node in house.nodes.iter().cycle().take(CONNECTIONS) {
-        let (mut caller, start, authorization) = (Caller::new(node.http()), Arc::clone(&start), authorization.clone());
+    for node in deployment.nodes.iter().cycle().take(CONNECTIONS) {
+        let (mut caller, start, authorization) =
+            (TestClient::new(node.http()), Arc::clone(&start), authorization.clone());
         connections.spawn(async move {
             let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
             let opened = caller.send(Method::OPTIONS, path, &[]).await.expect("a preflight");
             assert_eq!(opened.status, 204);
             start.wait().await;
-            let mut replies = Vec::with_capacity(each);
-            for _ in 0..each {
+            let mut replies = Vec::with_capacity(requests_per_connection);
+            for _ in 0..requests_per_connection {
                 replies.push(caller.get(path, &headers).await.expect("an answer"));
             }
             replies
@@ -51,7 +57,7 @@ pub(crate) async fn storm(house: &House, path: &'static str, authorization: Opti
 }
 
 /// How many answers there are of each status.
-pub(crate) fn tally(replies: &[Reply]) -> BTreeMap<u16, usize> {
+pub(crate) fn count_statuses(replies: &[TestResponse]) -> BTreeMap<u16, usize> {
     let mut counts = BTreeMap::new();
     for reply in replies {
         *counts.entry(reply.status).or_default() += 1;
@@ -60,52 +66,54 @@ pub(crate) fn tally(replies: &[Reply]) -> BTreeMap<u16, usize> {
 }
 
 /// What the admitted were told to be left; no two were told the same.
-pub(crate) fn remaining(replies: &[Reply]) -> BTreeSet<u64> {
+pub(crate) fn distinct_remaining(replies: &[TestResponse]) -> BTreeSet<u64> {
     let admitted: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
-    let told = |reply: &&Reply| reply.header("x-ratelimit-remaining").expect("what is left").parse().expect("a number");
-    let distinct: BTreeSet<u64> = admitted.iter().map(told).collect();
+    let parse_remaining =
+        |reply: &&TestResponse| reply.header("x-ratelimit-remaining").expect("what is left").parse().expect("a number");
+    let distinct: BTreeSet<u64> = admitted.iter().map(parse_remaining).collect();
     assert_eq!(distinct.len(), admitted.len(), "two admitted requests were told the same remainder");
     distinct
 }
 
-fn refusals(replies: &[Reply]) -> impl Iterator<Item = serde_json::Value> {
+fn refusals(replies: &[TestResponse]) -> impl Iterator<Item = serde_json::Value> {
     replies.iter().filter(|reply| reply.status == 429).map(|reply| reply.json().expect("an error in JSON"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_400_requests_at_once_exactly_300_pass_and_exactly_one_pauses_the_key() {
-    let house = three_nodes().await;
+async fn exactly_300_of_400_concurrent_requests_pass() {
+    let deployment = three_node_deployment().await;
     let mut paused = Vec::new();
     for _ in 0..5 {
-        let issued = fresh_key(house, Scope::Ip).await;
-        let replies = storm(house, LOOKUP, Some(issued.bearer()), 8).await;
-        assert_eq!(tally(&replies), BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
-        assert_eq!(remaining(&replies), (9_700..10_000).collect());
+        let issued = fresh_key(deployment, Scope::Ip).await;
+        let replies = send_concurrently(deployment, LOOKUP_PATH, Some(issued.bearer()), 8).await;
+        assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
+        assert_eq!(distinct_remaining(&replies), (9_700..10_000).collect());
         let burst = refusals(&replies).next().expect("one refusal");
         assert!(burst["message"].as_str().expect("a message").starts_with("Burst limit exceeded"), "{burst}");
         let evidence = "select count(*), sum((select sum(count) from unnest(counts) count)) from pauses where key_id";
-        let rows = house.postgres.psql("ipseity", &format!("{evidence} = '{}'", issued.id)).await.expect("the pauses");
+        let rows =
+            deployment.postgres.psql("ipseity", &format!("{evidence} = '{}'", issued.id)).await.expect("the pauses");
         assert_eq!(rows, "1|301", "pauses and the requests that they speak of");
         paused.push(format!("'{}'", issued.id));
     }
     let used = format!("select string_agg(admitted::text, ' ') from usage where key_id in ({})", paused.join(","));
     eventually("the roll-up says 300 of each", Duration::from_secs(20), async || {
-        house.postgres.psql("ipseity", &used).await.expect("the usage") == "300 300 300 300 300"
+        deployment.postgres.psql("ipseity", &used).await.expect("the usage") == "300 300 300 300 300"
     })
     .await
     .expect("a roll-up");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_days_last_10_requests_are_answered_exactly_once_across_nodes() {
-    let house = three_nodes().await;
+async fn last_10_requests_of_the_day_are_exact_across_nodes() {
+    let deployment = three_node_deployment().await;
     for _ in 0..3 {
-        let issued = fresh_key(house, Scope::Ip).await;
-        let rolled_up = format!("insert into usage values ('{}', {TODAY}, 9990)", issued.id);
-        house.postgres.psql("ipseity", &rolled_up).await.expect("a roll-up");
-        let replies = storm(house, LOOKUP, Some(issued.bearer()), 5).await;
-        assert_eq!(tally(&replies), BTreeMap::from([(200, 10), (429, 240)]));
-        assert_eq!(remaining(&replies), (0..10).collect());
+        let issued = fresh_key(deployment, Scope::Ip).await;
+        let insert_usage = format!("insert into usage values ('{}', {TODAY}, 9990)", issued.id);
+        deployment.postgres.psql("ipseity", &insert_usage).await.expect("a roll-up");
+        let replies = send_concurrently(deployment, LOOKUP_PATH, Some(issued.bearer()), 5).await;
+        assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 10), (429, 240)]));
+        assert_eq!(distinct_remaining(&replies), (0..10).collect());
         for refused in refusals(&replies) {
             assert!(refused["enterprise"].is_string(), "refused for another reason than the day: {refused}");
         }
@@ -113,15 +121,18 @@ async fn the_days_last_10_requests_are_answered_exactly_once_across_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demos_last_10_requests_are_answered_exactly_once_across_nodes() {
-    let house = three_nodes().await;
-    let rolled_up = format!("insert into demo_usage values ({TODAY}, 990, 0)");
-    house.postgres.psql("ipseity", &rolled_up).await.expect("a roll-up");
-    let replies = storm(house, DEMO, None, 5).await;
-    assert_eq!(tally(&replies), BTreeMap::from([(200, 10), (429, 240)]));
-    assert_eq!(remaining(&replies), (0..10).collect());
+async fn last_10_demo_requests_are_exact_across_nodes() {
+    let deployment = three_node_deployment().await;
+    let insert_usage = format!("insert into demo_usage values ({TODAY}, 990, 0)");
+    deployment.postgres.psql("ipseity", &insert_usage).await.expect("a roll-up");
+    let replies = send_concurrently(deployment, DEMO_PATH, None, 5).await;
+    assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 10), (429, 240)]));
+    assert_eq!(distinct_remaining(&replies), (0..10).collect());
     for refused in refusals(&replies) {
         assert!(refused["signup"].is_string(), "refused for another reason than the demo's day: {refused}");
     }
-    assert_eq!(tally(&storm(house, DEMO, None, 1).await), BTreeMap::from([(429, CONNECTIONS)]));
+    assert_eq!(
+        count_statuses(&send_concurrently(deployment, DEMO_PATH, None, 1).await),
+        BTreeMap::from([(429, CONNECTIONS)])
+    );
 }

@@ -9,32 +9,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use testkit::node::Env;
-use testkit::quic::QuicOptions;
-use testkit::stream::Protocol;
-use testkit::{House, HouseOptions, Port, QuicCaller, StreamCaller};
+use ipseity_testkit::client::quic::Http3TestOptions;
+use ipseity_testkit::client::streams::StreamProtocol;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{Deployment, DeploymentOptions, Http3TestClient, ReservedPort, StreamTestClient};
 use tokio::task::JoinSet;
 
-use crate::round_trip::issue_all;
-use crate::shared::{patient, setting};
+use crate::fixture::{env_number, relaxed_timeouts};
+use crate::round_trip::issue_1000_keys;
 
-const WORKERS_EACH: usize = 10;
+const WORKERS_PER_PROTOCOL: usize = 10;
 const QUIC_WORKERS: usize = 4;
-const QUIC_PAUSE: Duration = Duration::from_millis(20);
+const QUIC_REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What became of the requests of some callers.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct LoadStats {
     pub(crate) answered: usize,
-    connects: usize,
-    given_back: usize,
+    connections: usize,
+    unprocessed_retries: usize,
     slowest: Duration,
     /// What a caller saw instead of an answer, and how often.
     failures: BTreeMap<String, usize>,
 }
 
-impl Tally {
-    fn note(&mut self, started: Instant, outcome: anyhow::Result<testkit::Reply>) {
+impl LoadStats {
+    fn record(&mut self, started: Instant, outcome: anyhow::Result<ipseity_testkit::TestResponse>) {
         let failure = match outcome {
             Ok(reply) if reply.status == 200 => {
                 self.answered += 1;
@@ -47,22 +47,22 @@ impl Tally {
         *self.failures.entry(failure).or_default() += 1;
     }
 
-    pub(crate) fn add(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.answered += other.answered;
-        self.connects += other.connects;
-        self.given_back += other.given_back;
+        self.connections += other.connections;
+        self.unprocessed_retries += other.unprocessed_retries;
         self.slowest = self.slowest.max(other.slowest);
         for (failure, count) in other.failures {
             *self.failures.entry(failure).or_default() += count;
         }
     }
 
-    pub(crate) fn failed(&self) -> usize {
+    pub(crate) fn failed_count(&self) -> usize {
         self.failures.values().sum()
     }
 
-    pub(crate) fn told(&self, name: &str) -> String {
-        let Self { answered, connects, given_back, slowest, failures } = self;
+    pub(crate) fn summary(&self, name: &str) -> String {
+        let Self { answered, connections: connects, unprocessed_retries: given_back, slowest, failures } = self;
         format!(
             "{name}: {answered} answered over {connects} connections, {given_back} given back untouched and sent again, \
              slowest {slowest:.0?}, failed {failures:?}"
@@ -71,9 +71,14 @@ impl Tally {
 }
 
 /// Asks with these keys in turn, one request a pause, until it is told to stop.
-pub(crate) async fn call(mut caller: StreamCaller, keys: Vec<String>, pause: Duration, stop: Arc<AtomicBool>) -> Tally {
-    let mut tally = Tally::default();
-    let mut tick = tokio::time::interval(pause);
+pub(crate) async fn run_client(
+    mut caller: StreamTestClient,
+    keys: Vec<String>,
+    interval: Duration,
+    stop: Arc<AtomicBool>,
+) -> LoadStats {
+    let mut stats = LoadStats::default();
+    let mut tick = tokio::time::interval(interval);
     for key in keys.iter().cycle() {
         tick.tick().await;
         if stop.load(Ordering::Acquire) {
@@ -81,29 +86,29 @@ pub(crate) async fn call(mut caller: StreamCaller, keys: Vec<String>, pause: Dur
         }
         let started = Instant::now();
         let authorization = format!("Bearer {key}");
-        tally.note(started, caller.get("/api/v1/ip", &[("authorization", &authorization)]).await);
+        stats.record(started, caller.get("/api/v1/ip", &[("authorization", &authorization)]).await);
     }
-    tally.connects = caller.connects;
-    tally.given_back = caller.given_back;
-    tally
+    stats.connections = caller.connections_opened;
+    stats.unprocessed_retries = caller.unprocessed_retries;
+    stats
 }
 
-async fn call_quic(server: SocketAddr, authority: PathBuf, stop: Arc<AtomicBool>) -> Tally {
-    let mut tally = Tally::default();
-    let mut tick = tokio::time::interval(QUIC_PAUSE);
-    let mut caller: Option<QuicCaller> = None;
+async fn run_quic_client(server: SocketAddr, authority: PathBuf, stop: Arc<AtomicBool>) -> LoadStats {
+    let mut stats = LoadStats::default();
+    let mut tick = tokio::time::interval(QUIC_REQUEST_INTERVAL);
+    let mut caller: Option<Http3TestClient> = None;
     while !stop.load(Ordering::Acquire) {
         tick.tick().await;
         let started = Instant::now();
-        let mut open = match caller.take().filter(|caller| !caller.was_sent_away()) {
+        let mut open = match caller.take().filter(|caller| !caller.got_goaway()) {
             Some(open) => open,
             None => {
-                tally.connects += 1;
-                let options = QuicOptions::to(server, &authority);
-                match QuicCaller::open(options).await {
+                stats.connections += 1;
+                let options = Http3TestOptions::localhost(server, &authority);
+                match Http3TestClient::connect(options).await {
                     Ok(open) => open,
                     Err(error) => {
-                        tally.note(started, Err(error.context("connecting")));
+                        stats.record(started, Err(error.context("connecting")));
                         continue;
                     }
                 }
@@ -111,134 +116,138 @@ async fn call_quic(server: SocketAddr, authority: PathBuf, stop: Arc<AtomicBool>
         };
         match open.try_get("/api/v1/meta").await {
             Ok(Some(reply)) => {
-                tally.note(started, Ok(reply));
+                stats.record(started, Ok(reply));
                 caller = Some(open);
             }
             // It was sent away before; the request goes over the next connection.
-            Ok(None) => tally.given_back += 1,
-            Err(error) => tally.note(started, Err(error)),
+            Ok(None) => stats.unprocessed_retries += 1,
+            Err(error) => stats.record(started, Err(error)),
         }
     }
-    tally
+    stats
 }
 
 /// How a node gets its sockets.
-enum TakeOver {
+enum SocketTakeover {
     Inherited,
     ReusePort,
 }
 
-struct Outcome {
-    http11: Tally,
-    http2: Tally,
-    http3: Tally,
+struct RestartOutcome {
+    http11: LoadStats,
+    http2: LoadStats,
+    http3: LoadStats,
     took: Duration,
     restarts: u32,
 }
 
-async fn restart_under_load(take_over: TakeOver) -> Outcome {
-    let restarts = setting("IPSEITY_RESTARTS", 3);
-    let (rate, span_s) = (setting("IPSEITY_RESTART_RATE", 200), setting("IPSEITY_RESTART_S", 9));
-    let options = HouseOptions { nodes: 0, env: patient(), ..HouseOptions::default() };
-    let house = House::start(options).await.expect("a house");
-    let keys = issue_all(&house).await;
-    let ports = [Port::open().expect("a port"), Port::open().expect("a port")];
-    let [http, https] = ports.each_ref().map(Port::address);
+async fn restart_under_load(takeover: SocketTakeover) -> RestartOutcome {
+    let restarts = env_number("IPSEITY_RESTARTS", 3);
+    let (rate, span_s) = (env_number("IPSEITY_RESTART_RATE", 200), env_number("IPSEITY_RESTART_S", 9));
+    let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+    let deployment = Deployment::start(options).await.expect("a house");
+    let keys = issue_1000_keys(&deployment).await;
+    let ports = [ReservedPort::reserve_free().expect("a port"), ReservedPort::reserve_free().expect("a port")];
+    let [http, https] = ports.each_ref().map(ReservedPort::address);
     let mut env: Env = [("HTTP", http), ("HTTPS", https)]
         .map(|(name, address)| (format!("IPSEITY__EDGE__{name}"), address.to_string()))
         .into();
-    let sockets = match take_over {
-        TakeOver::Inherited => vec![http, https],
-        TakeOver::ReusePort => {
+    let sockets = match takeover {
+        SocketTakeover::Inherited => vec![http, https],
+        SocketTakeover::ReusePort => {
             env.insert("IPSEITY__EDGE__REUSE_PORT".to_owned(), "true".to_owned());
             Vec::new()
         }
     };
     let sockets: Vec<_> = sockets.into_iter().map(|address| TcpListener::bind(address).expect("a socket")).collect();
     let sockets: Vec<_> = sockets.iter().collect();
-    let mut node = house.start_node_on(&env, &sockets).await.expect("a node");
+    let mut node = deployment.start_node_with_sockets(&env, &sockets).await.expect("a node");
 
     let stop = Arc::new(AtomicBool::new(false));
-    let pause = Duration::from_secs(1) * (2 * WORKERS_EACH as u32) / rate;
-    let authority = &house.certificate.authority;
+    let interval = Duration::from_secs(1) * (2 * WORKERS_PER_PROTOCOL as u32) / rate;
+    let authority = &deployment.certificate.ca_file;
     let (mut tcp, mut quic) = (JoinSet::new(), JoinSet::new());
-    for (worker, own) in keys.chunks(keys.len() / (2 * WORKERS_EACH)).enumerate() {
-        let (protocol, server, authority) = if worker < WORKERS_EACH {
-            (Protocol::Http11, http, None)
+    for (worker, key_chunk) in keys.chunks(keys.len() / (2 * WORKERS_PER_PROTOCOL)).enumerate() {
+        let (protocol, server, authority) = if worker < WORKERS_PER_PROTOCOL {
+            (StreamProtocol::Http11, http, None)
         } else {
-            (Protocol::Http2, https, Some(&**authority))
+            (StreamProtocol::Http2, https, Some(&**authority))
         };
-        let caller = StreamCaller::new(server, protocol, authority).expect("a caller");
-        let (own, stop) = (own.to_vec(), Arc::clone(&stop));
-        tcp.spawn(async move { (protocol, call(caller, own, pause, stop).await) });
+        let caller = StreamTestClient::new(server, protocol, authority).expect("a caller");
+        let (key_chunk, stop) = (key_chunk.to_vec(), Arc::clone(&stop));
+        tcp.spawn(async move { (protocol, run_client(caller, key_chunk, interval, stop).await) });
     }
     for _ in 0..QUIC_WORKERS {
-        quic.spawn(call_quic(https, authority.clone(), Arc::clone(&stop)));
+        quic.spawn(run_quic_client(https, authority.clone(), Arc::clone(&stop)));
     }
     let started = Instant::now();
     let mut tick = tokio::time::interval(Duration::from_secs(span_s.into()) / (restarts + 1));
     tick.tick().await;
     for _ in 0..restarts {
         tick.tick().await;
-        let next = house.start_node_on(&env, &sockets).await.expect("the next node");
+        let next = deployment.start_node_with_sockets(&env, &sockets).await.expect("the next node");
         let ended = node.terminate().await.expect("an end");
         assert!(ended.success(), "{}", node.log().expect("a log"));
         node = next;
     }
     tick.tick().await;
     stop.store(true, Ordering::Release);
-    let mut outcome = Outcome {
-        http11: Tally::default(),
-        http2: Tally::default(),
-        http3: Tally::default(),
+    let mut outcome = RestartOutcome {
+        http11: LoadStats::default(),
+        http2: LoadStats::default(),
+        http3: LoadStats::default(),
         took: started.elapsed(),
         restarts,
     };
-    for (protocol, tally) in tcp.join_all().await {
+    for (protocol, stats) in tcp.join_all().await {
         match protocol {
-            Protocol::Http11 => outcome.http11.add(tally),
-            Protocol::Http2 => outcome.http2.add(tally),
+            StreamProtocol::Http11 => outcome.http11.merge(stats),
+            StreamProtocol::Http2 => outcome.http2.merge(stats),
         }
     }
-    quic.join_all().await.into_iter().for_each(|tally| outcome.http3.add(tally));
+    quic.join_all().await.into_iter().for_each(|stats| outcome.http3.merge(stats));
     outcome
 }
 
-impl Outcome {
+impl RestartOutcome {
     #[expect(clippy::print_stderr, reason = "the figures are the point")]
-    fn show(&self, name: &str) {
-        let total = self.http11.answered + self.http2.answered + self.http11.failed() + self.http2.failed();
+    fn print_summary(&self, name: &str) {
+        let total = self.http11.answered + self.http2.answered + self.http11.failed_count() + self.http2.failed_count();
         eprintln!(
             "{} restarts by {name} in {:.0?}, {total} requests over HTTP/1.1 and HTTP/2",
             self.restarts, self.took
         );
-        for (name, tally) in [("HTTP/1.1", &self.http11), ("HTTP/2", &self.http2), ("HTTP/3", &self.http3)] {
-            eprintln!("  {}", tally.told(name));
+        for (name, stats) in [("HTTP/1.1", &self.http11), ("HTTP/2", &self.http2), ("HTTP/3", &self.http3)] {
+            eprintln!("  {}", stats.summary(name));
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_inherits_the_sockets_loses_no_request_over_tcp() {
-    let outcome = restart_under_load(TakeOver::Inherited).await;
-    outcome.show("inherited sockets");
-    assert_eq!((outcome.http11.failed(), outcome.http2.failed()), (0, 0));
-    assert!(outcome.http11.connects > WORKERS_EACH && outcome.http2.connects > WORKERS_EACH, "nobody had to move");
+async fn restart_with_inherited_sockets_loses_no_request() {
+    let outcome = restart_under_load(SocketTakeover::Inherited).await;
+    outcome.print_summary("inherited sockets");
+    assert_eq!((outcome.http11.failed_count(), outcome.http2.failed_count()), (0, 0));
+    assert!(
+        outcome.http11.connections > WORKERS_PER_PROTOCOL && outcome.http2.connections > WORKERS_PER_PROTOCOL,
+        "nobody had to move"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_nodes_share_their_ports_while_one_takes_over() {
-    let outcome = restart_under_load(TakeOver::ReusePort).await;
-    outcome.show("SO_REUSEPORT");
+async fn restart_with_reuseport_loses_almost_no_request() {
+    let outcome = restart_under_load(SocketTakeover::ReusePort).await;
+    outcome.print_summary("SO_REUSEPORT");
     // A caller whose connection the kernel completes between the last accept and the close is lost.
-    let failed = outcome.http11.failed() + outcome.http2.failed();
+    let failed = outcome.http11.failed_count() + outcome.http2.failed_count();
     assert!(failed * 1000 <= outcome.http11.answered + outcome.http2.answered, "{failed} failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_socket_that_no_setting_names_is_refused_at_start() {
-    let house = crate::shared::house().await;
-    let stray = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    let refused = house.start_node_on(&Env::new(), &[&stray]).await.expect_err("a start").to_string();
+async fn unconfigured_inherited_socket_is_refused() {
+    let deployment = crate::fixture::shared_deployment().await;
+    let unconfigured = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let refused =
+        deployment.start_node_with_sockets(&Env::new(), &[&unconfigured]).await.expect_err("a start").to_string();
     assert!(refused.contains("were handed over"), "{refused}");
 }

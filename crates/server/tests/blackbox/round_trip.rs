@@ -3,59 +3,60 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use domain::ClearKey;
-use testkit::{Caller, House, HouseOptions, eventually};
+use ipseity_domain::PlaintextKey;
+use ipseity_testkit::{Deployment, DeploymentOptions, TestClient, eventually};
 use tokio::task::JoinSet;
 
-use crate::shared::patient;
+use crate::fixture::relaxed_timeouts;
 
 const ACCOUNTS: usize = 100;
-const KEYS_EACH: usize = 10;
-const REQUESTS_EACH: u64 = 10;
+const KEYS_PER_ACCOUNT: usize = 10;
+const REQUESTS_PER_KEY: u64 = 10;
 const CONNECTIONS: usize = 50;
 
 /// A house whose PostgreSQL logs every statement, after the name of the application that sent it; its node starts afterwards.
-async fn talkative_house() -> House {
-    let options = HouseOptions { nodes: 0, env: patient(), ..HouseOptions::default() };
-    let mut house = House::start(options).await.expect("a house");
+async fn deployment_with_query_log() -> Deployment {
+    let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+    let mut deployment = Deployment::start(options).await.expect("a house");
     for setting in ["log_statement = 'all'", "log_line_prefix = '<%a> '"] {
-        house.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("a setting");
+        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("a setting");
     }
-    house.postgres.psql("postgres", "select pg_reload_conf()").await.expect("new settings");
-    let node = house.start_node(&testkit::node::Env::new()).await.expect("a node");
-    house.nodes.push(node);
-    house
+    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("new settings");
+    let node = deployment.start_node(&ipseity_testkit::deployment::node::Env::new()).await.expect("a node");
+    deployment.nodes.push(node);
+    deployment
 }
 
 /// Gives 100 accounts ten keys each, by SQL: a thousand commands would take a minute.
-pub(crate) async fn issue_all(house: &House) -> Vec<String> {
+pub(crate) async fn issue_1000_keys(deployment: &Deployment) -> Vec<String> {
     let accounts =
         format!("insert into accounts (email) select n || '@example.com' from generate_series(1, {ACCOUNTS}) n");
-    house.postgres.psql("ipseity", &accounts).await.expect("accounts");
+    deployment.postgres.psql("ipseity", &accounts).await.expect("accounts");
     let mut keys = Vec::new();
     for account in 1..=ACCOUNTS {
         let mut rows = Vec::new();
-        for seat in 1..=KEYS_EACH {
-            let clear = ClearKey::mint(|| fastrand::u8(..));
-            let digest: String = clear.key().digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        for slot in 1..=KEYS_PER_ACCOUNT {
+            let clear = PlaintextKey::generate(|| fastrand::u8(..));
+            let digest: String =
+                clear.to_api_key().digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
             let owner = format!("(select id from accounts where email = '{account}@example.com')");
-            rows.push(format!("('{}', {owner}, {seat}, 'key', 'full', '\\x{digest}')", clear.key().id));
+            rows.push(format!("('{}', {owner}, {slot}, 'key', 'full', '\\x{digest}')", clear.to_api_key().id));
             keys.push(clear.expose().to_owned());
         }
         let insert = format!("insert into keys (id, account_id, seat, name, scope, digest) values {}", rows.join(","));
-        house.postgres.psql("ipseity", &insert).await.expect("keys");
+        deployment.postgres.psql("ipseity", &insert).await.expect("keys");
     }
     keys
 }
 
 /// Asks with every key so often, over fifty connections; all are admitted.
-async fn ask(house: &House, keys: &[String], times: u64) {
+async fn lookup_with_all(deployment: &Deployment, keys: &[String], times: u64) {
     let mut connections = JoinSet::new();
-    for own in keys.chunks(keys.len() / CONNECTIONS) {
-        let (mut caller, own) = (Caller::new(house.nodes[0].http()), own.to_vec());
+    for key_chunk in keys.chunks(keys.len() / CONNECTIONS) {
+        let (mut caller, key_chunk) = (TestClient::new(deployment.nodes[0].http()), key_chunk.to_vec());
         connections.spawn(async move {
             for _ in 0..times {
-                for key in &own {
+                for key in &key_chunk {
                     let headers = [("authorization", format!("Bearer {key}"))];
                     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
                     assert_eq!(caller.get("/api/v1/ip", &headers).await.expect("an answer").status, 200);
@@ -67,8 +68,8 @@ async fn ask(house: &House, keys: &[String], times: u64) {
 }
 
 /// Statements in PostgreSQL's log after so many bytes, by application.
-fn statements(house: &House, from: usize) -> BTreeMap<String, usize> {
-    let log = house.postgres.log().expect("a log");
+fn statements_by_application(deployment: &Deployment, from: usize) -> BTreeMap<String, usize> {
+    let log = deployment.postgres.log().expect("a log");
     let mut counts = BTreeMap::new();
     for line in log[from..].lines().filter(|line| line.contains("LOG:  execute ") || line.contains("LOG:  statement: "))
     {
@@ -80,25 +81,25 @@ fn statements(house: &House, from: usize) -> BTreeMap<String, usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::print_stderr, reason = "the figure is what this test is for")]
-async fn an_admitted_request_is_one_call_to_redis_and_none_to_postgresql() {
-    let house = talkative_house().await;
-    let keys = issue_all(&house).await;
-    let requests = keys.len() as u64 * REQUESTS_EACH;
-    ask(&house, &keys, 1).await;
-    let filled = statements(&house, 0).get("ipseity-request").copied().unwrap_or_default();
+async fn admitted_request_makes_one_redis_call_and_no_sql() {
+    let deployment = deployment_with_query_log().await;
+    let keys = issue_1000_keys(&deployment).await;
+    let requests = keys.len() as u64 * REQUESTS_PER_KEY;
+    lookup_with_all(&deployment, &keys, 1).await;
+    let filled = statements_by_application(&deployment, 0).get("ipseity-request").copied().unwrap_or_default();
     assert!(filled >= keys.len(), "the log shows {filled} statements for the first use of {} keys", keys.len());
 
-    let log_start = house.postgres.log().expect("a log").len();
-    let before = house.redis.command_calls().await.expect("counts");
-    ask(&house, &keys, REQUESTS_EACH).await;
-    let after = house.redis.command_calls().await.expect("counts");
+    let log_start = deployment.postgres.log().expect("a log").len();
+    let before = deployment.redis.command_calls().await.expect("counts");
+    lookup_with_all(&deployment, &keys, REQUESTS_PER_KEY).await;
+    let after = deployment.redis.command_calls().await.expect("counts");
     let calls = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
     eventually("background work shows itself", Duration::from_secs(20), async || {
-        statements(&house, log_start).contains_key("ipseity-background")
+        statements_by_application(&deployment, log_start).contains_key("ipseity-background")
     })
     .await
     .expect("statements of the background");
-    let sent = statements(&house, log_start);
+    let sent = statements_by_application(&deployment, log_start);
     eprintln!("round trip: {requests} requests, {} evalsha; statements by application: {sent:?}", calls("evalsha"));
     // Each leaves its entry in a log; those of the same moment share a call.
     assert_eq!(calls("rpush"), requests);

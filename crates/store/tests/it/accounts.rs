@@ -1,57 +1,64 @@
 //! Accounts and plans.
 
-use domain::Plan;
-use store::Refused;
+use ipseity_domain::Plan;
+use ipseity_store::StoreRefusal;
 
-use crate::stage::{Stage, email, refused};
+use crate::fixture::{StoreFixture, email, expect_refusal};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_has_one_account_whatever_its_letters_case() {
-    let Stage { store, .. } = &Stage::open().await;
-    let made = store.create_account(&email("Ada@House.example"), "free").await.expect("an account");
-    assert_eq!(refused(store.create_account(&email("ada@house.EXAMPLE"), "free").await), Refused::AccountExists);
-    let found = store.account(&email("ADA@house.example")).await.expect("an account");
-    assert_eq!((found.id, found.email.as_str(), found.plan.as_str()), (made.id, "Ada@House.example", "free"));
-    assert_eq!(refused(store.account(&email("nobody@house.example")).await), Refused::UnknownAccount);
+async fn account_email_is_unique_ignoring_case() {
+    let StoreFixture { store, .. } = &StoreFixture::open().await;
+    let created = store.accounts().create(&email("Ada@Ipseity.example"), "free").await.expect("an account");
+    assert_eq!(
+        expect_refusal(store.accounts().create(&email("ada@ipseity.EXAMPLE"), "free").await),
+        StoreRefusal::AccountExists
+    );
+    let found = store.accounts().get_by_email(&email("ADA@ipseity.example")).await.expect("an account");
+    assert_eq!((found.id, found.email.as_str(), found.plan.as_str()), (created.id, "Ada@Ipseity.example", "free"));
+    assert_eq!(
+        expect_refusal(store.accounts().get_by_email(&email("nobody@ipseity.example")).await),
+        StoreRefusal::UnknownAccount
+    );
 
     for number in 0..4 {
-        store.create_account(&email(&format!("{number}@house.example")), "free").await.expect("an account");
+        store.accounts().create(&email(&format!("{number}@ipseity.example")), "free").await.expect("an account");
     }
-    let mut seen = Vec::new();
-    while let page = store.accounts_after(seen.last().copied().unwrap_or(0), 2).await.expect("a page")
+    let mut ids = Vec::new();
+    while let page = store.accounts().list_after(ids.last().copied().unwrap_or(0), 2).await.expect("a page")
         && !page.is_empty()
     {
-        seen.extend(page.iter().map(|account| account.id));
+        ids.extend(page.iter().map(|account| account.id));
     }
-    assert_eq!(seen.len(), 5);
-    assert!(seen.is_sorted());
+    assert_eq!(ids.len(), 5);
+    assert!(ids.is_sorted());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_is_known_or_refused_and_a_new_one_reaches_every_key() {
-    let stage = Stage::open().await;
-    let store = &stage.store;
-    assert_eq!(refused(store.create_account(&email("a@b.example"), "gold").await), Refused::UnknownPlan);
-    let account = stage.account().await;
-    let (first, second, stranger) = (stage.key_of(&account).await, stage.key_of(&account).await, stage.key().await);
-    assert_eq!(refused(store.set_plan(&account, "gold").await), Refused::UnknownPlan);
-    assert_eq!(stage.outbox().await, [""; 0], "a refused change announces nothing");
+async fn unknown_plan_is_refused_and_plan_change_reaches_every_key() {
+    let fixture = StoreFixture::open().await;
+    let store = &fixture.store;
+    assert_eq!(expect_refusal(store.accounts().create(&email("a@b.example"), "gold").await), StoreRefusal::UnknownPlan);
+    let account = fixture.create_account().await;
+    let (first, second, other_key) =
+        (fixture.create_key_for(&account).await, fixture.create_key_for(&account).await, fixture.create_key().await);
+    assert_eq!(expect_refusal(store.accounts().set_plan(&account, "gold").await), StoreRefusal::UnknownPlan);
+    assert_eq!(fixture.outbox_rows().await, [""; 0], "a refused change announces nothing");
 
     let gold = Plan { name: "gold".to_owned(), daily_limit: 50_000 };
-    store.add_plan(&gold).await.expect("a plan");
-    assert_eq!(refused(store.add_plan(&gold).await), Refused::PlanExists);
+    store.plans().create(&gold).await.expect("a plan");
+    assert_eq!(expect_refusal(store.plans().create(&gold).await), StoreRefusal::PlanExists);
     let free = Plan { name: "free".to_owned(), daily_limit: 10_000 };
-    assert_eq!(store.plans().await.expect("plans"), [free, gold]);
+    assert_eq!(store.plans().list().await.expect("plans"), [free, gold]);
 
-    let mut changed = store.set_plan(&account, "gold").await.expect("a plan");
+    let mut changed = store.accounts().set_plan(&account, "gold").await.expect("a plan");
     changed.sort_unstable();
     let mut expected = [first.id, second.id];
     expected.sort_unstable();
     assert_eq!(changed, expected);
     for id in changed {
-        let standing = stage.standing(id).await;
-        assert_eq!((standing.daily_limit, standing.generation, standing.window), (50_000, 2, 1));
+        let record = fixture.key_record(id).await;
+        assert_eq!((record.daily_limit, record.generation, record.burst_epoch), (50_000, 2, 1));
     }
-    assert_eq!(stage.standing(stranger.id).await.daily_limit, 10_000);
-    assert_eq!(stage.outbox().await.len(), 2);
+    assert_eq!(fixture.key_record(other_key.id).await.daily_limit, 10_000);
+    assert_eq!(fixture.outbox_rows().await.len(), 2);
 }

@@ -1,150 +1,158 @@
 //! Alerts: one of a kind a key and day, if its owner wants it.
 
-use domain::{Day, KeyId, Plan, Used};
-use store::{Account, AlertKind, AlertSwitches, By, RolledUp};
+use ipseity_domain::{DailyUsage, KeyId, Plan, UtcDay};
+use ipseity_store::{Account, Actor, AlertKind, AlertPreferences, KeyDailyUsage};
 
-use crate::key_rows::far_from_midnight;
-use crate::stage::{PATIENCE, Stage, node, pause};
+use crate::fixture::{StoreFixture, TEST_TIMEOUT, open_store, pause};
+use crate::key_summaries::wait_past_midnight;
 
 /// Seven requests a day: near are six, for four fifths are 5.6.
-async fn small_account(stage: &Stage) -> Account {
+async fn create_small_plan_account(fixture: &StoreFixture) -> Account {
     let plan = Plan { name: "small".to_owned(), daily_limit: 7 };
-    let _known_already = stage.store.add_plan(&plan).await;
-    let account = stage.account().await;
-    stage.store.set_plan(&account, "small").await.expect("a plan");
+    let _exists_already = fixture.store.plans().create(&plan).await;
+    let account = fixture.create_account().await;
+    fixture.store.accounts().set_plan(&account, "small").await.expect("a plan");
     account
 }
 
-async fn used(stage: &Stage, key: KeyId, day: Day, count: u64) {
-    stage.store.roll_up(&[RolledUp { key, used: Used { day, count } }]).await.expect("a roll-up");
+async fn merge_count(fixture: &StoreFixture, key: KeyId, day: UtcDay, count: u64) {
+    fixture
+        .store
+        .usage()
+        .merge_counts(&[KeyDailyUsage { key, usage: DailyUsage { day, count } }])
+        .await
+        .expect("a roll-up");
 }
 
 /// Kinds and days since 1970 of all alerts.
-async fn alerts(stage: &Stage) -> Vec<String> {
+async fn alert_rows(fixture: &StoreFixture) -> Vec<String> {
     let rows = "select kind || ' ' || day - date '1970-01-01' from alerts order by day, kind";
-    stage.sql(rows).await.lines().map(str::to_owned).collect()
+    fixture.sql(rows).await.lines().map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_day_that_nears_or_reaches_its_limit_is_told_once() {
-    let stage = Stage::open().await;
-    let today = far_from_midnight().await;
-    let account = small_account(&stage).await;
-    let (key, rich) = (stage.key_of(&account).await.id, stage.key().await.id);
-    let Day(day) = today;
+async fn alert_is_raised_once_near_and_at_the_daily_limit() {
+    let fixture = StoreFixture::open().await;
+    let today = wait_past_midnight().await;
+    let account = create_small_plan_account(&fixture).await;
+    let (key, large_plan_key) = (fixture.create_key_for(&account).await.id, fixture.create_key().await.id);
+    let UtcDay(day) = today;
     for (count, expected) in [(5, vec![]), (6, vec![format!("near {day}")])] {
-        used(&stage, key, today, count).await;
-        used(&stage, rich, today, count * 1_000).await;
-        assert_eq!(alerts(&stage).await, expected, "{count} of 7");
+        merge_count(&fixture, key, today, count).await;
+        merge_count(&fixture, large_plan_key, today, count * 1_000).await;
+        assert_eq!(alert_rows(&fixture).await, expected, "{count} of 7");
     }
     for count in [7, 7, 8] {
-        used(&stage, key, today, count).await;
-        assert_eq!(alerts(&stage).await, [format!("near {day}"), format!("spent {day}")]);
+        merge_count(&fixture, key, today, count).await;
+        assert_eq!(alert_rows(&fixture).await, [format!("near {day}"), format!("spent {day}")]);
     }
-    used(&stage, rich, today, 8_000).await;
-    assert_eq!(stage.sql(&format!("select kind from alerts where key_id = '{rich}'")).await, "near");
-    stage.sql("delete from alerts").await;
-    used(&stage, key, today, 7).await;
-    assert_eq!(alerts(&stage).await, [""; 0], "a count that is no news raises nothing");
+    merge_count(&fixture, large_plan_key, today, 8_000).await;
+    assert_eq!(fixture.sql(&format!("select kind from alerts where key_id = '{large_plan_key}'")).await, "near");
+    fixture.sql("delete from alerts").await;
+    merge_count(&fixture, key, today, 7).await;
+    assert_eq!(alert_rows(&fixture).await, [""; 0], "a count that is no news raises nothing");
 
-    for (other, is_told) in [(day - 2, false), (day - 1, true), (day + 1, false)] {
-        used(&stage, key, Day(other), 6).await;
-        assert_eq!(alerts(&stage).await.contains(&format!("near {other}")), is_told, "{other} on {day}");
+    for (other, is_raised) in [(day - 2, false), (day - 1, true), (day + 1, false)] {
+        merge_count(&fixture, key, UtcDay(other), 6).await;
+        assert_eq!(alert_rows(&fixture).await.contains(&format!("near {other}")), is_raised, "{other} on {day}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_owner_switched_off_is_neither_raised_nor_mailed() {
-    let stage = Stage::open().await;
-    let today = far_from_midnight().await;
-    let account = small_account(&stage).await;
-    let key = stage.key_of(&account).await.id;
-    let none = AlertSwitches { near: false, spent: false, paused: false };
-    stage.store.set_alerts(account.id, none).await.expect("switches");
-    let _others_want_all = stage.account().await;
-    used(&stage, key, today, 7).await;
-    stage.store.record_pause(&pause(key, 1)).await.expect("a pause");
-    assert_eq!(alerts(&stage).await, [""; 0]);
+async fn disabled_alerts_are_neither_raised_nor_claimed() {
+    let fixture = StoreFixture::open().await;
+    let today = wait_past_midnight().await;
+    let account = create_small_plan_account(&fixture).await;
+    let key = fixture.create_key_for(&account).await.id;
+    let none = AlertPreferences { near_quota: false, quota_exhausted: false, paused: false };
+    fixture.store.accounts().set_alert_preferences(account.id, none).await.expect("switches");
+    let _other_account = fixture.create_account().await;
+    merge_count(&fixture, key, today, 7).await;
+    fixture.store.keys().record_pause(&pause(key, 1)).await.expect("a pause");
+    assert_eq!(alert_rows(&fixture).await, [""; 0]);
 
-    let all = AlertSwitches { near: true, spent: true, paused: true };
-    stage.store.set_alerts(account.id, all).await.expect("switches");
-    used(&stage, key, today, 8).await;
-    stage.store.resume(By::Operator, key).await.expect("a change");
-    stage.store.record_pause(&pause(key, 2)).await.expect("a pause");
-    let kinds = [AlertKind::Near, AlertKind::Spent, AlertKind::Paused];
-    for (kind, wanted) in kinds.into_iter().zip([
-        AlertSwitches { near: true, ..none },
-        AlertSwitches { spent: true, ..none },
-        AlertSwitches { paused: true, ..none },
+    let all = AlertPreferences { near_quota: true, quota_exhausted: true, paused: true };
+    fixture.store.accounts().set_alert_preferences(account.id, all).await.expect("switches");
+    merge_count(&fixture, key, today, 8).await;
+    fixture.store.keys().resume(Actor::Operator, key).await.expect("a change");
+    fixture.store.keys().record_pause(&pause(key, 2)).await.expect("a pause");
+    let kinds = [AlertKind::NearQuota, AlertKind::QuotaExhausted, AlertKind::Paused];
+    for (kind, preferences) in kinds.into_iter().zip([
+        AlertPreferences { near_quota: true, ..none },
+        AlertPreferences { quota_exhausted: true, ..none },
+        AlertPreferences { paused: true, ..none },
     ]) {
-        stage.store.set_alerts(account.id, wanted).await.expect("switches");
-        let alert = stage.store.next_alert().await.expect("an answer").expect("an alert");
+        fixture.store.accounts().set_alert_preferences(account.id, preferences).await.expect("switches");
+        let alert = fixture.store.alert_queue().claim_next().await.expect("an answer").expect("an alert");
         assert_eq!(alert.kind, kind);
-        assert!(stage.store.next_alert().await.expect("an answer").is_none(), "the others are switched off");
+        assert!(
+            fixture.store.alert_queue().claim_next().await.expect("an answer").is_none(),
+            "the others are switched off"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_is_told_once_a_day() {
-    let stage = Stage::open().await;
-    let key = stage.key().await.id;
-    for window in 1..=3 {
-        let mut pause = pause(key, window);
+async fn pause_alert_is_raised_once_per_day() {
+    let fixture = StoreFixture::open().await;
+    let key = fixture.create_key().await.id;
+    for burst_epoch in 1..=3 {
+        let mut pause = pause(key, burst_epoch);
         // 2027-01-15, 08:00; the third a day later.
-        pause.at_ms += if window == 3 { 86_400_000 } else { window };
-        stage.store.record_pause(&pause).await.expect("a pause");
-        stage.store.record_pause(&pause).await.expect("a duplicate");
-        stage.store.resume(By::Operator, key).await.expect("a change");
+        pause.at_ms += if burst_epoch == 3 { 86_400_000 } else { burst_epoch };
+        fixture.store.keys().record_pause(&pause).await.expect("a pause");
+        fixture.store.keys().record_pause(&pause).await.expect("a duplicate");
+        fixture.store.keys().resume(Actor::Operator, key).await.expect("a change");
     }
-    assert_eq!(alerts(&stage).await, ["paused 20833", "paused 20834"]);
+    assert_eq!(alert_rows(&fixture).await, ["paused 20833", "paused 20834"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_alert_is_claimed_by_one_tried_again_and_done_when_sent() {
-    let stage = Stage::open().await;
-    let today = far_from_midnight().await;
-    let account = small_account(&stage).await;
-    let key = stage.key_of(&account).await.id;
-    used(&stage, key, today, 6).await;
-    used(&stage, key, Day(today.0 - 1), 6).await;
-    let due_now = async || stage.sql("update alerts set try_at = now() where mailed_at is null").await;
-    stage
+async fn alert_claim_is_exclusive_and_retried_until_sent() {
+    let fixture = StoreFixture::open().await;
+    let today = wait_past_midnight().await;
+    let account = create_small_plan_account(&fixture).await;
+    let key = fixture.create_key_for(&account).await.id;
+    merge_count(&fixture, key, today, 6).await;
+    merge_count(&fixture, key, UtcDay(today.0 - 1), 6).await;
+    let make_due = async || fixture.sql("update alerts set try_at = now() where mailed_at is null").await;
+    fixture
         .sql("update alerts set try_at = try_at - interval '1 second' where day = (now() at time zone 'utc')::date")
         .await;
 
-    let first = stage.store.next_alert().await.expect("an answer").expect("an alert");
-    let other = node(&stage.postgres, PATIENCE);
-    let second = other.next_alert().await.expect("an answer").expect("an alert");
-    assert!(other.next_alert().await.expect("an answer").is_none(), "each is in one hand");
-    let day = stage.sql("select (now() at time zone 'utc')::date").await;
-    assert_eq!((first.key, first.key_name.as_str(), first.kind), (key, "a key", AlertKind::Near));
+    let first = fixture.store.alert_queue().claim_next().await.expect("an answer").expect("an alert");
+    let other = open_store(&fixture.postgres, TEST_TIMEOUT);
+    let second = other.alert_queue().claim_next().await.expect("an answer").expect("an alert");
+    assert!(other.alert_queue().claim_next().await.expect("an answer").is_none(), "each is in one hand");
+    let day = fixture.sql("select (now() at time zone 'utc')::date").await;
+    assert_eq!((first.key, first.key_name.as_str(), first.kind), (key, "a key", AlertKind::NearQuota));
     assert_eq!((first.day.as_str(), first.used, first.limit), (day.as_str(), 6, 7));
     assert_eq!(first.email, account.email);
 
-    stage.store.alert_sent(second.key, &second.day, second.kind).await.expect("an answer");
+    fixture.store.alert_queue().mark_sent(second.key, &second.day, second.kind).await.expect("an answer");
     for _ in 0..7 {
-        due_now().await;
-        let again = stage.store.next_alert().await.expect("an answer").expect("an alert");
-        assert_eq!(again.day, first.day, "the other was sent");
-        assert!(stage.store.next_alert().await.expect("an answer").is_none(), "not before its time");
+        make_due().await;
+        let retried = fixture.store.alert_queue().claim_next().await.expect("an answer").expect("an alert");
+        assert_eq!(retried.day, first.day, "the other was sent");
+        assert!(fixture.store.alert_queue().claim_next().await.expect("an answer").is_none(), "not before its time");
     }
-    due_now().await;
-    assert!(stage.store.next_alert().await.expect("an answer").is_none(), "given up");
-    used(&stage, key, today, 6).await;
-    assert_eq!(alerts(&stage).await.len(), 2, "and not begun anew");
+    make_due().await;
+    assert!(fixture.store.alert_queue().claim_next().await.expect("an answer").is_none(), "given up");
+    merge_count(&fixture, key, today, 6).await;
+    assert_eq!(alert_rows(&fixture).await.len(), 2, "and not begun anew");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_alert_that_was_sent_is_done_and_no_other_is() {
-    let stage = Stage::open().await;
-    let account = stage.account().await;
-    let (key, other) = (stage.key_of(&account).await.id, stage.key_of(&account).await.id);
+async fn marking_an_alert_sent_affects_no_other_alert() {
+    let fixture = StoreFixture::open().await;
+    let account = fixture.create_account().await;
+    let (key, other) = (fixture.create_key_for(&account).await.id, fixture.create_key_for(&account).await.id);
     let all = format!(
         "insert into alerts select key, day, kind from unnest(array['{key}', '{other}']) key,
          unnest(array['2026-11-15', '2026-11-16']::date[]) day, unnest(array['near', 'spent', 'paused']) kind"
     );
-    stage.sql(&all).await;
-    stage.store.alert_sent(key, "2026-11-15", AlertKind::Spent).await.expect("an answer");
-    let sent = stage.sql("select key_id, day, kind from alerts where mailed_at is not null").await;
+    fixture.sql(&all).await;
+    fixture.store.alert_queue().mark_sent(key, "2026-11-15", AlertKind::QuotaExhausted).await.expect("an answer");
+    let sent = fixture.sql("select key_id, day, kind from alerts where mailed_at is not null").await;
     assert_eq!(sent, format!("{key}|2026-11-15|spent"));
 }

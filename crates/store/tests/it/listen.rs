@@ -2,127 +2,131 @@
 
 use std::time::{Duration, Instant};
 
-use domain::{Day, Used};
-use store::{AccountWake, By, RolledUp, Wake, Woken};
-use testkit::eventually;
+use ipseity_domain::{DailyUsage, UtcDay};
+use ipseity_store::{AccountEvent, AccountEvents, Actor, KeyDailyUsage, WakeListener};
+use ipseity_testkit::eventually;
 use tokio::time::timeout;
 
-use crate::stage::{PATIENCE, Stage, digest, email, name, node, pause};
+use crate::fixture::{StoreFixture, TEST_TIMEOUT, email, key_name, open_store, pause, random_digest};
 
 /// How long nothing must happen for it to count as nothing.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
 
-async fn woken(wake: &mut AccountWake) -> Woken {
-    timeout(PATIENCE, wake.wait()).await.expect("a wake in time").expect("a wake")
+async fn event(events: &mut AccountEvents) -> AccountEvent {
+    timeout(TEST_TIMEOUT, events.wait()).await.expect("a wake in time").expect("a wake")
 }
 
-async fn assert_quiet(wake: &mut AccountWake) {
-    assert!(timeout(QUIET, wake.wait()).await.is_err(), "woken by nothing");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_change_of_a_key_and_the_end_of_a_session_wake_their_account() {
-    let stage = Stage::open().await;
-    let (store, account) = (&stage.store, stage.account().await);
-    let (by, expected) = (By::Owner(account.id), Woken::Account(account.id));
-    let mut wake = store.listen_accounts().await.expect("a listener");
-    let key = stage.key_of(&account).await.id;
-    assert_eq!(woken(&mut wake).await, expected, "issued");
-    store.rename(by, key, &name("another")).await.expect("a name");
-    assert_eq!(woken(&mut wake).await, expected, "renamed");
-    store.record_pause(&pause(key, 1)).await.expect("a pause");
-    assert_eq!(woken(&mut wake).await, expected, "paused");
-    store.resume(by, key).await.expect("a change");
-    assert_eq!(woken(&mut wake).await, expected, "resumed");
-
-    let session = stage.session_of(&account, digest()).await;
-    store.roll_up(&[RolledUp { key, used: Used { day: Day(20_400), count: 1 } }]).await.expect("a roll-up");
-    store.resume(by, key).await.expect("no change");
-    assert_quiet(&mut wake).await;
-    store.end_session(account.id, session).await.expect("an end");
-    assert_eq!(woken(&mut wake).await, expected, "a session ended");
-    let other = stage.account().await;
-    stage.key_of(&other).await;
-    assert_eq!(woken(&mut wake).await, Woken::Account(other.id));
-    store.delete_account(account.id).await.expect("a deletion");
-    assert_eq!(woken(&mut wake).await, expected, "deleted with its account");
-    assert_quiet(&mut wake).await;
+async fn assert_no_event(events: &mut AccountEvents) {
+    assert!(timeout(QUIET_PERIOD, events.wait()).await.is_err(), "woken by nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_are_told_that_something_may_be_missed_when_the_server_dies_or_falls_silent() {
-    let mut stage = Stage::open().await;
-    let hasty = Duration::from_millis(300);
-    let mut wake = node(&stage.postgres, hasty).listen_accounts().await.expect("a listener");
-    stage.postgres.kill9();
-    assert_eq!(woken(&mut wake).await, Woken::All);
-    assert!(wake.wait().await.is_err(), "nobody to listen to");
-    stage.postgres.restart().await.expect("a server that comes back");
-    assert_eq!(woken(&mut wake).await, Woken::All, "made again");
-    let heals = async || stage.store.check().await.is_ok();
-    eventually("the store heals", PATIENCE, heals).await.expect("an answer");
-    let account = stage.account().await;
-    stage.key_of(&account).await;
-    assert_eq!(woken(&mut wake).await, Woken::Account(account.id));
+async fn key_changes_and_ended_sessions_notify_their_account() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let (actor, expected) = (Actor::Owner(account.id), AccountEvent::Changed(account.id));
+    let mut events = store.accounts().listen().await.expect("a listener");
+    let key = fixture.create_key_for(&account).await.id;
+    assert_eq!(event(&mut events).await, expected, "issued");
+    store.keys().rename(actor, key, &key_name("another")).await.expect("a name");
+    assert_eq!(event(&mut events).await, expected, "renamed");
+    store.keys().record_pause(&pause(key, 1)).await.expect("a pause");
+    assert_eq!(event(&mut events).await, expected, "paused");
+    store.keys().resume(actor, key).await.expect("a change");
+    assert_eq!(event(&mut events).await, expected, "resumed");
 
-    stage.postgres.freeze();
-    let silence = timeout(PATIENCE, wake.wait()).await.expect("silence is noticed");
-    assert!(silence.is_err(), "{silence:?}");
-    stage.postgres.thaw();
-    eventually("the listener heals", PATIENCE, async || matches!(wake.wait().await, Ok(Woken::All)))
+    let session = fixture.open_session_for(&account, random_digest()).await;
+    store
+        .usage()
+        .merge_counts(&[KeyDailyUsage { key, usage: DailyUsage { day: UtcDay(20_400), count: 1 } }])
+        .await
+        .expect("a roll-up");
+    store.keys().resume(actor, key).await.expect("no change");
+    assert_no_event(&mut events).await;
+    store.sessions().end(account.id, session).await.expect("an end");
+    assert_eq!(event(&mut events).await, expected, "a session ended");
+    let other = fixture.create_account().await;
+    fixture.create_key_for(&other).await;
+    assert_eq!(event(&mut events).await, AccountEvent::Changed(other.id));
+    store.accounts().delete(account.id).await.expect("a deletion");
+    assert_eq!(event(&mut events).await, expected, "deleted with its account");
+    assert_no_event(&mut events).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn account_events_report_resync_after_connection_loss() {
+    let mut fixture = StoreFixture::open().await;
+    let short_timeout = Duration::from_millis(300);
+    let mut events = open_store(&fixture.postgres, short_timeout).accounts().listen().await.expect("a listener");
+    fixture.postgres.kill9();
+    assert_eq!(event(&mut events).await, AccountEvent::Resync);
+    assert!(events.wait().await.is_err(), "nobody to listen to");
+    fixture.postgres.restart().await.expect("a server that comes back");
+    assert_eq!(event(&mut events).await, AccountEvent::Resync, "made again");
+    let is_available = async || fixture.store.check().await.is_ok();
+    eventually("the store heals", TEST_TIMEOUT, is_available).await.expect("an answer");
+    let account = fixture.create_account().await;
+    fixture.create_key_for(&account).await;
+    assert_eq!(event(&mut events).await, AccountEvent::Changed(account.id));
+
+    fixture.postgres.freeze();
+    let outcome = timeout(TEST_TIMEOUT, events.wait()).await.expect("silence is noticed");
+    assert!(outcome.is_err(), "{outcome:?}");
+    fixture.postgres.thaw();
+    eventually("the listener heals", TEST_TIMEOUT, async || matches!(events.wait().await, Ok(AccountEvent::Resync)))
         .await
         .expect("a listener");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_time_loses_no_change() {
-    let stage = Stage::open().await;
-    let account = stage.account().await;
+async fn idle_pings_lose_no_account_event() {
+    let fixture = StoreFixture::open().await;
+    let account = fixture.create_account().await;
     // So short that the silence is questioned a few times before the change comes.
-    let hasty = node(&stage.postgres, Duration::from_millis(50));
-    let mut wake = hasty.listen_accounts().await.expect("a listener");
+    let short_timeout_store = open_store(&fixture.postgres, Duration::from_millis(50));
+    let mut events = short_timeout_store.accounts().listen().await.expect("a listener");
     let change = async {
-        let questioned = "select count(*) from pg_stat_activity where application_name = 'test' and query = 'select 1'";
-        let asked = async || stage.sql(questioned).await == "1";
-        eventually("the silence is questioned", PATIENCE, asked).await.expect("a question");
-        stage.key_of(&account).await;
+        let ping_query = "select count(*) from pg_stat_activity where application_name = 'test' and query = 'select 1'";
+        let is_pinged = async || fixture.sql(ping_query).await == "1";
+        eventually("the silence is questioned", TEST_TIMEOUT, is_pinged).await.expect("a question");
+        fixture.create_key_for(&account).await;
     };
-    let (woken, ()) = tokio::join!(woken(&mut wake), change);
-    assert_eq!(woken, Woken::Account(account.id));
+    let (event, ()) = tokio::join!(event(&mut events), change);
+    assert_eq!(event, AccountEvent::Changed(account.id));
 }
 
 /// Whether the mailer is woken before its patience ends.
-async fn is_woken(wake: &mut Wake, patience: Duration) -> bool {
+async fn wakes_within(listener: &mut WakeListener, limit: Duration) -> bool {
     let start = Instant::now();
-    wake.wait(patience).await.expect("an answer");
-    start.elapsed() < patience
+    listener.wait(limit).await.expect("an answer");
+    start.elapsed() < limit
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_that_waits_wakes_the_mailer_and_nothing_else_does() {
-    let stage = Stage::open().await;
-    let (store, account) = (&stage.store, stage.account().await);
-    let (key, address) = (stage.key_of(&account).await.id, email("ada@house.example"));
-    let mut wake = store.listen_mail().await.expect("a listener");
-    store.invite(&address, &digest()).await.expect("a link that nobody mails");
-    store.deactivate(By::Operator, key).await.expect("a change");
-    assert!(!is_woken(&mut wake, QUIET).await);
+async fn only_queued_email_wakes_the_mailer() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let (key, address) = (fixture.create_key_for(&account).await.id, email("ada@ipseity.example"));
+    let mut listener = store.email_queue().listen().await.expect("a listener");
+    store.email_tokens().create_invite(&address, &random_digest()).await.expect("a link that nobody mails");
+    store.keys().deactivate(Actor::Operator, key).await.expect("a change");
+    assert!(!wakes_within(&mut listener, QUIET_PERIOD).await);
 
-    store.request_signup(&address, "hash", &digest()).await.expect("a wish");
-    assert!(is_woken(&mut wake, PATIENCE).await, "a sign-up");
-    store.request_reset(&address).await.expect("a wish");
-    assert!(is_woken(&mut wake, PATIENCE).await, "a reset");
-    store.request_email(account.id, &address).await.expect("a wish");
-    assert!(is_woken(&mut wake, PATIENCE).await, "another address");
-    store.record_pause(&pause(key, 1)).await.expect("a pause");
-    assert!(is_woken(&mut wake, PATIENCE).await, "a pause");
-    let today = crate::key_rows::far_from_midnight().await;
-    let count = |count| RolledUp { key, used: Used { day: today, count } };
-    store.roll_up(&[count(8_000)]).await.expect("a roll-up");
-    assert!(is_woken(&mut wake, PATIENCE).await, "near the limit");
+    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("a wish");
+    assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "a sign-up");
+    store.email_tokens().request_password_reset(&address).await.expect("a wish");
+    assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "a reset");
+    store.email_tokens().request_email_change(account.id, &address).await.expect("a wish");
+    assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "another address");
+    store.keys().record_pause(&pause(key, 1)).await.expect("a pause");
+    assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "a pause");
+    let today = crate::key_summaries::wait_past_midnight().await;
+    let count = |count| KeyDailyUsage { key, usage: DailyUsage { day: today, count } };
+    store.usage().merge_counts(&[count(8_000)]).await.expect("a roll-up");
+    assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "near the limit");
 
-    store.roll_up(&[count(8_001)]).await.expect("a roll-up");
-    store.resume(By::Operator, key).await.expect("a change");
-    store.record_pause(&pause(key, 2)).await.expect("a second pause of the day");
-    assert!(!is_woken(&mut wake, QUIET).await, "told already");
+    store.usage().merge_counts(&[count(8_001)]).await.expect("a roll-up");
+    store.keys().resume(Actor::Operator, key).await.expect("a change");
+    store.keys().record_pause(&pause(key, 2)).await.expect("a second pause of the day");
+    assert!(!wakes_within(&mut listener, QUIET_PERIOD).await, "told already");
 }

@@ -2,76 +2,76 @@
 
 use std::time::{Duration, Instant};
 
-use domain::{Day, Used};
-use store::{By, Store, StoreError, StoreOptions};
-use testkit::eventually;
+use ipseity_domain::{DailyUsage, UtcDay};
+use ipseity_store::{Actor, Store, StoreError, StoreOptions};
+use ipseity_testkit::eventually;
 
-use crate::stage::{Stage, email, mint, node, pause};
+use crate::fixture::{StoreFixture, email, generate_key, open_store, pause};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Waiting for a connection, then for a statement, and what a busy machine may take besides.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
+const CALL_DEADLINE: Duration = Duration::from_secs(3);
 
-async fn assert_outage<T: std::fmt::Debug>(what: &str, call: impl Future<Output = Result<T, StoreError>>) {
+async fn assert_outage<T: std::fmt::Debug>(method: &str, call: impl Future<Output = Result<T, StoreError>>) {
     let start = Instant::now();
     let outcome = call.await;
-    assert!(matches!(outcome, Err(StoreError::Outage(_))), "{what}: {outcome:?}");
-    assert!(start.elapsed() < ANSWER_MAX, "{what}: {:?}", start.elapsed());
+    assert!(matches!(outcome, Err(StoreError::Outage(_))), "{method}: {outcome:?}");
+    assert!(start.elapsed() < CALL_DEADLINE, "{method}: {:?}", start.elapsed());
 }
 
-async fn assert_away(store: &Store) {
-    let key = mint();
+async fn assert_every_call_fails(store: &Store) {
+    let key = generate_key();
     assert_outage("check", store.check()).await;
-    assert_outage("find_standing", store.find_standing(key.id)).await;
-    assert_outage("record_pause", store.record_pause(&pause(key.id, 1))).await;
-    assert_outage("find_demo_used", store.find_demo_used()).await;
-    assert_outage("deactivate", store.deactivate(By::Operator, key.id)).await;
-    assert_outage("find_member", store.find_member(&[0; 32], TIMEOUT)).await;
-    assert_outage("request_reset", store.request_reset(&email("ada@house.example"))).await;
-    assert_outage("set_password", store.set_password(1, "hash", None)).await;
-    assert_outage("delete_account", store.delete_account(1)).await;
-    assert_outage("roll_up_demo", store.roll_up_demo(Used { day: Day(1), count: 1 }, 0)).await;
+    assert_outage("find_standing", store.keys().find_record(key.id)).await;
+    assert_outage("record_pause", store.keys().record_pause(&pause(key.id, 1))).await;
+    assert_outage("find_demo_used", store.usage().find_demo_usage()).await;
+    assert_outage("deactivate", store.keys().deactivate(Actor::Operator, key.id)).await;
+    assert_outage("find_member", store.sessions().authenticate(&[0; 32], TIMEOUT)).await;
+    assert_outage("request_reset", store.email_tokens().request_password_reset(&email("ada@ipseity.example"))).await;
+    assert_outage("set_password", store.accounts().set_password(1, "hash", None)).await;
+    assert_outage("delete_account", store.accounts().delete(1)).await;
+    assert_outage("roll_up_demo", store.usage().merge_demo_count(DailyUsage { day: UtcDay(1), count: 1 }, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_or_frozen_server_is_an_outage_in_time_and_heals() {
-    let mut stage = Stage::open().await;
-    let store = node(&stage.postgres, TIMEOUT);
-    let heals = async |store: &Store| {
+async fn killed_or_frozen_postgres_is_an_outage_and_recovers() {
+    let mut fixture = StoreFixture::open().await;
+    let store = open_store(&fixture.postgres, TIMEOUT);
+    let recovers = async |store: &Store| {
         eventually("the store heals", Duration::from_secs(20), async || store.check().await.is_ok()).await
     };
     store.check().await.expect("an answer");
-    stage.postgres.kill9();
-    assert_away(&store).await;
+    fixture.postgres.kill9();
+    assert_every_call_fails(&store).await;
     assert_outage("migrate", store.migrate()).await;
-    assert_outage("listen", async { store.listen().await.map(drop) }).await;
-    assert_outage("listen_accounts", async { store.listen_accounts().await.map(drop) }).await;
-    stage.postgres.restart().await.expect("a server that comes back");
-    heals(&store).await.expect("an answer");
+    assert_outage("listen", async { store.outbox().listen().await.map(drop) }).await;
+    assert_outage("listen_accounts", async { store.accounts().listen().await.map(drop) }).await;
+    fixture.postgres.restart().await.expect("a server that comes back");
+    recovers(&store).await.expect("an answer");
 
     // Each of them on a connection that was good, and given back, a moment ago.
-    let key = mint();
-    let idle = "select count(*) > 0 from pg_stat_activity where application_name = 'test' and state = 'idle'";
-    assert_eq!(stage.sql(idle).await, "t");
-    stage.postgres.freeze();
-    assert_outage("find_standing", store.find_standing(key.id)).await;
-    stage.postgres.thaw();
-    heals(&store).await.expect("an answer");
-    assert_eq!(stage.sql(idle).await, "t");
-    stage.postgres.freeze();
-    assert_outage("record_pause", store.record_pause(&pause(key.id, 1))).await;
-    assert_away(&store).await;
-    stage.postgres.thaw();
-    heals(&store).await.expect("an answer");
+    let key = generate_key();
+    let idle_query = "select count(*) > 0 from pg_stat_activity where application_name = 'test' and state = 'idle'";
+    assert_eq!(fixture.sql(idle_query).await, "t");
+    fixture.postgres.freeze();
+    assert_outage("find_standing", store.keys().find_record(key.id)).await;
+    fixture.postgres.thaw();
+    recovers(&store).await.expect("an answer");
+    assert_eq!(fixture.sql(idle_query).await, "t");
+    fixture.postgres.freeze();
+    assert_outage("record_pause", store.keys().record_pause(&pause(key.id, 1))).await;
+    assert_every_call_fails(&store).await;
+    fixture.postgres.thaw();
+    recovers(&store).await.expect("an answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_can_be_made_while_its_server_is_away() {
-    let mut stage = Stage::open().await;
-    stage.postgres.stop().await.expect("an end");
-    let store = node(&stage.postgres, TIMEOUT);
+async fn store_can_be_created_while_postgres_is_down() {
+    let mut fixture = StoreFixture::open().await;
+    fixture.postgres.stop().await.expect("an end");
+    let store = open_store(&fixture.postgres, TIMEOUT);
     assert_outage("check", store.check()).await;
-    stage.postgres.restart().await.expect("a server");
+    fixture.postgres.restart().await.expect("a server");
     store.check().await.expect("an answer");
 
     let url = "nonsense".to_owned();

@@ -2,68 +2,68 @@
 
 use std::time::{Duration, Instant};
 
-use domain::{Change, ClearKey};
-use store::By;
-use testkit::eventually;
+use ipseity_domain::{KeyChange, PlaintextKey};
+use ipseity_store::Actor;
+use ipseity_testkit::eventually;
 
-use crate::stage::{PATIENCE, Stage, node, pause, standing_of};
+use crate::fixture::{StoreFixture, TEST_TIMEOUT, open_store, pause, updated_record};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_change_leaves_a_row_and_a_cascade_does_too() {
-    let stage = Stage::open().await;
-    let account = stage.account().await;
-    let (first, second) = (stage.key_of(&account).await, stage.key_of(&account).await);
-    assert_eq!(stage.outbox().await, [""; 0], "a new key is in no record yet");
+async fn every_key_change_and_cascade_writes_an_outbox_row() {
+    let fixture = StoreFixture::open().await;
+    let account = fixture.create_account().await;
+    let (first, second) = (fixture.create_key_for(&account).await, fixture.create_key_for(&account).await);
+    assert_eq!(fixture.outbox_rows().await, [""; 0], "a new key is in no record yet");
 
-    let store = &stage.store;
-    store.deactivate(By::Operator, first.id).await.expect("a change");
-    store.deactivate(By::Operator, first.id).await.expect("no change");
-    store.reactivate(By::Operator, first.id).await.expect("a change");
-    store.record_pause(&pause(first.id, 1)).await.expect("a pause");
-    store.resume(By::Operator, first.id).await.expect("a change");
-    let rolled = ClearKey::roll(first.id, || fastrand::u8(..)).key();
-    store.roll(By::Operator, &rolled, 60).await.expect("a change");
+    let store = &fixture.store;
+    store.keys().deactivate(Actor::Operator, first.id).await.expect("a change");
+    store.keys().deactivate(Actor::Operator, first.id).await.expect("no change");
+    store.keys().reactivate(Actor::Operator, first.id).await.expect("a change");
+    store.keys().record_pause(&pause(first.id, 1)).await.expect("a pause");
+    store.keys().resume(Actor::Operator, first.id).await.expect("a change");
+    let rotated = PlaintextKey::rotate(first.id, || fastrand::u8(..)).to_api_key();
+    store.keys().rotate(Actor::Operator, &rotated, 60).await.expect("a change");
     let mut expected: Vec<String> = (2..=6).map(|generation| format!("{} {generation}", first.id)).collect();
-    assert_eq!(stage.outbox().await, expected);
+    assert_eq!(fixture.outbox_rows().await, expected);
 
-    store.delete(By::Operator, first.id).await.expect("a deletion");
-    stage.sql(&format!("delete from accounts where id = {}", account.id)).await;
+    store.keys().delete(Actor::Operator, first.id).await.expect("a deletion");
+    fixture.sql(&format!("delete from accounts where id = {}", account.id)).await;
     expected.extend([format!("{} 7", first.id), format!("{} 2", second.id)]);
-    assert_eq!(stage.outbox().await, expected);
+    assert_eq!(fixture.outbox_rows().await, expected);
 
-    let mut claim = store.claim_outbox(100).await.expect("an answer").expect("a claim");
+    let mut claim = store.outbox().claim(100).await.expect("an answer").expect("a claim");
     let changes = claim.changes().await.expect("changes");
-    assert!(changes.iter().all(|change| matches!(change, Change::Gone(_))), "{changes:?}");
+    assert!(changes.iter().all(|change| matches!(change, KeyChange::Deleted(_))), "{changes:?}");
     assert_eq!(changes.len(), 2, "one for each key");
-    claim.done().await.expect("an end");
-    assert_eq!(stage.outbox().await, [""; 0]);
-    assert!(store.claim_outbox(100).await.expect("an answer").is_none());
+    claim.ack().await.expect("an end");
+    assert_eq!(fixture.outbox_rows().await, [""; 0]);
+    assert!(store.outbox().claim(100).await.expect("an answer").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_is_exclusive_and_comes_back_when_it_is_dropped() {
-    let stage = Stage::open().await;
-    let other = node(&stage.postgres, PATIENCE);
-    let (first, second) = (stage.key().await, stage.key().await);
-    stage.store.deactivate(By::Operator, first.id).await.expect("a change");
-    stage.store.deactivate(By::Operator, second.id).await.expect("a change");
+async fn outbox_claim_is_exclusive_and_released_on_drop() {
+    let fixture = StoreFixture::open().await;
+    let other = open_store(&fixture.postgres, TEST_TIMEOUT);
+    let (first, second) = (fixture.create_key().await, fixture.create_key().await);
+    fixture.store.keys().deactivate(Actor::Operator, first.id).await.expect("a change");
+    fixture.store.keys().deactivate(Actor::Operator, second.id).await.expect("a change");
 
-    let mut claim = stage.store.claim_outbox(1).await.expect("an answer").expect("a claim");
-    let mut rest = other.claim_outbox(10).await.expect("an answer").expect("a claim");
-    assert!(other.claim_outbox(10).await.expect("an answer").is_none());
+    let mut claim = fixture.store.outbox().claim(1).await.expect("an answer").expect("a claim");
+    let mut other_claim = other.outbox().claim(10).await.expect("an answer").expect("a claim");
+    assert!(other.outbox().claim(10).await.expect("an answer").is_none());
     let [change] = claim.changes().await.expect("changes").try_into().expect("one change");
-    assert_eq!(standing_of(change).id, first.id);
+    assert_eq!(updated_record(change).id, first.id);
 
     // Read when it is asked for, not when it was claimed.
-    stage.store.reactivate(By::Operator, second.id).await.expect("a change");
-    let [change] = rest.changes().await.expect("changes").try_into().expect("one change");
-    let change = standing_of(change);
-    assert_eq!((change.id, change.generation, change.marks.deactivated), (second.id, 3, false));
+    fixture.store.keys().reactivate(Actor::Operator, second.id).await.expect("a change");
+    let [change] = other_claim.changes().await.expect("changes").try_into().expect("one change");
+    let change = updated_record(change);
+    assert_eq!((change.id, change.generation, change.flags.deactivated), (second.id, 3, false));
 
     drop(claim);
-    rest.done().await.expect("an end");
+    other_claim.ack().await.expect("an end");
     eventually("the dropped claim is back", Duration::from_secs(10), async || {
-        let found = other.claim_outbox(10).await.expect("an answer");
+        let found = other.outbox().claim(10).await.expect("an answer");
         match found {
             Some(mut claim) => claim.changes().await.expect("changes").len() == 2,
             None => false,
@@ -74,48 +74,49 @@ async fn a_claim_is_exclusive_and_comes_back_when_it_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_applied_removes_rows_up_to_its_own_generation() {
-    let stage = Stage::open().await;
-    let store = &stage.store;
-    let (key, other) = (stage.key().await, stage.key().await);
-    store.deactivate(By::Operator, other.id).await.expect("a change");
-    store.deactivate(By::Operator, key.id).await.expect("a change");
-    let second = store.reactivate(By::Operator, key.id).await.expect("a change");
-    store.deactivate(By::Operator, key.id).await.expect("a change");
-    store.applied(&second).await.expect("an answer");
-    assert_eq!(stage.outbox().await, [format!("{} 2", other.id), format!("{} 4", key.id)]);
+async fn ack_removes_outbox_rows_up_to_the_given_generation() {
+    let fixture = StoreFixture::open().await;
+    let store = &fixture.store;
+    let (key, other) = (fixture.create_key().await, fixture.create_key().await);
+    store.keys().deactivate(Actor::Operator, other.id).await.expect("a change");
+    store.keys().deactivate(Actor::Operator, key.id).await.expect("a change");
+    let second = store.keys().reactivate(Actor::Operator, key.id).await.expect("a change");
+    store.keys().deactivate(Actor::Operator, key.id).await.expect("a change");
+    store.outbox().ack(&second).await.expect("an answer");
+    assert_eq!(fixture.outbox_rows().await, [format!("{} 2", other.id), format!("{} 4", key.id)]);
 
     // What a relay holds is the relay's: nobody waits for it.
-    let claim = store.claim_outbox(1).await.expect("an answer").expect("a claim");
-    let gone = store.delete(By::Operator, other.id).await.expect("a deletion");
-    store.applied(&gone).await.expect("an answer");
-    claim.done().await.expect("an end");
-    assert_eq!(stage.outbox().await, [format!("{} 4", key.id)]);
+    let claim = store.outbox().claim(1).await.expect("an answer").expect("a claim");
+    let deleted = store.keys().delete(Actor::Operator, other.id).await.expect("a deletion");
+    store.outbox().ack(&deleted).await.expect("an answer");
+    claim.ack().await.expect("an end");
+    assert_eq!(fixture.outbox_rows().await, [format!("{} 4", key.id)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_wakes_whoever_listens_also_after_the_server_was_away() {
-    let mut stage = Stage::open().await;
-    let key = stage.key().await;
-    let mut wake = node(&stage.postgres, Duration::from_secs(2)).listen().await.expect("a listener");
+async fn outbox_listener_wakes_on_change_and_after_reconnect() {
+    let mut fixture = StoreFixture::open().await;
+    let key = fixture.create_key().await;
+    let mut listener =
+        open_store(&fixture.postgres, Duration::from_secs(2)).outbox().listen().await.expect("a listener");
     let start = Instant::now();
-    wake.wait(Duration::from_millis(50)).await.expect("patience");
+    listener.wait(Duration::from_millis(50)).await.expect("patience");
     assert!(start.elapsed() >= Duration::from_millis(50), "woken by nothing");
 
-    stage.store.deactivate(By::Operator, key.id).await.expect("a change");
+    fixture.store.keys().deactivate(Actor::Operator, key.id).await.expect("a change");
     let start = Instant::now();
-    wake.wait(PATIENCE).await.expect("a wake");
-    assert!(start.elapsed() < PATIENCE, "not woken");
+    listener.wait(TEST_TIMEOUT).await.expect("a wake");
+    assert!(start.elapsed() < TEST_TIMEOUT, "not woken");
 
-    stage.postgres.kill9();
-    wake.wait(PATIENCE).await.expect("a wake, for what may have been missed");
-    assert!(wake.wait(PATIENCE).await.is_err(), "nobody to listen to");
-    stage.postgres.restart().await.expect("a server that comes back");
-    wake.wait(PATIENCE).await.expect("a wake, for what may have been missed since");
-    let heals = async || stage.store.check().await.is_ok();
-    eventually("the store heals", PATIENCE, heals).await.expect("an answer");
-    stage.store.reactivate(By::Operator, key.id).await.expect("a change");
+    fixture.postgres.kill9();
+    listener.wait(TEST_TIMEOUT).await.expect("a wake, for what may have been missed");
+    assert!(listener.wait(TEST_TIMEOUT).await.is_err(), "nobody to listen to");
+    fixture.postgres.restart().await.expect("a server that comes back");
+    listener.wait(TEST_TIMEOUT).await.expect("a wake, for what may have been missed since");
+    let is_available = async || fixture.store.check().await.is_ok();
+    eventually("the store heals", TEST_TIMEOUT, is_available).await.expect("an answer");
+    fixture.store.keys().reactivate(Actor::Operator, key.id).await.expect("a change");
     let start = Instant::now();
-    wake.wait(PATIENCE).await.expect("a wake");
-    assert!(start.elapsed() < PATIENCE, "not woken");
+    listener.wait(TEST_TIMEOUT).await.expect("a wake");
+    assert!(start.elapsed() < TEST_TIMEOUT, "not woken");
 }

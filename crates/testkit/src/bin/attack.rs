@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::BytesMut;
+use ipseity_testkit::client::quic::{self, Http3TestOptions};
+use ipseity_testkit::client::streams::{StreamProtocol, tls_connector};
 use quinn_proto::{ClientConfig, Connection, DatagramEvent, Endpoint, EndpointConfig};
 use rustls::pki_types::ServerName;
-use testkit::quic::{self, QuicOptions};
-use testkit::stream::{Protocol, connector};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::sync::Mutex;
@@ -27,70 +27,70 @@ use tokio::time::{Instant, Interval, interval, sleep_until, timeout_at};
 use tokio_rustls::TlsConnector;
 
 /// Sessions and handshakes begun in a second, over all.
-const BEGUN_PER_S: u32 = 500;
+const STARTS_PER_S: u32 = 500;
 /// Datagrams of junk sent in a millisecond, over all.
 const JUNK_PER_MS: usize = 10;
 const DATAGRAM_BYTES: usize = 1200;
 /// Longer than a server should wait for a handshake.
-const UNFINISHED: Duration = Duration::from_secs(6);
+const HANDSHAKE_HOLD: Duration = Duration::from_secs(6);
 /// Of a Retry packet of QUIC version 1, the bits of the first byte that tell (RFC 9000, section 17.2.5).
-const RETRY: u8 = 0b1111_0000;
+const RETRY_PACKET_MASK: u8 = 0b1111_0000;
 
 struct Attack {
     server: SocketAddr,
     end: Instant,
-    pace: Mutex<Interval>,
-    begun: Cell<usize>,
-    held: Cell<usize>,
-    held_max: Cell<usize>,
+    pacing: Mutex<Interval>,
+    started: Cell<usize>,
+    open: Cell<usize>,
+    open_max: Cell<usize>,
     closed: Cell<usize>,
-    proved: Cell<usize>,
+    retries_answered: Cell<usize>,
     /// Attackers that gave up for a reason of their own, such as their own limits.
     failed: Cell<usize>,
 }
 
-fn more(count: &Cell<usize>) {
+fn increment(count: &Cell<usize>) {
     count.set(count.get() + 1);
 }
 
 impl Attack {
     /// Waits for its turn to begin one more; whether there is time for it.
-    async fn may_begin(&self) -> bool {
-        self.pace.lock().await.tick().await;
+    async fn wait_for_turn(&self) -> bool {
+        self.pacing.lock().await.tick().await;
         Instant::now() < self.end
     }
 
     async fn idle_tls(&self, source: IpAddr, tls: &TlsConnector) -> Result<()> {
-        while self.may_begin().await {
-            more(&self.begun);
+        while self.wait_for_turn().await {
+            increment(&self.started);
             let socket = TcpSocket::new_v4()?;
             socket.bind(SocketAddr::new(source, 0))?;
             // An error from here on is the server's refusal.
-            if !self.is_held(socket, tls).await.unwrap_or(false) {
-                more(&self.closed);
+            if !self.hold_session(socket, tls).await.unwrap_or(false) {
+                increment(&self.closed);
             }
         }
         Ok(())
     }
 
     /// Holds a silent session; whether it is still open at the end.
-    async fn is_held(&self, socket: TcpSocket, tls: &TlsConnector) -> Result<bool> {
-        let begin = async {
+    async fn hold_session(&self, socket: TcpSocket, tls: &TlsConnector) -> Result<bool> {
+        let connect = async {
             anyhow::Ok(tls.connect(ServerName::try_from("localhost")?, socket.connect(self.server).await?).await?)
         };
-        let Ok(begun) = timeout_at(self.end, begin).await else { return Ok(true) };
-        let mut session = begun?;
-        more(&self.held);
-        self.held_max.set(self.held_max.get().max(self.held.get()));
+        let Ok(connected) = timeout_at(self.end, connect).await else { return Ok(true) };
+        let mut session = connected?;
+        increment(&self.open);
+        self.open_max.set(self.open_max.get().max(self.open.get()));
         let is_open = timeout_at(self.end, session.read_to_end(&mut Vec::new())).await.is_err();
-        self.held.set(self.held.get() - 1);
+        self.open.set(self.open.get() - 1);
         Ok(is_open)
     }
 
     async fn junk(&self, source: IpAddr) -> Result<()> {
         let socket = UdpSocket::bind((source, 0)).await?;
         let mut datagram = [0; DATAGRAM_BYTES];
-        while self.may_begin().await {
+        while self.wait_for_turn().await {
             for _ in 0..JUNK_PER_MS {
                 fastrand::fill(&mut datagram);
                 match fastrand::u8(..4) {
@@ -106,38 +106,38 @@ impl Attack {
                     _ => {}
                 }
                 if socket.send_to(&datagram, self.server).await.is_ok() {
-                    more(&self.begun);
+                    increment(&self.started);
                 }
             }
         }
         Ok(())
     }
 
-    async fn handshakes(&self, source: IpAddr, config: &ClientConfig, proves: bool) -> Result<()> {
-        while self.may_begin().await {
-            more(&self.begun);
-            self.handshake_once(source, config.clone(), proves).await?;
+    async fn handshakes(&self, source: IpAddr, config: &ClientConfig, answers_retry: bool) -> Result<()> {
+        while self.wait_for_turn().await {
+            increment(&self.started);
+            self.handshake_once(source, config.clone(), answers_retry).await?;
         }
         Ok(())
     }
 
     /// Begins a handshake and hears nothing of the answer but, if it proves its address, that it must.
-    async fn handshake_once(&self, source: IpAddr, config: ClientConfig, proves: bool) -> Result<()> {
+    async fn handshake_once(&self, source: IpAddr, config: ClientConfig, answers_retry: bool) -> Result<()> {
         let socket = UdpSocket::bind((source, 0)).await?;
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
         let (_handle, mut connection) =
             endpoint.connect(std::time::Instant::now(), config, self.server, "localhost")?;
         self.send(&socket, &mut connection).await?;
-        let end = self.end.min(Instant::now() + UNFINISHED);
+        let end = self.end.min(Instant::now() + HANDSHAKE_HOLD);
         let mut datagram = [0; 2048];
         while let Ok(Ok((length, _server))) = timeout_at(end, socket.recv_from(&mut datagram)).await {
-            if proves && datagram[0] & RETRY == RETRY {
+            if answers_retry && datagram[0] & RETRY_PACKET_MASK == RETRY_PACKET_MASK {
                 let (now, bytes) = (std::time::Instant::now(), BytesMut::from(&datagram[..length]));
                 let event = endpoint.handle(now, self.server, None, None, bytes, &mut Vec::new());
                 if let Some(DatagramEvent::ConnectionEvent(_handle, event)) = event {
                     connection.handle_event(event);
                     self.send(&socket, &mut connection).await?;
-                    more(&self.proved);
+                    increment(&self.retries_answered);
                 }
             }
         }
@@ -163,45 +163,45 @@ async fn main() -> Result<()> {
     let server = server.parse().context("ADDRESS is IP:PORT")?;
     let (count, networks): (usize, u8) = (count.parse()?, networks.parse()?);
     let end = Instant::now() + Duration::from_secs(seconds.parse()?);
-    let each = match kind.as_str() {
+    let start_interval = match kind.as_str() {
         "junk" => Duration::from_millis(1),
-        "idle_tls" | "handshakes" => Duration::from_secs(1) / BEGUN_PER_S,
+        "idle_tls" | "handshakes" => Duration::from_secs(1) / STARTS_PER_S,
         other => bail!("{other} is no attack"),
     };
     let authority = Path::new(authority);
-    let tls = [connector(Protocol::Http11, authority)?, connector(Protocol::Http2, authority)?];
-    let quic = quic::config(&QuicOptions::to(server, authority))?;
+    let tls = [tls_connector(StreamProtocol::Http11, authority)?, tls_connector(StreamProtocol::Http2, authority)?];
+    let quic = quic::client_config(&Http3TestOptions::localhost(server, authority))?;
     let attack = Rc::new(Attack {
         server,
         end,
-        pace: Mutex::new(interval(each)),
-        begun: Cell::default(),
-        held: Cell::default(),
-        held_max: Cell::default(),
+        pacing: Mutex::new(interval(start_interval)),
+        started: Cell::default(),
+        open: Cell::default(),
+        open_max: Cell::default(),
         closed: Cell::default(),
-        proved: Cell::default(),
+        retries_answered: Cell::default(),
         failed: Cell::default(),
     });
-    let all = LocalSet::new();
+    let tasks = LocalSet::new();
     for (number, last_byte) in (0..count).zip((1..=networks).cycle()) {
         let source = IpAddr::from(Ipv4Addr::new(127, 0, 1, last_byte));
         let (attack, kind, tls, quic) = (Rc::clone(&attack), kind.clone(), tls[number % 2].clone(), quic.clone());
-        all.spawn_local(async move {
-            let ended = match kind.as_str() {
+        tasks.spawn_local(async move {
+            let result = match kind.as_str() {
                 "junk" => attack.junk(source).await,
                 "idle_tls" => attack.idle_tls(source, &tls).await,
                 _ => attack.handshakes(source, &quic, number % 2 == 0).await,
             };
-            if ended.is_err() {
-                more(&attack.failed);
+            if result.is_err() {
+                increment(&attack.failed);
             }
         });
     }
-    all.run_until(sleep_until(end)).await;
-    let told = serde_json::json!({
-        "begun": attack.begun.get(), "held_max": attack.held_max.get(), "closed": attack.closed.get(),
-        "proved": attack.proved.get(), "failed": attack.failed.get(),
+    tasks.run_until(sleep_until(end)).await;
+    let report = serde_json::json!({
+        "begun": attack.started.get(), "held_max": attack.open_max.get(), "closed": attack.closed.get(),
+        "proved": attack.retries_answered.get(), "failed": attack.failed.get(),
     });
-    writeln!(std::io::stdout(), "{told}")?;
+    writeln!(std::io::stdout(), "{report}")?;
     Ok(())
 }

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use domain::Scope;
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::fixtures::samples;
+use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey, Node};
 use serde_json::{Map, Value, json};
-use testkit::node::Env;
-use testkit::{House, HouseOptions, Issued, Node, samples};
 use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "usage: dev [--json] [--geo DIR] [--set SECTION.SETTING=VALUE]…";
 const ACCOUNT: &str = "dev@example.com";
 
-struct Options {
+struct DevOptions {
     json: bool,
     geo: Option<PathBuf>,
     env: Env,
@@ -20,11 +21,11 @@ struct Options {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let options = parse(std::env::args().skip(1))?;
+    let options = parse_arguments(std::env::args().skip(1))?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
-        result = live(options) => result?,
+        result = run_deployment(options) => result?,
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
@@ -32,14 +33,14 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
-    let open_door = ("IPSEITY__PORTAL__SIGNUP".to_owned(), "open".to_owned());
-    let mut options = Options { json: false, geo: None, env: Env::from([open_door]) };
+fn parse_arguments(mut arguments: impl Iterator<Item = String>) -> Result<DevOptions> {
+    let open_signup = ("IPSEITY__PORTAL__SIGNUP".to_owned(), "open".to_owned());
+    let mut options = DevOptions { json: false, geo: None, env: Env::from([open_signup]) };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--json" => options.json = true,
             "--geo" => options.geo = Some(arguments.next().context(USAGE)?.into()),
-            "--set" => options.env.extend([arguments.next().as_deref().and_then(setting).context(USAGE)?]),
+            "--set" => options.env.extend([arguments.next().as_deref().and_then(parse_setting).context(USAGE)?]),
             _ => bail!(USAGE),
         }
     }
@@ -47,27 +48,29 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
 }
 
 /// Reads `section.setting=value` into the setting's name in the environment, and its value.
-fn setting(text: &str) -> Option<(String, String)> {
+fn parse_setting(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once('=')?;
     let (section, setting) = name.split_once('.')?;
     Some((format!("IPSEITY__{}__{}", section.to_uppercase(), setting.to_uppercase()), value.to_owned()))
 }
 
 /// Builds the house, shows it and keeps it; only dropping this ends it.
-async fn live(options: Options) -> Result<()> {
+async fn run_deployment(options: DevOptions) -> Result<()> {
     let geo_files = geo_files(options.geo.as_deref())?;
     let has_real_data = !geo_files.is_empty();
-    let house = House::start(HouseOptions { geo_files, env: options.env, progress, ..HouseOptions::default() }).await?;
+    let deployment =
+        Deployment::start(DeploymentOptions { geo_files, env: options.env, progress, ..DeploymentOptions::default() })
+            .await?;
     progress("making an account with a key for each scope");
-    house.account(ACCOUNT).await?;
+    deployment.create_account(ACCOUNT).await?;
     let mut keys = Vec::new();
     for scope in Scope::ALL {
-        keys.push((scope, house.issue(ACCOUNT, scope).await?));
+        keys.push((scope, deployment.issue_key(ACCOUNT, scope).await?));
     }
     if options.json {
-        show(&as_json(&house, &keys).to_string());
+        print_output(&as_json(&deployment, &keys).to_string());
     } else {
-        show(&as_text(&house, &keys, has_real_data));
+        print_output(&as_text(&deployment, &keys, has_real_data));
     }
     progress("ready; Ctrl-C ends it and removes everything");
     std::future::pending().await
@@ -75,7 +78,7 @@ async fn live(options: Options) -> Result<()> {
 
 /// The databases in the folder asked for, or in `./data` if there are any.
 fn geo_files(folder: Option<&Path>) -> Result<Vec<PathBuf>> {
-    let asked = folder.is_some();
+    let is_explicit = folder.is_some();
     let folder = folder.unwrap_or(Path::new("data"));
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -83,22 +86,22 @@ fn geo_files(folder: Option<&Path>) -> Result<Vec<PathBuf>> {
             files.push(entry.path().canonicalize()?);
         }
     }
-    if asked && files.is_empty() {
+    if is_explicit && files.is_empty() {
         bail!("no .mmdb file in {}", folder.display());
     }
     files.sort();
     Ok(files)
 }
 
-fn as_json(house: &House, keys: &[(Scope, Issued)]) -> Value {
-    let node = &house.nodes[0];
+fn as_json(deployment: &Deployment, keys: &[(Scope, IssuedKey)]) -> Value {
+    let node = &deployment.nodes[0];
     let keys: Map<String, Value> =
         keys.iter().map(|(scope, issued)| (scope.name().to_owned(), issued.key.clone().into())).collect();
     json!({
         "http": format!("http://{}", node.http()),
         "https": format!("https://{}", node.https()),
-        "portal": portal(node),
-        "ca": house.certificate.authority,
+        "portal": portal_url(node),
+        "ca": deployment.certificate.ca_file,
         "ops": format!("http://{}", node.ops()),
         "keys": keys,
         "account": ACCOUNT,
@@ -107,29 +110,31 @@ fn as_json(house: &House, keys: &[(Scope, Issued)]) -> Value {
 }
 
 /// Where the pages for people are.
-fn portal(node: &Node) -> &str {
+fn portal_url(node: &Node) -> &str {
     &node.env()["IPSEITY__PUBLIC__BASE_URL"]
 }
 
-fn as_text(house: &House, keys: &[(Scope, Issued)], has_real_data: bool) -> String {
-    let node = &house.nodes[0];
+fn as_text(deployment: &Deployment, keys: &[(Scope, IssuedKey)], has_real_data: bool) -> String {
+    let node = &deployment.nodes[0];
     let (http, https, ops) = (node.http(), node.https(), node.ops());
-    let authority = house.certificate.authority.display();
-    let another = if has_real_data { "8.8.8.8" } else { samples::CALIFORNIA.address };
+    let authority = deployment.certificate.ca_file.display();
+    let example_ip = if has_real_data { "8.8.8.8" } else { samples::CALIFORNIA.address };
     let mut lines = vec![
         format!("clear    http://{http}"),
         format!("TLS      https://{https}   (authority: {authority})"),
-        format!("portal   {}/signup", portal(node)),
+        format!("portal   {}/signup", portal_url(node)),
         format!("private  http://{ops}   (/live, /ready, /metrics)"),
         format!("account  {ACCOUNT}"),
     ];
     lines.extend(keys.iter().map(|(scope, issued)| format!("{:<8} {}", scope.name(), issued.key)));
     lines.push(String::new());
-    for (scope, Issued { key, .. }) in keys {
+    for (scope, IssuedKey { key, .. }) in keys {
         lines.push(match scope {
             Scope::Ip => format!("curl -H 'Authorization: Bearer {key}' http://{http}/api/v1/ip"),
             Scope::Geo => {
-                format!("curl -H 'Authorization: Bearer {key}' -H 'X-Forwarded-For: {another}' http://{http}/api/v1/ip")
+                format!(
+                    "curl -H 'Authorization: Bearer {key}' -H 'X-Forwarded-For: {example_ip}' http://{http}/api/v1/ip"
+                )
             }
             Scope::Full => {
                 format!("curl --cacert {authority} -H 'Authorization: Bearer {key}' https://{https}/api/v1/ip")
@@ -145,6 +150,6 @@ fn progress(step: &str) {
 }
 
 #[expect(clippy::print_stdout, reason = "what was asked for goes to standard output")]
-fn show(text: &str) {
+fn print_output(text: &str) {
     println!("{text}");
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use testkit::QuicCaller;
-use testkit::quic::QuicOptions;
+use ipseity_testkit::Http3TestClient;
+use ipseity_testkit::client::quic::Http3TestOptions;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -17,8 +17,8 @@ async fn main() -> Result<()> {
     let headers: Option<Vec<_>> = headers.iter().map(|header| header.split_once(": ")).collect();
     let headers = headers.context("a header is NAME: VALUE")?;
     let server = server.parse().context("ADDRESS is IP:PORT")?;
-    let options = QuicOptions { name, ..QuicOptions::to(server, Path::new(authority)) };
-    let mut caller = QuicCaller::open(options).await?;
+    let options = Http3TestOptions { name, ..Http3TestOptions::localhost(server, Path::new(authority)) };
+    let mut caller = Http3TestClient::connect(options).await?;
     for _ in 0..count.parse::<u32>().context("COUNT is a number")? {
         let reply = caller.get(path, &headers).await?;
         writeln!(std::io::stdout(), "{}", reply.text().trim_end())?;

@@ -1,12 +1,12 @@
 use std::net::SocketAddr;
 
-use testkit::certificate::Certificate;
-use testkit::{Caller, Folder, curl};
+use ipseity_testkit::certificate::TestCertificate;
+use ipseity_testkit::{TestClient, TestDir, curl};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 /// Answers every request with how many came before it on the connection, and closes after the second.
-async fn listener() -> SocketAddr {
+async fn start_counting_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -17,8 +17,8 @@ async fn listener() -> SocketAddr {
                     let Ok(byte) = stream.read_u8().await else { break };
                     request.push(byte);
                 }
-                let answer = format!("HTTP/1.1 200 OK\r\nX-Kind: test\r\nContent-Length: 1\r\n\r\n{before}");
-                let _ = stream.write_all(answer.as_bytes()).await;
+                let response = format!("HTTP/1.1 200 OK\r\nX-Kind: test\r\nContent-Length: 1\r\n\r\n{before}");
+                let _ = stream.write_all(response.as_bytes()).await;
             }
         }
     });
@@ -26,22 +26,22 @@ async fn listener() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_caller_keeps_its_connection_and_opens_another_when_it_was_closed() {
-    let address = listener().await;
-    let mut caller = Caller::new(address);
+async fn client_reuses_its_connection_and_reconnects_after_close() {
+    let address = start_counting_server().await;
+    let mut caller = TestClient::new(address);
     for expected in [0, 1, 0, 1] {
         let reply = caller.get("/", &[("x-test", "1")]).await.expect("an answer");
         assert_eq!((reply.status, reply.header("x-kind")), (200, Some("test")));
         assert_eq!(reply.json().expect("a number"), expected);
     }
-    let output = curl(&[&format!("http://{address}/")]).await.expect("curl").success().expect("an answer");
+    let output = curl(&[&format!("http://{address}/")]).await.expect("curl").ensure_success().expect("an answer");
     assert_eq!(output.text(), "0");
 }
 
 #[tokio::test]
-async fn the_authority_vouches_for_the_certificate() {
-    let folder = Folder::open().expect("a folder");
-    let files = Certificate::write(folder.path()).expect("a certificate");
+async fn test_certificate_verifies_against_its_ca() {
+    let folder = TestDir::create().expect("a folder");
+    let files = TestCertificate::generate_in(folder.path()).expect("a certificate");
     let verified = std::process::Command::new("openssl")
         .args([
             "verify",
@@ -53,7 +53,7 @@ async fn the_authority_vouches_for_the_certificate() {
             "localhost",
             "-CAfile",
         ])
-        .args([&files.authority, &files.chain])
+        .args([&files.ca_file, &files.chain_file])
         .output()
         .expect("openssl");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));

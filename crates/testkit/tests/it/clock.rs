@@ -1,17 +1,17 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ipseity_testkit::{Redis, RedisOptions, TestClock, eventually};
 use redis::aio::MultiplexedConnection;
 use redis::{Script, cmd};
-use testkit::{Clock, Redis, RedisOptions, eventually};
 
 const MIDNIGHT_MS: i64 = 1_800_000_000_000 / 86_400_000 * 86_400_000;
 const HOUR_MS: i64 = 3_600_000;
 
-async fn house() -> (Clock, Redis, MultiplexedConnection) {
-    let clock = Clock::open().expect("a clock");
+async fn start_redis() -> (TestClock, Redis, MultiplexedConnection) {
+    let clock = TestClock::open().expect("a clock");
     let options = RedisOptions { clock: Some(clock.clone()), appendonly: true, ..RedisOptions::default() };
     let redis = Redis::start(options).await.expect("a server");
-    let connection = redis.connection().await.expect("a connection");
+    let connection = redis.connect().await.expect("a connection");
     (clock, redis, connection)
 }
 
@@ -32,10 +32,10 @@ async fn exists(connection: &mut MultiplexedConnection) -> bool {
 }
 
 #[tokio::test]
-async fn a_script_sees_a_shifted_clock_run_on() {
-    let (clock, _redis, mut connection) = house().await;
+async fn script_time_follows_an_offset_clock() {
+    let (clock, _redis, mut connection) = start_redis().await;
     for shift_ms in [0, 5 * HOUR_MS, -400 * 24 * HOUR_MS, 7] {
-        clock.shift_ms(shift_ms);
+        clock.set_offset_ms(shift_ms);
         let before = real_us();
         let seen = time_us(&mut connection).await - shift_ms * 1_000;
         assert!((before..=real_us()).contains(&seen), "shifted by {shift_ms} ms");
@@ -43,8 +43,8 @@ async fn a_script_sees_a_shifted_clock_run_on() {
 }
 
 #[tokio::test]
-async fn a_script_sees_a_still_clock_move_only_when_told() {
-    let (clock, mut redis, mut connection) = house().await;
+async fn script_time_is_constant_on_a_frozen_clock() {
+    let (clock, mut redis, mut connection) = start_redis().await;
     clock.freeze_at_ms(MIDNIGHT_MS - 1);
     for _ in 0..1_000 {
         assert_eq!(time_us(&mut connection).await, (MIDNIGHT_MS - 1) * 1_000);
@@ -54,13 +54,13 @@ async fn a_script_sees_a_still_clock_move_only_when_told() {
     clock.advance_ms(-HOUR_MS);
     assert_eq!(time_us(&mut connection).await, (MIDNIGHT_MS - HOUR_MS) * 1_000);
     redis.restart().await.expect("a server that starts on a still clock");
-    let mut connection = redis.connection().await.expect("a connection");
+    let mut connection = redis.connect().await.expect("a connection");
     assert_eq!(time_us(&mut connection).await, (MIDNIGHT_MS - HOUR_MS) * 1_000);
 }
 
 #[tokio::test]
 async fn keys_expire_by_the_test_clock() {
-    let (clock, _redis, mut connection) = house().await;
+    let (clock, _redis, mut connection) = start_redis().await;
     clock.freeze_at_ms(MIDNIGHT_MS);
     cmd("SET").arg("k").arg("v").arg("PX").arg(5_000).exec_async(&mut connection).await.expect("a key");
     clock.advance_ms(4_999);
@@ -72,8 +72,8 @@ async fn keys_expire_by_the_test_clock() {
 }
 
 #[tokio::test]
-async fn the_server_cleans_up_and_saves_while_its_clock_stands_still() {
-    let (clock, redis, mut connection) = house().await;
+async fn redis_expires_keys_and_saves_while_its_clock_is_frozen() {
+    let (clock, redis, mut connection) = start_redis().await;
     clock.freeze_at_ms(MIDNIGHT_MS);
     for number in 0..200 {
         cmd("SET").arg(number).arg("v").arg("PX").arg(10).exec_async(&mut connection).await.expect("a key");

@@ -1,11 +1,11 @@
 //! The kit itself, against real PostgreSQL and Redis processes.
 
-mod atlas;
 mod client;
 mod clock;
-mod delay;
+mod delayed_link;
+mod fault_proxy;
+mod geo_database;
 mod postgres;
 mod processes;
 mod redis;
-mod relay;
 mod tidy;

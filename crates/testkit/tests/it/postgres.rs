@@ -1,7 +1,7 @@
-use testkit::{Postgres, PostgresOptions};
+use ipseity_testkit::{Postgres, PostgresOptions};
 
 #[tokio::test]
-async fn what_was_committed_survives_a_kill_and_a_stop() {
+async fn committed_rows_survive_a_kill_and_a_stop() {
     let mut postgres = Postgres::start(PostgresOptions::default()).await.expect("a cluster");
     let url = postgres.create_database("house").await.expect("a database");
     assert_eq!(url, postgres.url("house"));
@@ -20,21 +20,21 @@ async fn what_was_committed_survives_a_kill_and_a_stop() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_answers_once_it_is_thawed() {
+async fn frozen_postgres_answers_after_thaw() {
     let mut postgres =
         Postgres::start(PostgresOptions { fsync: true, ..PostgresOptions::default() }).await.expect("a cluster");
     assert_eq!(postgres.psql("postgres", "show fsync").await.expect("a setting"), "on");
     postgres.freeze();
-    let patience = std::time::Duration::from_millis(300);
-    assert!(tokio::time::timeout(patience, postgres.psql("postgres", "select 1")).await.is_err());
+    let max_wait = std::time::Duration::from_millis(300);
+    assert!(tokio::time::timeout(max_wait, postgres.psql("postgres", "select 1")).await.is_err());
     postgres.thaw();
     assert_eq!(postgres.psql("postgres", "select 1").await.expect("a row"), "1");
 }
 
 #[tokio::test]
-async fn a_server_that_is_dropped_leaves_neither_files_nor_processes() {
+async fn dropped_postgres_leaves_no_files_or_processes() {
     let mut postgres = Postgres::start(PostgresOptions::default()).await.expect("a cluster");
-    let data = postgres.data();
+    let data = postgres.data_dir();
     postgres.freeze();
     drop(postgres);
     assert!(!data.exists());

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 500;
-const SOURCES: [&str; 11] = ["rs", "lua", "sql", "py", "sh", "toml", "html", "css", "ts", "js", "mjs"];
+const SOURCE_EXTENSIONS: [&str; 11] = ["rs", "lua", "sql", "py", "sh", "toml", "html", "css", "ts", "js", "mjs"];
 
-fn root() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Every file of the project as its path from the root and its text; built and fetched things are left out.
-fn files() -> Vec<(String, String)> {
+fn text_files() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut folders = vec![root()];
+    let mut folders = vec![repository_root()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
             let name = entry.file_name().expect("a name").to_string_lossy().into_owned();
@@ -23,7 +23,7 @@ fn files() -> Vec<(String, String)> {
             if entry.is_dir() {
                 folders.push(entry);
             } else if let Ok(text) = fs::read_to_string(&entry) {
-                let path = entry.strip_prefix(root()).expect("below the root").display().to_string();
+                let path = entry.strip_prefix(repository_root()).expect("below the root").display().to_string();
                 found.push((path, text));
             }
         }
@@ -32,26 +32,27 @@ fn files() -> Vec<(String, String)> {
     found
 }
 
-fn rust() -> Vec<(String, String)> {
-    files().into_iter().filter(|(path, _)| path.ends_with(".rs") && !path.ends_with("tidy.rs")).collect()
+fn rust_files() -> Vec<(String, String)> {
+    text_files().into_iter().filter(|(path, _)| path.ends_with(".rs") && !path.ends_with("tidy.rs")).collect()
 }
 
 /// Lines of Rust files that hold a text, as `path:line`.
-fn places(text: &str) -> Vec<String> {
-    let mut places = Vec::new();
-    for (path, source) in rust() {
+fn occurrences(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, source) in rust_files() {
         let lines = source.lines().enumerate().filter(|(_, line)| line.contains(text));
-        places.extend(lines.map(|(number, _)| format!("{path}:{}", number + 1)));
+        found.extend(lines.map(|(number, _)| format!("{path}:{}", number + 1)));
     }
-    places
+    found
 }
 
 #[test]
-fn no_source_is_longer_than_500_lines() {
-    let long: Vec<_> = files()
+fn source_files_have_at_most_500_lines() {
+    let long: Vec<_> = text_files()
         .into_iter()
         .filter(|(path, text)| {
-            SOURCES.iter().any(|ending| path.ends_with(&format!(".{ending}"))) && text.lines().count() > LINES_MAX
+            SOURCE_EXTENSIONS.iter().any(|ending| path.ends_with(&format!(".{ending}")))
+                && text.lines().count() > LINES_MAX
         })
         .map(|(path, _)| path)
         .collect();
@@ -59,8 +60,8 @@ fn no_source_is_longer_than_500_lines() {
 }
 
 #[test]
-fn nothing_is_called_util() {
-    for (path, _) in rust() {
+fn no_rust_file_has_a_catch_all_name() {
+    for (path, _) in rust_files() {
         let name = Path::new(&path).file_stem().expect("a name").to_string_lossy().into_owned();
         assert!(
             !["util", "utils", "common", "helpers", "misc", "types", "core", "manager"].contains(&name.as_str()),
@@ -70,47 +71,48 @@ fn nothing_is_called_util() {
 }
 
 #[test]
-fn no_lint_is_silenced_without_being_expected_and_no_test_is_ignored() {
+fn lints_use_expect_not_allow_and_no_test_is_ignored() {
     for text in ["#[allow(", "#![allow(", "#[ignore"] {
-        assert!(places(text).is_empty(), "{text} at {:?}", places(text));
+        assert!(occurrences(text).is_empty(), "{text} at {:?}", occurrences(text));
     }
 }
 
 #[test]
-fn an_address_leaves_its_type_in_four_places_only() {
+fn address_is_exposed_only_in_allowed_files() {
     let allowed = [
-        "crates/api/src/projection.rs",
-        "crates/edge/src/trust.rs",
+        "crates/api/src/lookup/render.rs",
+        "crates/edge/src/proxy/trust.rs",
         "crates/geo/src/atlas.rs",
-        "crates/server/src/command/explain.rs",
+        "crates/server/src/cli/explain_client.rs",
     ];
-    for place in places("address.expose()") {
-        let (path, _) = place.split_once(':').expect("a path and a line");
+    for occurrence in occurrences("address.expose()") {
+        let (path, _) = occurrence.split_once(':').expect("a path and a line");
         let in_test = path.contains("/tests/");
-        assert!(in_test || allowed.contains(&path), "{place}");
+        assert!(in_test || allowed.contains(&path), "{occurrence}");
     }
-    let client = fs::read_to_string(root().join("crates/domain/src/client.rs")).expect("the client");
+    let client = fs::read_to_string(repository_root().join("crates/domain/src/client.rs")).expect("the client");
     let derived = client.lines().take_while(|line| !line.contains("pub struct Address")).last().expect("a derive");
     assert_eq!(derived, "#[derive(Clone, Copy, PartialEq, Eq)]");
 }
 
 #[test]
-fn the_environment_is_read_in_the_server_only() {
-    for place in places("env::var") {
+fn environment_is_read_only_in_allowed_crates() {
+    for occurrence in occurrences("env::var") {
         // Samples are programs of their own.
-        let shown = ["crates/server/", "crates/testkit/", "samples/"].iter().any(|floor| place.starts_with(floor));
+        let is_allowed =
+            ["crates/server/", "crates/testkit/", "samples/"].iter().any(|prefix| occurrence.starts_with(prefix));
         // A build script is told by cargo where to write.
-        assert!(shown || place.contains("/tests/") || place.contains("/build.rs:"), "{place}");
+        assert!(is_allowed || occurrence.contains("/tests/") || occurrence.contains("/build.rs:"), "{occurrence}");
     }
 }
 
 #[test]
-fn every_decision_has_its_four_parts() {
-    let decisions: Vec<_> = files().into_iter().filter(|(path, _)| path.starts_with("docs/decisions/")).collect();
+fn every_decision_record_has_four_sections() {
+    let decisions: Vec<_> = text_files().into_iter().filter(|(path, _)| path.starts_with("docs/decisions/")).collect();
     assert!(decisions.len() >= 16);
     for (path, text) in decisions {
-        for part in ["**Context.**", "**Decision.**", "**Refused.**", "**Consequences.**"] {
-            assert!(text.contains(part), "{path} lacks {part}");
+        for heading in ["**Context.**", "**Decision.**", "**Refused.**", "**Consequences.**"] {
+            assert!(text.contains(heading), "{path} lacks {heading}");
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use testkit::node::Env;
+use ipseity_testkit::deployment::node::Env;
 
-use crate::bars::{Bar, Bound};
-use crate::measure::{Figures, Subject, median};
+use crate::comparison_server::BenchPrograms;
+use crate::fixture::BenchFixture;
+use crate::measure::{BenchMeasurement, Subject, median};
 use crate::progress::progress;
-use crate::report::print_bars;
-use crate::server::Programs;
-use crate::stage::Stage;
+use crate::report::print_targets;
+use crate::targets::{PerformanceTarget, TargetBound};
 
 /// About twice what a debug build was measured at.
 const SERVER_FULL_TO_FLOOR: f64 = 3.7;
@@ -22,39 +22,45 @@ const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 3;
 const SECONDS: u64 = 1;
 
-pub(crate) async fn run() -> Result<ExitCode> {
+pub(crate) async fn run_budget() -> Result<ExitCode> {
     // A debug build on a busy machine is late, and a verdict that it does not wait for would cost nothing.
     let env = Env::from([("IPSEITY__LEDGER__TIMEOUT_MS".to_owned(), "2000".to_owned())]);
-    let stage = Stage::open(KEYS, CONNECTIONS, Vec::new(), env, &Programs::find()?).await?;
-    stage.meet(&stage.crowds.full).await?;
-    let subjects = stage.basic();
-    let mut seen = [const { Vec::new() }; 4];
+    let fixture = BenchFixture::open(KEYS, CONNECTIONS, Vec::new(), env, &BenchPrograms::find()?).await?;
+    fixture.warm_up(&fixture.pools.full).await?;
+    let subjects = fixture.basic_subjects();
+    let mut measurements = [const { Vec::new() }; 4];
     for round in 1..=ROUNDS {
-        for (subject, seen) in subjects.iter().zip(&mut seen) {
+        for (subject, measurements) in subjects.iter().zip(&mut measurements) {
             progress(&format!("round {round} of {ROUNDS}: {}", subject.name));
-            let load = subject.load.run(SECONDS, stage.folder.path());
-            seen.push(subject.accounts.measure(&stage.house, load).await?);
+            let load = subject.load.run(SECONDS, fixture.dir.path());
+            measurements.push(subject.processes.measure(&fixture.deployment, load).await?);
         }
     }
-    let [plain, floor, full, refusal] = seen.map(|rounds| median(&rounds));
-    let bars = [
-        budget("server CPU (µs), full : floor", [full.server_us, floor.server_us], SERVER_FULL_TO_FLOOR),
-        budget("Redis CPU (µs), full : floor", [full.redis_us, floor.redis_us], REDIS_FULL_TO_FLOOR),
-        budget("server CPU (µs), no key : static", [refusal.server_us, plain.server_us], SERVER_REFUSAL_TO_STATIC),
+    let [plain, floor, full, refusal] = measurements.map(|rounds| median(&rounds));
+    let targets = [
+        budget_target("server CPU (µs), full : floor", [full.server_us, floor.server_us], SERVER_FULL_TO_FLOOR),
+        budget_target("Redis CPU (µs), full : floor", [full.redis_us, floor.redis_us], REDIS_FULL_TO_FLOOR),
+        budget_target(
+            "server CPU (µs), no key : static",
+            [refusal.server_us, plain.server_us],
+            SERVER_REFUSAL_TO_STATIC,
+        ),
     ];
-    print_bars(&bars);
-    let unexpected = tell_unexpected(&subjects, &[plain, floor, full, refusal]);
-    Ok(ExitCode::from(u8::from(unexpected > 0 || bars.iter().any(|bar| !bar.is_met))))
+    print_targets(&targets);
+    let unexpected = print_unexpected(&subjects, &[plain, floor, full, refusal]);
+    Ok(ExitCode::from(u8::from(unexpected > 0 || targets.iter().any(|target| !target.is_met))))
 }
 
-fn budget(name: &str, figures: [f64; 2], most: f64) -> Bar {
-    Bar::new(name, figures, Some(Bound::AtMost(most)))
+fn budget_target(name: &str, figures: [f64; 2], most: f64) -> PerformanceTarget {
+    PerformanceTarget::new(name, figures, Some(TargetBound::AtMost(most)))
 }
 
 #[expect(clippy::print_stdout, reason = "a report is printed")]
-fn tell_unexpected(subjects: &[Subject], figures: &[Figures]) -> u64 {
-    for (subject, figures) in subjects.iter().zip(figures).filter(|(_, figures)| figures.unexpected > 0) {
-        println!("FAIL    {} unexpected answers: {}", figures.unexpected, subject.name);
+fn print_unexpected(subjects: &[Subject], measurements: &[BenchMeasurement]) -> u64 {
+    for (subject, measurements) in
+        subjects.iter().zip(measurements).filter(|(_, measurements)| measurements.unexpected > 0)
+    {
+        println!("FAIL    {} unexpected answers: {}", measurements.unexpected, subject.name);
     }
-    figures.iter().map(|figures| figures.unexpected).sum()
+    measurements.iter().map(|measurements| measurements.unexpected).sum()
 }

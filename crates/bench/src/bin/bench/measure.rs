@@ -4,43 +4,43 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ipseity_testkit::{Deployment, Node, Redis};
 use serde::Serialize;
-use testkit::{House, Node, Redis};
 use tokio::time::{Instant, sleep};
 
-use crate::cpu::family_us;
-use crate::load::{Load, Ran};
+use crate::load::{BenchLoad, BenchLoadResult};
+use crate::process_stats::process_tree_cpu_us;
 use crate::progress::progress;
 
 /// Longer than the service waits with the books of what was admitted: their cost is part of a request's.
-pub(crate) const BOOKS: Duration = Duration::from_millis(2_200);
+pub(crate) const USAGE_FLUSH_WAIT: Duration = Duration::from_millis(2_200);
 /// Quiet is when nothing has done anything for so long; it is not waited for longer than the second.
-const QUIET: Duration = Duration::from_millis(200);
-const QUIET_MAX: Duration = Duration::from_secs(10);
+const IDLE_INTERVAL: Duration = Duration::from_millis(200);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// CPU time in that while that is no work.
-const QUIET_US: u64 = 20_000;
+const IDLE_CPU_US: u64 = 20_000;
 /// The part of requests that may be judged from memory because the store's answer was late: others stand for the store's own.
-const RECALLED_MAX: f64 = 0.001;
+const DEGRADED_SHARE_MAX: f64 = 0.001;
 
 /// Somebody to be measured.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
-    pub(crate) load: Load,
-    pub(crate) accounts: Accounts,
+    pub(crate) load: BenchLoad,
+    pub(crate) processes: MeasuredProcesses,
 }
 
 /// Whose CPU time counts, and how the service calls what it answers.
 #[derive(Clone)]
-pub(crate) struct Accounts {
+pub(crate) struct MeasuredProcesses {
     pub(crate) servers: Vec<u32>,
     pub(crate) redis: Vec<u32>,
     /// Of the service: operation and outcome. Others must answer each request with success.
-    pub(crate) outcome: Option<(&'static str, &'static str)>,
+    pub(crate) expected_outcome: Option<(&'static str, &'static str)>,
 }
 
 /// What a run came to; CPU time in microseconds for each request.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Figures {
+pub(crate) struct BenchMeasurement {
     pub(crate) per_s: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
@@ -53,80 +53,91 @@ pub(crate) struct Figures {
 }
 
 /// Counters of the moment.
-struct Snapshot {
+struct CounterSnapshot {
     server_us: u64,
     redis_us: u64,
     postgres_us: u64,
-    calls: u64,
-    answers: BTreeMap<String, u64>,
-    recalled: u64,
+    redis_calls: u64,
+    responses: BTreeMap<String, u64>,
+    degraded: u64,
 }
 
-impl Accounts {
+impl MeasuredProcesses {
     /// Of the nodes of a house, which answer in one way, and their one counter store.
-    pub(crate) fn of_nodes(house: &House, outcome: (&'static str, &'static str)) -> Self {
-        let servers = house.nodes.iter().map(Node::pid).collect();
-        Self { servers, redis: house.redis.pid().into_iter().collect(), outcome: Some(outcome) }
+    pub(crate) fn for_nodes(deployment: &Deployment, outcome: (&'static str, &'static str)) -> Self {
+        let servers = deployment.nodes.iter().map(Node::pid).collect();
+        Self { servers, redis: deployment.redis.pid().into_iter().collect(), expected_outcome: Some(outcome) }
     }
 
     /// Runs a load and settles the accounts.
-    pub(crate) async fn measure(&self, house: &House, load: impl Future<Output = Result<Ran>>) -> Result<Figures> {
-        let before = self.snapshot(house).await?;
-        let ran = load.await?;
-        if self.outcome.is_some() {
-            sleep(BOOKS).await;
+    pub(crate) async fn measure(
+        &self,
+        deployment: &Deployment,
+        load: impl Future<Output = Result<BenchLoadResult>>,
+    ) -> Result<BenchMeasurement> {
+        let before = self.snapshot(deployment).await?;
+        let result = load.await?;
+        if self.expected_outcome.is_some() {
+            sleep(USAGE_FLUSH_WAIT).await;
         }
-        self.quiet(house).await;
-        let after = self.snapshot(house).await?;
-        let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / ran.requests.max(1) as f64;
-        let unexpected = match self.outcome {
-            Some(outcome) => ran.broken + others(&before, &after, outcome, ran.requests),
-            None => ran.broken + ran.refused,
+        self.wait_until_idle(deployment).await;
+        let after = self.snapshot(deployment).await?;
+        let per_request = |before: u64, after: u64| after.saturating_sub(before) as f64 / result.requests.max(1) as f64;
+        let unexpected = match self.expected_outcome {
+            Some(outcome) => result.failed + unexpected_responses(&before, &after, outcome, result.requests),
+            None => result.failed + result.refused,
         };
-        Ok(Figures {
-            per_s: ran.requests as f64 / ran.seconds,
-            p50_us: ran.p50_us,
-            p99_us: ran.p99_us,
-            server_us: each(before.server_us, after.server_us),
-            redis_us: each(before.redis_us, after.redis_us),
-            postgres_us: each(before.postgres_us, after.postgres_us),
-            redis_calls: each(before.calls, after.calls),
+        Ok(BenchMeasurement {
+            per_s: result.requests as f64 / result.seconds,
+            p50_us: result.p50_us,
+            p99_us: result.p99_us,
+            server_us: per_request(before.server_us, after.server_us),
+            redis_us: per_request(before.redis_us, after.redis_us),
+            postgres_us: per_request(before.postgres_us, after.postgres_us),
+            redis_calls: per_request(before.redis_calls, after.redis_calls),
             unexpected,
         })
     }
 
-    async fn snapshot(&self, house: &House) -> Result<Snapshot> {
-        let (mut answers, mut recalled, mut calls, mut postgres_us) = (BTreeMap::new(), 0, 0, 0);
-        if self.outcome.is_some() {
-            for node in &house.nodes {
+    async fn snapshot(&self, deployment: &Deployment) -> Result<CounterSnapshot> {
+        let (mut responses, mut degraded, mut redis_calls, mut postgres_us) = (BTreeMap::new(), 0, 0, 0);
+        if self.expected_outcome.is_some() {
+            for node in &deployment.nodes {
                 let metrics = node.metrics().await?;
                 let value = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<u64>().ok());
-                for line in metrics.lines().filter(|line| line.starts_with("ipseity_answers_total{")) {
+                for line in metrics.lines().filter(|line| line.starts_with("ipseity_api_requests_total{")) {
                     let (labels, _) = line.rsplit_once(' ').context("a metric without a value")?;
-                    *answers.entry(labels.to_owned()).or_default() += value(line).unwrap_or_default();
+                    *responses.entry(labels.to_owned()).or_default() += value(line).unwrap_or_default();
                 }
-                let line = metrics.lines().find(|line| line.starts_with("ipseity_recalled_total "));
-                recalled += line.and_then(value).context("no count of what was recalled")?;
+                let line = metrics.lines().find(|line| line.starts_with("ipseity_degraded_decisions_total "));
+                degraded += line.and_then(value).context("no count of what was recalled")?;
             }
-            calls = script_calls(&house.redis).await?;
-            postgres_us = house.postgres.pid().map_or(0, family_us);
+            redis_calls = script_calls(&deployment.redis).await?;
+            postgres_us = deployment.postgres.pid().map_or(0, process_tree_cpu_us);
         }
-        let of = |pids: &[u32]| pids.iter().copied().map(family_us).sum();
-        Ok(Snapshot { server_us: of(&self.servers), redis_us: of(&self.redis), postgres_us, calls, answers, recalled })
+        let cpu_of = |pids: &[u32]| pids.iter().copied().map(process_tree_cpu_us).sum();
+        Ok(CounterSnapshot {
+            server_us: cpu_of(&self.servers),
+            redis_us: cpu_of(&self.redis),
+            postgres_us,
+            redis_calls,
+            responses,
+            degraded,
+        })
     }
 
     /// Waits until nobody works any more.
-    async fn quiet(&self, house: &House) {
-        let all = || {
-            let pids = self.servers.iter().chain(&self.redis).copied().chain(house.postgres.pid());
-            pids.map(family_us).sum::<u64>()
+    async fn wait_until_idle(&self, deployment: &Deployment) {
+        let total_cpu = || {
+            let pids = self.servers.iter().chain(&self.redis).copied().chain(deployment.postgres.pid());
+            pids.map(process_tree_cpu_us).sum::<u64>()
         };
-        let deadline = Instant::now() + QUIET_MAX;
-        let mut before = all();
+        let deadline = Instant::now() + IDLE_TIMEOUT;
+        let mut before = total_cpu();
         while Instant::now() < deadline {
-            sleep(QUIET).await;
-            let now = all();
-            if now.saturating_sub(before) < QUIET_US {
+            sleep(IDLE_INTERVAL).await;
+            let now = total_cpu();
+            if now.saturating_sub(before) < IDLE_CPU_US {
                 return;
             }
             before = now;
@@ -135,20 +146,25 @@ impl Accounts {
 }
 
 /// Answers of the service that are none of the outcome, and more judgements from memory than may be.
-fn others(before: &Snapshot, after: &Snapshot, (operation, outcome): (&str, &str), requests: u64) -> u64 {
-    let expected = format!("ipseity_answers_total{{operation=\"{operation}\",outcome=\"{outcome}\"}}");
+fn unexpected_responses(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    (operation, outcome): (&str, &str),
+    requests: u64,
+) -> u64 {
+    let expected = format!("ipseity_api_requests_total{{operation=\"{operation}\",outcome=\"{outcome}\"}}");
     let mut sum = 0;
-    for (labels, count) in after.answers.iter().filter(|(labels, _)| **labels != expected) {
-        let rise = count.saturating_sub(before.answers.get(labels).copied().unwrap_or_default());
+    for (labels, count) in after.responses.iter().filter(|(labels, _)| **labels != expected) {
+        let rise = count.saturating_sub(before.responses.get(labels).copied().unwrap_or_default());
         if rise > 0 {
             progress(&format!("unexpected: {rise} of {labels}"));
         }
         sum += rise;
     }
-    let recalled = after.recalled - before.recalled;
-    if recalled as f64 > requests as f64 * RECALLED_MAX {
-        progress(&format!("unexpected: {recalled} judged from memory"));
-        sum += recalled;
+    let degraded = after.degraded - before.degraded;
+    if degraded as f64 > requests as f64 * DEGRADED_SHARE_MAX {
+        progress(&format!("unexpected: {degraded} judged from memory"));
+        sum += degraded;
     }
     sum
 }
@@ -159,13 +175,13 @@ async fn script_calls(redis: &Redis) -> Result<u64> {
 }
 
 /// The median of each figure; what was unexpected, of all rounds together.
-pub(crate) fn median(rounds: &[Figures]) -> Figures {
-    let middle = |of: fn(&Figures) -> f64| {
+pub(crate) fn median(rounds: &[BenchMeasurement]) -> BenchMeasurement {
+    let middle = |of: fn(&BenchMeasurement) -> f64| {
         let mut values: Vec<f64> = rounds.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied().unwrap_or_default()
     };
-    Figures {
+    BenchMeasurement {
         per_s: middle(|round| round.per_s),
         p50_us: middle(|round| round.p50_us),
         p99_us: middle(|round| round.p99_us),

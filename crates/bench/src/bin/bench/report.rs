@@ -7,40 +7,40 @@ use std::fs;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::bars::Bar;
 use crate::chart;
-use crate::measure::Figures;
+use crate::measure::BenchMeasurement;
+use crate::targets::PerformanceTarget;
 
-const JSON: &str = "docs/bench.json";
-const CHART: &str = "docs/bench.svg";
-const PAGE: &str = "docs/bench.md";
+const JSON_FILE: &str = "docs/bench.json";
+const CHART_FILE: &str = "docs/bench.svg";
+const PAGE_FILE: &str = "docs/bench.md";
 
 /// A subject's line.
 #[derive(Serialize)]
-pub(crate) struct Row {
+pub(crate) struct SubjectRow {
     pub(crate) name: &'static str,
     #[serde(flatten)]
-    pub(crate) figures: Figures,
+    pub(crate) measurement: BenchMeasurement,
 }
 
 #[derive(Serialize)]
-pub(crate) struct Report {
+pub(crate) struct CompareReport {
     pub(crate) date: String,
     pub(crate) processor: String,
     pub(crate) cores: usize,
     pub(crate) keys: usize,
     pub(crate) rounds: usize,
     pub(crate) seconds: u64,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<SubjectRow>,
     /// For each request of those who were counted.
     pub(crate) instructions: BTreeMap<&'static str, f64>,
-    pub(crate) bars: Vec<Bar>,
+    pub(crate) targets: Vec<PerformanceTarget>,
 }
 
-impl Report {
+impl CompareReport {
     /// Subjects with answers that were not expected.
-    pub(crate) fn failed(&self) -> usize {
-        self.rows.iter().filter(|row| row.figures.unexpected > 0).count()
+    pub(crate) fn failed_count(&self) -> usize {
+        self.rows.iter().filter(|row| row.measurement.unexpected > 0).count()
     }
 
     #[expect(clippy::print_stdout, reason = "a report is printed")]
@@ -58,16 +58,17 @@ impl Report {
             "calls",
             "unexpected"
         );
-        for Row { name, figures } in &self.rows {
-            let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } = figures;
+        for SubjectRow { name, measurement: figures } in &self.rows {
+            let BenchMeasurement { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } =
+                figures;
             let (p50_ms, p99_ms, instructions) = (p50_us / 1e3, p99_us / 1e3, self.instructions_of(name));
             println!(
                 "{name:32} {per_s:8.0} {p50_ms:8.2} {p99_ms:8.2} {server_us:10.1} {instructions:>12} {redis_us:9.1} {postgres_us:9.1} {redis_calls:7.3} {unexpected:10}"
             );
         }
         println!();
-        print_bars(&self.bars);
-        println!("\n{} subjects, {} failed", self.rows.len(), self.failed());
+        print_targets(&self.targets);
+        println!("\n{} subjects, {} failed", self.rows.len(), self.failed_count());
     }
 
     /// Those of a subject, or nothing where they were not counted.
@@ -77,9 +78,9 @@ impl Report {
 
     /// Writes JSON, chart and the tables of the page.
     pub(crate) fn write(&self) -> Result<()> {
-        fs::write(JSON, serde_json::to_string_pretty(self)? + "\n")?;
-        fs::write(CHART, chart::draw(&self.rows))?;
-        fill(PAGE, "figures", &self.markdown()?)
+        fs::write(JSON_FILE, serde_json::to_string_pretty(self)? + "\n")?;
+        fs::write(CHART_FILE, chart::render_svg(&self.rows))?;
+        replace_section(PAGE_FILE, "figures", &self.markdown()?)
     }
 
     fn markdown(&self) -> Result<String> {
@@ -88,8 +89,9 @@ impl Report {
             self.date, self.processor, self.cores, self.keys, self.rounds, self.seconds
         );
         text += "| Subject | Requests/s | p50 ms | p99 ms | Server CPU µs | Instructions | Redis CPU µs | PostgreSQL CPU µs | Script calls | Unexpected |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
-        for Row { name, figures } in &self.rows {
-            let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } = figures;
+        for SubjectRow { name, measurement: figures } in &self.rows {
+            let BenchMeasurement { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, redis_calls, unexpected } =
+                figures;
             let (p50_ms, p99_ms, instructions) = (p50_us / 1e3, p99_us / 1e3, self.instructions_of(name));
             writeln!(
                 text,
@@ -97,33 +99,38 @@ impl Report {
             )?;
         }
         text.push('\n');
-        text += &bars_markdown(&self.bars)?;
+        text += &targets_markdown(&self.targets)?;
         Ok(text)
     }
 }
 
-pub(crate) fn bars_markdown(bars: &[Bar]) -> Result<String> {
+pub(crate) fn targets_markdown(targets: &[PerformanceTarget]) -> Result<String> {
     let mut text = "| Bar | Figures | Ratio | Bound | |\n|---|--:|--:|--:|---|\n".to_owned();
-    for bar in bars {
-        let ([left, right], bound, verdict) = (bar.figures, bar.bound_text(), bar.verdict());
-        writeln!(text, "| {} | {left:.1} : {right:.1} | {:.2} | {bound} | {verdict} |", bar.name, bar.ratio)?;
+    for target in targets {
+        let ([left, right], bound, verdict) = (target.values, target.bound_text(), target.status());
+        writeln!(text, "| {} | {left:.1} : {right:.1} | {:.2} | {bound} | {verdict} |", target.name, target.ratio)?;
     }
     Ok(text)
 }
 
 /// Puts text between the marks of a page.
-pub(crate) fn fill(page: &str, mark: &str, text: &str) -> Result<()> {
+pub(crate) fn replace_section(page: &str, section: &str, text: &str) -> Result<()> {
     let old = fs::read_to_string(page)?;
-    let (begin, end) = (format!("<!-- {mark}: written by the tool -->\n"), format!("<!-- end of {mark} -->"));
-    let (before, rest) = old.split_once(&begin).with_context(|| format!("{page} has no place for {mark}"))?;
-    let (_, after) = rest.split_once(&end).with_context(|| format!("{page} has no end of {mark}"))?;
+    let (begin, end) = (format!("<!-- {section}: written by the tool -->\n"), format!("<!-- end of {section} -->"));
+    let (before, rest) = old.split_once(&begin).with_context(|| format!("{page} has no place for {section}"))?;
+    let (_, after) = rest.split_once(&end).with_context(|| format!("{page} has no end of {section}"))?;
     Ok(fs::write(page, format!("{before}{begin}\n{text}\n{end}{after}"))?)
 }
 
 #[expect(clippy::print_stdout, reason = "a report is printed")]
-pub(crate) fn print_bars(bars: &[Bar]) {
-    for bar in bars {
-        let ([left, right], bound) = (bar.figures, bar.bound_text());
-        println!("{:7} {:56} {left:>10.2} : {right:<10.2} = {:6.3} {bound}", bar.verdict(), bar.name, bar.ratio);
+pub(crate) fn print_targets(targets: &[PerformanceTarget]) {
+    for target in targets {
+        let ([left, right], bound) = (target.values, target.bound_text());
+        println!(
+            "{:7} {:56} {left:>10.2} : {right:<10.2} = {:6.3} {bound}",
+            target.status(),
+            target.name,
+            target.ratio
+        );
     }
 }

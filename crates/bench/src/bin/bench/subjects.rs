@@ -2,27 +2,27 @@
 
 use std::net::SocketAddr;
 
-use testkit::Redis;
+use ipseity_testkit::Redis;
 
-use crate::crowd::Crowd;
-use crate::load::Load;
-use crate::measure::{Accounts, Subject};
-use crate::server::Server;
-use crate::stage::Stage;
+use crate::caller_pool::CallerPool;
+use crate::comparison_server::ComparisonServer;
+use crate::fixture::BenchFixture;
+use crate::load::BenchLoad;
+use crate::measure::{MeasuredProcesses, Subject};
 
 pub(crate) const STATIC: &str = "static";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const NGINX: &str = "nginx";
-pub(crate) const ENGINE: &str = "engine";
+pub(crate) const REDIS_ONLY: &str = "engine";
 pub(crate) const IP: &str = "ip";
 pub(crate) const GEO: &str = "geo";
 pub(crate) const FULL: &str = "full";
 pub(crate) const DEMO: &str = "demo";
-pub(crate) const MISSING: &str = "no key";
-pub(crate) const MALFORMED: &str = "malformed key";
-pub(crate) const UNKNOWN: &str = "unknown key";
-pub(crate) const FLOODED: &str = "paused key, flooded";
-pub(crate) const PAUSED: &str = "paused keys, spread";
+pub(crate) const NO_KEY: &str = "no key";
+pub(crate) const MALFORMED_KEY: &str = "malformed key";
+pub(crate) const UNKNOWN_KEY: &str = "unknown key";
+pub(crate) const PAUSED_KEY_FLOODED: &str = "paused key, flooded";
+pub(crate) const PAUSED_KEYS_SPREAD: &str = "paused keys, spread";
 pub(crate) const STATIC_TLS: &str = "static, TLS, HTTP/1.1";
 pub(crate) const FULL_TLS: &str = "full, TLS, HTTP/1.1";
 pub(crate) const STATIC_H2: &str = "static, TLS, HTTP/2";
@@ -33,87 +33,95 @@ pub(crate) const FLOOR_HALF: &str = "floor, at half of the capacity";
 pub(crate) const FULL_HALF: &str = "full, at half of the capacity";
 
 /// How the service calls a lookup.
-pub(crate) const ADMITTED: (&str, &str) = ("lookup", "success");
+pub(crate) const LOOKUP_SUCCESS: (&str, &str) = ("lookup", "success");
 
-impl Stage {
+impl BenchFixture {
     /// Of the node, which answers in one way.
-    pub(crate) fn node_accounts(&self, outcome: (&'static str, &'static str)) -> Accounts {
-        Accounts::of_nodes(&self.house, outcome)
+    pub(crate) fn node_processes(&self, outcome: (&'static str, &'static str)) -> MeasuredProcesses {
+        MeasuredProcesses::for_nodes(&self.deployment, outcome)
     }
 
-    pub(crate) fn floor_accounts(&self) -> Accounts {
-        Accounts { servers: vec![self.floor.pid()], redis: self.floor_redis.pid().into_iter().collect(), outcome: None }
+    pub(crate) fn floor_processes(&self) -> MeasuredProcesses {
+        MeasuredProcesses {
+            servers: vec![self.floor_server.pid()],
+            redis: self.floor_redis.pid().into_iter().collect(),
+            expected_outcome: None,
+        }
     }
 
-    fn wrk(&self, scheme: &str, address: SocketAddr, crowd: &Crowd) -> Load {
-        Load::Wrk { url: format!("{scheme}://{address}"), connections: self.connections, crowd: crowd.clone() }
+    fn wrk_load(&self, scheme: &str, address: SocketAddr, pool: &CallerPool) -> BenchLoad {
+        BenchLoad::Wrk { url: format!("{scheme}://{address}"), connections: self.connections, pool: pool.clone() }
     }
 
     /// The bare server, over clear HTTP/1.1.
-    pub(crate) fn plain(&self) -> Subject {
-        let load = self.wrk("http", self.plain.http(), &self.crowds.full);
-        Subject { name: STATIC, load, accounts: alone(&self.plain) }
+    pub(crate) fn static_subject(&self) -> Subject {
+        let load = self.wrk_load("http", self.static_server.http(), &self.pools.full);
+        Subject { name: STATIC, load, processes: server_only(&self.static_server) }
     }
 
     /// The bare server with a charge, over clear HTTP/1.1.
-    pub(crate) fn floor(&self) -> Subject {
-        let load = self.wrk("http", self.floor.http(), &self.crowds.full);
-        Subject { name: FLOOR, load, accounts: self.floor_accounts() }
+    pub(crate) fn floor_subject(&self) -> Subject {
+        let load = self.wrk_load("http", self.floor_server.http(), &self.pools.full);
+        Subject { name: FLOOR, load, processes: self.floor_processes() }
     }
 
     /// The service, over clear HTTP/1.1.
-    pub(crate) fn clear(&self, name: &'static str, crowd: &Crowd, outcome: &'static str) -> Subject {
-        let load = self.wrk("http", self.house.nodes[0].http(), crowd);
-        Subject { name, load, accounts: self.node_accounts((ADMITTED.0, outcome)) }
+    pub(crate) fn http1_subject(&self, name: &'static str, pool: &CallerPool, outcome: &'static str) -> Subject {
+        let load = self.wrk_load("http", self.deployment.nodes[0].http(), pool);
+        Subject { name, load, processes: self.node_processes((LOOKUP_SUCCESS.0, outcome)) }
     }
 
     /// Those that every comparison has: the bare servers, an answer and a refusal.
-    pub(crate) fn basic(&self) -> [Subject; 4] {
-        let answered = self.clear(FULL, &self.crowds.full, "success");
-        let refused = self.clear(MISSING, &self.crowds.missing, "missing_api_key");
-        [self.plain(), self.floor(), answered, refused]
+    pub(crate) fn basic_subjects(&self) -> [Subject; 4] {
+        let answered = self.http1_subject(FULL, &self.pools.full, "success");
+        let refused = self.http1_subject(NO_KEY, &self.pools.no_key, "missing_api_key");
+        [self.static_subject(), self.floor_subject(), answered, refused]
     }
 
     /// All of them, in the order of the table; each after the one that it is compared with.
-    pub(crate) fn subjects(&self, nginx: &Server, engine: &Redis) -> Vec<Subject> {
-        let crowds = &self.crowds;
-        let crowd = || crowds.full.clone();
-        let authority = || self.house.certificate.authority.clone();
-        let (plain, node) = (self.plain.https(), self.house.nodes[0].https());
-        let bare = |name, load| Subject { name, load, accounts: alone(&self.plain) };
-        let full = |name, load| Subject { name, load, accounts: self.node_accounts(ADMITTED) };
-        let tls = |address| self.wrk("https", address, &crowds.full);
-        let h2 = |address| Load::H2load { address, crowd: crowd() };
-        let h3 = |address| Load::H3load { address, authority: authority(), crowd: crowd() };
-        let rendered = self.wrk("http", nginx.http(), &crowds.full);
-        let script = Load::Engine { address: engine.address() };
+    pub(crate) fn all_subjects(&self, nginx: &ComparisonServer, script_redis: &Redis) -> Vec<Subject> {
+        let pools = &self.pools;
+        let full_pool = || pools.full.clone();
+        let authority = || self.deployment.certificate.ca_file.clone();
+        let (plain, node) = (self.static_server.https(), self.deployment.nodes[0].https());
+        let static_subject = |name, load| Subject { name, load, processes: server_only(&self.static_server) };
+        let full_subject = |name, load| Subject { name, load, processes: self.node_processes(LOOKUP_SUCCESS) };
+        let tls = |address| self.wrk_load("https", address, &pools.full);
+        let h2 = |address| BenchLoad::H2load { address, crowd: full_pool() };
+        let h3 = |address| BenchLoad::H3load { address, ca_file: authority(), crowd: full_pool() };
+        let nginx_load = self.wrk_load("http", nginx.http(), &pools.full);
+        let redis_load = BenchLoad::RedisBenchmark { address: script_redis.address() };
         vec![
-            self.plain(),
-            self.floor(),
-            Subject { name: NGINX, load: rendered, accounts: alone(nginx) },
+            self.static_subject(),
+            self.floor_subject(),
+            Subject { name: NGINX, load: nginx_load, processes: server_only(nginx) },
             Subject {
-                name: ENGINE,
-                load: script,
-                accounts: Accounts { servers: Vec::new(), redis: engine.pid().into_iter().collect(), outcome: None },
+                name: REDIS_ONLY,
+                load: redis_load,
+                processes: MeasuredProcesses {
+                    servers: Vec::new(),
+                    redis: script_redis.pid().into_iter().collect(),
+                    expected_outcome: None,
+                },
             },
-            self.clear(IP, &crowds.ip, "success"),
-            self.clear(GEO, &crowds.geo, "success"),
-            self.clear(FULL, &crowds.full, "success"),
-            self.clear(MISSING, &crowds.missing, "missing_api_key"),
-            self.clear(MALFORMED, &crowds.malformed, "invalid_api_key"),
-            self.clear(UNKNOWN, &crowds.unknown, "invalid_api_key"),
-            self.clear(FLOODED, &crowds.flooded, "paused"),
-            self.clear(PAUSED, &crowds.paused, "paused"),
-            bare(STATIC_TLS, tls(plain)),
-            full(FULL_TLS, tls(node)),
-            bare(STATIC_H2, h2(plain)),
-            full(FULL_H2, h2(node)),
-            bare(STATIC_H3, h3(plain)),
-            full(FULL_H3, h3(node)),
+            self.http1_subject(IP, &pools.ip, "success"),
+            self.http1_subject(GEO, &pools.geo, "success"),
+            self.http1_subject(FULL, &pools.full, "success"),
+            self.http1_subject(NO_KEY, &pools.no_key, "missing_api_key"),
+            self.http1_subject(MALFORMED_KEY, &pools.malformed_key, "invalid_api_key"),
+            self.http1_subject(UNKNOWN_KEY, &pools.unknown_keys, "invalid_api_key"),
+            self.http1_subject(PAUSED_KEY_FLOODED, &pools.one_paused_key, "paused"),
+            self.http1_subject(PAUSED_KEYS_SPREAD, &pools.paused_keys, "paused"),
+            static_subject(STATIC_TLS, tls(plain)),
+            full_subject(FULL_TLS, tls(node)),
+            static_subject(STATIC_H2, h2(plain)),
+            full_subject(FULL_H2, h2(node)),
+            static_subject(STATIC_H3, h3(plain)),
+            full_subject(FULL_H3, h3(node)),
         ]
     }
 }
 
-fn alone(server: &Server) -> Accounts {
-    Accounts { servers: vec![server.pid()], redis: Vec::new(), outcome: None }
+fn server_only(server: &ComparisonServer) -> MeasuredProcesses {
+    MeasuredProcesses { servers: vec![server.pid()], redis: Vec::new(), expected_outcome: None }
 }

@@ -2,55 +2,55 @@
 
 use redis::cmd;
 
-use super::walk::Walk;
+use super::walk::RandomWalk;
 
 const SECOND_MS: u64 = 1_000;
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-impl Walk {
-    pub async fn advance(&mut self) {
-        let target = match self.rng.u32(..100) {
+impl RandomWalk {
+    pub async fn advance_clock(&mut self) {
+        let target_ms = match self.rng.u32(..100) {
             0..40 => self.now_ms + self.rng.u64(..10),
             40..60 => self.now_ms + self.rng.u64(..SECOND_MS),
             60..72 => self.now_ms + self.rng.u64(..MINUTE_MS),
-            72..88 => self.edge(),
+            72..88 => self.boundary_ms(),
             88..92 => self.now_ms + self.rng.u64(..10 * MINUTE_MS),
             92..94 => self.now_ms + self.rng.u64(..23 * HOUR_MS),
             _ => (self.now_ms / DAY_MS + 1) * DAY_MS + self.rng.u64(..4) - 2,
         };
-        self.set_clock(target.max(self.now_ms));
-        self.lose_idle_records().await;
+        self.set_clock(target_ms.max(self.now_ms));
+        self.drop_idle_records().await;
     }
 
     /// Just before, at, or just after the moment when some request of some key stops to count, or its old secret to hold.
-    fn edge(&mut self) -> u64 {
-        let index = self.pick();
+    fn boundary_ms(&mut self) -> u64 {
+        let index = self.pick_key();
         let Some(record) = &self.keys[index].record else { return self.now_ms };
         let live = record.requests.iter().rev().take_while(|&&at| self.now_ms < at + MINUTE_MS).count();
-        let moment = match &record.standing.retired {
-            Some(retired) if live == 0 || self.rng.bool() => retired.until_s * SECOND_MS,
+        let boundary_ms = match &record.key_record.previous {
+            Some(previous) if live == 0 || self.rng.bool() => previous.expires_at_s * SECOND_MS,
             _ if live == 0 => return self.now_ms,
             _ => record.requests[record.requests.len() - 1 - self.rng.usize(..live)] + MINUTE_MS,
         };
-        moment + self.rng.u64(..3) - 1
+        boundary_ms + self.rng.u64(..3) - 1
     }
 
-    pub async fn set_back(&mut self, by_ms: u64) {
-        self.clean_up_old_logs().await;
-        self.note(|| format!("clock back by {by_ms} ms"));
+    pub async fn set_clock_back(&mut self, by_ms: u64) {
+        self.delete_expired_logs().await;
+        self.log_step(|| format!("clock back by {by_ms} ms"));
         self.set_clock(self.now_ms - by_ms);
     }
 
-    pub async fn set_back_a_little(&mut self) {
+    pub async fn set_clock_back_slightly(&mut self) {
         let by_ms = [1, 999, SECOND_MS, self.rng.u64(..SECOND_MS)][self.rng.usize(..4)];
-        self.set_back(by_ms).await;
+        self.set_clock_back(by_ms).await;
     }
 
-    pub async fn set_back_far(&mut self) {
+    pub async fn set_clock_back_far(&mut self) {
         let by_ms = [SECOND_MS + 1, self.rng.u64(SECOND_MS..MINUTE_MS), self.rng.u64(..DAY_MS)][self.rng.usize(..3)];
-        self.set_back(by_ms).await;
+        self.set_clock_back(by_ms).await;
     }
 
     pub fn set_clock(&mut self, now_ms: u64) {
@@ -59,22 +59,22 @@ impl Walk {
     }
 
     /// Expiry only cleans up, and at no exact moment. A record that is on its way to expire is lost on purpose, so that the model knows.
-    async fn lose_idle_records(&mut self) {
+    async fn drop_idle_records(&mut self) {
         for index in 0..self.keys.len() {
             if self.keys[index].record.as_ref().is_some_and(|record| self.now_ms >= record.written_ms + 2 * DAY_MS) {
-                self.lose_record(index).await;
+                self.drop_record(index).await;
             }
         }
     }
 
     /// A log whose minute is over may have expired or not, which makes a difference only when its minute comes again.
-    async fn clean_up_old_logs(&mut self) {
+    async fn delete_expired_logs(&mut self) {
         for index in 0..self.keys.len() {
             let Some(record) = &mut self.keys[index].record else { continue };
             if record.requests.last().is_some_and(|last| self.now_ms >= last + MINUTE_MS) {
                 record.requests.clear();
-                let log = self.name(index, "log").await;
-                cmd("DEL").arg(log).exec_async(&mut self.connection).await.expect("a log removed");
+                let log_key = self.redis_key(index, "log").await;
+                cmd("DEL").arg(log_key).exec_async(&mut self.connection).await.expect("a log removed");
             }
         }
     }

@@ -1,204 +1,219 @@
 //! One key by the specification: all request times, plain counts. Written without the script in view.
 
-use domain::{BURST_MAX, BURST_WINDOW_S, ClearKey, Day, Key, KeyDigest, Marks, Pause, Retired, Scope, Standing, Used};
-use ledger::{Charged, Moment, Verdict};
+use ipseity_domain::{
+    ApiKey, BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, PlaintextKey,
+    PreviousDigest, Scope, UtcDay,
+};
+use ipseity_ledger::{LedgerTime, Quota, Verdict};
 
 const BURST_WINDOW_MS: u64 = BURST_WINDOW_S * 1000;
 const DAY_MS: u64 = 86_400_000;
 /// A clock that goes back by no more than this is held.
-const HELD_MS: u64 = 1_000;
+const CLOCK_SKEW_TOLERANCE_MS: u64 = 1_000;
 
 /// What the durable store and the counter store should hold of a key.
 pub struct KeyModel {
-    pub key: Key,
-    pub old_key: Option<Key>,
+    pub key: ApiKey,
+    pub previous_key: Option<ApiKey>,
     /// What the durable store says; deleted there if `gone`.
-    pub truth: Standing,
-    pub gone: bool,
+    pub stored: KeyRecord,
+    pub deleted: bool,
     /// Changes that have not reached the counter store yet.
-    pub mail: Vec<Standing>,
+    pub undelivered: Vec<KeyRecord>,
     /// Pauses that the durable store does not know of yet.
-    pub pending: Vec<Pause>,
-    pub record: Option<Record>,
+    pub unrecorded_pauses: Vec<KeyPause>,
+    pub record: Option<RecordModel>,
 }
 
 /// What the counter store should hold of a key.
-pub struct Record {
-    pub standing: Standing,
+pub struct RecordModel {
+    pub key_record: KeyRecord,
     /// When each request since the last resume was made.
     pub requests: Vec<u64>,
     /// Of the newest request, also when the log is gone.
     pub newest_ms: u64,
-    pub today: Used,
-    pub yesterday: Option<Used>,
+    pub today: DailyUsage,
+    pub yesterday: Option<DailyUsage>,
     pub written_ms: u64,
 }
 
 impl KeyModel {
     pub fn issue(rng: &mut fastrand::Rng) -> Self {
-        let key = ClearKey::mint(|| rng.u8(..)).key();
-        let truth = Standing {
+        let key = PlaintextKey::generate(|| rng.u8(..)).to_api_key();
+        let stored = KeyRecord {
             id: key.id,
             digest: key.digest,
-            retired: None,
+            previous: None,
             scope: Scope::ALL[rng.usize(..Scope::ALL.len())],
             daily_limit: rng.u64(5..=400),
-            marks: Marks::default(),
+            flags: KeyFlags::default(),
             generation: 1,
-            window: 1,
-            used: None,
+            burst_epoch: 1,
+            usage: None,
         };
-        Self { key, old_key: None, truth, gone: false, mail: Vec::new(), pending: Vec::new(), record: None }
+        Self {
+            key,
+            previous_key: None,
+            stored,
+            deleted: false,
+            undelivered: Vec::new(),
+            unrecorded_pauses: Vec::new(),
+            record: None,
+        }
     }
 
     /// A change in the durable store; it reaches the counter store when it is published.
-    pub fn change(&mut self, change: impl FnOnce(&mut Standing)) {
-        change(&mut self.truth);
-        self.truth.generation += 1;
-        self.mail.push(self.truth.clone());
+    pub fn change(&mut self, change: impl FnOnce(&mut KeyRecord)) {
+        change(&mut self.stored);
+        self.stored.generation += 1;
+        self.undelivered.push(self.stored.clone());
     }
 
     pub fn resume(&mut self) {
-        if self.truth.marks.paused {
-            self.change(|truth| {
-                truth.marks.paused = false;
-                truth.window += 1;
+        if self.stored.flags.paused {
+            self.change(|stored| {
+                stored.flags.paused = false;
+                stored.burst_epoch += 1;
             });
         }
     }
 
     /// The durable store learns of a pause; one of another window is old news.
-    pub fn record_pause(&mut self, pause: &Pause) {
-        self.pending.retain(|waiting| waiting != pause);
-        if !self.gone && self.truth.window == pause.window && !self.truth.marks.paused {
-            self.change(|truth| truth.marks.paused = true);
+    pub fn record_pause(&mut self, pause: &KeyPause) {
+        self.unrecorded_pauses.retain(|unrecorded| unrecorded != pause);
+        if !self.deleted && self.stored.burst_epoch == pause.burst_epoch && !self.stored.flags.paused {
+            self.change(|stored| stored.flags.paused = true);
         }
     }
 
-    pub fn roll(&mut self, rng: &mut fastrand::Rng, until_s: u64) {
-        let new = ClearKey::roll(self.key.id, || rng.u8(..)).key();
+    pub fn rotate(&mut self, rng: &mut fastrand::Rng, until_s: u64) {
+        let new = PlaintextKey::rotate(self.key.id, || rng.u8(..)).to_api_key();
         let old = std::mem::replace(&mut self.key, new);
-        self.old_key = Some(old);
-        self.change(|truth| {
-            truth.digest = new.digest;
-            truth.retired = Some(Retired { digest: old.digest, until_s });
+        self.previous_key = Some(old);
+        self.change(|stored| {
+            stored.digest = new.digest;
+            stored.previous = Some(PreviousDigest { digest: old.digest, expires_at_s: until_s });
         });
     }
 
-    pub fn roll_up(&mut self) {
+    pub fn flush_usage(&mut self) {
         if let Some(record) = &self.record
             && record.today.count > 0
         {
-            self.truth.used = Some(self.truth.used.map_or(record.today, |known| newest(known, record.today)));
+            self.stored.usage =
+                Some(self.stored.usage.map_or(record.today, |stored_usage| newer_usage(stored_usage, record.today)));
         }
     }
 
-    fn is_pending(&self, window: u64) -> bool {
-        self.pending.iter().any(|pause| pause.window == window)
+    fn has_unrecorded_pause(&self, burst_epoch: u64) -> bool {
+        self.unrecorded_pauses.iter().any(|pause| pause.burst_epoch == burst_epoch)
     }
 
-    pub fn fill(&mut self, standing: &Standing, now_ms: u64) {
-        let mut written = standing.clone();
-        written.marks.paused |= self.is_pending(standing.window);
-        self.record = Some(Record {
-            standing: written,
+    pub fn fill(&mut self, key_record: &KeyRecord, now_ms: u64) {
+        let mut filled = key_record.clone();
+        filled.flags.paused |= self.has_unrecorded_pause(key_record.burst_epoch);
+        self.record = Some(RecordModel {
+            key_record: filled,
             requests: Vec::new(),
             newest_ms: 0,
-            today: standing.used.unwrap_or(NEVER),
+            today: key_record.usage.unwrap_or(NO_USAGE),
             yesterday: None,
             written_ms: now_ms,
         });
     }
 
     /// A change reaches the counter store, which only keeps newer ones of keys that it knows.
-    pub fn publish(&mut self, standing: &Standing, now_ms: u64) {
-        let pending = self.is_pending(standing.window);
+    pub fn publish(&mut self, key_record: &KeyRecord, now_ms: u64) {
+        let has_unrecorded_pause = self.has_unrecorded_pause(key_record.burst_epoch);
         let Some(record) = &mut self.record else { return };
-        if standing.generation <= record.standing.generation {
+        if key_record.generation <= record.key_record.generation {
             return;
         }
-        let paused_here = record.standing.marks.paused && record.standing.window == standing.window;
-        if record.standing.window != standing.window {
+        let paused_here = record.key_record.flags.paused && record.key_record.burst_epoch == key_record.burst_epoch;
+        if record.key_record.burst_epoch != key_record.burst_epoch {
             record.requests.clear();
             record.newest_ms = 0;
         }
-        record.standing = standing.clone();
-        record.standing.marks.paused |= paused_here || pending;
-        record.today = newest(standing.used.unwrap_or(NEVER), record.today);
+        record.key_record = key_record.clone();
+        record.key_record.flags.paused |= paused_here || has_unrecorded_pause;
+        record.today = newer_usage(key_record.usage.unwrap_or(NO_USAGE), record.today);
         record.written_ms = now_ms;
     }
 
     /// The verdict on a request; `None` when the counter store does not know the key.
     pub fn charge(&mut self, digest: KeyDigest, clock_ms: u64) -> Option<Verdict> {
         let record = self.record.as_mut()?;
-        let standing = &mut record.standing;
-        let retired = standing.retired.filter(|old| clock_ms < old.until_s * 1000).map(|old| old.digest);
-        if digest != standing.digest && Some(digest) != retired {
-            return Some(Verdict::WrongSecret(Moment(clock_ms)));
+        let key_record = &mut record.key_record;
+        let previous_digest = key_record
+            .previous
+            .filter(|previous| clock_ms < previous.expires_at_s * 1000)
+            .map(|previous| previous.digest);
+        if digest != key_record.digest && Some(digest) != previous_digest {
+            return Some(Verdict::WrongSecret(LedgerTime(clock_ms)));
         }
-        if standing.marks.deactivated {
-            return Some(Verdict::Inactive(Moment(clock_ms)));
+        if key_record.flags.deactivated {
+            return Some(Verdict::Inactive(LedgerTime(clock_ms)));
         }
-        if standing.marks.paused {
-            return Some(Verdict::Paused(Moment(clock_ms)));
+        if key_record.flags.paused {
+            return Some(Verdict::Paused(LedgerTime(clock_ms)));
         }
 
         let mut now_ms = clock_ms;
-        if record.newest_ms > clock_ms + HELD_MS {
+        if record.newest_ms > clock_ms + CLOCK_SKEW_TOLERANCE_MS {
             record.requests.clear();
         } else {
             now_ms = now_ms.max(record.newest_ms);
         }
-        let minute = record.requests.iter().rev().take_while(|&&at| now_ms < at + BURST_WINDOW_MS);
-        if minute.clone().count() >= BURST_MAX {
+        let recent = record.requests.iter().rev().take_while(|&&at| now_ms < at + BURST_WINDOW_MS);
+        if recent.clone().count() >= BURST_LIMIT {
             let mut counts = [0; BURST_WINDOW_S as usize];
-            for at in minute.chain([&now_ms]) {
+            for at in recent.chain([&now_ms]) {
                 counts[59 - usize::try_from((now_ms - at) / 1000).expect("a second of the minute")] += 1;
             }
-            let pause = Pause { key: standing.id, window: standing.window, at_ms: now_ms, counts };
-            standing.marks.paused = true;
-            self.pending.push(pause.clone());
+            let pause = KeyPause { key: key_record.id, burst_epoch: key_record.burst_epoch, at_ms: now_ms, counts };
+            key_record.flags.paused = true;
+            self.unrecorded_pauses.push(pause.clone());
             return Some(Verdict::PausedNow(pause));
         }
         record.requests.push(now_ms);
         record.newest_ms = now_ms;
-        Some(record.charge_day(now_ms, clock_ms))
+        Some(record.charge_quota(now_ms, clock_ms))
     }
 }
 
-impl Record {
-    fn charge_day(&mut self, now_ms: u64, clock_ms: u64) -> Verdict {
-        let day = Day(u32::try_from(now_ms / DAY_MS).expect("a day"));
+impl RecordModel {
+    fn charge_quota(&mut self, now_ms: u64, clock_ms: u64) -> Verdict {
+        let day = UtcDay(u32::try_from(now_ms / DAY_MS).expect("a day"));
         if day > self.today.day {
             if self.today.count > 0 {
                 self.yesterday = Some(self.today);
             }
-            self.today = Used { day, count: 0 };
+            self.today = DailyUsage { day, count: 0 };
             self.written_ms = clock_ms;
         }
-        let limit = self.standing.daily_limit;
-        let spent = self.today.count >= limit;
-        if !spent {
+        let limit = self.key_record.daily_limit;
+        let exhausted = self.today.count >= limit;
+        if !exhausted {
             self.today.count += 1;
         }
-        let used = if spent { limit } else { self.today.count };
-        let charged = Charged { now: Moment(now_ms), limit, day: self.today.day, used };
-        if spent {
-            Verdict::DaySpent { charged }
+        let used = if exhausted { limit } else { self.today.count };
+        let quota = Quota { now: LedgerTime(now_ms), limit, day: self.today.day, used };
+        if exhausted {
+            Verdict::QuotaExhausted { quota }
         } else {
             Verdict::Admitted {
-                scope: self.standing.scope,
-                charged,
+                scope: self.key_record.scope,
+                quota,
                 yesterday: self.yesterday,
-                window: self.standing.window,
+                burst_epoch: self.key_record.burst_epoch,
             }
         }
     }
 }
 
-const NEVER: Used = Used { day: Day(0), count: 0 };
+const NO_USAGE: DailyUsage = DailyUsage { day: UtcDay(0), count: 0 };
 
 /// The newer day; the greater count of the same day.
-fn newest(one: Used, other: Used) -> Used {
+fn newer_usage(one: DailyUsage, other: DailyUsage) -> DailyUsage {
     if (one.day, one.count) > (other.day, other.count) { one } else { other }
 }

@@ -8,19 +8,19 @@ mod walk;
 
 use std::env;
 
-use walk::Walk;
+use walk::RandomWalk;
 
 const STEPS: u64 = 100_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_script_and_the_model_never_differ() {
+async fn script_and_model_never_differ() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse().expect("a number"));
     let steps = number("IPSEITY_MODEL_STEPS").unwrap_or(STEPS);
     let seed = number("IPSEITY_MODEL_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let mut walk = Walk::open(seed).await;
+    let mut walk = RandomWalk::open(seed).await;
     while walk.steps < steps {
         walk.step().await;
     }
     walk.check_logs().await;
-    walk.check_seen(steps);
+    walk.check_verdict_counts(steps);
 }

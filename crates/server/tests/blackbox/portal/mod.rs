@@ -1,17 +1,17 @@
 //! The pages for people: who may see and change what, and what a stranger can do about it.
 
-mod alerts;
+mod alert_emails;
+mod authorization;
 pub(crate) mod browser;
-mod doors;
-mod dress;
-mod forms;
-mod links;
-mod live;
-mod load;
-mod matrix;
-mod pages;
-mod race;
-mod silence;
-pub(crate) mod stage;
-pub(crate) mod table;
+mod csrf;
+mod email_links;
+mod enumeration;
+pub(crate) mod fixture;
+mod key_limit_race;
+mod live_updates;
+mod page_performance;
+pub(crate) mod routes;
+mod security_headers;
+mod sessions;
+mod signin_flood;
 mod throttle;

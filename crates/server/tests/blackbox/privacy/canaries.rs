@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 
-use testkit::{Finding, Form, Needle, Search};
+use ipseity_testkit::{Needle, NeedleEncoding, PrivacyFinding, PrivacySearch};
 
 /// A peer that is in no trusted network is a client itself.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(127, 250, 249, 252);
@@ -12,9 +12,9 @@ pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(127, 250, 249, 252);
 const ADDRESSES: usize = 2_000;
 /// So many of the IPv4 ones are looked for as four raw bytes too, and are used the more often: in a run's megabytes of digests and checksums a
 /// thousand turn up by chance once in about six runs.
-const MARKED: usize = 20;
+const BINARY_MARKED: usize = 20;
 /// What their IPv4 ones begin with.
-const FIRST: RangeInclusive<u8> = 129..=223;
+const FIRST_OCTETS: RangeInclusive<u8> = 129..=223;
 
 pub(crate) struct Canaries {
     addresses: Vec<IpAddr>,
@@ -23,50 +23,52 @@ pub(crate) struct Canaries {
 }
 
 impl Canaries {
-    pub(crate) fn hatch() -> Self {
-        let addresses = (0..ADDRESSES).map(|at| if at % 2 == 0 { v4(FIRST).into() } else { v6().into() }).collect();
+    pub(crate) fn generate() -> Self {
+        let addresses = (0..ADDRESSES)
+            .map(|index| if index % 2 == 0 { random_v4(FIRST_OCTETS).into() } else { random_v6().into() })
+            .collect();
         Self { addresses, next: Mutex::new(0), secrets: Mutex::default() }
     }
 
     /// The next address; every fourth is a marked one.
-    pub(crate) fn address(&self) -> IpAddr {
+    pub(crate) fn next_address(&self) -> IpAddr {
         let mut next = self.next.lock().expect("no panic");
         *next += 1;
-        let at = if next.is_multiple_of(4) { 2 * (*next / 4 % MARKED) } else { *next % ADDRESSES };
-        self.addresses[at]
+        let index = if next.is_multiple_of(4) { 2 * (*next / 4 % BINARY_MARKED) } else { *next % ADDRESSES };
+        self.addresses[index]
     }
 
     /// Whether these are four bytes of a file that happen to be an address.
-    pub(crate) fn is_chance(&self, finding: &Finding) -> bool {
+    pub(crate) fn is_coincidence(&self, finding: &PrivacyFinding) -> bool {
         let Needle::Address(address) = &finding.needle else { return false };
-        let mut marked = self.addresses.iter().step_by(2).take(MARKED).chain([&IpAddr::V4(PEER)]);
-        finding.form == Form::Binary && address.is_ipv4() && marked.all(|marked| marked != address)
+        let mut marked = self.addresses.iter().step_by(2).take(BINARY_MARKED).chain([&IpAddr::V4(PEER)]);
+        finding.encoding == NeedleEncoding::Binary && address.is_ipv4() && marked.all(|marked| marked != address)
     }
 
     /// The next address in one of its notations: those that proxies use, and some that none does.
-    pub(crate) fn spelled(&self) -> String {
-        spell(self.address())
+    pub(crate) fn next_spelling(&self) -> String {
+        random_spelling(self.next_address())
     }
 
     /// A key, of which the secret alone must not be found either.
-    pub(crate) fn key(&self, key: &str) -> String {
-        self.secret(key.get(14..46).expect("a secret"));
-        self.secret(key)
+    pub(crate) fn register_key(&self, key: &str) -> String {
+        self.register_secret(key.get(14..46).expect("a secret"));
+        self.register_secret(key)
     }
 
     /// A password, or a session's cookie.
-    pub(crate) fn secret(&self, text: &str) -> String {
+    pub(crate) fn register_secret(&self, text: &str) -> String {
         self.secrets.lock().expect("no panic").push(text.to_owned());
         text.to_owned()
     }
 
     /// Header lines that name clients, in all ways that the service, its proxies and others know.
-    pub(crate) fn lines(&self) -> Vec<(String, String)> {
-        let [client, spoofed] = [self.spelled(), self.spelled()];
+    pub(crate) fn client_headers(&self) -> Vec<(String, String)> {
+        let [client, spoofed] = [self.next_spelling(), self.next_spelling()];
         let quoted = |text: &str| if text.contains(':') { format!("\"[{text}]\"") } else { text.to_owned() };
         let forwarded = match fastrand::u8(..4) {
             0 => format!("for={}", quoted(&client)),
-            1 => format!("for={spoofed}, for={};proto=https;by={}", quoted(&client), quoted(&self.spelled())),
+            1 => format!("for={spoofed}, for={};proto=https;by={}", quoted(&client), quoted(&self.next_spelling())),
             2 => format!("for=\"{client}"),
             _ => format!("for={client};for={spoofed}"),
         };
@@ -81,10 +83,10 @@ impl Canaries {
             ("forwarded", forwarded),
             ("cf-connecting-ip", client),
             ("true-client-ip", spoofed),
-            ("fly-client-ip", self.spelled()),
-            ("x-real-ip", self.spelled()),
-            ("referer", format!("https://example.com/{}", self.spelled())),
-            ("user-agent", format!("Firefox/1.0 (Linux; {})", self.spelled())),
+            ("fly-client-ip", self.next_spelling()),
+            ("x-real-ip", self.next_spelling()),
+            ("referer", format!("https://example.com/{}", self.next_spelling())),
+            ("user-agent", format!("Firefox/1.0 (Linux; {})", self.next_spelling())),
         ];
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
@@ -96,22 +98,22 @@ impl Canaries {
         addresses.map(Needle::Address).chain(secrets.into_iter().map(Needle::Text)).collect()
     }
 
-    pub(crate) fn search(&self) -> Search {
-        Search::open(self.needles()).expect("a search")
+    pub(crate) fn build_search(&self) -> PrivacySearch {
+        PrivacySearch::new(self.needles()).expect("a search")
     }
 }
 
 /// Of bytes that no text in UTF-8 holds in this order, so that four of them in a file are no accident.
-pub(crate) fn v4(first: RangeInclusive<u8>) -> Ipv4Addr {
+pub(crate) fn random_v4(first: RangeInclusive<u8>) -> Ipv4Addr {
     let byte = || fastrand::u8(0xF8..=0xFE);
     Ipv4Addr::new(fastrand::u8(first), byte(), byte(), byte())
 }
 
-pub(crate) fn v6() -> Ipv6Addr {
+pub(crate) fn random_v6() -> Ipv6Addr {
     Ipv6Addr::from(0x2001_0db8_u128 << 96 | fastrand::u128(..) >> 32)
 }
 
-fn spell(address: IpAddr) -> String {
+fn random_spelling(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => match fastrand::u8(..8) {
             0..3 => v4.to_string(),

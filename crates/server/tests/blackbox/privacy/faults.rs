@@ -3,120 +3,128 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use domain::{ClearKey, Scope};
-use testkit::{Faults, Node};
+use ipseity_domain::{PlaintextKey, Scope};
+use ipseity_testkit::{FaultConfig, Node};
 
-use super::routes::{LOOKUP, borrowed};
-use super::stage::{PROXIED, Stage, another, listen_to_redis};
-use crate::portal::table::{Owner, ROWS};
-use crate::shared::fresh_key;
+use super::fixture::{PROXY_PROTOCOL_NODE, PrivacyFixture, extra_node_env, log_all_redis_commands};
+use super::routes::{LOOKUP_PATH, as_str_pairs};
+use crate::fixture::fresh_key;
+use crate::portal::routes::{AccountFixture, ROUTE_CASES};
 
 /// What a line can suffer while it is asked over.
-fn kinds() -> [Faults; 5] {
+fn fault_configs() -> [FaultConfig; 5] {
     let slow = Duration::from_millis(20);
     [
-        Faults { delay: slow, jitter: slow, ..Faults::none() },
-        Faults { bytes_per_second: NonZeroU32::new(20_000), ..Faults::none() },
-        Faults { dropped_replies: 0.5, seed: 1, ..Faults::none() },
-        Faults { half_open: true, ..Faults::none() },
-        Faults { cut: true, ..Faults::none() },
+        FaultConfig { delay: slow, jitter: slow, ..FaultConfig::none() },
+        FaultConfig { bytes_per_second: NonZeroU32::new(20_000), ..FaultConfig::none() },
+        FaultConfig { reply_drop_rate: 0.5, seed: 1, ..FaultConfig::none() },
+        FaultConfig { half_open: true, ..FaultConfig::none() },
+        FaultConfig { cut: true, ..FaultConfig::none() },
     ]
 }
 
-pub(crate) async fn suffer(stage: &mut Stage) {
-    panics(stage).await;
-    time_out(stage).await;
-    let (owner, _) = Owner::plant(&stage.portal).await;
-    for (at, faults) in kinds().into_iter().enumerate() {
-        lines(stage, at % PROXIED, faults, &owner).await;
+pub(crate) async fn run_faults(fixture: &mut PrivacyFixture) {
+    panic_every_route(fixture).await;
+    exceed_request_timeout(fixture).await;
+    let (owner, _) = AccountFixture::create(&fixture.portal).await;
+    for (index, faults) in fault_configs().into_iter().enumerate() {
+        request_over_faulty_links(fixture, index % PROXY_PROTOCOL_NODE, faults, &owner).await;
     }
-    stage.heals().await;
-    stage.keep_redis().await;
-    deaths(stage).await;
+    fixture.wait_until_ready().await;
+    fixture.save_redis_dump().await;
+    kill_stores(fixture).await;
 }
 
 /// Every route panics, with all that it was sent.
-async fn panics(stage: &Stage) {
-    for node in stage.house().nodes.iter().take(PROXIED) {
-        let mut caller = node.caller();
-        for row in ROWS {
-            let mut lines = stage.canaries.lines();
+async fn panic_every_route(fixture: &PrivacyFixture) {
+    for node in fixture.deployment().nodes.iter().take(PROXY_PROTOCOL_NODE) {
+        let mut caller = node.client();
+        for row in ROUTE_CASES {
+            let mut lines = fixture.canaries.client_headers();
             lines.extend(
-                [("x-panic", "now"), ("authorization", &*stage.keys[0])].map(|(n, v)| (n.to_owned(), v.to_owned())),
+                [("x-panic", "now"), ("authorization", &*fixture.keys[0])].map(|(n, v)| (n.to_owned(), v.to_owned())),
             );
-            let reply = caller.get(&format!("{}?key={}", row.path, stage.keys[0]), &borrowed(&lines)).await;
+            let reply = caller.get(&format!("{}?key={}", row.path, fixture.keys[0]), &as_str_pairs(&lines)).await;
             assert_eq!(reply.expect("an answer").status, 500, "no panic at {}", row.path);
         }
     }
-    stage.note(500);
+    fixture.record_status(500);
 }
 
 /// A request is held up until its time is over.
-async fn time_out(stage: &Stage) {
-    let settings =
-        another(&[("IPSEITY_FAILPOINTS", "fill-before-write=3000"), ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "300")]);
-    let mut node = stage.house().start_node(&settings).await.expect("a node");
-    let key = stage.canaries.key(&fresh_key(stage.house(), Scope::Full).await.key);
-    let reply = node.caller().get(&format!("{LOOKUP}?key={key}"), &borrowed(&stage.canaries.lines())).await;
+async fn exceed_request_timeout(fixture: &PrivacyFixture) {
+    let settings = extra_node_env(&[
+        ("IPSEITY_FAILPOINTS", "fill-before-write=3000"),
+        ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "300"),
+    ]);
+    let mut node = fixture.deployment().start_node(&settings).await.expect("a node");
+    let key = fixture.canaries.register_key(&fresh_key(fixture.deployment(), Scope::Full).await.key);
+    let reply =
+        node.client().get(&format!("{LOOKUP_PATH}?key={key}"), &as_str_pairs(&fixture.canaries.client_headers())).await;
     assert_eq!(reply.expect("an answer").status, 500);
     assert!(node.log().expect("a log").contains("took longer than"), "the request was not held up");
     node.kill9();
-    stage.keep_node(node);
+    fixture.retain_node(node);
 }
 
 /// Asks a node over bad lines, for addresses and for pages.
-async fn lines(stage: &Stage, at: usize, faults: Faults, owner: &Owner) {
-    let (node, relays) = (&stage.house().nodes[at], stage.house().relays(at));
-    for relay in [&relays.redis, &relays.postgres] {
-        relay.set(faults);
-        ask(stage, node).await;
-        relay.heal();
+async fn request_over_faulty_links(
+    fixture: &PrivacyFixture,
+    node_index: usize,
+    faults: FaultConfig,
+    owner: &AccountFixture,
+) {
+    let (node, proxies) = (&fixture.deployment().nodes[node_index], fixture.deployment().fault_proxies(node_index));
+    for proxy in [&proxies.redis, &proxies.postgres] {
+        proxy.set_faults(faults);
+        lookup_with_all_keys(fixture, node).await;
+        proxy.clear_faults();
     }
-    relays.postgres.set(faults);
-    let mut browser = stage.portal.browser().on(node);
-    browser.say(stage.canaries.lines());
+    proxies.postgres.set_faults(faults);
+    let mut browser = fixture.portal.browser().on_node(node);
+    browser.set_extra_headers(fixture.canaries.client_headers());
     for path in ["/signin", "/keys", "/usage", "/account"] {
-        stage.note(browser.get(path).await.status);
+        fixture.record_status(browser.get(path).await.status);
     }
-    let key = stage.keys[0].as_str();
+    let key = fixture.keys[0].as_str();
     let form = [("email", owner.email.as_str()), ("password", key), ("csrf", key)];
-    stage.note(browser.post_with("/signin", &[], &form).await.status);
-    relays.postgres.heal();
-    relays.postgres.reset();
+    fixture.record_status(browser.post_with("/signin", &[], &form).await.status);
+    proxies.postgres.clear_faults();
+    proxies.postgres.reset_connections();
 }
 
 /// Kills one store after the other, and both.
-async fn deaths(stage: &mut Stage) {
+async fn kill_stores(fixture: &mut PrivacyFixture) {
     for (redis, postgres) in [(true, false), (false, true), (true, true)] {
         if redis {
-            stage.portal.house.redis.kill9();
+            fixture.portal.deployment.redis.kill9();
         }
         if postgres {
-            stage.portal.house.postgres.kill9();
+            fixture.portal.deployment.postgres.kill9();
         }
-        for node in stage.house().nodes.iter().take(PROXIED) {
-            let failed = ask(stage, node).await;
+        for node in fixture.deployment().nodes.iter().take(PROXY_PROTOCOL_NODE) {
+            let failed = lookup_with_all_keys(fixture, node).await;
             assert!(failed > 0 || !(redis && postgres), "both stores were away, and nothing failed");
         }
         if postgres {
-            stage.portal.house.postgres.restart().await.expect("PostgreSQL is back");
+            fixture.portal.deployment.postgres.restart().await.expect("PostgreSQL is back");
         }
         if redis {
-            stage.portal.house.redis.restart().await.expect("Redis is back");
-            listen_to_redis(stage.house()).await;
+            fixture.portal.deployment.redis.restart().await.expect("Redis is back");
+            log_all_redis_commands(fixture.deployment()).await;
         }
-        stage.heals().await;
+        fixture.wait_until_ready().await;
     }
 }
 
 /// Asks with every key, and with one that is unknown to all; tells how often the service failed.
-async fn ask(stage: &Stage, node: &Node) -> usize {
-    let unknown = stage.canaries.key(ClearKey::mint(|| fastrand::u8(..)).expose());
-    let (mut caller, mut failed) = (node.caller(), 0);
-    for key in stage.keys.iter().chain([&unknown]) {
-        let lines = stage.canaries.lines();
-        let reply = caller.get(&format!("{LOOKUP}?key={key}"), &borrowed(&lines)).await.expect("an answer");
-        stage.note(reply.status);
+async fn lookup_with_all_keys(fixture: &PrivacyFixture, node: &Node) -> usize {
+    let unknown = fixture.canaries.register_key(PlaintextKey::generate(|| fastrand::u8(..)).expose());
+    let (mut caller, mut failed) = (node.client(), 0);
+    for key in fixture.keys.iter().chain([&unknown]) {
+        let lines = fixture.canaries.client_headers();
+        let reply = caller.get(&format!("{LOOKUP_PATH}?key={key}"), &as_str_pairs(&lines)).await.expect("an answer");
+        fixture.record_status(reply.status);
         failed += usize::from(reply.status >= 500);
     }
     failed

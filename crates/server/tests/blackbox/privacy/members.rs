@@ -2,145 +2,146 @@
 
 use std::time::Duration;
 
-use domain::Scope;
+use ipseity_domain::Scope;
 
-use super::stage::{Stage, another};
-use crate::portal::browser::{Browser, DEVICE, SESSION};
-use crate::portal::stage::{PASSWORD, arrives, fresh_email, fresh_secret, minted_in};
-use crate::portal::table::{Owner, ROWS};
+use super::fixture::{PrivacyFixture, extra_node_env};
+use crate::portal::browser::{Browser, DEVICE_COOKIE, SESSION_COOKIE};
+use crate::portal::fixture::{PASSWORD, assert_redirects_to, fresh_email, fresh_secret, key_shown_on};
+use crate::portal::routes::{AccountFixture, ROUTE_CASES};
 
-const EVENT_MAX: Duration = Duration::from_secs(10);
-const TRIES_MAX: usize = 5;
+const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
+const ATTEMPTS_MAX: usize = 5;
 
-pub(crate) async fn live(stage: &Stage) {
-    let mut browser = sign_up(stage).await;
-    keys_of(stage, &mut browser).await;
-    hear(stage, &browser).await;
-    every_route(stage).await;
-    bad_forms(stage, &mut browser).await;
-    too_many_tries(stage).await;
+pub(crate) async fn run_member_actions(fixture: &PrivacyFixture) {
+    let mut browser = sign_up(fixture).await;
+    create_and_use_keys(fixture, &mut browser).await;
+    receive_event(fixture, &browser).await;
+    visit_every_route(fixture).await;
+    submit_invalid_forms(fixture, &mut browser).await;
+    exceed_signin_attempts(fixture).await;
 }
 
 /// Says something new of the browser's network before its next request.
-fn move_on(stage: &Stage, browser: &mut Browser) {
-    let mut lines = stage.canaries.lines();
-    lines.push(("authorization".to_owned(), format!("Bearer {}", stage.keys[0])));
-    browser.say(lines);
+fn change_client_headers(fixture: &PrivacyFixture, browser: &mut Browser) {
+    let mut lines = fixture.canaries.client_headers();
+    lines.push(("authorization".to_owned(), format!("Bearer {}", fixture.keys[0])));
+    browser.set_extra_headers(lines);
 }
 
 /// Nobody must find a visit's cookies.
-fn note_cookies(stage: &Stage, browser: &Browser) {
-    for cookie in [SESSION, DEVICE].into_iter().filter_map(|name| browser.cookie(name)) {
-        stage.canaries.secret(cookie);
+fn register_cookies(fixture: &PrivacyFixture, browser: &Browser) {
+    for cookie in [SESSION_COOKIE, DEVICE_COOKIE].into_iter().filter_map(|name| browser.cookie(name)) {
+        fixture.canaries.register_secret(cookie);
     }
 }
 
 /// From the first form to a session, with a password that is a canary too.
-async fn sign_up(stage: &Stage) -> Browser {
-    let (portal, email, password) = (&stage.portal, fresh_email(), stage.canaries.secret(&fresh_secret()));
+async fn sign_up(fixture: &PrivacyFixture) -> Browser {
+    let (portal, email, password) = (&fixture.portal, fresh_email(), fixture.canaries.register_secret(&fresh_secret()));
     let mut browser = portal.browser();
-    move_on(stage, &mut browser);
+    change_client_headers(fixture, &mut browser);
     let form = [("email", email.as_str()), ("password", password.as_str())];
     assert_eq!(browser.post("/signup", &form).await.status, 200);
-    let link = portal.mailed_link(&email, "Confirm").await;
-    move_on(stage, &mut browser);
-    arrives(&browser.post(&link, &[]).await, "/keys");
-    note_cookies(stage, &browser);
+    let link = portal.emailed_link_path(&email, "Confirm").await;
+    change_client_headers(fixture, &mut browser);
+    assert_redirects_to(&browser.post(&link, &[]).await, "/keys");
+    register_cookies(fixture, &browser);
     let mut elsewhere = portal.browser();
     for (password, status) in [("not the password", 200), (&*password, 303)] {
-        move_on(stage, &mut elsewhere);
+        change_client_headers(fixture, &mut elsewhere);
         let reply = elsewhere.post("/signin", &[("email", &email), ("password", password)]).await;
         assert_eq!(reply.status, status, "{}", reply.text());
     }
-    note_cookies(stage, &elsewhere);
+    register_cookies(fixture, &elsewhere);
     // A key in the place of a password, and of a link.
-    move_on(stage, &mut elsewhere);
-    stage.note(elsewhere.post("/signin", &[("email", &email), ("password", &stage.keys[0])]).await.status);
-    stage.note(elsewhere.post(&format!("/link/{}", stage.keys[0]), &[("password", &password)]).await.status);
+    change_client_headers(fixture, &mut elsewhere);
+    fixture.record_status(elsewhere.post("/signin", &[("email", &email), ("password", &fixture.keys[0])]).await.status);
+    fixture
+        .record_status(elsewhere.post(&format!("/link/{}", fixture.keys[0]), &[("password", &password)]).await.status);
     browser
 }
 
 /// Keys that pages show, this once: made, rolled, used.
-async fn keys_of(stage: &Stage, browser: &mut Browser) {
+async fn create_and_use_keys(fixture: &PrivacyFixture, browser: &mut Browser) {
     for scope in [Scope::Ip, Scope::Geo, Scope::Full] {
-        move_on(stage, browser);
+        change_client_headers(fixture, browser);
         let page = browser.post("/keys", &[("name", scope.name()), ("scope", scope.name())]).await;
-        let made = minted_in(&page).expect("a page with a key");
-        stage.canaries.key(&made.key);
+        let made = key_shown_on(&page).expect("a page with a key");
+        fixture.canaries.register_key(&made.key);
         let path = format!("/api/v1/ip?key={}", made.key);
-        let mut caller = stage.house().nodes[0].caller();
-        let address = stage.canaries.address().to_string();
+        let mut caller = fixture.deployment().nodes[0].client();
+        let address = fixture.canaries.next_address().to_string();
         let reply = caller.get(&path, &[("x-forwarded-for", &address)]).await.expect("an answer");
         assert!(reply.status == 200 && reply.json().expect("JSON").to_string().contains(&address), "{}", reply.text());
-        move_on(stage, browser);
+        change_client_headers(fixture, browser);
         let page = browser.post(&format!("/keys/{}/roll", made.id), &[("overlap_s", "3600")]).await;
-        stage.canaries.key(&minted_in(&page).expect("a page with a key").key);
+        fixture.canaries.register_key(&key_shown_on(&page).expect("a page with a key").key);
     }
 }
 
 /// An open page hears of a change.
-async fn hear(stage: &Stage, browser: &Browser) {
-    let node = stage.portal.node();
-    let mut events = browser.listen(node, &format!("/events?key={}", stage.keys[0])).await;
+async fn receive_event(fixture: &PrivacyFixture, browser: &Browser) {
+    let node = fixture.portal.node();
+    let mut events = browser.open_stream(node, &format!("/events?key={}", fixture.keys[0])).await;
     assert_eq!(events.status, 200);
-    let mut other = browser.on(node);
+    let mut other = browser.on_node(node);
     let page = other.post("/keys", &[("name", "heard"), ("scope", "ip")]).await;
-    stage.canaries.key(&minted_in(&page).expect("a page with a key").key);
-    let heard = tokio::time::timeout(EVENT_MAX, events.next()).await;
-    heard.expect("an event in time").expect("a stream").expect("an event");
+    fixture.canaries.register_key(&key_shown_on(&page).expect("a page with a key").key);
+    let event = tokio::time::timeout(EVENT_TIMEOUT, events.next_chunk()).await;
+    event.expect("an event in time").expect("a stream").expect("an event");
 }
 
 /// Every route, as an owner, as another member and as a stranger.
-async fn every_route(stage: &Stage) {
-    stage.canaries.secret(PASSWORD);
-    let (bystander, _) = Owner::plant(&stage.portal).await;
-    for row in ROWS.iter().filter(|row| !row.is_endless()) {
-        let (owner, mut browser) = Owner::plant(&stage.portal).await;
+async fn visit_every_route(fixture: &PrivacyFixture) {
+    fixture.canaries.register_secret(PASSWORD);
+    let (bystander, _) = AccountFixture::create(&fixture.portal).await;
+    for row in ROUTE_CASES.iter().filter(|row| !row.is_stream()) {
+        let (owner, mut browser) = AccountFixture::create(&fixture.portal).await;
         for owner in [&bystander, &owner] {
-            move_on(stage, &mut browser);
-            let reply = owner.visited_by(&mut browser, row).await;
-            minted_in(&reply).into_iter().for_each(|made| drop(stage.canaries.key(&made.key)));
-            stage.note(reply.status);
+            change_client_headers(fixture, &mut browser);
+            let reply = owner.visit(&mut browser, row).await;
+            key_shown_on(&reply).into_iter().for_each(|made| drop(fixture.canaries.register_key(&made.key)));
+            fixture.record_status(reply.status);
         }
-        let mut stranger = stage.portal.browser();
-        move_on(stage, &mut stranger);
-        stage.note(owner.visited_by(&mut stranger, row).await.status);
+        let mut stranger = fixture.portal.browser();
+        change_client_headers(fixture, &mut stranger);
+        fixture.record_status(owner.visit(&mut stranger, row).await.status);
     }
 }
 
 /// Forms that are foreign, stale, too long, or none.
-async fn bad_forms(stage: &Stage, browser: &mut Browser) {
-    for row in ROWS.iter().filter(|row| row.is_form()) {
-        let path = row.path.replace("{id}", &stage.keys[3]).replace("{token}", &stage.keys[3]);
-        let path = format!("{path}?key={}", stage.keys[0]);
-        move_on(stage, browser);
+async fn submit_invalid_forms(fixture: &PrivacyFixture, browser: &mut Browser) {
+    for row in ROUTE_CASES.iter().filter(|row| row.is_form()) {
+        let path = row.path.replace("{id}", &fixture.keys[3]).replace("{token}", &fixture.keys[3]);
+        let path = format!("{path}?key={}", fixture.keys[0]);
+        change_client_headers(fixture, browser);
         for headers in [&[("sec-fetch-site", "cross-site")][..], &[("origin", "https://example.org")], &[]] {
-            stage.note(browser.post_with(&path, headers, &[("csrf", &stage.keys[0])]).await.status);
+            fixture.record_status(browser.post_with(&path, headers, &[("csrf", &fixture.keys[0])]).await.status);
         }
-        let address = stage.canaries.address();
+        let address = fixture.canaries.next_address();
         for (kind, body) in [
-            ("application/json", format!("{{\"key\": \"{}\", \"ip\": \"{address}\"}}", stage.keys[0])),
-            ("application/x-www-form-urlencoded", format!("csrf=%zz&{}={address}", stage.keys[0])),
-            ("application/x-www-form-urlencoded", format!("csrf={}&{}", stage.keys[0], "x".repeat(40_000))),
+            ("application/json", format!("{{\"key\": \"{}\", \"ip\": \"{address}\"}}", fixture.keys[0])),
+            ("application/x-www-form-urlencoded", format!("csrf=%zz&{}={address}", fixture.keys[0])),
+            ("application/x-www-form-urlencoded", format!("csrf={}&{}", fixture.keys[0], "x".repeat(40_000))),
         ] {
-            stage.note(browser.post_body(&path, kind, body).await.status);
+            fixture.record_status(browser.post_body(&path, kind, body).await.status);
         }
     }
 }
 
 /// One network tries too often.
-async fn too_many_tries(stage: &Stage) {
-    let max = TRIES_MAX.to_string();
-    let settings = another(&[("IPSEITY__PORTAL__TRIES_PER_NETWORK_MAX", &max)]);
-    let mut node = stage.house().start_node(&settings).await.expect("a node");
+async fn exceed_signin_attempts(fixture: &PrivacyFixture) {
+    let max = ATTEMPTS_MAX.to_string();
+    let settings = extra_node_env(&[("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", &max)]);
+    let mut node = fixture.deployment().start_node(&settings).await.expect("a node");
     let mut browser = Browser::open(&node);
-    move_on(stage, &mut browser);
+    change_client_headers(fixture, &mut browser);
     let mut last = 0;
-    for _ in 0..=TRIES_MAX {
-        last = browser.post("/signin", &[("email", "nobody@example.com"), ("password", &stage.keys[0])]).await.status;
+    for _ in 0..=ATTEMPTS_MAX {
+        last = browser.post("/signin", &[("email", "nobody@example.com"), ("password", &fixture.keys[0])]).await.status;
     }
     assert_eq!(last, 429);
-    stage.note(last);
+    fixture.record_status(last);
     node.kill9();
-    stage.keep_node(node);
+    fixture.retain_node(node);
 }

@@ -2,80 +2,86 @@
 //! and outage, with all logs at their most talkative; then every byte that was written is searched. docs/privacy.md tells the reader.
 
 mod canaries;
-mod doors;
-mod dumps;
+mod core_dumps;
 mod faults;
+mod fixture;
+mod malformed_input;
 mod members;
-mod plants;
+mod planted_leaks;
 mod report;
 mod routes;
 mod sinks;
-mod stage;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use testkit::{Search, confine};
+use ipseity_testkit::PrivacySearch;
+use ipseity_testkit::deployment::sandbox;
 use tokio::process::Command;
 
-use self::plants::Leak;
-use self::report::Report;
-use self::sinks::{SINKS, Sink};
-use self::stage::stage;
+use self::fixture::shared_fixture;
+use self::planted_leaks::PlantedLeak;
+use self::report::PrivacyReport;
+use self::sinks::{DataSink, SINKS};
 
 /// Every way in which a request can end must have been gone.
 const STATUSES: [u16; 14] = [200, 204, 303, 400, 401, 403, 404, 405, 410, 414, 429, 431, 500, 503];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_client_is_found_in_any_sink() {
-    let (stage, mut report) = (stage().await, Report::new());
-    let (count, search) = (stage.canaries.needles().len(), stage.canaries.search());
-    let mut findings = sinks::search(stage, &search).await;
-    findings.retain(|finding| !stage.canaries.is_chance(finding));
+async fn no_client_data_is_found_in_any_sink() {
+    let (fixture, mut report) = (shared_fixture().await, PrivacyReport::new());
+    let (count, search) = (fixture.canaries.needles().len(), fixture.canaries.build_search());
+    let mut findings = sinks::search_sinks(fixture, &search).await;
+    findings.retain(|finding| !fixture.canaries.is_coincidence(finding));
     for sink in &SINKS {
-        let here: Vec<_> = findings.iter().filter(|finding| Sink::of(finding).name == sink.name).collect();
-        report.check(here.is_empty(), &format!("{}: nothing found", sink.name), &format!("{:#?}", here.first()));
+        let in_sink: Vec<_> =
+            findings.iter().filter(|finding| DataSink::containing(finding).name == sink.name).collect();
+        report.check(in_sink.is_empty(), &format!("{}: nothing found", sink.name), &format!("{:#?}", in_sink.first()));
     }
-    let statuses = stage.statuses.lock().expect("no panic").clone();
+    let statuses = fixture.statuses.lock().expect("no panic").clone();
     let missing: Vec<_> = STATUSES.into_iter().filter(|status| !statuses.contains(status)).collect();
     report.check(
         missing.is_empty(),
         &format!("all kinds of answers were given: {statuses:?}"),
         &format!("not {missing:?}"),
     );
-    report.tell(&format!("{count} addresses and secrets searched for in {} MB", search.searched_bytes() / 1_000_000));
-    report.end();
+    report.note(&format!("{count} addresses and secrets searched for in {} MB", search.searched_bytes() / 1_000_000));
+    report.finish();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leak_planted_in_any_sink_is_found_there_in_every_guise() {
-    let (stage, leak, mut report) = (stage().await, Leak::new(), Report::new());
-    leak.plant(stage).await;
-    let findings = sinks::search(stage, &Search::open(leak.needles()).expect("a search")).await;
+async fn planted_leak_is_found_in_every_sink_and_encoding() {
+    let (fixture, leak, mut report) = (shared_fixture().await, PlantedLeak::new(), PrivacyReport::new());
+    leak.plant_everywhere(fixture).await;
+    let findings = sinks::search_sinks(fixture, &PrivacySearch::new(leak.needles()).expect("a search")).await;
     for sink in &SINKS {
-        let here: Vec<_> = findings.iter().filter(|finding| Sink::of(finding).name == sink.name).collect();
-        let forms = sink.forms().into_iter().filter(|form| here.iter().all(|found| found.form != *form));
-        let needles = leak.needles().into_iter().filter(|needle| here.iter().all(|found| found.needle != *needle));
-        let missed: Vec<_> =
-            forms.map(|form| format!("{form:?}")).chain(needles.map(|needle| format!("{needle:?}"))).collect();
+        let in_sink: Vec<_> =
+            findings.iter().filter(|finding| DataSink::containing(finding).name == sink.name).collect();
+        let missing_encodings =
+            sink.expected_encodings().into_iter().filter(|form| in_sink.iter().all(|found| found.encoding != *form));
+        let needles = leak.needles().into_iter().filter(|needle| in_sink.iter().all(|found| found.needle != *needle));
+        let missed: Vec<_> = missing_encodings
+            .map(|form| format!("{form:?}"))
+            .chain(needles.map(|needle| format!("{needle:?}")))
+            .collect();
         report.check(missed.is_empty(), &format!("{}: a planted leak is found", sink.name), &format!("not {missed:?}"));
     }
-    report.end();
+    report.finish();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_can_write_in_its_folder_alone_and_so_all_that_it_writes_is_searched() {
-    let folder = testkit::Folder::open().expect("a folder");
-    let touch = confine::wrap(Path::new("/usr/bin/touch"), folder.path()).expect("a program");
+async fn sandboxed_node_writes_only_in_its_directory() {
+    let folder = ipseity_testkit::TestDir::create().expect("a folder");
+    let touch = sandbox::write_sandboxed_wrapper(Path::new("/usr/bin/touch"), folder.path()).expect("a program");
     let mut written = BTreeSet::new();
-    for place in [".", "/tmp", "/var/tmp", "/dev/shm", "/root", "/var/log"] {
-        let file = Path::new(place).join("ipseity-touched");
+    for dir in [".", "/tmp", "/var/tmp", "/dev/shm", "/root", "/var/log"] {
+        let file = Path::new(dir).join("ipseity-touched");
         let output = Command::new(&touch).arg(&file).current_dir(folder.path()).output().await.expect("a command");
         if output.status.success() {
-            written.insert(place);
+            written.insert(dir);
         }
     }
-    let mut report = Report::new();
+    let mut report = PrivacyReport::new();
     report.check(written == BTreeSet::from(["."]), "nodes can write in their folders alone", &format!("{written:?}"));
-    report.end();
+    report.finish();
 }

@@ -4,34 +4,34 @@ use std::fs::File;
 use std::io::Write;
 
 /// The checks of one test.
-pub(crate) struct Report {
+pub(crate) struct PrivacyReport {
     lines: Vec<String>,
     failed: Vec<String>,
 }
 
-impl Report {
+impl PrivacyReport {
     pub(crate) const fn new() -> Self {
         Self { lines: Vec::new(), failed: Vec::new() }
     }
 
     /// Notes a check, with what was seen instead if it failed.
-    pub(crate) fn check(&mut self, has_passed: bool, claim: &str, instead: &str) {
+    pub(crate) fn check(&mut self, has_passed: bool, claim: &str, actual: &str) {
         if has_passed {
             self.lines.push(format!("passed  {claim}"));
         } else {
-            self.lines.push(format!("FAILED  {claim}: {instead}"));
-            self.failed.push(format!("{claim}: {instead}"));
+            self.lines.push(format!("FAILED  {claim}: {actual}"));
+            self.failed.push(format!("{claim}: {actual}"));
         }
     }
 
     /// Notes a figure.
-    pub(crate) fn tell(&mut self, text: &str) {
+    pub(crate) fn note(&mut self, text: &str) {
         self.lines.push(format!("        {text}"));
     }
 
     /// Tells all, and fails if a check has.
     #[expect(clippy::print_stderr, reason = "the checks are what the test is for")]
-    pub(crate) fn end(self) {
+    pub(crate) fn finish(self) {
         let text = self.lines.join("\n");
         eprintln!("{text}");
         if let Some(file) = std::env::var_os("IPSEITY_PRIVACY_REPORT") {

@@ -1,18 +1,18 @@
 //! Every route over every protocol, with every method, and with keys in every state by every way of giving one.
 
-use domain::Scope;
 use http::Method;
-use testkit::quic::QuicOptions;
-use testkit::stream::Protocol;
-use testkit::{Caller, Node, QuicCaller, Reply, StreamCaller};
+use ipseity_domain::Scope;
+use ipseity_testkit::client::quic::Http3TestOptions;
+use ipseity_testkit::client::streams::StreamProtocol;
+use ipseity_testkit::{Http3TestClient, Node, StreamTestClient, TestClient, TestResponse};
 
-use super::stage::{PROXIED, Stage};
-use crate::portal::table::ROWS;
-use crate::shared::fresh_key;
+use super::fixture::{PROXY_PROTOCOL_NODE, PrivacyFixture};
+use crate::fixture::fresh_key;
+use crate::portal::routes::ROUTE_CASES;
 
-pub(crate) const LOOKUP: &str = "/api/v1/ip";
-const OWN: [&str; 8] = [
-    LOOKUP,
+pub(crate) const LOOKUP_PATH: &str = "/api/v1/ip";
+const API_PATHS: [&str; 8] = [
+    LOOKUP_PATH,
     "/api/v1/ip/demo",
     "/api/v1/meta",
     "/api/v1/openapi.json",
@@ -28,12 +28,12 @@ const BURST: usize = 300;
 const REFUSALS: usize = 150;
 
 /// How a key is given, or tried to.
-const WAYS: usize = 7;
+const KEY_PLACEMENTS: usize = 7;
 
 /// A path and header lines with a key in them.
-fn with_key(path: &str, lines: &mut Vec<(String, String)>, key: &str, way: usize) -> String {
+fn place_key(path: &str, lines: &mut Vec<(String, String)>, key: &str, placement: usize) -> String {
     let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
-    match way % WAYS {
+    match placement % KEY_PLACEMENTS {
         0 => line("authorization", format!("Bearer {key}")),
         1 => line("authorization", format!("bEARER  {key}")),
         2 => line("authorization", format!("Basic {key}")),
@@ -49,32 +49,38 @@ fn with_key(path: &str, lines: &mut Vec<(String, String)>, key: &str, way: usize
 }
 
 /// A caller of one protocol.
-enum Wire {
-    Clear(Caller),
-    Stream(StreamCaller),
-    Quic(QuicCaller),
+enum ProtocolClient {
+    Http1(TestClient),
+    Stream(StreamTestClient),
+    Quic(Http3TestClient),
 }
 
-impl Wire {
+impl ProtocolClient {
     /// One of each protocol that a node speaks.
-    async fn all(stage: &Stage, node: &Node) -> Vec<Self> {
-        let authority = &stage.house().certificate.authority;
+    async fn connect_all(fixture: &PrivacyFixture, node: &Node) -> Vec<Self> {
+        let authority = &fixture.deployment().certificate.ca_file;
         let stream = |server, protocol, authority| {
-            Self::Stream(StreamCaller::new(server, protocol, authority).expect("a caller"))
+            Self::Stream(StreamTestClient::new(server, protocol, authority).expect("a caller"))
         };
-        let options = QuicOptions { server: node.https(), name: "localhost", authority, suite: None, source: None };
+        let options = Http3TestOptions {
+            server: node.https(),
+            name: "localhost",
+            ca_file: authority,
+            cipher_suite: None,
+            source_ip: None,
+        };
         vec![
-            Self::Clear(node.caller()),
-            stream(node.http(), Protocol::Http2, None),
-            stream(node.https(), Protocol::Http11, Some(authority.as_path())),
-            stream(node.https(), Protocol::Http2, Some(authority.as_path())),
-            Self::Quic(QuicCaller::open(options).await.expect("a connection")),
+            Self::Http1(node.client()),
+            stream(node.http(), StreamProtocol::Http2, None),
+            stream(node.https(), StreamProtocol::Http11, Some(authority.as_path())),
+            stream(node.https(), StreamProtocol::Http2, Some(authority.as_path())),
+            Self::Quic(Http3TestClient::connect(options).await.expect("a connection")),
         ]
     }
 
-    async fn get(&mut self, path: &str, lines: &[(&str, &str)]) -> Reply {
+    async fn get(&mut self, path: &str, lines: &[(&str, &str)]) -> TestResponse {
         let reply = match self {
-            Self::Clear(caller) => caller.get(path, lines).await,
+            Self::Http1(caller) => caller.get(path, lines).await,
             Self::Stream(caller) => caller.get(path, lines).await,
             Self::Quic(caller) => caller.get(path, lines).await,
         };
@@ -82,87 +88,92 @@ impl Wire {
     }
 }
 
-pub(crate) fn borrowed(lines: &[(String, String)]) -> Vec<(&str, &str)> {
+pub(crate) fn as_str_pairs(lines: &[(String, String)]) -> Vec<(&str, &str)> {
     lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
-pub(crate) async fn ask_everything(stage: &Stage, round: u32) {
-    for node in stage.house().nodes.iter().take(PROXIED) {
-        for mut wire in Wire::all(stage, node).await {
-            lookups(stage, &mut wire).await;
-            pages(stage, &mut wire).await;
+pub(crate) async fn request_everything(fixture: &PrivacyFixture, round: u32) {
+    for node in fixture.deployment().nodes.iter().take(PROXY_PROTOCOL_NODE) {
+        for mut client in ProtocolClient::connect_all(fixture, node).await {
+            lookup_all_keys(fixture, &mut client).await;
+            visit_pages(fixture, &mut client).await;
         }
     }
-    methods(stage).await;
-    spend_a_day(stage, round).await;
-    pause(stage).await;
+    try_methods(fixture).await;
+    exhaust_daily_quota(fixture, round).await;
+    pause_key(fixture).await;
 }
 
 /// Every key in every state by every way.
-async fn lookups(stage: &Stage, wire: &mut Wire) {
-    for key in &stage.keys {
-        for way in 0..WAYS {
-            let mut lines = stage.canaries.lines();
-            let path = with_key(LOOKUP, &mut lines, key, way);
-            stage.note(wire.get(&path, &borrowed(&lines)).await.status);
+async fn lookup_all_keys(fixture: &PrivacyFixture, client: &mut ProtocolClient) {
+    for key in &fixture.keys {
+        for placement in 0..KEY_PLACEMENTS {
+            let mut lines = fixture.canaries.client_headers();
+            let path = place_key(LOOKUP_PATH, &mut lines, key, placement);
+            fixture.record_status(client.get(&path, &as_str_pairs(&lines)).await.status);
         }
     }
 }
 
 /// Every page, as a stranger who mistakes keys and addresses for ids, links and questions.
-async fn pages(stage: &Stage, wire: &mut Wire) {
-    let paths = OWN.into_iter().chain(ROWS.iter().filter(|row| !row.is_form()).map(|row| row.path));
-    for (at, path) in paths.enumerate() {
-        let (mut lines, key) = (stage.canaries.lines(), &stage.keys[at % stage.keys.len()]);
+async fn visit_pages(fixture: &PrivacyFixture, client: &mut ProtocolClient) {
+    let paths = API_PATHS.into_iter().chain(ROUTE_CASES.iter().filter(|row| !row.is_form()).map(|row| row.path));
+    for (index, path) in paths.enumerate() {
+        let (mut lines, key) = (fixture.canaries.client_headers(), &fixture.keys[index % fixture.keys.len()]);
         let path = path.replace("{id}", key).replace("{token}", key);
-        let path = match at % 2 {
-            0 => with_key(&path, &mut lines, key, at),
-            _ => format!("{path}?key={key}&ip={}", stage.canaries.address()),
+        let path = match index % 2 {
+            0 => place_key(&path, &mut lines, key, index),
+            _ => format!("{path}?key={key}&ip={}", fixture.canaries.next_address()),
         };
-        stage.note(wire.get(&path, &borrowed(&lines)).await.status);
+        fixture.record_status(client.get(&path, &as_str_pairs(&lines)).await.status);
     }
-    let too_long = format!("{LOOKUP}?key={}&{}", stage.keys[0], "x".repeat(URI_BYTES));
-    stage.note(wire.get(&too_long, &borrowed(&stage.canaries.lines())).await.status);
+    let too_long = format!("{LOOKUP_PATH}?key={}&{}", fixture.keys[0], "x".repeat(URI_BYTES));
+    fixture.record_status(client.get(&too_long, &as_str_pairs(&fixture.canaries.client_headers())).await.status);
 }
 
 /// Every method on every path.
-async fn methods(stage: &Stage) {
-    let mut caller = stage.house().nodes[0].caller();
-    let paths = OWN.into_iter().chain(ROWS.iter().map(|row| row.path));
-    for (at, path) in paths.enumerate() {
+async fn try_methods(fixture: &PrivacyFixture) {
+    let mut caller = fixture.deployment().nodes[0].client();
+    let paths = API_PATHS.into_iter().chain(ROUTE_CASES.iter().map(|row| row.path));
+    for (index, path) in paths.enumerate() {
         for method in [Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
-            let (mut lines, key) = (stage.canaries.lines(), &stage.keys[at % stage.keys.len()]);
-            let path = with_key(&path.replace("{id}", key).replace("{token}", key), &mut lines, key, at);
-            stage.note(caller.send(method, &path, &borrowed(&lines)).await.expect("an answer").status);
+            let (mut lines, key) = (fixture.canaries.client_headers(), &fixture.keys[index % fixture.keys.len()]);
+            let path = place_key(&path.replace("{id}", key).replace("{token}", key), &mut lines, key, index);
+            fixture.record_status(caller.send(method, &path, &as_str_pairs(&lines)).await.expect("an answer").status);
         }
     }
 }
 
 /// Uses a small day up.
-async fn spend_a_day(stage: &Stage, round: u32) {
-    let (house, email) = (stage.house(), format!("tiny-{round}@example.com"));
+async fn exhaust_daily_quota(fixture: &PrivacyFixture, round: u32) {
+    let (deployment, email) = (fixture.deployment(), format!("tiny-{round}@example.com"));
     if round == 1 {
-        house.cli(&["plan", "add", "tiny", "--daily-limit", "2"]).await.expect("a command").success().expect("a plan");
+        deployment
+            .cli(&["plan", "add", "tiny", "--daily-limit", "2"])
+            .await
+            .expect("a command")
+            .ensure_success()
+            .expect("a plan");
     }
     let create = ["account", "create", "--email", &email, "--plan", "tiny"];
-    house.cli(&create).await.expect("a command").success().expect("an account");
-    let key = stage.canaries.key(&house.issue(&email, Scope::Full).await.expect("a key").key);
-    let mut caller = house.nodes[0].caller();
+    deployment.cli(&create).await.expect("a command").ensure_success().expect("an account");
+    let key = fixture.canaries.register_key(&deployment.issue_key(&email, Scope::Full).await.expect("a key").key);
+    let mut caller = deployment.nodes[0].client();
     for expected in [200, 200, 429, 429] {
-        let mut lines = stage.canaries.lines();
-        let path = with_key(LOOKUP, &mut lines, &key, 6);
-        let reply = caller.get(&path, &borrowed(&lines)).await.expect("an answer");
+        let mut lines = fixture.canaries.client_headers();
+        let path = place_key(LOOKUP_PATH, &mut lines, &key, 6);
+        let reply = caller.get(&path, &as_str_pairs(&lines)).await.expect("an answer");
         assert_eq!(reply.status, expected, "{}", reply.text());
     }
 }
 
 /// Pauses a key by its 301st request, and goes on until nodes remember the refusal.
-async fn pause(stage: &Stage) {
-    let key = stage.canaries.key(&fresh_key(stage.house(), Scope::Full).await.key);
-    let mut caller = stage.house().nodes[0].caller();
+async fn pause_key(fixture: &PrivacyFixture) {
+    let key = fixture.canaries.register_key(&fresh_key(fixture.deployment(), Scope::Full).await.key);
+    let mut caller = fixture.deployment().nodes[0].client();
     for _ in 0..BURST + REFUSALS {
-        let mut lines = stage.canaries.lines();
-        let path = with_key(LOOKUP, &mut lines, &key, 0);
-        stage.note(caller.get(&path, &borrowed(&lines)).await.expect("an answer").status);
+        let mut lines = fixture.canaries.client_headers();
+        let path = place_key(LOOKUP_PATH, &mut lines, &key, 0);
+        fixture.record_status(caller.get(&path, &as_str_pairs(&lines)).await.expect("an answer").status);
     }
 }

@@ -1,80 +1,80 @@
 //! Everything that a run leaves behind, each with a name: what is searched, and where a planted leak must be found.
 
-use testkit::{Caller, Finding, Form, Search};
+use ipseity_testkit::{NeedleEncoding, PrivacyFinding, PrivacySearch, TestClient};
 
-use super::stage::Stage;
+use super::fixture::PrivacyFixture;
 
 const METRICS: &str = "metrics";
-const MAILS: &str = "mails";
+const EMAILS: &str = "mails";
 const VALUES: &str = "Redis: keys and values";
 const SLOW_LOG: &str = "Redis: slow log";
 const DUMP: &str = "PostgreSQL: dump";
 
 /// A sink, what the place of a finding in it contains, and whether it can hold any bytes or text alone.
-pub(crate) struct Sink {
+pub(crate) struct DataSink {
     pub(crate) name: &'static str,
-    place: &'static str,
-    pub(crate) takes_bytes: bool,
+    path_part: &'static str,
+    pub(crate) accepts_binary: bool,
 }
 
-const fn sink(name: &'static str, place: &'static str, takes_bytes: bool) -> Sink {
-    Sink { name, place, takes_bytes }
+const fn data_sink(name: &'static str, path_part: &'static str, accepts_binary: bool) -> DataSink {
+    DataSink { name, path_part, accepts_binary }
 }
 
 /// In this order: the last takes what belongs to no other.
-pub(crate) const SINKS: [Sink; 14] = [
-    sink("nodes: log", "/node.log", true),
-    sink("nodes: metrics", METRICS, false),
-    sink(MAILS, MAILS, false),
-    sink(VALUES, VALUES, true),
-    sink(SLOW_LOG, SLOW_LOG, true),
-    sink("Redis: MONITOR", "/monitor.log", false),
-    sink("Redis: append-only file", "/appendonlydir/", true),
-    sink("Redis: snapshot", "/dump.rdb", true),
-    sink("Redis: log", "/redis.log", false),
-    sink(DUMP, DUMP, false),
-    sink("PostgreSQL: write-ahead log", "/pg_wal/", true),
-    sink("PostgreSQL: tables", "/data/base/", true),
-    sink("PostgreSQL: log", "/postgres.log", false),
-    sink("any other file", "/", true),
+pub(crate) const SINKS: [DataSink; 14] = [
+    data_sink("nodes: log", "/node.log", true),
+    data_sink("nodes: metrics", METRICS, false),
+    data_sink(EMAILS, EMAILS, false),
+    data_sink(VALUES, VALUES, true),
+    data_sink(SLOW_LOG, SLOW_LOG, true),
+    data_sink("Redis: MONITOR", "/monitor.log", false),
+    data_sink("Redis: append-only file", "/appendonlydir/", true),
+    data_sink("Redis: snapshot", "/dump.rdb", true),
+    data_sink("Redis: log", "/redis.log", false),
+    data_sink(DUMP, DUMP, false),
+    data_sink("PostgreSQL: write-ahead log", "/pg_wal/", true),
+    data_sink("PostgreSQL: tables", "/data/base/", true),
+    data_sink("PostgreSQL: log", "/postgres.log", false),
+    data_sink("any other file", "/", true),
 ];
 
-impl Sink {
+impl DataSink {
     /// The sink that a finding is in.
-    pub(crate) fn of(finding: &Finding) -> &'static Self {
-        SINKS.iter().find(|sink| finding.place.contains(sink.place)).expect("the last takes every file")
+    pub(crate) fn containing(finding: &PrivacyFinding) -> &'static Self {
+        SINKS.iter().find(|sink| finding.source.contains(sink.path_part)).expect("the last takes every file")
     }
 
     /// The guises in which a leak planted here must be seen.
-    pub(crate) fn forms(&self) -> Vec<Form> {
-        let text = [Form::Text, Form::Hex, Form::Decimal, Form::Base64];
-        text.into_iter().chain(self.takes_bytes.then_some(Form::Binary)).collect()
+    pub(crate) fn expected_encodings(&self) -> Vec<NeedleEncoding> {
+        let text = [NeedleEncoding::Text, NeedleEncoding::Hex, NeedleEncoding::Decimal, NeedleEncoding::Base64];
+        text.into_iter().chain(self.accepts_binary.then_some(NeedleEncoding::Binary)).collect()
     }
 }
 
 /// Searches all of them.
-pub(crate) async fn search(stage: &Stage, search: &Search) -> Vec<Finding> {
-    let (house, mut findings) = (stage.house(), Vec::new());
-    for (name, bytes) in &stage.kept {
-        findings.extend(search.bytes(name, bytes));
+pub(crate) async fn search_sinks(fixture: &PrivacyFixture, search: &PrivacySearch) -> Vec<PrivacyFinding> {
+    let (deployment, mut findings) = (fixture.deployment(), Vec::new());
+    for (name, bytes) in &fixture.saved_dumps {
+        findings.extend(search.search_bytes(name, bytes));
     }
-    findings.extend(search.bytes(VALUES, &house.redis.dump_bytes().await.expect("what Redis holds")));
-    findings.extend(search.bytes(SLOW_LOG, &house.redis.slow_log().await.expect("a slow log")));
-    findings.extend(search.bytes(DUMP, &house.postgres.dump("ipseity").await.expect("a dump")));
-    for node in stage.private() {
+    findings.extend(search.search_bytes(VALUES, &deployment.redis.dump_all().await.expect("what Redis holds")));
+    findings.extend(search.search_bytes(SLOW_LOG, &deployment.redis.slow_log().await.expect("a slow log")));
+    findings.extend(search.search_bytes(DUMP, &deployment.postgres.dump("ipseity").await.expect("a dump")));
+    for node in fixture.ops_addresses() {
         // Some nodes are dead by now.
-        if let Ok(reply) = Caller::new(node).get("/metrics", &[]).await {
-            findings.extend(search.bytes(METRICS, &reply.body));
+        if let Ok(reply) = TestClient::new(node).get("/metrics", &[]).await {
+            findings.extend(search.search_bytes(METRICS, &reply.body));
         }
     }
-    for mail in stage.portal.mailbox.mails() {
-        findings.extend(search.bytes(MAILS, format!("{mail:?}").as_bytes()));
+    for message in fixture.portal.smtp.emails() {
+        findings.extend(search.search_bytes(EMAILS, format!("{message:?}").as_bytes()));
     }
     // What is in memory alone goes to disk before the files are searched.
-    house.postgres.psql("ipseity", "checkpoint").await.expect("a checkpoint");
-    house.redis.call(&["SAVE"]).await.expect("a snapshot");
-    for folder in stage.folders() {
-        findings.extend(search.files(&folder).expect("files"));
+    deployment.postgres.psql("ipseity", "checkpoint").await.expect("a checkpoint");
+    deployment.redis.run_command(&["SAVE"]).await.expect("a snapshot");
+    for folder in fixture.dirs() {
+        findings.extend(search.search_files(&folder).expect("files"));
     }
     findings
 }

@@ -5,27 +5,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use testkit::{Caller, Reply};
+use ipseity_testkit::{TestClient, TestResponse};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::stage::Subject;
+use crate::fixture::LoadKey;
 
 /// No client waits longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const DAY_S: u64 = 86_400;
 
 /// One request: written down when it is sent, completed when it is answered.
 #[derive(Clone)]
-pub(crate) struct Asked {
-    pub(crate) key: usize,
-    pub(crate) node: usize,
-    pub(crate) sent: Instant,
-    pub(crate) outcome: Option<Outcome>,
+pub(crate) struct FaultRequest {
+    pub(crate) key_index: usize,
+    pub(crate) node_index: usize,
+    pub(crate) sent_at: Instant,
+    pub(crate) outcome: Option<FaultRequestOutcome>,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Outcome {
+pub(crate) struct FaultRequestOutcome {
     pub(crate) took: Duration,
     pub(crate) status: u16,
     /// The day that a limit's header speaks of.
@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
     pub(crate) is_burst: bool,
 }
 
-impl Asked {
+impl FaultRequest {
     pub(crate) fn is_admitted(&self) -> bool {
         self.outcome.is_some_and(|outcome| outcome.status == 200)
     }
@@ -44,8 +44,8 @@ impl Asked {
     }
 
     /// When the answer was there; of a request without one, when it was sent.
-    pub(crate) fn ended(&self) -> Instant {
-        self.sent + self.outcome.map_or(Duration::ZERO, |outcome| outcome.took)
+    pub(crate) fn finished_at(&self) -> Instant {
+        self.sent_at + self.outcome.map_or(Duration::ZERO, |outcome| outcome.took)
     }
 
     pub(crate) fn day(&self) -> Option<u64> {
@@ -54,94 +54,96 @@ impl Asked {
 }
 
 /// Where the nodes are now.
-pub(crate) type Addresses = Arc<Mutex<Vec<SocketAddr>>>;
+pub(crate) type NodeAddresses = Arc<Mutex<Vec<SocketAddr>>>;
 
-pub(crate) struct Load {
+pub(crate) struct FaultLoad {
     stop: Arc<AtomicBool>,
-    clients: JoinSet<Vec<Asked>>,
+    clients: JoinSet<Vec<FaultRequest>>,
 }
 
-pub(crate) struct LoadOptions {
+pub(crate) struct FaultLoadOptions {
     pub(crate) clients: usize,
     /// Of all clients together.
     pub(crate) requests_per_second: u32,
     pub(crate) seed: u64,
     /// How likely a client hangs up before it has its answer.
-    pub(crate) hang_up: f64,
+    pub(crate) disconnect_probability: f64,
 }
 
-impl Load {
-    pub(crate) fn start(addresses: &Addresses, subjects: &[Subject], options: &LoadOptions) -> Self {
+impl FaultLoad {
+    pub(crate) fn start(addresses: &NodeAddresses, keys: &[LoadKey], options: &FaultLoadOptions) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
-        let pace = Duration::from_secs(1) * u32::try_from(options.clients).unwrap_or(1) / options.requests_per_second;
+        let request_interval =
+            Duration::from_secs(1) * u32::try_from(options.clients).unwrap_or(1) / options.requests_per_second;
         for number in 0..options.clients {
-            let client = Client {
+            let client = LoadClient {
                 addresses: Arc::clone(addresses),
-                subjects: subjects.to_vec(),
+                keys: keys.to_vec(),
                 rng: fastrand::Rng::with_seed(options.seed.wrapping_mul(1000).wrapping_add(number as u64)),
                 node: number,
-                pace,
-                hang_up: options.hang_up,
+                request_interval,
+                disconnect_probability: options.disconnect_probability,
             };
-            clients.spawn(client.ask_until(Arc::clone(&stop)));
+            clients.spawn(client.send_until(Arc::clone(&stop)));
         }
         Self { stop, clients }
     }
 
-    pub(crate) async fn stop(self) -> Vec<Asked> {
+    pub(crate) async fn stop(self) -> Vec<FaultRequest> {
         self.stop.store(true, Ordering::Release);
         self.clients.join_all().await.into_iter().flatten().collect()
     }
 }
 
-struct Client {
-    addresses: Addresses,
-    subjects: Vec<Subject>,
+struct LoadClient {
+    addresses: NodeAddresses,
+    keys: Vec<LoadKey>,
     rng: fastrand::Rng,
     node: usize,
-    pace: Duration,
-    hang_up: f64,
+    request_interval: Duration,
+    disconnect_probability: f64,
 }
 
-impl Client {
-    async fn ask_until(mut self, stop: Arc<AtomicBool>) -> Vec<Asked> {
-        let mut asked = Vec::new();
-        let mut pace = interval(self.pace);
-        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut caller: Option<(SocketAddr, Caller)> = None;
+impl LoadClient {
+    async fn send_until(mut self, stop: Arc<AtomicBool>) -> Vec<FaultRequest> {
+        let mut records = Vec::new();
+        let mut ticker = interval(self.request_interval);
+        ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut caller: Option<(SocketAddr, TestClient)> = None;
         while !stop.load(Ordering::Acquire) {
-            pace.tick().await;
+            ticker.tick().await;
             let (node, address) = {
                 let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
                 let node = self.node % addresses.len();
                 (node, addresses[node])
             };
-            let key = self.rng.usize(..self.subjects.len());
-            let intent = Asked { key, node, sent: Instant::now(), outcome: None };
-            asked.push(intent);
+            let key = self.rng.usize(..self.keys.len());
+            let record = FaultRequest { key_index: key, node_index: node, sent_at: Instant::now(), outcome: None };
+            records.push(record);
             if caller.as_ref().is_none_or(|(of, _)| *of != address) {
-                caller = Some((address, Caller::new(address)));
+                caller = Some((address, TestClient::new(address)));
             }
             let Some((_, connection)) = &mut caller else { continue };
-            let headers = [("authorization", self.subjects[key].bearer.as_str())];
-            let patience = if self.rng.f64() < self.hang_up { Duration::from_micros(300) } else { PATIENCE };
-            match timeout(patience, connection.get("/api/v1/ip", &headers)).await {
+            let headers = [("authorization", self.keys[key].bearer.as_str())];
+            let request_timeout =
+                if self.rng.f64() < self.disconnect_probability { Duration::from_micros(300) } else { REQUEST_TIMEOUT };
+            match timeout(request_timeout, connection.get("/api/v1/ip", &headers)).await {
                 Ok(Ok(reply)) => {
-                    if let Some(last) = asked.last_mut() {
-                        last.outcome = Some(read(&reply, last.sent.elapsed()));
+                    if let Some(last) = records.last_mut() {
+                        last.outcome = Some(parse_outcome(&reply, last.sent_at.elapsed()));
                     }
                 }
                 Ok(Err(_)) | Err(_) => caller = None,
             }
         }
-        asked
+        records
     }
 }
 
-fn read(reply: &Reply, took: Duration) -> Outcome {
+fn parse_outcome(reply: &TestResponse, took: Duration) -> FaultRequestOutcome {
     let reset: Option<u64> = reply.header("x-ratelimit-reset").and_then(|value| value.parse().ok());
     let is_burst = reply.header("ratelimit-policy").is_some_and(|policy| policy.contains("burst"));
     let day = reset.filter(|_| !is_burst).map(|reset| reset / DAY_S - 1);
-    Outcome { took, status: reply.status, day, is_burst }
+    FaultRequestOutcome { took, status: reply.status, day, is_burst }
 }

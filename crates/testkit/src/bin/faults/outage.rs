@@ -7,67 +7,83 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use tokio::time::sleep;
 
-use crate::books;
-use crate::kind::Kind;
-use crate::load::{Addresses, Load, LoadOptions};
-use crate::report::Figures;
-use crate::run::{HEAL_MAX, Seen, invariant};
-use crate::stage::Stage;
+use crate::consistency;
+use crate::fault_kind::FaultKind;
+use crate::fixture::FaultFixture;
+use crate::load::{FaultLoad, FaultLoadOptions, NodeAddresses};
+use crate::report::RunStats;
+use crate::run::{RECOVERY_TIMEOUT, RunObservations, check_charge_invariant};
 
 const KEYS: usize = 200;
-const RATE: u32 = 500;
+const REQUESTS_PER_SECOND: u32 = 500;
 /// No answer may take longer.
-const ANSWER_MAX: Duration = Duration::from_millis(150);
-const LASTING: Duration = Duration::from_secs(60);
-const LASTING_SHORT: Duration = Duration::from_secs(4);
+const RESPONSE_TIME_MAX: Duration = Duration::from_millis(150);
+const OUTAGE_DURATION: Duration = Duration::from_secs(60);
+const OUTAGE_DURATION_SHORT: Duration = Duration::from_secs(4);
 /// What two nodes may grow by meanwhile: the notes of two hundred keys, and the allocator's room.
-const GROWTH_MAX_KIB: u64 = 48 * 1024;
+const MEMORY_GROWTH_MAX_KIB: u64 = 48 * 1024;
 
-pub(crate) struct Outage {
+pub(crate) struct OutageScenario {
     pub(crate) name: &'static str,
-    kind: Kind,
+    kind: FaultKind,
 }
 
-pub(crate) const ALL: [Outage; 5] = [
-    Outage { name: "outage: redis killed", kind: Kind::RedisKilled },
-    Outage { name: "outage: postgres killed", kind: Kind::PostgresKilled },
-    Outage { name: "outage: both killed", kind: Kind::BothKilled },
-    Outage { name: "outage: redis frozen", kind: Kind::RedisFrozen },
-    Outage { name: "outage: replies dropped", kind: Kind::LedgerRepliesDropped },
+pub(crate) const OUTAGES: [OutageScenario; 5] = [
+    OutageScenario { name: "outage: redis killed", kind: FaultKind::RedisKilled },
+    OutageScenario { name: "outage: postgres killed", kind: FaultKind::PostgresKilled },
+    OutageScenario { name: "outage: both killed", kind: FaultKind::BothKilled },
+    OutageScenario { name: "outage: redis frozen", kind: FaultKind::RedisFrozen },
+    OutageScenario { name: "outage: replies dropped", kind: FaultKind::RedisRepliesDropped },
 ];
 
 #[expect(clippy::print_stdout, reason = "the figures are the point")]
-pub(crate) async fn run(outage: &Outage, is_short: bool) -> Result<Figures> {
-    let mut stage = Stage::open().await?;
-    let subjects = stage.issue(KEYS, "free").await?;
-    let addresses: Addresses = Arc::new(Mutex::new(stage.addresses()));
-    let options = LoadOptions { clients: 40, requests_per_second: RATE, seed: 1, hang_up: 0.0 };
-    let load = Load::start(&addresses, &subjects, &options);
+pub(crate) async fn run_outage(outage: &OutageScenario, is_short: bool) -> Result<RunStats> {
+    let mut fixture = FaultFixture::open().await?;
+    let keys = fixture.issue_keys(KEYS, "free").await?;
+    let addresses: NodeAddresses = Arc::new(Mutex::new(fixture.node_addresses()));
+    let options = FaultLoadOptions {
+        clients: 40,
+        requests_per_second: REQUESTS_PER_SECOND,
+        seed: 1,
+        disconnect_probability: 0.0,
+    };
+    let load = FaultLoad::start(&addresses, &keys, &options);
     // Long enough that each node has seen each key.
     sleep(Duration::from_secs(5)).await;
-    let before_kib = stage.resident_kib()?;
-    let struck = Instant::now();
-    outage.kind.strike(&mut stage, &addresses, if is_short { LASTING_SHORT } else { LASTING }, 1).await?;
-    let ended = Instant::now();
-    sleep(HEAL_MAX).await;
-    let growth_kib = stage.resident_kib()?.saturating_sub(before_kib);
-    let asked = load.stop().await;
-    let (healed, charged) = books::healed(&stage, &subjects, &[0; KEYS]).await?;
-    let untold = stage.untold()?;
-    let seen = Seen { subjects, asked, struck, ended, charged, untold };
-    let figures = Figures::of(&seen, &healed);
-    invariant(outage.kind, &seen)?;
+    let before_kib = fixture.resident_kib()?;
+    let injected_at = Instant::now();
+    outage
+        .kind
+        .inject(&mut fixture, &addresses, if is_short { OUTAGE_DURATION_SHORT } else { OUTAGE_DURATION }, 1)
+        .await?;
+    let cleared_at = Instant::now();
+    sleep(RECOVERY_TIMEOUT).await;
+    let growth_kib = fixture.resident_kib()?.saturating_sub(before_kib);
+    let requests = load.stop().await;
+    let (recovery, charges) = consistency::await_recovery(&fixture, &keys, &[0; KEYS]).await?;
+    let unverifiable = fixture.unverifiable_charges()?;
+    let observations = RunObservations { keys, requests, injected_at, cleared_at, charges, unverifiable };
+    let stats = RunStats::from_run(&observations, &recovery);
+    check_charge_invariant(outage.kind, &observations)?;
     // A key is known to a node that has seen it: of others, nobody could say anything while both stores are away.
-    let before = seen.asked.iter().filter(|asked| asked.is_admitted() && asked.sent < seen.struck);
-    let known: HashSet<(usize, usize)> = before.map(|asked| (asked.node, asked.key)).collect();
-    let of_known = seen.asked.iter().filter(|asked| known.contains(&(asked.node, asked.key)));
+    let before = observations
+        .requests
+        .iter()
+        .filter(|requests| requests.is_admitted() && requests.sent_at < observations.injected_at);
+    let seen_keys: HashSet<(usize, usize)> = before.map(|requests| (requests.node_index, requests.key_index)).collect();
+    let with_seen_keys =
+        observations.requests.iter().filter(|requests| seen_keys.contains(&(requests.node_index, requests.key_index)));
     let (failed, all) =
-        of_known.fold((0, 0), |(failed, all), asked| (failed + usize::from(!asked.is_admitted()), all + 1));
+        with_seen_keys.fold((0, 0), |(failed, all), requests| (failed + usize::from(!requests.is_admitted()), all + 1));
     println!("      {}: {failed} of {all} requests with known keys were not answered with 200", outage.name);
     ensure!(failed * 1000 <= all, "{failed} of {all} requests with known keys were not answered with 200");
     // Within HEAL_MAX of the fault's end all verdicts must come from the counter store: the load went on for that long.
-    ensure!(healed.verdicts < Duration::from_secs(1), "verdicts came back {:?} after {HEAL_MAX:?}", healed.verdicts);
-    ensure!(is_short || figures.slowest <= ANSWER_MAX, "an answer took {:?}", figures.slowest);
-    ensure!(growth_kib <= GROWTH_MAX_KIB, "the nodes grew by {growth_kib} KiB");
-    Ok(figures)
+    ensure!(
+        recovery.recovered_after < Duration::from_secs(1),
+        "verdicts came back {:?} after {RECOVERY_TIMEOUT:?}",
+        recovery.recovered_after
+    );
+    ensure!(is_short || stats.slowest <= RESPONSE_TIME_MAX, "an answer took {:?}", stats.slowest);
+    ensure!(growth_kib <= MEMORY_GROWTH_MAX_KIB, "the nodes grew by {growth_kib} KiB");
+    Ok(stats)
 }

@@ -5,75 +5,77 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::books::Healed;
-use crate::run::Seen;
+use crate::consistency::RecoveryTimes;
+use crate::run::RunObservations;
 
 /// Figures of one run.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Figures {
+pub(crate) struct RunStats {
     pub(crate) requests: usize,
     pub(crate) admitted: usize,
     pub(crate) unanswered: usize,
     pub(crate) charged: u64,
     /// Admitted and not in the books.
     pub(crate) lost: u64,
-    pub(crate) untold: u64,
+    pub(crate) unverifiable: u64,
     /// From the fault on.
     pub(crate) slowest: Duration,
-    pub(crate) healed: Duration,
-    pub(crate) books: Duration,
+    pub(crate) recovered_after: Duration,
+    pub(crate) consistent_after: Duration,
 }
 
-impl Figures {
-    pub(crate) fn of(seen: &Seen, healed: &Healed) -> Self {
-        let from_then = seen.asked.iter().filter(|asked| asked.sent >= seen.struck);
-        let took = from_then.filter_map(|asked| Some(asked.outcome?.took));
+impl RunStats {
+    pub(crate) fn from_run(observations: &RunObservations, recovery: &RecoveryTimes) -> Self {
+        let after_fault = observations.requests.iter().filter(|request| request.sent_at >= observations.injected_at);
+        let times = after_fault.filter_map(|request| Some(request.outcome?.took));
         Self {
-            requests: seen.asked.len(),
-            admitted: seen.asked.iter().filter(|asked| asked.is_admitted()).count(),
-            unanswered: seen.asked.iter().filter(|asked| asked.is_unanswered()).count(),
-            charged: seen.charged.values().sum(),
-            lost: lost(seen),
-            untold: seen.untold,
-            slowest: took.max().unwrap_or_default(),
-            healed: healed.verdicts,
-            books: healed.books,
+            requests: observations.requests.len(),
+            admitted: observations.requests.iter().filter(|request| request.is_admitted()).count(),
+            unanswered: observations.requests.iter().filter(|request| request.is_unanswered()).count(),
+            charged: observations.charges.values().sum(),
+            lost: count_lost(observations),
+            unverifiable: observations.unverifiable,
+            slowest: times.max().unwrap_or_default(),
+            recovered_after: recovery.recovered_after,
+            consistent_after: recovery.consistent_after,
         }
     }
 }
 
-fn lost(seen: &Seen) -> u64 {
-    let missing = seen.subjects.iter().enumerate().map(|(number, subject)| {
-        let admitted = seen.asked.iter().filter(|asked| asked.key == number && asked.is_admitted()).count() as u64;
-        let charged = seen.charged.iter().filter(|((id, _), _)| *id == subject.id).map(|(_, count)| count).sum();
+fn count_lost(observations: &RunObservations) -> u64 {
+    let missing = observations.keys.iter().enumerate().map(|(number, key)| {
+        let admitted =
+            observations.requests.iter().filter(|request| request.key_index == number && request.is_admitted()).count()
+                as u64;
+        let charged = observations.charges.iter().filter(|((id, _), _)| *id == key.id).map(|(_, count)| count).sum();
         admitted.saturating_sub(charged)
     });
     missing.sum()
 }
 
 #[derive(Default)]
-pub(crate) struct Report {
-    runs: BTreeMap<&'static str, Vec<Figures>>,
+pub(crate) struct FaultReport {
+    runs: BTreeMap<&'static str, Vec<RunStats>>,
     failures: Vec<String>,
 }
 
 #[expect(clippy::print_stdout, reason = "a report is printed")]
-impl Report {
-    pub(crate) fn ran(&mut self, name: &'static str, seed: u64, outcome: Result<Figures>) {
+impl FaultReport {
+    pub(crate) fn record(&mut self, name: &'static str, seed: u64, outcome: Result<RunStats>) {
         match outcome {
-            Ok(figures) => {
+            Ok(stats) => {
                 println!(
                     "ok    {name:34} seed {seed:<5} {:6} requests, {:6} admitted, {:6} charged, {:4} unanswered, slowest {:4} ms, \
                      healed {:4} ms, books {:5} ms",
-                    figures.requests,
-                    figures.admitted,
-                    figures.charged,
-                    figures.unanswered,
-                    figures.slowest.as_millis(),
-                    figures.healed.as_millis(),
-                    figures.books.as_millis(),
+                    stats.requests,
+                    stats.admitted,
+                    stats.charged,
+                    stats.unanswered,
+                    stats.slowest.as_millis(),
+                    stats.recovered_after.as_millis(),
+                    stats.consistent_after.as_millis(),
                 );
-                self.runs.entry(name).or_default().push(figures);
+                self.runs.entry(name).or_default().push(stats);
             }
             Err(error) => {
                 println!("FAIL  {name:34} seed {seed:<5} {error:#}");
@@ -82,19 +84,19 @@ impl Report {
         }
     }
 
-    pub(crate) fn failed(&self) -> usize {
+    pub(crate) fn failure_count(&self) -> usize {
         self.failures.len()
     }
 
-    pub(crate) fn conclude(&self) {
+    pub(crate) fn print_summary(&self) {
         println!(
             "\nkind                               runs  requests  admitted   charged    lost  unanswered  untold  slowest ms  healed ms"
         );
         let mut all = 0;
         for (name, runs) in &self.runs {
             all += runs.len();
-            let sum = |of: fn(&Figures) -> u64| runs.iter().map(of).sum::<u64>();
-            let max = |of: fn(&Figures) -> Duration| runs.iter().map(of).max().unwrap_or_default().as_millis();
+            let sum = |of: fn(&RunStats) -> u64| runs.iter().map(of).sum::<u64>();
+            let max = |of: fn(&RunStats) -> Duration| runs.iter().map(of).max().unwrap_or_default().as_millis();
             println!(
                 "{name:34} {:5} {:9} {:9} {:9} {:7} {:11} {:7} {:11} {:10}",
                 runs.len(),
@@ -103,9 +105,9 @@ impl Report {
                 sum(|run| run.charged),
                 sum(|run| run.lost),
                 sum(|run| run.unanswered as u64),
-                sum(|run| run.untold),
+                sum(|run| run.unverifiable),
                 max(|run| run.slowest),
-                max(|run| run.healed),
+                max(|run| run.recovered_after),
             );
         }
         for failure in &self.failures {

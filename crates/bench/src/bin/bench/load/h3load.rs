@@ -11,21 +11,21 @@ use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
 use h3_quinn::OpenStreams;
 use http::Request;
-use testkit::quic::{QuicOptions, endpoint};
+use ipseity_testkit::client::quic::{Http3TestOptions, client_endpoint};
 
-use super::{Ran, percentile};
+use super::{BenchLoadResult, percentile};
 
 const URI: &str = "https://localhost/api/v1/ip";
 const CONNECTIONS: usize = 16;
 const STREAMS: usize = 8;
 
 /// Who asks, in turn.
-struct Callers {
+struct CallerRotation {
     callers: Vec<(String, String)>,
     next: AtomicUsize,
 }
 
-impl Callers {
+impl CallerRotation {
     fn read(file: &str) -> Result<Self> {
         let text = std::fs::read_to_string(file)?;
         let caller =
@@ -42,18 +42,18 @@ impl Callers {
 }
 
 #[derive(Default)]
-struct Seen {
-    took_us: Vec<u32>,
+struct StreamResults {
+    latencies_us: Vec<u32>,
     refused: u64,
-    broken: u64,
+    failed: u64,
 }
 
-pub(crate) async fn run(address: &str, authority: &str, crowd: &str, seconds: &str) -> Result<()> {
-    let (address, crowd): (SocketAddr, _) = (address.parse()?, Arc::new(Callers::read(crowd)?));
+pub(crate) async fn run_h3load(address: &str, ca_file: &str, pool: &str, seconds: &str) -> Result<()> {
+    let (address, pool): (SocketAddr, _) = (address.parse()?, Arc::new(CallerRotation::read(pool)?));
     let mut streams = Vec::new();
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
-        let endpoint = endpoint(&QuicOptions::to(address, Path::new(authority)))?;
+        let endpoint = client_endpoint(&Http3TestOptions::localhost(address, Path::new(ca_file)))?;
         let connection = h3_quinn::Connection::new(endpoint.connect(address, "localhost")?.await?);
         let (mut driver, send) = h3::client::new(connection).await?;
         connections.push(tokio::spawn(async move { driver.wait_idle().await }));
@@ -61,34 +61,39 @@ pub(crate) async fn run(address: &str, authority: &str, crowd: &str, seconds: &s
     }
     let begin = Instant::now();
     let end = begin + Duration::from_secs_f64(seconds.parse().context("SECONDS is a number")?);
-    let asking: Vec<_> = streams.into_iter().map(|send| tokio::spawn(ask(send, Arc::clone(&crowd), end))).collect();
-    let mut all = Seen::default();
-    for stream in asking {
-        let seen = stream.await??;
-        all.took_us.extend(seen.took_us);
-        all.broken += seen.broken;
-        all.refused += seen.refused;
+    let tasks: Vec<_> =
+        streams.into_iter().map(|send| tokio::spawn(send_until(send, Arc::clone(&pool), end))).collect();
+    let mut total = StreamResults::default();
+    for stream in tasks {
+        let results = stream.await??;
+        total.latencies_us.extend(results.latencies_us);
+        total.failed += results.failed;
+        total.refused += results.refused;
     }
-    tell(all, begin.elapsed())
+    print_result(total, begin.elapsed())
 }
 
 /// Asks on one stream after the other until the end.
-async fn ask(mut send: SendRequest<OpenStreams, Bytes>, crowd: Arc<Callers>, end: Instant) -> Result<Seen> {
-    let mut seen = Seen::default();
+async fn send_until(
+    mut send: SendRequest<OpenStreams, Bytes>,
+    callers: Arc<CallerRotation>,
+    end: Instant,
+) -> Result<StreamResults> {
+    let mut results = StreamResults::default();
     while Instant::now() < end {
         let sent = Instant::now();
-        match exchange(&mut send, crowd.request()?).await {
+        match send_request(&mut send, callers.request()?).await {
             Ok(status) => {
-                seen.refused += u64::from(status >= 400);
-                seen.took_us.push(u32::try_from(sent.elapsed().as_micros())?);
+                results.refused += u64::from(status >= 400);
+                results.latencies_us.push(u32::try_from(sent.elapsed().as_micros())?);
             }
-            Err(_broken) => seen.broken += 1,
+            Err(_broken) => results.failed += 1,
         }
     }
-    Ok(seen)
+    Ok(results)
 }
 
-async fn exchange(send: &mut SendRequest<OpenStreams, Bytes>, request: Request<()>) -> Result<u16> {
+async fn send_request(send: &mut SendRequest<OpenStreams, Bytes>, request: Request<()>) -> Result<u16> {
     let mut stream = send.send_request(request).await?;
     stream.finish().await?;
     let status = stream.recv_response().await?.status().as_u16();
@@ -99,16 +104,16 @@ async fn exchange(send: &mut SendRequest<OpenStreams, Bytes>, request: Request<(
 }
 
 #[expect(clippy::print_stdout, reason = "what it saw is printed")]
-fn tell(mut seen: Seen, took: Duration) -> Result<()> {
-    seen.took_us.sort_unstable();
-    let ran = Ran {
-        requests: seen.took_us.len() as u64,
+fn print_result(mut results: StreamResults, took: Duration) -> Result<()> {
+    results.latencies_us.sort_unstable();
+    let result = BenchLoadResult {
+        requests: results.latencies_us.len() as u64,
         seconds: took.as_secs_f64(),
-        p50_us: percentile(&seen.took_us, 50),
-        p99_us: percentile(&seen.took_us, 99),
-        refused: seen.refused,
-        broken: seen.broken,
+        p50_us: percentile(&results.latencies_us, 50),
+        p99_us: percentile(&results.latencies_us, 99),
+        refused: results.refused,
+        failed: results.failed,
     };
-    println!("{}", serde_json::to_string(&ran)?);
+    println!("{}", serde_json::to_string(&result)?);
     Ok(())
 }

@@ -6,41 +6,41 @@ use std::fs;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::memory::Memory;
-use super::plan::Plan;
-use crate::bars::Bar;
-use crate::measure::Figures;
-use crate::report::{bars_markdown, fill, print_bars};
+use super::capacity_plan::CapacityPlan;
+use super::key_memory::KeyMemory;
+use crate::measure::BenchMeasurement;
+use crate::report::{print_targets, replace_section, targets_markdown};
+use crate::targets::PerformanceTarget;
 
-const JSON: &str = "docs/scale.json";
-const PAGE: &str = "docs/scale.md";
+const JSON_FILE: &str = "docs/scale.json";
+const PAGE_FILE: &str = "docs/scale.md";
 const MIB: f64 = 1_048_576.0;
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct ScaleRow {
     pub(super) name: String,
     #[serde(flatten)]
-    pub(super) figures: Figures,
+    pub(super) measurement: BenchMeasurement,
     /// Memory of a node, and of all counter stores.
     pub(super) node_bytes: u64,
     pub(super) redis_bytes: u64,
 }
 
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct ScaleReport {
     pub(super) date: String,
     pub(super) processor: String,
     pub(super) cores: usize,
     pub(super) per_s: f64,
     pub(super) seconds: usize,
     pub(super) rounds: usize,
-    pub(super) rows: Vec<Row>,
-    pub(super) memory: Memory,
-    pub(super) plan: Plan,
-    pub(super) bars: Vec<Bar>,
+    pub(super) rows: Vec<ScaleRow>,
+    pub(super) key_memory: KeyMemory,
+    pub(super) capacity_plan: CapacityPlan,
+    pub(super) targets: Vec<PerformanceTarget>,
 }
 
-impl Report {
+impl ScaleReport {
     #[expect(clippy::print_stdout, reason = "a report is printed")]
     pub(super) fn print(&self) {
         println!(
@@ -57,7 +57,8 @@ impl Report {
             "unexpected"
         );
         for row in &self.rows {
-            let Figures { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, unexpected, .. } = row.figures;
+            let BenchMeasurement { per_s, p50_us, p99_us, server_us, redis_us, postgres_us, unexpected, .. } =
+                row.measurement;
             let (p50_ms, p99_ms) = (p50_us / 1e3, p99_us / 1e3);
             let (node, redis) = (row.node_bytes as f64 / MIB, row.redis_bytes as f64 / MIB);
             println!(
@@ -65,14 +66,14 @@ impl Report {
                 row.name
             );
         }
-        println!("\n{}\n", self.memory.in_words());
-        print_bars(&self.bars);
+        println!("\n{}\n", self.key_memory.summary());
+        print_targets(&self.targets);
     }
 
     pub(super) fn write(&self) -> Result<()> {
-        fs::write(JSON, serde_json::to_string_pretty(self)? + "\n")?;
-        fill(PAGE, "measured", &self.markdown()?)?;
-        fill(PAGE, "computed", &self.plan.markdown()?)
+        fs::write(JSON_FILE, serde_json::to_string_pretty(self)? + "\n")?;
+        replace_section(PAGE_FILE, "measured", &self.markdown()?)?;
+        replace_section(PAGE_FILE, "computed", &self.capacity_plan.markdown()?)
     }
 
     fn markdown(&self) -> Result<String> {
@@ -82,7 +83,7 @@ impl Report {
         );
         text += "| | Requests/s | p99 ms | Node CPU µs | Redis CPU µs | PostgreSQL CPU µs | A node's memory MiB | Redis' memory MiB |\n|---|--:|--:|--:|--:|--:|--:|--:|\n";
         for row in &self.rows {
-            let Figures { per_s, p99_us, server_us, redis_us, postgres_us, .. } = row.figures;
+            let BenchMeasurement { per_s, p99_us, server_us, redis_us, postgres_us, .. } = row.measurement;
             let (name, p99_ms) = (&row.name, p99_us / 1e3);
             let (node, redis) = (row.node_bytes as f64 / MIB, row.redis_bytes as f64 / MIB);
             writeln!(
@@ -90,8 +91,8 @@ impl Report {
                 "| {name} | {per_s:.0} | {p99_ms:.2} | {server_us:.1} | {redis_us:.1} | {postgres_us:.1} | {node:.0} | {redis:.0} |"
             )?;
         }
-        writeln!(text, "\n{}\n", self.memory.in_words())?;
-        text += &bars_markdown(&self.bars)?;
+        writeln!(text, "\n{}\n", self.key_memory.summary())?;
+        text += &targets_markdown(&self.targets)?;
         Ok(text)
     }
 }

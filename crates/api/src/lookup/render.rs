@@ -1,0 +1,204 @@
+//! Facts × view → JSON. The one place where a client's address leaves the service: in its owner's answer.
+//!
+//! What is told of a record is the same for every address of a network, so that it is written once and kept (`told`); what is the client's own
+//! is written into each answer.
+
+use std::net::IpAddr;
+
+use ipseity_domain::{
+    Client, Colo, ConnectionFacts, Field, FieldSet, GeoFacts, HttpProtocol, Location, Network, TlsInfo, TlsVersion,
+};
+use serde::Serialize;
+
+/// Room for an answer: few are longer.
+const BODY_CAPACITY: usize = 768;
+
+/// What an answer tells of a place and a network, as JSON: one text for each run of such fields in the view.
+pub(crate) struct RenderedFacts(Vec<Vec<u8>>);
+
+impl RenderedFacts {
+    pub(crate) fn render(facts: &GeoFacts<'_>, field_set: FieldSet) -> Self {
+        let (mut segments, mut segment) = (Vec::new(), Vec::new());
+        for field in field_set.fields() {
+            let end = segment.len();
+            if end > 0 {
+                segment.push(b',');
+            }
+            if !write_geo_field(&mut segment, field, facts) && end > 0 {
+                segment.truncate(end);
+                segments.push(std::mem::take(&mut segment));
+            }
+        }
+        segments.push(segment);
+        Self(segments)
+    }
+}
+
+/// Writes an answer: what is known of a client, as much of it as the view shows. What is told must have been written for the same view.
+pub(crate) fn render_body(client: &Client, rendered_facts: &RenderedFacts, field_set: FieldSet) -> Vec<u8> {
+    let mut body = Vec::with_capacity(BODY_CAPACITY);
+    let (mut segments, mut in_segment) = (rendered_facts.0.iter(), false);
+    for field in field_set.fields() {
+        let end = body.len();
+        body.push(if body.is_empty() { b'{' } else { b',' });
+        if write_client_field(&mut body, field, client) {
+            in_segment = false;
+        } else if in_segment {
+            body.truncate(end);
+        } else {
+            body.extend_from_slice(segments.next().map_or(&[], Vec::as_slice));
+            in_segment = true;
+        }
+    }
+    body.push(b'}');
+    body
+}
+
+fn write_field(body: &mut Vec<u8>, field: Field, value: &impl Serialize) {
+    body.push(b'"');
+    body.extend_from_slice(field.name().as_bytes());
+    body.extend_from_slice(b"\":");
+    // Writing texts and numbers to memory does not fail.
+    let _ = serde_json::to_writer(body, value);
+}
+
+/// Writes a field if it is about the client itself and its connection.
+fn write_client_field(body: &mut Vec<u8>, field: Field, client: &Client) -> bool {
+    // Everything is taken apart without `..`, here and below: a new fact cannot leave before someone gives it a field, and so a scope.
+    let Client { address, connection } = client;
+    let ConnectionFacts { http_protocol, tls, rtt_ms, colo } = connection;
+    let (v4, v6) = match address.expose() {
+        IpAddr::V4(v4) => (Some(v4), None),
+        IpAddr::V6(v6) => (None, Some(v6)),
+    };
+    match field {
+        Field::Status => write_field(body, field, &"success"),
+        Field::Ip => write_field(body, field, &v4),
+        Field::Ipv6 => write_field(body, field, &v6),
+        Field::HttpProtocol => write_field(body, field, &http_protocol.map(HttpProtocol::name)),
+        Field::TlsVersion => {
+            write_field(body, field, &tls.map(|TlsInfo { version, cipher: _ }| TlsVersion::name(version)));
+        }
+        Field::TlsCipher => write_field(body, field, &tls.and_then(|TlsInfo { version: _, cipher }| cipher)),
+        Field::Rtt => write_field(body, field, rtt_ms),
+        Field::Colo => write_field(body, field, &colo.as_ref().map(Colo::as_str)),
+        Field::City
+        | Field::Region
+        | Field::RegionCode
+        | Field::Country
+        | Field::CountryName
+        | Field::Continent
+        | Field::Latitude
+        | Field::Longitude
+        | Field::Timezone
+        | Field::TimezoneOffset
+        | Field::PostalCode
+        | Field::Asn
+        | Field::Org
+        | Field::As
+        | Field::IsEu
+        | Field::Currency
+        | Field::Proxy
+        | Field::Hosting => return false,
+    }
+    true
+}
+
+/// Writes a field if it is told of the record.
+fn write_geo_field(body: &mut Vec<u8>, field: Field, facts: &GeoFacts<'_>) -> bool {
+    let GeoFacts { location, network } = facts;
+    let Location {
+        city,
+        region,
+        region_code,
+        country,
+        country_name,
+        continent,
+        latitude,
+        longitude,
+        // Told on the page that shows visitors themselves; the contract has no field for it.
+        accuracy_km: _,
+        timezone,
+        timezone_offset,
+        postal_code,
+        is_eu,
+        currency,
+    } = location;
+    let Network { asn, org, proxy, hosting } = network;
+    match field {
+        Field::City => write_field(body, field, city),
+        Field::Region => write_field(body, field, region),
+        Field::RegionCode => write_field(body, field, region_code),
+        Field::Country => write_field(body, field, country),
+        Field::CountryName => write_field(body, field, country_name),
+        Field::Continent => write_field(body, field, continent),
+        Field::Latitude => write_field(body, field, latitude),
+        Field::Longitude => write_field(body, field, longitude),
+        Field::Timezone => write_field(body, field, timezone),
+        Field::TimezoneOffset => write_field(body, field, timezone_offset),
+        Field::PostalCode => write_field(body, field, postal_code),
+        Field::Asn => write_field(body, field, asn),
+        Field::Org => write_field(body, field, org),
+        Field::As => write_field(body, field, &asn.zip(*org).map(|(asn, org)| format!("AS{asn} {org}"))),
+        Field::IsEu => write_field(body, field, is_eu),
+        Field::Currency => write_field(body, field, currency),
+        Field::Proxy => write_field(body, field, proxy),
+        Field::Hosting => write_field(body, field, hosting),
+        Field::Status
+        | Field::Ip
+        | Field::Ipv6
+        | Field::HttpProtocol
+        | Field::TlsVersion
+        | Field::TlsCipher
+        | Field::Rtt
+        | Field::Colo => return false,
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use ipseity_domain::{Address, Scope};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rendered_json(address: &str, facts: &GeoFacts<'_>, field_set: FieldSet) -> Value {
+        let address = Address::new(address.parse().expect("an address"));
+        let client = Client { address, connection: ConnectionFacts::default() };
+        serde_json::from_slice(&render_body(&client, &RenderedFacts::render(facts, field_set), field_set))
+            .expect("JSON")
+    }
+
+    #[test]
+    fn unknown_fields_are_null_and_out_of_scope_ones_absent() {
+        let geo = rendered_json("198.51.100.1", &GeoFacts::default(), FieldSet::Scope(Scope::Geo));
+        let geo = geo.as_object().expect("an object");
+        assert_eq!(geo.len(), 19);
+        assert_eq!(geo["city"], Value::Null);
+        assert!(!geo.contains_key("rtt"));
+    }
+
+    #[test]
+    fn latitude_zero_is_rendered_as_a_number() {
+        let location = Location { latitude: Some(0.0), longitude: Some(0.0), ..Location::default() };
+        let facts = GeoFacts { location, ..GeoFacts::default() };
+        assert_eq!(rendered_json("198.51.100.1", &facts, FieldSet::Demo)["latitude"], json!(0.0));
+    }
+
+    #[test]
+    fn as_field_requires_both_asn_and_org() {
+        for (asn, org, expected) in
+            [(Some(64500), Some("Example"), json!("AS64500 Example")), (Some(64500), None, Value::Null)]
+        {
+            let facts = GeoFacts { network: Network { asn, org, ..Network::default() }, ..GeoFacts::default() };
+            assert_eq!(rendered_json("198.51.100.1", &facts, FieldSet::Demo)["as"], expected);
+        }
+    }
+
+    #[test]
+    fn ipv6_client_gets_null_in_the_ip_field() {
+        let ip = rendered_json("2001:db8::1", &GeoFacts::default(), FieldSet::Scope(Scope::Ip));
+        assert_eq!(ip, json!({ "status": "success", "ip": null, "ipv6": "2001:db8::1" }));
+    }
+}

@@ -1,0 +1,187 @@
+//! Metrics of the API. Labels are bounded: operations and error codes, never clients or keys.
+
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::error::Refusal;
+use crate::operation::Operation;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabels {
+    operation: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OperationLabels {
+    operation: &'static str,
+}
+
+/// What is counted most by far.
+const LOOKUP_LABEL: &str = Operation::Lookup.label();
+
+/// What metrics and logs call requests that are of no operation: those of pages, and those that lead nowhere.
+pub(crate) const PAGE_LABEL: &str = "page";
+pub(crate) const NO_OPERATION_LABEL: &str = "unmatched";
+
+/// Refusals that no operation is asked for.
+const UNMATCHED_REFUSALS: [Refusal; 4] =
+    [Refusal::NotFound, Refusal::MethodNotAllowed, Refusal::UriTooLong, Refusal::Internal];
+
+/// Counters of the API; cheap to clone.
+#[derive(Clone)]
+pub struct ApiMetrics {
+    requests: Family<RequestLabels, Counter>,
+    request_duration: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    /// Those of lookups, by outcome, which are asked for most by far.
+    lookup_requests: Arc<[(&'static str, Counter)]>,
+    lookup_duration: Histogram,
+    charge_duration: Arc<Histogram>,
+    key_record_fills: Counter,
+    degraded: Gauge,
+    degraded_decisions: Counter,
+    pending_charges: Gauge,
+    reconciled_charges: Counter,
+    unverifiable_charges: Counter,
+}
+
+/// What a request of an operation can come to. An address that is too long is of none.
+fn outcome_labels(operation: Operation) -> impl Iterator<Item = &'static str> {
+    let refusals = operation.refusals().into_iter().filter(|refusal| *refusal != Refusal::UriTooLong);
+    iter::once("success").chain(refusals.map(Refusal::outcome_label))
+}
+
+impl ApiMetrics {
+    /// Registers the metrics.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let requests: Family<_, Counter> = Family::default();
+        let request_duration: Family<_, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 16)));
+        let metrics = Self {
+            lookup_requests: outcome_labels(Operation::Lookup)
+                .map(|outcome| {
+                    (outcome, requests.get_or_create_owned(&RequestLabels { operation: LOOKUP_LABEL, outcome }))
+                })
+                .collect(),
+            lookup_duration: request_duration.get_or_create_owned(&OperationLabels { operation: LOOKUP_LABEL }),
+            requests,
+            request_duration,
+            charge_duration: Arc::new(Histogram::new(exponential_buckets(0.000_1, 2.0, 14))),
+            key_record_fills: Counter::default(),
+            degraded: Gauge::default(),
+            degraded_decisions: Counter::default(),
+            pending_charges: Gauge::default(),
+            reconciled_charges: Counter::default(),
+            unverifiable_charges: Counter::default(),
+        };
+        registry.register("api_requests", "API requests, by operation and outcome", metrics.requests.clone());
+        registry.register(
+            "http_request_duration_seconds",
+            "Duration of HTTP requests in seconds, by operation",
+            metrics.request_duration.clone(),
+        );
+        metrics.create_all_series();
+        registry.register(
+            "ledger_charge_duration_seconds",
+            "Duration of a charge in Redis, in seconds",
+            (*metrics.charge_duration).clone(),
+        );
+        registry.register(
+            "key_record_fills",
+            "Key records copied from PostgreSQL to Redis",
+            metrics.key_record_fills.clone(),
+        );
+        let Self { degraded, degraded_decisions, pending_charges, reconciled_charges, unverifiable_charges, .. } =
+            &metrics;
+        registry.register(
+            "ledger_degraded",
+            "1 while the node is in degraded mode because Redis is unreachable",
+            degraded.clone(),
+        );
+        registry.register("degraded_decisions", "Requests decided in degraded mode", degraded_decisions.clone());
+        registry.register(
+            "pending_charges",
+            "Requests admitted in degraded mode and not yet reconciled with Redis",
+            pending_charges.clone(),
+        );
+        registry.register(
+            "reconciled_charges",
+            "Requests reconciled with Redis after degraded mode",
+            reconciled_charges.clone(),
+        );
+        registry.register(
+            "unverifiable_charges",
+            "Admitted requests whose charge could not be verified and was not repeated",
+            unverifiable_charges.clone(),
+        );
+        metrics
+    }
+
+    /// Has every series there from the start: an alarm on a rise needs something to rise from, and their number never grows.
+    fn create_all_series(&self) {
+        for operation in Operation::ALL {
+            drop(self.request_duration.get_or_create(&OperationLabels { operation: operation.label() }));
+            outcome_labels(operation).for_each(|outcome| self.create_series(operation.label(), outcome));
+        }
+        for operation in [PAGE_LABEL, NO_OPERATION_LABEL] {
+            drop(self.request_duration.get_or_create(&OperationLabels { operation }));
+        }
+        UNMATCHED_REFUSALS.iter().for_each(|refusal| self.create_series(NO_OPERATION_LABEL, refusal.outcome_label()));
+    }
+
+    fn create_series(&self, operation: &'static str, outcome: &'static str) {
+        drop(self.requests.get_or_create(&RequestLabels { operation, outcome }));
+    }
+
+    pub(crate) fn observe_request_duration(&self, operation: &'static str, elapsed: Duration) {
+        if operation == LOOKUP_LABEL {
+            self.lookup_duration.observe(elapsed.as_secs_f64());
+        } else {
+            self.request_duration.get_or_create(&OperationLabels { operation }).observe(elapsed.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn set_degraded(&self, is_degraded: bool) {
+        self.degraded.set(i64::from(is_degraded));
+    }
+
+    pub(crate) fn count_degraded_decision(&self) {
+        self.degraded_decisions.inc();
+    }
+
+    pub(crate) fn set_pending_charges(&self, count: u64) {
+        self.pending_charges.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn count_reconciled(&self, reconciled: u64, unverifiable: u64) {
+        self.reconciled_charges.inc_by(reconciled);
+        self.unverifiable_charges.inc_by(unverifiable);
+    }
+
+    pub(crate) fn count_request(&self, operation: &'static str, outcome: &'static str) {
+        let lookup_counter =
+            self.lookup_requests.iter().find(|(label, _)| operation == LOOKUP_LABEL && *label == outcome);
+        if let Some((_, counter)) = lookup_counter {
+            counter.inc();
+        } else {
+            self.requests.get_or_create(&RequestLabels { operation, outcome }).inc();
+        }
+    }
+
+    pub(crate) fn observe_charge_duration(&self, elapsed: Duration) {
+        self.charge_duration.observe(elapsed.as_secs_f64());
+    }
+
+    pub(crate) fn count_key_record_fill(&self) {
+        self.key_record_fills.inc();
+    }
+}

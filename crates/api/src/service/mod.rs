@@ -1,0 +1,319 @@
+//! What every answer of the public listener carries, whoever made it: a page, a lookup, a refusal or a panic.
+
+pub(crate) mod metrics;
+pub(crate) mod request_id;
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use ipseity_domain::Client;
+use tower::{BoxError, ServiceExt};
+use tracing::Instrument;
+use tracing::field::Empty;
+
+use crate::error::Refusal;
+use crate::lookup::lookup;
+use crate::operation::Operation;
+use crate::response::header_value::HeaderValueBuilder;
+use crate::routes::ROUTES;
+use crate::service::metrics::{NO_OPERATION_LABEL, PAGE_LABEL};
+use crate::service::request_id::RequestId;
+use crate::{Api, TRACE_TARGET};
+
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing",
+);
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Headers of an answer to a lookup, those of the protocol included.
+pub(crate) const HEADER_CAPACITY: usize = 16;
+
+/// The methods that anybody has a use for; what else a stranger calls a method could be anything.
+static LABELED_METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// Wraps all public routes: answers for those that there are not or that find nothing and leave it at that, bounds the address and the
+/// time of a request, turns a panic into a 500, dresses every answer, and counts and logs it.
+pub fn public_service(
+    router: Router,
+    api: &Arc<Api>,
+    uri_bytes_max: usize,
+    request_timeout: Duration,
+) -> PublicService {
+    let (not_found_api, method_not_allowed_api) = (Arc::clone(api), Arc::clone(api));
+    let router = router
+        .fallback(async move || {
+            mark_unmatched(not_found_api.finish_response(NO_OPERATION_LABEL, Err(Refusal::NotFound)))
+        })
+        .method_not_allowed_fallback(async move || {
+            method_not_allowed_api.finish_response(NO_OPERATION_LABEL, Err(Refusal::MethodNotAllowed))
+        });
+    PublicService(Arc::new(PublicServiceInner { router, api: Arc::clone(api), uri_bytes_max, request_timeout }))
+}
+
+/// Marks the answer to a request that leads nowhere.
+#[derive(Clone, Copy)]
+struct Unmatched;
+
+fn mark_unmatched(mut response: Response) -> Response {
+    response.extensions_mut().insert(Unmatched);
+    response
+}
+
+/// All public routes, dressed.
+#[derive(Clone)]
+pub struct PublicService(Arc<PublicServiceInner>);
+
+struct PublicServiceInner {
+    router: Router,
+    api: Arc<Api>,
+    uri_bytes_max: usize,
+    request_timeout: Duration,
+}
+
+impl PublicService {
+    /// Answers a client's request.
+    pub fn call<B>(&self, client: Client, request: Request<B>) -> impl Future<Output = Response> + Send + use<B>
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        // In memory of its own: whoever calls it moves a pointer, not the whole.
+        Box::pin(Arc::clone(&self.0).handle(client, request))
+    }
+}
+
+impl PublicServiceInner {
+    async fn handle<B>(self: Arc<Self>, client: Client, request: Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let (start, method) = (Instant::now(), method_label(request.method()));
+        let matched = ROUTES.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, operation)| *operation);
+        let id = RequestId::generate();
+        let span = tracing::info_span!(target: TRACE_TARGET, "request", "otel.kind" = "server", method, operation = Empty, status = Empty);
+        let dispatched = pin!(self.dispatch(client, request, matched));
+        let mut response = id.scope(self.run_guarded(dispatched, matched).instrument(span.clone())).await;
+        let elapsed = start.elapsed();
+        let operation = match matched {
+            Some(operation) => operation.label(),
+            None if response.extensions().get::<Unmatched>().is_some() => NO_OPERATION_LABEL,
+            None => PAGE_LABEL,
+        };
+        self.api.metrics.observe_request_duration(operation, elapsed);
+        let (status, duration_us) =
+            (response.status().as_u16(), u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX));
+        if !span.is_disabled() {
+            span.record("operation", operation).record("status", status);
+        }
+        // Neither path nor query, which may hold a key; nothing of the client.
+        tracing::info!(target: "access", id = id.as_str(), method, operation, status, duration_us);
+        insert_common_headers(response.headers_mut(), id.as_str());
+        // Of pages not: how long a password took is nobody's business.
+        if matched.is_some() {
+            insert_server_timing(response.headers_mut(), elapsed);
+        }
+        response
+    }
+
+    /// Waits for an answer, as long as may be, and makes one where there is none.
+    async fn run_guarded(
+        &self,
+        request: impl Future<Output = Response> + Unpin,
+        matched: Option<Operation>,
+    ) -> Response {
+        let mut request = AssertUnwindSafe(request).catch_unwind();
+        // A lookup waits once, for a verdict, and the ledger bounds that: only one that waits on is worth a timer.
+        let early = if matched == Some(Operation::Lookup) { ready_after_one_wake(&mut request).await } else { None };
+        let result = match early {
+            Some(result) => Ok(result),
+            None => Box::pin(tokio::time::timeout(self.request_timeout, request)).await,
+        };
+        match result {
+            Ok(Ok(response))
+                if response.status() != StatusCode::NOT_FOUND || response.headers().contains_key(CONTENT_TYPE) =>
+            {
+                response
+            }
+            Ok(Ok(_without_body)) => self.refusal_response(Refusal::NotFound),
+            // What the panic said stays unsaid: it may hold anything.
+            Ok(Err(_panic)) => self.refusal_response(Refusal::Internal),
+            Err(_elapsed) => {
+                tracing::error!("a request took longer than [edge] request_timeout_ms");
+                self.refusal_response(Refusal::Internal)
+            }
+        }
+    }
+
+    /// Lookups take no way round: they are nearly all that is asked.
+    async fn dispatch<B>(&self, client: Client, mut request: Request<B>, matched: Option<Operation>) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        #[cfg(feature = "failpoints")]
+        crate::failpoint::panic_if_armed(&request);
+        let uri = request.uri();
+        if uri.path().len() + uri.query().map_or(0, str::len) > self.uri_bytes_max {
+            return mark_unmatched(self.refusal_response(Refusal::UriTooLong));
+        }
+        if matched == Some(Operation::Lookup) && request.method() == Method::GET {
+            return lookup(&self.api, &client, &request.into_parts().0).await;
+        }
+        request.extensions_mut().insert(client);
+        match Box::pin(self.router.clone().oneshot(request.map(Body::new))).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    fn refusal_response(&self, refusal: Refusal) -> Response {
+        self.api.finish_response(NO_OPERATION_LABEL, Err(refusal))
+    }
+}
+
+/// What a future gives without having to wait a second time.
+async fn ready_after_one_wake<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut has_waited = false;
+    poll_fn(|context| match future.poll_unpin(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if has_waited => Poll::Ready(None),
+        Poll::Pending => {
+            has_waited = true;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+fn method_label(method: &Method) -> &'static str {
+    LABELED_METHODS.iter().find(|candidate| *candidate == method).map_or("other", Method::as_str)
+}
+
+/// Dresses an answer.
+pub(crate) fn insert_common_headers(headers: &mut HeaderMap, request_id: &str) {
+    headers.reserve(HEADER_CAPACITY);
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // Nobody ever gets another's address from a cache.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Ok(request_id) = HeaderValue::from_str(request_id) {
+        headers.insert(X_REQUEST_ID, request_id);
+    }
+}
+
+/// Says how long an answer took.
+pub(crate) fn insert_server_timing(headers: &mut HeaderMap, elapsed: Duration) {
+    let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+    let fraction_digits = [us / 100 % 10, us / 10 % 10, us % 10];
+    let milliseconds = HeaderValueBuilder::new().push_str("total;dur=").push_u64(us / 1000).push_str(".");
+    fraction_digits.into_iter().fold(milliseconds, HeaderValueBuilder::push_u64).insert_into(headers, SERVER_TIMING);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use axum::body::Body;
+    use axum::routing::get;
+    use http_body_util::BodyExt;
+    use ipseity_domain::{Address, ConnectionFacts};
+    use ipseity_geo::{AtlasReloader, AtlasSources};
+    use ipseity_ledger::{Ledger, LedgerOptions};
+    use ipseity_store::{Store, StoreOptions};
+    use prometheus_client::registry::Registry;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{ApiLimits, ApiMetrics, DegradedLimits, PublicUrls, UsageBuffer};
+
+    /// An API whose stores are never reached.
+    fn unreachable_api() -> Arc<Api> {
+        let timeout = Duration::from_secs(1);
+        let ledger = LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
+        let store = StoreOptions {
+            url: "postgres://127.0.0.1:1/none".to_owned(),
+            application_name: "test",
+            connections_max: 1,
+            timeout,
+        };
+        let url = || "https://pages.example.com".to_owned();
+        Arc::new(Api::new(
+            Arc::new(Ledger::new(&ledger).expect("a ledger")),
+            Store::new(&store).expect("a store"),
+            Arc::new(AtlasReloader::open(AtlasSources::default(), false).expect("an atlas")),
+            PublicUrls { base: url(), docs: url(), signup: url(), enterprise: url(), dashboard: url() },
+            Arc::new(UsageBuffer::new(1)),
+            ApiMetrics::register(&mut Registry::default()),
+            ApiLimits {
+                key_fills_max: 1,
+                unknown_cache_max: 1,
+                refusal_cache_max: 1,
+                render_cache_max: 1,
+                degraded: DegradedLimits {
+                    local_keys_max: 1,
+                    max_age: timeout,
+                    failures_max: 1,
+                    store_timeout: timeout,
+                },
+            },
+        ))
+    }
+
+    async fn send_request(router: Router, request_timeout: Duration) -> (StatusCode, HeaderMap, Value) {
+        let request = Request::get("/").body(Body::empty()).expect("a request");
+        let client =
+            Client { address: Address::new(Ipv4Addr::LOCALHOST.into()), connection: ConnectionFacts::default() };
+        let response = public_service(router, &unreachable_api(), 100, request_timeout).call(client, request).await;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        (head.status, head.headers, serde_json::from_slice(&body).expect("JSON"))
+    }
+
+    fn assert_internal_error((status, headers, body): (StatusCode, HeaderMap, Value)) {
+        assert_eq!((status, &body["error"]), (StatusCode::INTERNAL_SERVER_ERROR, &Value::from("internal_error")));
+        assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+        assert_eq!(headers[CACHE_CONTROL], "no-store");
+        assert_eq!(headers[CONTENT_TYPE], "application/json");
+        assert!(headers.contains_key("x-request-id") && !body.to_string().contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn panic_returns_500_without_its_message() {
+        let panics = get(async || {
+            if true {
+                panic!("a secret")
+            }
+        });
+        assert_internal_error(send_request(Router::new().route("/", panics), Duration::from_secs(5)).await);
+    }
+
+    #[tokio::test]
+    async fn bodiless_404_gets_the_standard_error_body() {
+        let without_body = get(async || StatusCode::NOT_FOUND);
+        let (status, headers, body) =
+            send_request(Router::new().route("/", without_body), Duration::from_secs(5)).await;
+        assert_eq!((status, &body["error"]), (StatusCode::NOT_FOUND, &Value::from("not_found")));
+        assert_eq!(headers[CONTENT_TYPE], "application/json");
+    }
+
+    #[tokio::test]
+    async fn request_timeout_returns_500() {
+        let hangs = get(std::future::pending::<()>);
+        assert_internal_error(send_request(Router::new().route("/", hangs), Duration::from_millis(10)).await);
+    }
+}

@@ -1,0 +1,102 @@
+//! Who asks: files with a key and an address on each line, and the rows of those keys.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use ipseity_domain::{KEYS_PER_ACCOUNT_MAX, PlaintextKey, Scope};
+use ipseity_testkit::Postgres;
+use ipseity_testkit::deployment::DATABASE;
+
+/// Callers that take turns.
+#[derive(Clone)]
+pub(crate) struct CallerPool {
+    /// For load generators that are other programs.
+    pub(crate) file: PathBuf,
+    /// Keys, `-` for none, and the addresses in whose name they are used.
+    pub(crate) callers: Vec<(String, Ipv4Addr)>,
+}
+
+impl CallerPool {
+    /// Gives each key a random address, and writes both down in this order.
+    pub(crate) fn write(file: PathBuf, keys: impl Iterator<Item = String>) -> Result<Self> {
+        let callers: Vec<_> = keys.map(|key| (key, random_address())).collect();
+        let lines: String = callers.iter().fold(String::new(), |mut lines, (key, address)| {
+            let _ = writeln!(lines, "{key} {address}");
+            lines
+        });
+        fs::write(&file, lines)?;
+        Ok(Self { file, callers })
+    }
+
+    /// The public ids of its keys.
+    pub(crate) fn key_ids(&self) -> impl Iterator<Item = &str> {
+        self.callers.iter().filter_map(|(key, _)| key.get(4..14))
+    }
+}
+
+/// Any unicast address of the Internet, known to the databases or not.
+fn random_address() -> Ipv4Addr {
+    loop {
+        let address = Ipv4Addr::from_bits(fastrand::u32(0x0100_0000..0xE000_0000));
+        if !address.is_private() && !address.is_loopback() && !address.is_link_local() {
+            return address;
+        }
+    }
+}
+
+/// A key of nobody.
+pub(crate) fn generate_key() -> PlaintextKey {
+    PlaintextKey::generate(|| fastrand::u8(..))
+}
+
+/// Rows to be.
+#[derive(Default)]
+pub(crate) struct SeedKeyRows {
+    tsv: String,
+    count: usize,
+}
+
+impl SeedKeyRows {
+    /// Adds keys in whatever state, and tells them in clear.
+    pub(crate) fn add_keys(&mut self, count: usize, scope: Scope, is_paused: bool) -> Result<Vec<String>> {
+        let mut clear_keys = Vec::with_capacity(count);
+        let paused_at = if is_paused { "now" } else { "\\N" };
+        for _ in 0..count {
+            let clear = generate_key();
+            let key = clear.to_api_key();
+            let (account, slot) = (self.count / KEYS_PER_ACCOUNT_MAX + 1, self.count % KEYS_PER_ACCOUNT_MAX + 1);
+            write!(self.tsv, "{}\t{account}\t{slot}\tbench\t{}\t{paused_at}\t\\\\x", key.id, scope.name())?;
+            for byte in key.digest.as_bytes() {
+                write!(self.tsv, "{byte:02x}")?;
+            }
+            self.tsv.push('\n');
+            self.count += 1;
+            clear_keys.push(clear.expose().to_owned());
+        }
+        Ok(clear_keys)
+    }
+
+    /// Has PostgreSQL read the rows, with their accounts, all on the free plan, and what else it keeps of a key that was issued.
+    pub(crate) async fn load_into(self, postgres: &Postgres, folder: &Path) -> Result<()> {
+        let file = folder.join("keys.tsv");
+        fs::write(&file, self.tsv)?;
+        let accounts = self.count.div_ceil(KEYS_PER_ACCOUNT_MAX);
+        let steps = [
+            format!(
+                "insert into accounts (id, email) overriding system value
+                 select number, format('bench-%s@example.com', number) from generate_series(1, {accounts}) number"
+            ),
+            format!("copy keys (id, account_id, seat, name, scope, paused_at, digest) from '{}'", file.display()),
+            "insert into history (key_id, act, actor) select id, 'issued', 'owner' from keys".to_owned(),
+        ];
+        for step in steps {
+            // Without triggers: the rows are known to be sound, and nobody listens for changes yet.
+            postgres.psql(DATABASE, &format!("set session_replication_role = replica; {step}")).await?;
+        }
+        postgres.psql(DATABASE, "vacuum analyze").await?;
+        Ok(fs::remove_file(file)?)
+    }
+}

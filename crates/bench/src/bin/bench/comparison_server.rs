@@ -1,0 +1,114 @@
+//! Servers that the service is compared with.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use ipseity_testkit::certificate::TestCertificate;
+use ipseity_testkit::deployment::node::{find_service_binary, find_test_binary};
+use ipseity_testkit::{ChildProcess, Redis, ReservedPort, TestDir, eventually};
+use tokio::net::TcpStream;
+
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is run.
+pub(crate) struct BenchPrograms {
+    pub(crate) service: PathBuf,
+    pub(crate) reference_server: PathBuf,
+}
+
+impl BenchPrograms {
+    /// Those that were built.
+    pub(crate) fn find() -> Result<Self> {
+        Ok(Self { service: find_service_binary()?, reference_server: find_test_binary("reference_server")? })
+    }
+}
+
+/// A running server; killed when dropped.
+pub(crate) struct ComparisonServer {
+    process: ChildProcess,
+    http_port: ReservedPort,
+    https_port: ReservedPort,
+    _dir: TestDir,
+}
+
+impl ComparisonServer {
+    /// A bare server that answers with a body at once, over clear HTTP and TLS.
+    pub(crate) async fn start_static(
+        reference_server: &Path,
+        body: &Path,
+        certificate: &TestCertificate,
+    ) -> Result<Self> {
+        Self::start(|_, http, https| {
+            let mut command = reference_server_command(reference_server, http, body);
+            command.arg("--tls").arg(https.to_string()).arg(&certificate.chain_file).arg(&certificate.private_key_file);
+            Ok(command)
+        })
+        .await
+    }
+
+    /// The same with one script call before, over clear HTTP alone.
+    pub(crate) async fn start_floor(reference_server: &Path, body: &Path, redis: &Redis) -> Result<Self> {
+        Self::start(|_, http, _| {
+            let mut command = reference_server_command(reference_server, http, body);
+            command.arg("--redis").arg(redis.url());
+            Ok(command)
+        })
+        .await
+    }
+
+    /// nginx, which renders much the same answer from the same databases, City and ASN.
+    pub(crate) async fn start_nginx(databases: &[PathBuf]) -> Result<Self> {
+        Self::start(|folder, http, _| {
+            let [city, asn] = databases else { anyhow::bail!("nginx needs two databases") };
+            let conf = include_str!("nginx.conf")
+                .replace("FOLDER", &folder.display().to_string())
+                .replace("PLACES", &city.display().to_string())
+                .replace("NETWORKS", &asn.display().to_string())
+                .replace("ADDRESS", &http.to_string());
+            let file = folder.join("nginx.conf");
+            fs::write(&file, conf)?;
+            let mut command = Command::new("/usr/sbin/nginx");
+            command.arg("-p").arg(folder).arg("-c").arg(file);
+            Ok(command)
+        })
+        .await
+    }
+
+    async fn start(command: impl FnOnce(&Path, SocketAddr, SocketAddr) -> Result<Command>) -> Result<Self> {
+        let (folder, http_port, https_port) =
+            (TestDir::create()?, ReservedPort::reserve_free()?, ReservedPort::reserve_free()?);
+        let command = command(folder.path(), http_port.address(), https_port.address())?;
+        let log = folder.path().join("server.log");
+        let mut process = ChildProcess::spawn(command, &log)?;
+        let ready = eventually("the server takes connections", READY_TIMEOUT, async || {
+            !process.is_running() || TcpStream::connect(http_port.address()).await.is_ok()
+        });
+        ready.await?;
+        anyhow::ensure!(process.is_running(), "the server ended; it says:\n{}", fs::read_to_string(log)?);
+        Ok(Self { process, http_port, https_port, _dir: folder })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Its listener for clear HTTP.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http_port.address()
+    }
+
+    /// Its listener for TLS and QUIC.
+    pub(crate) fn https(&self) -> SocketAddr {
+        self.https_port.address()
+    }
+}
+
+fn reference_server_command(reference_server: &Path, listen: SocketAddr, body: &Path) -> Command {
+    let mut command = Command::new(reference_server);
+    command.arg(listen.to_string()).arg(body);
+    command
+}

@@ -1,0 +1,152 @@
+//! All that takes part: a house with one node and its callers, the bare servers, and the counter store of one of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{Deployment, DeploymentOptions, Redis, RedisOptions, TestDir};
+
+use crate::caller_pool::{CallerPool, SeedKeyRows, generate_key};
+use crate::comparison_server::{BenchPrograms, ComparisonServer};
+use crate::load::LOOKUP_PATH;
+use crate::load::paced::PacedLoad;
+use crate::progress::progress;
+
+/// Paused keys: enough that none of them is asked for often enough to be remembered.
+const PAUSED_KEYS: usize = 2_000;
+/// Answers of which one is taken for the bare servers' own: that of middling length.
+const BODY_SAMPLES: usize = 101;
+const SEED_BATCH: usize = 1_000;
+
+pub(crate) struct BenchFixture {
+    pub(crate) deployment: Deployment,
+    pub(crate) static_server: ComparisonServer,
+    pub(crate) floor_server: ComparisonServer,
+    pub(crate) floor_redis: Redis,
+    pub(crate) pools: CallerPools,
+    /// How many callers ask at once over HTTP/1.1.
+    pub(crate) connections: usize,
+    /// For whatever is written meanwhile.
+    pub(crate) dir: TestDir,
+}
+
+/// Who asks.
+pub(crate) struct CallerPools {
+    pub(crate) ip: CallerPool,
+    pub(crate) geo: CallerPool,
+    pub(crate) full: CallerPool,
+    /// Without a key.
+    pub(crate) no_key: CallerPool,
+    /// With a typo in the key.
+    pub(crate) malformed_key: CallerPool,
+    /// With a well-formed key that was never issued.
+    pub(crate) unknown_keys: CallerPool,
+    /// With one paused key, all of them.
+    pub(crate) one_paused_key: CallerPool,
+    /// With many paused keys.
+    pub(crate) paused_keys: CallerPool,
+}
+
+impl CallerPools {
+    /// Mints the keys and writes down who has them.
+    fn open(keys: usize, folder: &Path, rows: &mut SeedKeyRows) -> Result<Self> {
+        let write = |name: &str, keys: Vec<String>| CallerPool::write(folder.join(name), keys.into_iter());
+        let typo = |mut key: String| {
+            let last = key.pop();
+            key.push(if last == Some('0') { '1' } else { '0' });
+            key
+        };
+        let unknown_keys = |count: usize| (0..count).map(|_| generate_key().expose().to_owned());
+        let paused = rows.add_keys(PAUSED_KEYS, Scope::Full, true)?;
+        Ok(Self {
+            ip: write("ip", rows.add_keys(keys, Scope::Ip, false)?)?,
+            geo: write("geo", rows.add_keys(keys, Scope::Geo, false)?)?,
+            full: write("full", rows.add_keys(keys, Scope::Full, false)?)?,
+            no_key: write("missing", vec!["-".to_owned(); keys / 10])?,
+            malformed_key: write("malformed", unknown_keys(keys / 10).map(typo).collect())?,
+            unknown_keys: write("unknown", unknown_keys(keys / 10).collect())?,
+            one_paused_key: write("flooded", vec![paused[0].clone(); keys / 10])?,
+            paused_keys: write("paused", paused[1..].to_vec())?,
+        })
+    }
+}
+
+impl BenchFixture {
+    /// Starts everything with so many keys of each scope, and these settings of the node.
+    pub(crate) async fn open(
+        keys: usize,
+        connections: usize,
+        geo_files: Vec<PathBuf>,
+        env: Env,
+        programs: &BenchPrograms,
+    ) -> Result<Self> {
+        let folder = TestDir::create()?;
+        let program = Some(programs.service.clone());
+        let deployment =
+            Deployment::start(DeploymentOptions { program, env, geo_files, progress, ..DeploymentOptions::default() })
+                .await?;
+        progress(&format!("writing {keys} keys of each scope"));
+        let mut rows = SeedKeyRows::default();
+        let pools = CallerPools::open(keys, folder.path(), &mut rows)?;
+        rows.load_into(&deployment.postgres, folder.path()).await?;
+        progress("starting the bare servers");
+        let body = folder.path().join("body");
+        fs::write(&body, median_response(&deployment, &pools.full).await?)?;
+        let static_server =
+            ComparisonServer::start_static(&programs.reference_server, &body, &deployment.certificate).await?;
+        let floor_redis = Redis::start(RedisOptions::default()).await?;
+        seed_records(&floor_redis, pools.full.key_ids().map(str::to_owned)).await?;
+        let floor_server = ComparisonServer::start_floor(&programs.reference_server, &body, &floor_redis).await?;
+        Ok(Self { deployment, static_server, floor_server, floor_redis, pools, connections, dir: folder })
+    }
+
+    /// Has every key of every crowd asked with once, so that the counter store knows it.
+    pub(crate) async fn warm_up_all(&self) -> Result<()> {
+        let CallerPools { ip, geo, full, unknown_keys: unknown, paused_keys: paused, .. } = &self.pools;
+        for pool in [ip, geo, full] {
+            self.warm_up(pool).await?;
+        }
+        for pool in [unknown, paused] {
+            let result = PacedLoad::each_caller_once(self.deployment.nodes[0].http(), pool).run().await?;
+            ensure!(result.refused == result.requests, "keys are answered that must not be");
+        }
+        Ok(())
+    }
+
+    /// The same with one crowd, whose keys are sound.
+    pub(crate) async fn warm_up(&self, pool: &CallerPool) -> Result<()> {
+        progress(&format!("asking once with each of {} keys", pool.callers.len()));
+        PacedLoad::warm_up(self.deployment.nodes[0].http(), pool).await
+    }
+}
+
+/// Writes the records that the floor's script reads.
+pub(crate) async fn seed_records(redis: &Redis, ids: impl Iterator<Item = String>) -> Result<()> {
+    let mut connection = redis.connect().await?;
+    let ids: Vec<String> = ids.collect();
+    for batch in ids.chunks(SEED_BATCH) {
+        let mut pipe = redis::pipe();
+        for id in batch {
+            let record = [("state", "active"), ("limit", "10000"), ("day", "0"), ("used", "0"), ("scope", "full")];
+            pipe.hset_multiple(format!("k:{{{id}}}"), &record).ignore();
+        }
+        pipe.exec_async(&mut connection).await?;
+    }
+    Ok(())
+}
+
+async fn median_response(deployment: &Deployment, pool: &CallerPool) -> Result<Vec<u8>> {
+    let mut caller = deployment.nodes[0].client();
+    let mut bodies = Vec::new();
+    for (key, address) in pool.callers.iter().take(BODY_SAMPLES) {
+        let headers = [("authorization", format!("Bearer {key}")), ("x-forwarded-for", address.to_string())];
+        let reply = caller.get(LOOKUP_PATH, &headers.each_ref().map(|(name, value)| (*name, value.as_str()))).await?;
+        ensure!(reply.status == 200, "a key is answered {}", reply.status);
+        bodies.push(reply.body.to_vec());
+    }
+    bodies.sort_by_key(Vec::len);
+    let middle = bodies.len() / 2;
+    bodies.into_iter().nth(middle).context("a crowd of nobody")
+}

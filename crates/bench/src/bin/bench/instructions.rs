@@ -1,0 +1,106 @@
+//! Instructions for each request, counted by callgrind: a figure that is the same on a busy machine and on a quiet one, and so the tie-breaker.
+//!
+//! It says nothing of the kernel and nothing of memory that is far away; both are in the CPU times.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use ipseity_testkit::TestDir;
+use ipseity_testkit::deployment::node::Env;
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use crate::compare::{CONNECTIONS, geo_databases};
+use crate::comparison_server::BenchPrograms;
+use crate::fixture::BenchFixture;
+use crate::measure::USAGE_FLUSH_WAIT;
+use crate::progress::progress;
+use crate::subjects::{MALFORMED_KEY, PAUSED_KEY_FLOODED};
+
+const KEYS: usize = 1_000;
+const WARM_S: u64 = 3;
+const SECONDS: u64 = 8;
+
+pub(crate) async fn run_instructions() -> Result<ExitCode> {
+    print_counts(&count_instructions().await?);
+    Ok(ExitCode::SUCCESS)
+}
+
+#[expect(clippy::print_stdout, reason = "a report is printed")]
+fn print_counts(counts: &BTreeMap<&'static str, f64>) {
+    for (name, instructions) in counts {
+        println!("{name:32} {instructions:8.0} instructions");
+    }
+}
+
+/// Counts for those who are compared over clear HTTP/1.1.
+pub(crate) async fn count_instructions() -> Result<BTreeMap<&'static str, f64>> {
+    let folder = TestDir::create()?;
+    // Under callgrind everything takes some fifty times as long.
+    let env = Env::from([("IPSEITY__LEDGER__TIMEOUT_MS".to_owned(), "20000".to_owned())]);
+    let programs = under_callgrind(&BenchPrograms::find()?, folder.path())?;
+    let fixture = BenchFixture::open(KEYS, CONNECTIONS, geo_databases()?, env, &programs).await?;
+    fixture.warm_up(&fixture.pools.full).await?;
+    let refusals = [
+        fixture.http1_subject(MALFORMED_KEY, &fixture.pools.malformed_key, "invalid_api_key"),
+        fixture.http1_subject(PAUSED_KEY_FLOODED, &fixture.pools.one_paused_key, "paused"),
+    ];
+    let mut counts = BTreeMap::new();
+    for subject in fixture.basic_subjects().iter().chain(&refusals) {
+        progress(&format!("counting instructions: {}", subject.name));
+        let pid = *subject.processes.servers.first().context("a subject without a server")?;
+        subject.load.run(WARM_S, fixture.dir.path()).await?;
+        sleep(USAGE_FLUSH_WAIT).await;
+        dump_counts(pid, folder.path()).await?;
+        let result = subject.load.run(SECONDS, fixture.dir.path()).await?;
+        sleep(USAGE_FLUSH_WAIT).await;
+        let instructions = dump_counts(pid, folder.path()).await?;
+        let is_refusal = subject.processes.expected_outcome.is_some_and(|(_, outcome)| outcome != "success");
+        let is_expected = result.refused == if is_refusal { result.requests } else { 0 };
+        ensure!(
+            result.requests > 0 && result.failed == 0 && is_expected,
+            "{}: not all is answered as expected",
+            subject.name
+        );
+        counts.insert(subject.name, instructions as f64 / result.requests as f64);
+    }
+    Ok(counts)
+}
+
+/// The same programs under callgrind, each by a script that stands for it.
+fn under_callgrind(programs: &BenchPrograms, folder: &Path) -> Result<BenchPrograms> {
+    let trace = |name: &str, program: &Path| -> Result<PathBuf> {
+        let script = folder.join(name);
+        let counts = folder.join("counts.%p");
+        let (counts, program) = (counts.display(), program.display());
+        let line = format!("exec valgrind --quiet --tool=callgrind --callgrind-out-file='{counts}' '{program}' \"$@\"");
+        fs::write(&script, format!("#!/bin/sh\n{line}\n"))?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+        Ok(script)
+    };
+    Ok(BenchPrograms {
+        service: trace("service", &programs.service)?,
+        reference_server: trace("subject", &programs.reference_server)?,
+    })
+}
+
+/// Has a process write down what it has counted since the last time, and begin again.
+async fn dump_counts(pid: u32, folder: &Path) -> Result<u64> {
+    let control = Command::new("callgrind_control").arg("--dump").arg(pid.to_string()).output().await;
+    let output = control.context("cannot run callgrind_control, of the package valgrind")?;
+    ensure!(output.status.success(), "callgrind_control failed: {}", String::from_utf8_lossy(&output.stderr));
+    let mut total = None;
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.path();
+        if file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("counts.{pid}."))) {
+            let text = fs::read_to_string(&file)?;
+            total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok());
+            fs::remove_file(file)?;
+        }
+    }
+    total.context("callgrind wrote no counts")
+}

@@ -1,0 +1,188 @@
+//! HTTP/3 on one QUIC connection: each request in a task of its own, each answer watched until the client has it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::{Buf, Bytes};
+use h3::error::Code;
+use h3::server::{RequestResolver, RequestStream};
+use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use quinn::VarInt;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::identify::Peer;
+use crate::quic::streams::{AcceptedStream, H3SendStream, H3Transport};
+use crate::serve::log_panic;
+use crate::watchdog::{ConnectionWatchdog, InFlightRequest};
+use crate::{Application, CloseReason, Drain, RequestBody};
+
+/// A client needs a round trip to hear that it should go; requests that it sent before are still taken.
+const GOAWAY_GRACE_ROUND_TRIPS: u32 = 2;
+const GOAWAY_GRACE_MIN: Duration = Duration::from_millis(500);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// HTTP/3's H3_EXCESSIVE_LOAD, for whoever has broken a bound.
+const H3_EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
+
+/// An application on one connection.
+#[derive(Clone)]
+pub(crate) struct Http3Connection<S> {
+    pub(crate) application: S,
+    pub(crate) peer: Peer,
+    pub(crate) watchdog: Arc<ConnectionWatchdog>,
+    pub(crate) drain: Drain,
+}
+
+/// How far the end of a connection is.
+enum ShutdownPhase {
+    Running,
+    /// Told to ask no more; what it asked before it heard is taken until then.
+    GoawaySent(Instant),
+    /// Nothing more is taken. Until then, who asks all the same is told that the request was not touched.
+    Closing(Instant),
+}
+
+impl ShutdownPhase {
+    /// When the next step is due.
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Running => None,
+            Self::GoawaySent(deadline) | Self::Closing(deadline) => Some(*deadline),
+        }
+    }
+}
+
+impl<S: Application> Http3Connection<S> {
+    /// Serves the connection until it ends, the drain ends it, or a bound does.
+    pub(crate) async fn serve(self, connection: quinn::Connection) {
+        let edge = Arc::clone(&self.peer.edge);
+        let limits = &edge.limits;
+        let streams = H3Transport::new(connection.clone(), limits.header_bytes_max);
+        let last_accepted = streams.last_accepted();
+        let mut builder = h3::server::builder();
+        builder.max_field_section_size(limits.header_bytes_max as u64).send_grease(false);
+        let mut h3_connection = match timeout(limits.header_timeout, builder.build(streams)).await {
+            Ok(Ok(h3_connection)) => h3_connection,
+            Ok(Err(_gone)) => return,
+            Err(_late) => return edge.stats().record_closed(CloseReason::HeaderTimeout, 1),
+        };
+        let mut drained = pin!(async {
+            self.drain.started().await;
+            self.watchdog.wait_first_request().await;
+        });
+        let mut requests = JoinSet::new();
+        let mut phase = ShutdownPhase::Running;
+        loop {
+            let is_due = phase.deadline().is_some_and(|deadline| deadline <= Instant::now());
+            if matches!(phase, ShutdownPhase::Closing(_)) && is_due && requests.is_empty() {
+                return;
+            }
+            let deadline = phase.deadline().filter(|_| !is_due || matches!(phase, ShutdownPhase::GoawaySent(_)));
+            let starts_goaway = tokio::select! {
+                accepted = h3_connection.accept() => match (accepted, last_accepted.take()) {
+                    (Ok(Some(resolver)), Some(stream)) => {
+                        requests.spawn(self.clone().handle_request(resolver, stream));
+                        false
+                    }
+                    (Ok(None), _) if matches!(phase, ShutdownPhase::Closing(_)) => {
+                        // h3 says so for a request that it gave back, and at once again for a client that is leaving itself.
+                        sleep(ACCEPT_RETRY_DELAY).await;
+                        false
+                    }
+                    (Ok(_) | Err(_), _) => return,
+                },
+                Some(ended) = requests.join_next() => {
+                    log_panic(ended);
+                    false
+                }
+                () = drained.as_mut(), if matches!(phase, ShutdownPhase::Running) => true,
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    if matches!(phase, ShutdownPhase::GoawaySent(_)) {
+                        phase = ShutdownPhase::Closing(Instant::now() + goaway_grace(&connection));
+                        if h3_connection.shutdown(0).await.is_err() {
+                            return;
+                        }
+                    }
+                    false
+                }
+                reason = self.watchdog.expired() => {
+                    if !matches!(phase, ShutdownPhase::Running) {
+                        return;
+                    }
+                    edge.stats().record_closed(reason, 1);
+                    if reason != CloseReason::IdleTimeout {
+                        return connection.close(H3_EXCESSIVE_LOAD, b"");
+                    }
+                    true
+                }
+            };
+            if starts_goaway {
+                self.watchdog.mark_closing();
+                phase = ShutdownPhase::GoawaySent(Instant::now() + goaway_grace(&connection));
+                if h3_connection.shutdown(limits.streams_max as usize).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads a request, and answers it unless the client no longer wants that.
+    async fn handle_request(self, resolver: RequestResolver<H3Transport, Bytes>, accepted: AcceptedStream) {
+        let mut in_flight = self.watchdog.start_request();
+        let header_timeout = self.peer.edge.limits.header_timeout;
+        let Ok(Ok((request, h3_stream))) = timeout(header_timeout, resolver.resolve_request()).await else { return };
+        accepted.budget.extend_for_body();
+        let (mut send, receive) = h3_stream.split();
+        let client = self.peer.identify(request.version(), request.headers());
+        let response_future = self.application.handle(client, request.map(|()| RequestBody::quic(receive)));
+        let response = tokio::select! {
+            response = response_future => response,
+            () = accepted.canceled => return,
+        };
+        in_flight.start_response();
+        if send_response(response, &mut send, &mut in_flight).await.is_none() {
+            send.stop_stream(Code::H3_INTERNAL_ERROR);
+        }
+    }
+}
+
+fn goaway_grace(connection: &quinn::Connection) -> Duration {
+    (connection.rtt() * GOAWAY_GRACE_ROUND_TRIPS).max(GOAWAY_GRACE_MIN)
+}
+
+/// Sends an answer to its end; `None` if that was not reached.
+async fn send_response<B>(
+    response: Response<B>,
+    send: &mut RequestStream<H3SendStream, Bytes>,
+    in_flight: &mut InFlightRequest,
+) -> Option<()>
+where
+    B: Body<Data: Send> + Send,
+{
+    let (mut head, body) = response.into_parts();
+    if !head.headers.contains_key(DATE)
+        && let Ok(now) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now()))
+    {
+        head.headers.insert(DATE, now);
+    }
+    if head.status == StatusCode::NO_CONTENT {
+        head.headers.remove(CONTENT_LENGTH);
+    } else if let Some(length) = body.size_hint().exact() {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    send.send_response(Response::from_parts(head, ())).await.ok()?;
+    let mut body = pin!(body);
+    while let Some(frame) = body.frame().await {
+        if let Ok(mut data) = frame.ok()?.into_data() {
+            in_flight.set_write_pending(true);
+            send.send_data(data.copy_to_bytes(data.remaining())).await.ok()?;
+        }
+        in_flight.set_write_pending(false);
+    }
+    in_flight.set_write_pending(true);
+    send.finish().await.ok()
+}

@@ -1,0 +1,121 @@
+//! What a trusted proxy reports of its client's connection, in headers and in a PROXY header's extensions.
+//!
+//! A value that is not understood, or that is told twice, is `None`: it is never guessed at.
+
+use http::{HeaderMap, HeaderName};
+use ipseity_domain::{Colo, ConnectionFacts, HttpProtocol, TlsInfo, TlsVersion};
+
+use crate::tls::cipher_names;
+
+/// The headers by which the trusted proxies report; each must be set or removed by them on every request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionHeaders {
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub tls_version: Option<HeaderName>,
+    /// The cipher suite, by its IANA name or by OpenSSL's.
+    pub tls_cipher: Option<HeaderName>,
+    /// `HTTP/1.1`, `HTTP/2.0`, `h2` and the like.
+    pub http_protocol: Option<HeaderName>,
+    /// A whole number with its unit: `12ms` or `12345us`.
+    pub rtt: Option<HeaderName>,
+    /// Three capital letters, alone or behind the last hyphen.
+    pub colo: Option<HeaderName>,
+}
+
+impl ConnectionHeaders {
+    /// The connection that these headers tell of.
+    pub(crate) fn read_connection(&self, headers: &HeaderMap) -> ConnectionFacts {
+        let version = single_value(headers, self.tls_version.as_ref()).and_then(parse_tls_version);
+        let cipher = single_value(headers, self.tls_cipher.as_ref()).and_then(parse_tls_cipher);
+        ConnectionFacts {
+            http_protocol: single_value(headers, self.http_protocol.as_ref()).and_then(parse_http_protocol),
+            tls: version.map(|version| TlsInfo { version, cipher }),
+            rtt_ms: single_value(headers, self.rtt.as_ref()).and_then(parse_rtt_ms),
+            colo: single_value(headers, self.colo.as_ref()).and_then(parse_colo),
+        }
+    }
+}
+
+/// The value of a header that has exactly one line.
+fn single_value<'a>(headers: &'a HeaderMap, name: Option<&HeaderName>) -> Option<&'a str> {
+    let mut values = headers.get_all(name?).iter();
+    let value = values.next()?;
+    values.next().is_none().then(|| value.to_str().ok().map(str::trim))?
+}
+
+pub(crate) fn parse_tls_version(value: &str) -> Option<TlsVersion> {
+    [TlsVersion::V12, TlsVersion::V13].into_iter().find(|version| version.name() == value)
+}
+
+pub(crate) fn parse_tls_cipher(value: &str) -> Option<&'static str> {
+    cipher_names::iana_cipher_name(value)
+}
+
+pub(crate) fn parse_http_protocol(value: &str) -> Option<HttpProtocol> {
+    Some(match value.to_ascii_lowercase().as_str() {
+        "http/1.0" => HttpProtocol::Http10,
+        "http/1.1" => HttpProtocol::Http11,
+        "http/2" | "http/2.0" | "h2" | "h2c" => HttpProtocol::Http2,
+        "http/3" | "http/3.0" | "h3" => HttpProtocol::Http3,
+        _ => return None,
+    })
+}
+
+fn parse_rtt_ms(value: &str) -> Option<u32> {
+    let (number, unit_us) = match value.strip_suffix("us") {
+        Some(number) => (number, 1),
+        None => (value.strip_suffix("ms")?, 1000),
+    };
+    let is_unsigned_integer = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let unit_us = is_unsigned_integer.then(|| number.parse::<u64>().ok())??.checked_mul(unit_us)?;
+    u32::try_from(unit_us / 1000 + u64::from(unit_us % 1000 >= 500)).ok()
+}
+
+fn parse_colo(value: &str) -> Option<Colo> {
+    value.rsplit('-').next().and_then(Colo::parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn rtt_header_requires_a_unit() {
+        for (value, ms) in [("12ms", 12), ("12345us", 12), ("12500us", 13), ("0us", 0), ("499us", 0), ("500us", 1)] {
+            assert_eq!(parse_rtt_ms(value), Some(ms), "{value}");
+        }
+        for invalid in ["", "12", "us", "ms", "-1ms", "+1ms", "1.5ms", "12 ms", "1s", "99999999999ms", "1msus"] {
+            assert_eq!(parse_rtt_ms(invalid), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn colo_is_read_from_the_end_of_a_request_id() {
+        for (value, expected) in [("FRA", "FRA"), ("8f2b03a1c0ffee00-SJC", "SJC")] {
+            assert_eq!(parse_colo(value).as_ref().map(Colo::as_str), Some(expected));
+        }
+        for invalid in ["", "fra", "FRA1", "8f2b-", "SJC-8f2b"] {
+            assert!(parse_colo(invalid).is_none(), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn repeated_or_unknown_connection_headers_are_ignored() {
+        let name = HeaderName::from_static("x-client-tls-version");
+        let connection_headers = ConnectionHeaders { tls_version: Some(name.clone()), ..ConnectionHeaders::default() };
+        let mut headers = HeaderMap::new();
+        for invalid in ["TLSv1.1", "TLSv1.3, TLSv1.2", "tlsv1.3", "1.3", ""] {
+            headers.insert(&name, HeaderValue::from_static(invalid));
+            assert_eq!(connection_headers.read_connection(&headers), ConnectionFacts::default(), "{invalid}");
+        }
+        headers.insert(&name, HeaderValue::from_static("TLSv1.3"));
+        assert_eq!(
+            connection_headers.read_connection(&headers).tls,
+            Some(TlsInfo { version: TlsVersion::V13, cipher: None })
+        );
+        headers.append(&name, HeaderValue::from_static("TLSv1.3"));
+        assert_eq!(connection_headers.read_connection(&headers), ConnectionFacts::default());
+    }
+}

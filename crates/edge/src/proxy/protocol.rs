@@ -1,0 +1,232 @@
+//! The PROXY protocol's header, versions 1 and 2: what a proxy says of its client before the client's first byte.
+//!
+//! Strict, because only machines write it: what is odd in any way is refused whole. Nothing here decides who may send one, and
+//! nothing that is refused is told, since it may hold an address.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipseity_domain::{Address, HttpProtocol, TlsInfo};
+
+use crate::proxy::headers;
+
+const V1_PREFIX: &[u8] = b"PROXY ";
+/// The longest line of version 1, its end included.
+const V1_BYTES_MAX: usize = 107;
+const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+const V2_FIXED_HEADER_BYTES: usize = 16;
+const V2_UNIX_ADDRESSES_BYTES: usize = 216;
+
+const TLV_ALPN: u8 = 0x01;
+const TLV_CRC32C: u8 = 0x03;
+const TLV_TLS: u8 = 0x20;
+const TLV_TLS_VERSION: u8 = 0x21;
+const TLV_TLS_CIPHER: u8 = 0x23;
+const CLIENT_USED_TLS: u8 = 0x01;
+
+/// What a PROXY header says.
+#[derive(Clone, Copy)]
+pub enum ProxyHeader {
+    /// The proxy speaks for itself, as for a health check.
+    Local,
+    /// It speaks for a client that it does not name.
+    Unknown,
+    /// It speaks for this client.
+    Client(ProxiedClient),
+}
+
+/// A client as a PROXY header names it.
+#[derive(Clone, Copy)]
+pub struct ProxiedClient {
+    /// Its address.
+    pub address: Address,
+    /// The TLS session that the proxy ended.
+    pub tls: Option<TlsInfo>,
+    /// The protocol that was agreed on in that session.
+    pub http_protocol: Option<HttpProtocol>,
+}
+
+/// What the bytes read so far are.
+pub enum ProxyHeaderStatus {
+    /// A whole header, of so many bytes.
+    Complete(ProxyHeader, usize),
+    /// The beginning of one.
+    Partial,
+    /// None.
+    Invalid,
+}
+
+/// Reads the header at the beginning of the bytes; one of more than `bytes_max` bytes is refused.
+#[must_use]
+pub fn parse_proxy_header(bytes: &[u8], bytes_max: usize) -> ProxyHeaderStatus {
+    let status = if matches_prefix_so_far(bytes, V1_PREFIX) {
+        parse_v1(bytes)
+    } else if matches_prefix_so_far(bytes, V2_SIGNATURE) {
+        parse_v2(bytes, bytes_max)
+    } else {
+        None
+    };
+    status.unwrap_or(ProxyHeaderStatus::Invalid)
+}
+
+fn matches_prefix_so_far(bytes: &[u8], prefix: &[u8]) -> bool {
+    let common = bytes.len().min(prefix.len());
+    bytes[..common] == prefix[..common]
+}
+
+fn parse_v1(bytes: &[u8]) -> Option<ProxyHeaderStatus> {
+    let head = &bytes[..bytes.len().min(V1_BYTES_MAX)];
+    let Some(end) = head.windows(2).position(|pair| pair == b"\r\n") else {
+        return (bytes.len() < V1_BYTES_MAX).then_some(ProxyHeaderStatus::Partial);
+    };
+    let line = std::str::from_utf8(&head[..end]).ok()?;
+    let mut words = line.split(' ').skip(1);
+    let family = words.next()?;
+    let proxy_header = if family == "UNKNOWN" {
+        ProxyHeader::Unknown
+    } else {
+        let (source, destination) = (words.next()?, words.next()?);
+        let address = match family {
+            "TCP4" => IpAddr::V4(parse_v1_source::<Ipv4Addr>(source, destination)?),
+            "TCP6" => IpAddr::V6(parse_v1_source::<Ipv6Addr>(source, destination)?),
+            _ => return None,
+        };
+        let ports_are_valid =
+            is_canonical_port(words.next()?) && is_canonical_port(words.next()?) && words.next().is_none();
+        ports_are_valid.then_some(ProxyHeader::Client(ProxiedClient {
+            address: Address::new(address),
+            tls: None,
+            http_protocol: None,
+        }))?
+    };
+    Some(ProxyHeaderStatus::Complete(proxy_header, end + 2))
+}
+
+fn parse_v1_source<A: std::str::FromStr>(source: &str, destination: &str) -> Option<A> {
+    destination.parse::<A>().ok()?;
+    source.parse().ok()
+}
+
+fn is_canonical_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok_and(|port| port.to_string() == text)
+}
+
+fn parse_v2(bytes: &[u8], bytes_max: usize) -> Option<ProxyHeaderStatus> {
+    let Some(fixed) = bytes.first_chunk::<V2_FIXED_HEADER_BYTES>() else { return Some(ProxyHeaderStatus::Partial) };
+    let [.., command, family, high, low] = *fixed;
+    let end = V2_FIXED_HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
+    if !matches!(command, 0x20 | 0x21) || end > bytes_max {
+        return None;
+    }
+    let Some(header) = bytes.get(..end) else { return Some(ProxyHeaderStatus::Partial) };
+    let rest = &header[V2_FIXED_HEADER_BYTES..];
+    // What follows the command "local" is of no meaning, whatever the family.
+    let proxy_header = if command == 0x20 { ProxyHeader::Local } else { parse_v2_payload(header, family, rest)? };
+    Some(ProxyHeaderStatus::Complete(proxy_header, end))
+}
+
+fn parse_v2_payload(header: &[u8], family: u8, rest: &[u8]) -> Option<ProxyHeader> {
+    let (address, tlvs) = match family {
+        // Streams and datagrams alike: a proxy may have taken its client's connection over QUIC.
+        0x11 | 0x12 => {
+            let (addresses, tlvs) = rest.split_first_chunk::<12>()?;
+            (Some(IpAddr::from(*addresses.first_chunk::<4>()?)), tlvs)
+        }
+        0x21 | 0x22 => {
+            let (addresses, tlvs) = rest.split_first_chunk::<36>()?;
+            (Some(IpAddr::from(*addresses.first_chunk::<16>()?)), tlvs)
+        }
+        0x31 | 0x32 => (None, rest.get(V2_UNIX_ADDRESSES_BYTES..)?),
+        0x00 => (None, rest),
+        _ => return None,
+    };
+    let (tls, http_protocol) = parse_v2_tlvs(header, tlvs)?;
+    Some(address.map_or(ProxyHeader::Unknown, |address| {
+        ProxyHeader::Client(ProxiedClient { address: Address::new(address), tls, http_protocol })
+    }))
+}
+
+/// The session and the protocol told in the extensions; `None` when one is torn, told twice, or not what was sent.
+fn parse_v2_tlvs(header: &[u8], mut rest: &[u8]) -> Option<(Option<TlsInfo>, Option<HttpProtocol>)> {
+    let (mut tls, mut alpn, mut checksum) = (None, None, None);
+    while let Some(Tlv { kind, value, remaining }) = next_tlv(rest)? {
+        let is_duplicate = match kind {
+            TLV_TLS => tls.replace(parse_tls_tlv(value)?).is_some(),
+            TLV_ALPN => alpn.replace(value).is_some(),
+            TLV_CRC32C => {
+                let checksum_offset = header.len() - remaining.len() - value.len();
+                checksum
+                    .replace(
+                        u32::from_be_bytes(value.try_into().ok()?)
+                            == crc32c_with_zeroed_checksum(header, checksum_offset),
+                    )
+                    .is_some()
+            }
+            _ => false,
+        };
+        if is_duplicate {
+            return None;
+        }
+        rest = remaining;
+    }
+    let http_protocol = alpn.and_then(|name| std::str::from_utf8(name).ok()).and_then(headers::parse_http_protocol);
+    (checksum != Some(false)).then_some((tls.flatten(), http_protocol))
+}
+
+/// An extension, and the bytes behind it.
+struct Tlv<'a> {
+    kind: u8,
+    value: &'a [u8],
+    remaining: &'a [u8],
+}
+
+/// The next extension, or nothing more; `None` when it is torn.
+fn next_tlv(bytes: &[u8]) -> Option<Option<Tlv<'_>>> {
+    if bytes.is_empty() {
+        return Some(None);
+    }
+    let ([kind, high, low], remaining) = bytes.split_first_chunk::<3>()?;
+    let (value, remaining) = remaining.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+    Some(Some(Tlv { kind: *kind, value, remaining }))
+}
+
+/// The session in a TLS extension, if the client used TLS and the version is one that we know; `None` when it is torn.
+fn parse_tls_tlv(value: &[u8]) -> Option<Option<TlsInfo>> {
+    // The flags, then whether the client's certificate was verified, which nobody is asked for here.
+    let ([client_flags, _, _, _, _], mut rest) = value.split_first_chunk::<5>()?;
+    let (mut version, mut cipher) = (None, None);
+    while let Some(Tlv { kind, value, remaining }) = next_tlv(rest)? {
+        let text = std::str::from_utf8(value).ok();
+        match kind {
+            TLV_TLS_VERSION => version = text.and_then(headers::parse_tls_version),
+            TLV_TLS_CIPHER => cipher = text.and_then(headers::parse_tls_cipher),
+            _ => {}
+        }
+        rest = remaining;
+    }
+    let uses_tls = client_flags & CLIENT_USED_TLS != 0;
+    Some(version.filter(|_| uses_tls).map(|version| TlsInfo { version, cipher }))
+}
+
+/// CRC-32C of the header, with the four bytes of the checksum itself as zeroes.
+fn crc32c_with_zeroed_checksum(header: &[u8], checksum_offset: usize) -> u32 {
+    const POLYNOMIAL: u32 = 0x82F6_3B78;
+    let mut crc = u32::MAX;
+    for (index, &byte) in header.iter().enumerate() {
+        crc ^= if (checksum_offset..checksum_offset + 4).contains(&index) { 0 } else { u32::from(byte) };
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxy_header_checksum_is_crc32c() {
+        // The check value of CRC-32C; the four zeroes stand outside the text.
+        assert_eq!(crc32c_with_zeroed_checksum(b"123456789", 9), 0xE306_9283);
+    }
+}

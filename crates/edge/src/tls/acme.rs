@@ -1,0 +1,290 @@
+//! Certificates from an authority by ACME (RFC 8555): issued, kept in files, and renewed before they expire.
+//!
+//! The service proves its names itself, by a TLS handshake (TLS-ALPN-01, RFC 8737) or an answer in clear (HTTP-01). What is issued goes
+//! the way of every other certificate: it is written to files and taken up by the wardrobe after the same checks. Deliberately
+//! absent: DNS-01, which needs a hand on the zone, and agreement between nodes: each node that asks is its own client.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewAccount, NewOrder, Order, OrderStatus,
+    RetryPolicy,
+};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::CertifiedKey;
+
+use crate::{CertResolver, CertificateFiles};
+
+/// An authority may take its time to look.
+const POLL_RETRY_POLICY: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
+/// A certificate is renewed when this part of its life is left.
+const RENEWAL_LIFETIME_DIVISOR: u32 = 3;
+
+/// How the names are proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcmeChallenge {
+    /// By a TLS handshake on port 443.
+    TlsAlpn01,
+    /// By an answer in clear on port 80.
+    Http01,
+}
+
+impl AcmeChallenge {
+    /// Reads the name that RFC 8555 and RFC 8737 give it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "tls-alpn-01" => Some(Self::TlsAlpn01),
+            "http-01" => Some(Self::Http01),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked for, and of whom.
+pub struct AcmeOptions {
+    /// The authority's directory.
+    pub directory_url: String,
+    /// Where the authority may write to, such as `mailto:` addresses. Never logged.
+    pub contact: Vec<String>,
+    /// The names that the certificate is for.
+    pub names: Vec<String>,
+    /// How they are proved.
+    pub challenge: AcmeChallenge,
+    /// Where the account, the certificate and its key are kept.
+    pub dir: PathBuf,
+    /// An authority (PEM) for the directory itself, in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Renews when less than this is left; a third of its life if `None`.
+    pub renew_before: Option<Duration>,
+}
+
+/// Why no certificate was issued. It carries no contact address.
+#[derive(Debug, thiserror::Error)]
+pub enum AcmeError {
+    /// The authority refused, or could not be reached.
+    #[error("the authority says: {0}")]
+    Authority(String),
+    /// The authority does not offer the challenge for a name.
+    #[error("the authority does not offer the configured challenge for one of the names; try the other one")]
+    ChallengeNotOffered,
+    /// A name could not be proved.
+    #[error(
+        "the authority could not prove the names ({0}); they must lead to this service, on port 443 for tls-alpn-01 and on port 80 for http-01"
+    )]
+    ValidationFailed(String),
+    /// A file could not be kept.
+    #[error("{file} could not be kept: {source}; the service must be able to write to its folder")]
+    WriteFailed {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A key or a request could not be made.
+    #[error("a key or a certificate request could not be made: {0}")]
+    GenerationFailed(String),
+}
+
+impl From<instant_acme::Error> for AcmeError {
+    fn from(error: instant_acme::Error) -> Self {
+        let text = error.to_string();
+        // An authority that dislikes a contact quotes it.
+        Self::Authority(if text.contains('@') { "it refused the account's contact".to_owned() } else { text })
+    }
+}
+
+impl From<rcgen::Error> for AcmeError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::GenerationFailed(error.to_string())
+    }
+}
+
+/// Answers to HTTP-01 challenges that are under way.
+#[derive(Clone, Default)]
+pub struct Http01Tokens(Arc<Mutex<HashMap<String, String>>>);
+
+impl Http01Tokens {
+    /// What to answer an authority that asks for `/.well-known/acme-challenge/{token}`.
+    #[must_use]
+    pub fn key_authorization(&self, token: &str) -> Option<String> {
+        self.lock().get(token).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client of one authority, for one certificate.
+pub struct AcmeClient {
+    options: AcmeOptions,
+    cert_resolver: Arc<CertResolver>,
+    http01_tokens: Http01Tokens,
+}
+
+impl AcmeClient {
+    /// Where the certificate is kept in a folder.
+    #[must_use]
+    pub fn certificate_files(dir: &Path) -> CertificateFiles {
+        CertificateFiles { certificate: dir.join("certificate.pem"), private_key: dir.join("private.key") }
+    }
+
+    /// Builds a client; the wardrobe must be awaiting the certificate, and the tokens be answered for HTTP-01.
+    #[must_use]
+    pub fn new(options: AcmeOptions, cert_resolver: Arc<CertResolver>, http01_tokens: Http01Tokens) -> Self {
+        Self { options, cert_resolver, http01_tokens }
+    }
+
+    /// Whether there is no certificate for the names, or it should be renewed.
+    #[must_use]
+    pub fn is_renewal_due(&self) -> bool {
+        let Some(certificate) = self.cert_resolver.find_certificate(&Self::certificate_files(&self.options.dir)) else {
+            return true;
+        };
+        let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
+        let renew_before = self.options.renew_before.unwrap_or(lifetime / RENEWAL_LIFETIME_DIVISOR);
+        let remaining = certificate.not_after.duration_since(SystemTime::now()).unwrap_or_default();
+        remaining < renew_before || !self.options.names.iter().all(|name| certificate.matches_name(name))
+    }
+
+    /// Has a certificate issued, keeps it and takes it up. The one before stays in use until then, and if it fails.
+    pub async fn issue_certificate(&self) -> Result<(), AcmeError> {
+        let account = self.load_or_create_account().await?;
+        let names: Vec<_> = self.options.names.iter().cloned().map(Identifier::Dns).collect();
+        let mut order = account.new_order(&NewOrder::new(&names)).await?;
+        let mut published = PublishedChallenges { client: self, published: Vec::new() };
+        let validation = self.complete_challenges(&mut order, &mut published).await;
+        drop(published);
+        validation?;
+        let key = KeyPair::generate()?;
+        let mut csr_params = CertificateParams::new(self.options.names.clone())?;
+        csr_params.distinguished_name = DistinguishedName::new();
+        order.finalize_csr(csr_params.serialize_request(&key)?.der()).await?;
+        let chain = order.poll_certificate(&POLL_RETRY_POLICY).await?;
+        let files = Self::certificate_files(&self.options.dir);
+        write_private_file(&files.private_key, key.serialize_pem().as_bytes())?;
+        write_private_file(&files.certificate, chain.as_bytes())?;
+        self.cert_resolver.reload();
+        Ok(())
+    }
+
+    /// The account of the folder, or a new one.
+    async fn load_or_create_account(&self) -> Result<Account, AcmeError> {
+        let builder = match &self.options.ca_file {
+            Some(file) => Account::builder_with_root(file)?,
+            None => Account::builder()?,
+        };
+        let file = self.options.dir.join("account.json");
+        if let Some(credentials) = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+            return Ok(builder.from_credentials(credentials).await?);
+        }
+        let contact: Vec<_> = self.options.contact.iter().map(String::as_str).collect();
+        let new_account = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let (account, credentials) = builder.create(&new_account, self.options.directory_url.clone(), None).await?;
+        let text = serde_json::to_vec(&credentials).map_err(|error| AcmeError::GenerationFailed(error.to_string()))?;
+        write_private_file(&file, &text)?;
+        Ok(account)
+    }
+
+    async fn complete_challenges(
+        &self,
+        order: &mut Order,
+        published: &mut PublishedChallenges<'_>,
+    ) -> Result<(), AcmeError> {
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let kind = match self.options.challenge {
+                AcmeChallenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+                AcmeChallenge::Http01 => ChallengeType::Http01,
+            };
+            let mut challenge = authorization.challenge(kind).ok_or(AcmeError::ChallengeNotOffered)?;
+            published.publish(&challenge)?;
+            challenge.set_ready().await?;
+        }
+        match order.poll_ready(&POLL_RETRY_POLICY).await? {
+            OrderStatus::Ready => Ok(()),
+            status @ (OrderStatus::Pending | OrderStatus::Processing | OrderStatus::Valid | OrderStatus::Invalid) => {
+                Err(AcmeError::ValidationFailed(format!("its order is {status:?}").to_lowercase()))
+            }
+        }
+    }
+}
+
+/// What is shown to the authority, until it is dropped.
+struct PublishedChallenges<'a> {
+    client: &'a AcmeClient,
+    published: Vec<String>,
+}
+
+impl PublishedChallenges<'_> {
+    fn publish(&mut self, challenge: &ChallengeHandle<'_>) -> Result<(), AcmeError> {
+        let authorization = challenge.key_authorization();
+        match self.client.options.challenge {
+            AcmeChallenge::TlsAlpn01 => {
+                let name = challenge.identifier().to_string();
+                let certificate =
+                    tls_alpn01_certificate(&name, authorization.digest().as_ref(), &self.client.cert_resolver)?;
+                self.client.cert_resolver.set_challenge(&name, Some(Arc::new(certificate)));
+                self.published.push(name);
+            }
+            AcmeChallenge::Http01 => {
+                let token = challenge.token.clone();
+                self.client.http01_tokens.lock().insert(token.clone(), authorization.as_str().to_owned());
+                self.published.push(token);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PublishedChallenges<'_> {
+    fn drop(&mut self) {
+        for name_or_token in &self.published {
+            match self.client.options.challenge {
+                AcmeChallenge::TlsAlpn01 => self.client.cert_resolver.set_challenge(name_or_token, None),
+                AcmeChallenge::Http01 => drop(self.client.http01_tokens.lock().remove(name_or_token)),
+            }
+        }
+    }
+}
+
+/// A certificate for the name that signs itself and carries the proof (RFC 8737, section 3).
+fn tls_alpn01_certificate(name: &str, digest: &[u8], cert_resolver: &CertResolver) -> Result<CertifiedKey, AcmeError> {
+    let mut params = CertificateParams::new([name.to_owned()])?;
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let key = cert_resolver.provider().key_provider.load_private_key(key);
+    let key = key.map_err(|error| AcmeError::GenerationFailed(error.to_string()))?;
+    // Not checked against each other: the library's check does not know the extension, which must be critical.
+    Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
+}
+
+/// Writes a file that only the service may read, in one piece.
+fn write_private_file(file: &Path, bytes: &[u8]) -> Result<(), AcmeError> {
+    let temp_path = file.with_extension("new");
+    let write = || {
+        if let Some(dir) = file.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        let mut temp_file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp_path)?;
+        temp_file.write_all(bytes)?;
+        temp_file.sync_all()?;
+        fs::rename(&temp_path, file)
+    };
+    write().map_err(|source| AcmeError::WriteFailed { file: file.into(), source })
+}

@@ -1,0 +1,206 @@
+//! Header lines that a stranger, or a proxy with a stranger behind it, may send, and the client that they must lead to.
+
+use ipseity_edge::ForwardingHeader;
+
+use crate::spoofing::{TRUSTED_PROXY, UNTRUSTED_PEER};
+
+/// Who sends which header lines, and who is answered.
+pub struct SpoofingVector {
+    pub peer: &'static str,
+    pub header_lines: Vec<Vec<u8>>,
+    pub client: &'static str,
+}
+
+/// Reports of a connection, as a proxy would send them.
+pub const CONNECTION_HEADER_LINES: [&str; 5] = [
+    "x-client-tls-version: TLSv1.2",
+    "x-client-tls-cipher: ECDHE-RSA-AES128-GCM-SHA256",
+    "x-client-protocol: HTTP/2.0",
+    "x-client-rtt: 12345us",
+    "x-client-colo: SJC",
+];
+
+type HeaderValues = &'static [&'static [u8]];
+
+/// All vectors where this header is the one that is read.
+pub fn vectors_for(header: ForwardingHeader) -> Vec<SpoofingVector> {
+    let cases: &[(HeaderValues, &str)] = match header {
+        ForwardingHeader::XForwardedFor => X_FORWARDED_FOR_VECTORS,
+        ForwardingHeader::Forwarded => FORWARDED_VECTORS,
+        ForwardingHeader::CfConnectingIp
+        | ForwardingHeader::TrueClientIp
+        | ForwardingHeader::FlyClientIp
+        | ForwardingHeader::XRealIp => SINGLE_ADDRESS_VECTORS,
+    };
+    let header_line = |name: &str, value: &[u8]| [name.as_bytes(), b": ", value].concat();
+    let name = header.name();
+    let from_proxy = cases.iter().map(|(values, client)| SpoofingVector {
+        peer: TRUSTED_PROXY,
+        header_lines: values.iter().map(|value| header_line(name.as_str(), value)).collect(),
+        client,
+    });
+    // From a stranger the very same lines are nothing.
+    let from_untrusted = cases.iter().take(8).map(|(values, _)| SpoofingVector {
+        peer: UNTRUSTED_PEER,
+        header_lines: values.iter().map(|value| header_line(name.as_str(), value)).collect(),
+        client: UNTRUSTED_PEER,
+    });
+    // The other headers are never read: a proxy passes on what its client sent.
+    let other_headers = ForwardingHeader::ALL.into_iter().filter(|other| *other != header).flat_map(|other| {
+        let spoof = |peer| SpoofingVector {
+            peer,
+            header_lines: vec![header_line(other.name().as_str(), b"203.0.113.66")],
+            client: peer,
+        };
+        [TRUSTED_PROXY, UNTRUSTED_PEER].map(spoof)
+    });
+    let all_headers = SpoofingVector {
+        peer: TRUSTED_PROXY,
+        header_lines: ForwardingHeader::ALL
+            .into_iter()
+            .map(|other| {
+                let value: &[u8] =
+                    if other == ForwardingHeader::Forwarded { b"for=198.51.100.7" } else { b"198.51.100.7" };
+                header_line(other.name().as_str(), if other == header { value } else { b"203.0.113.66" })
+            })
+            .collect(),
+        client: "198.51.100.7",
+    };
+    from_proxy.chain(from_untrusted).chain(other_headers).chain([all_headers]).collect()
+}
+
+const X_FORWARDED_FOR_VECTORS: &[(HeaderValues, &str)] = &[
+    (&[b"198.51.100.7"], "198.51.100.7"),
+    (&[b"203.0.113.9, 198.51.100.7"], "198.51.100.7"),
+    (&[b"203.0.113.9,198.51.100.7,10.2.3.4"], "198.51.100.7"),
+    (&[b"203.0.113.9", b"198.51.100.7"], "198.51.100.7"),
+    (&[b"203.0.113.9, 198.51.100.7", b"10.2.3.4, 10.2.3.5"], "198.51.100.7"),
+    (&[b"198.51.100.7", b"10.2.3.4", b"fd00::9"], "198.51.100.7"),
+    (&[b"10.0.0.1, 198.51.100.7"], "198.51.100.7"),
+    (&[b"127.0.0.1, 198.51.100.7"], "198.51.100.7"),
+    (&[b"127.0.0.1, 203.0.113.9, 198.51.100.7, 127.0.0.1"], "198.51.100.7"),
+    (&[b"\t 198.51.100.7 \t"], "198.51.100.7"),
+    (&[b"198.51.100.7:4711"], "198.51.100.7"),
+    (&[b"198.51.100.7:0"], "198.51.100.7"),
+    (&[b"198.51.100.7:65535"], "198.51.100.7"),
+    (&[b"2001:db8::7"], "2001:db8::7"),
+    (&[b"[2001:db8::7]"], "2001:db8::7"),
+    (&[b"[2001:db8::7]:4711"], "2001:db8::7"),
+    (&[b"2001:DB8:0:0::7"], "2001:db8::7"),
+    (&[b"::ffff:198.51.100.7"], "198.51.100.7"),
+    (&[b"::FFFF:198.51.100.7"], "198.51.100.7"),
+    (&[b"::ffff:c633:6407"], "198.51.100.7"),
+    (&[b"0:0:0:0:0:ffff:c633:6407"], "198.51.100.7"),
+    (&[b"[::ffff:c633:6407]:80"], "198.51.100.7"),
+    (&[b"203.0.113.9, 198.51.100.7, ::ffff:10.2.3.4"], "198.51.100.7"),
+    (&[b"203.0.113.9, 198.51.100.7, ::ffff:a02:304"], "198.51.100.7"),
+    (&[b"203.0.113.9, ::10.2.3.4"], "::a02:304"),
+    (&[b"203.0.113.9, 64:ff9b::a02:304"], "64:ff9b::a02:304"),
+    (&[b"_spoof, 198.51.100.7"], "198.51.100.7"),
+    (&[b"\xff\xfe, 198.51.100.7"], "198.51.100.7"),
+    (&[b"\", 198.51.100.7"], "198.51.100.7"),
+    (&[b"203.0.113.9,, 198.51.100.7"], "198.51.100.7"),
+    // All are trusted: the leftmost.
+    (&[b"10.9.9.9"], "10.9.9.9"),
+    (&[b"10.9.9.9, 10.2.3.4", b"10.2.3.5"], "10.9.9.9"),
+    // The walk ends at what is no address: the last proxy that could be named.
+    (&[b""], TRUSTED_PROXY),
+    (&[b" "], TRUSTED_PROXY),
+    (&[b","], TRUSTED_PROXY),
+    (&[b"unknown"], TRUSTED_PROXY),
+    (&[b"_hidden"], TRUSTED_PROXY),
+    (&[b"203.0.113.9, unknown"], TRUSTED_PROXY),
+    (&[b"203.0.113.9,"], TRUSTED_PROXY),
+    (&[b"203.0.113.9, "], TRUSTED_PROXY),
+    (&[b"203.0.113.9,,10.2.3.4"], "10.2.3.4"),
+    (&[b"203.0.113.9, garbage, 10.2.3.4"], "10.2.3.4"),
+    (&[b"203.0.113.9", b"", b"10.2.3.4"], "10.2.3.4"),
+    (&[b"fe80::1%eth0"], TRUSTED_PROXY),
+    (&[b"fe80::1%25eth0"], TRUSTED_PROXY),
+    (&[b"[fe80::1%1]:80"], TRUSTED_PROXY),
+    (&[b"198.51.100.7%1"], TRUSTED_PROXY),
+    (&[b"203.0.113.9 198.51.100.7"], TRUSTED_PROXY),
+    (&[b"203.0.113.9;198.51.100.7"], TRUSTED_PROXY),
+    (&[b"198.51.100"], TRUSTED_PROXY),
+    (&[b"198.51.100.07"], TRUSTED_PROXY),
+    (&[b"198.51.100.256"], TRUSTED_PROXY),
+    (&[b"0306.063.0144.07"], TRUSTED_PROXY),
+    (&[b"0xc6.0x33.0x64.0x07"], TRUSTED_PROXY),
+    (&[b"0xc6336407"], TRUSTED_PROXY),
+    (&[b"3325256711"], TRUSTED_PROXY),
+    (&[b"198.51.100.7."], TRUSTED_PROXY),
+    (&[b"198.51.100.7/32"], TRUSTED_PROXY),
+    (&[b"198.51.100.7:"], TRUSTED_PROXY),
+    (&[b"198.51.100.7:65536"], TRUSTED_PROXY),
+    (&[b"198.51.100.7:+80"], TRUSTED_PROXY),
+    (&[b"198.51.100.7:80:80"], TRUSTED_PROXY),
+    (&[b"[198.51.100.7]"], TRUSTED_PROXY),
+    (&[b"[2001:db8::7"], TRUSTED_PROXY),
+    (&[b"2001:db8::7]"], TRUSTED_PROXY),
+    (&[b"[2001:db8::7]80"], TRUSTED_PROXY),
+    (&[b"[[2001:db8::7]]"], TRUSTED_PROXY),
+    (&[b"2001:db8::7::1"], TRUSTED_PROXY),
+    (&[b"::ffff:198.51.100.256"], TRUSTED_PROXY),
+    (&[b"\"198.51.100.7\""], TRUSTED_PROXY),
+    (&[b"'198.51.100.7'"], TRUSTED_PROXY),
+    (&[b"for=198.51.100.7"], TRUSTED_PROXY),
+    (&[b"localhost"], TRUSTED_PROXY),
+    (&[b"198.51.100.7\xc2\xa0"], TRUSTED_PROXY),
+];
+
+const FORWARDED_VECTORS: &[(HeaderValues, &str)] = &[
+    (&[b"for=198.51.100.7"], "198.51.100.7"),
+    (&[b"For=198.51.100.7"], "198.51.100.7"),
+    (&[b"FOR=\"198.51.100.7\""], "198.51.100.7"),
+    (&[b"for=\"198.51.100.7:4711\""], "198.51.100.7"),
+    (&[b"for=\"198.51.100.7:_port-1\""], "198.51.100.7"),
+    (&[b"for=\"[2001:db8::1]\""], "2001:db8::1"),
+    (&[b"for=\"[2001:db8::1]:4711\""], "2001:db8::1"),
+    (&[b"for=\"[::ffff:c633:6407]\""], "198.51.100.7"),
+    (&[b"proto=https;for=198.51.100.7;by=10.0.0.1"], "198.51.100.7"),
+    (&[b"by=\"a;for=203.0.113.9,b\" ; for=198.51.100.7"], "198.51.100.7"),
+    (&[b"for=203.0.113.9, for=198.51.100.7, for=10.2.3.4"], "198.51.100.7"),
+    (&[b"for=203.0.113.9", b"for=198.51.100.7"], "198.51.100.7"),
+    (&[b"for=\"203.0.113.9, for=198.51.100.7"], "198.51.100.7"),
+    (&[b"for=203.0.113.9, for=\"", b"for=198.51.100.7"], "198.51.100.7"),
+    (&[b"for=203.0.113.9, x=\", for=\"[2001:db8::1]\""], "2001:db8::1"),
+    (&[b"for=198.51.100.7;x=\"a\\\",b\""], "198.51.100.7"),
+    (&[b"for=10.9.9.9, for=\"[fd00::5]\""], "10.9.9.9"),
+    (&[b""], TRUSTED_PROXY),
+    (&[b","], TRUSTED_PROXY),
+    (&[b"for="], TRUSTED_PROXY),
+    (&[b"for=\"\""], TRUSTED_PROXY),
+    (&[b"for=unknown"], TRUSTED_PROXY),
+    (&[b"for=_hidden"], TRUSTED_PROXY),
+    (&[b"for=203.0.113.9, for=_hidden"], TRUSTED_PROXY),
+    (&[b"for=203.0.113.9,, for=10.2.3.4"], "10.2.3.4"),
+    (&[b"for=198.51.100.7;for=203.0.113.9"], TRUSTED_PROXY),
+    (&[b"for=198.51.100.7;FOR=203.0.113.9"], TRUSTED_PROXY),
+    (&[b"for=203.0.113.9, proto=https"], TRUSTED_PROXY),
+    (&[b"for=203.0.113.9, by=10.2.3.4"], TRUSTED_PROXY),
+    (&[b"for=203.0.113.9, for=\"_x\", for=10.2.3.4"], "10.2.3.4"),
+    (&[b"for = 198.51.100.7"], TRUSTED_PROXY),
+    (&[b"for=\"[fe80::1%25eth0]\""], TRUSTED_PROXY),
+    (&[b"for=\"198.51.100.\\7\""], TRUSTED_PROXY),
+    (&[b"for='198.51.100.7'"], TRUSTED_PROXY),
+    (&[b"for=198.51.100.7\""], TRUSTED_PROXY),
+    (&[b"xfor=198.51.100.7"], TRUSTED_PROXY),
+    (&[b"198.51.100.7"], TRUSTED_PROXY),
+];
+
+const SINGLE_ADDRESS_VECTORS: &[(HeaderValues, &str)] = &[
+    (&[b"198.51.100.7"], "198.51.100.7"),
+    (&[b"2001:db8::7"], "2001:db8::7"),
+    (&[b"::ffff:c633:6407"], "198.51.100.7"),
+    (&[b" 198.51.100.7 "], "198.51.100.7"),
+    (&[b"10.2.3.4"], "10.2.3.4"),
+    // One address is one: a list, or a second line, was not all written by the proxy.
+    (&[b"203.0.113.9, 198.51.100.7"], TRUSTED_PROXY),
+    (&[b"203.0.113.9", b"198.51.100.7"], TRUSTED_PROXY),
+    (&[b"198.51.100.7", b"198.51.100.7"], TRUSTED_PROXY),
+    (&[b""], TRUSTED_PROXY),
+    (&[b"unknown"], TRUSTED_PROXY),
+    (&[b"fe80::1%1"], TRUSTED_PROXY),
+    (&[b"for=198.51.100.7"], TRUSTED_PROXY),
+    (&[b"198.51.100.07"], TRUSTED_PROXY),
+];

@@ -1,0 +1,63 @@
+//! The atlas in use when its files change.
+
+use std::fs;
+use std::sync::Arc;
+
+use ipseity_geo::{Atlas, AtlasReloader, AtlasSources, GeoError};
+
+use crate::fixture::{TempFile, asn_record, atlas_sources, database_bytes, database_file, locate};
+
+const NETWORK: &str = "198.51.100.0/24";
+const ADDRESS: &str = "198.51.100.7";
+
+fn asn_database(number: u32) -> Vec<u8> {
+    database_bytes("GeoLite2-ASN", [(NETWORK, asn_record(number, "Ours"))])
+}
+
+fn asn_and_hosting(atlas: &Atlas) -> (Option<u32>, Option<bool>) {
+    let network = locate(atlas, ADDRESS).network;
+    (network.asn, network.hosting)
+}
+
+#[test]
+fn unchanged_files_are_not_reloaded() {
+    let database = database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]);
+    let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("a shelf");
+    let before = reloader.current();
+    let report = reloader.refresh();
+    assert!(report.swapped.is_empty() && report.refused.is_empty(), "{report:?}");
+    assert!(Arc::ptr_eq(&before, &reloader.current()));
+}
+
+#[test]
+fn databases_and_lists_reload_independently() {
+    let (database, list) =
+        (database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]), TempFile::new(b"AS64497\n"));
+    let hosting_lists = vec![list.path().to_owned()];
+    let reloader =
+        AtlasReloader::open(AtlasSources { hosting_lists, ..atlas_sources(&[&database]) }, false).expect("a shelf");
+    let first = reloader.current();
+    fs::write(database.path(), asn_database(64497)).expect("a file");
+    fs::write(list.path(), "nothing\nof use\n").expect("a file");
+    let report = reloader.refresh();
+    assert_eq!(report.swapped, [database.path()]);
+    assert!(matches!(report.refused[..], [GeoError::InvalidAsnLine { line: 2, .. }]), "{report:?}");
+    assert_eq!(asn_and_hosting(&reloader.current()), (Some(64497), Some(true)), "the old list still holds");
+    assert_eq!(asn_and_hosting(&first), (Some(64496), Some(false)));
+
+    assert!(reloader.refresh().refused.is_empty(), "what was refused is told once");
+    fs::write(list.path(), "AS64498\n").expect("a file");
+    assert_eq!(reloader.refresh().swapped, [list.path()]);
+    assert_eq!(asn_and_hosting(&reloader.current()), (Some(64497), Some(false)));
+}
+
+#[test]
+fn database_that_lost_all_coverage_is_rejected() {
+    let database = database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]);
+    let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("a shelf");
+    fs::write(database.path(), database_bytes("GeoLite2-ASN", [("203.0.113.0/24", asn_record(64497, "Others"))]))
+        .expect("a file");
+    let report = reloader.refresh();
+    assert!(matches!(report.refused[..], [GeoError::LostCoverage { .. }]), "{report:?}");
+    assert_eq!(asn_and_hosting(&reloader.current()).0, Some(64496));
+}

@@ -1,0 +1,171 @@
+//! Charges that are made at the same time go to the counter store in one call: while one is under way, the next ones gather.
+//!
+//! A call costs both sides far more than a charge does. Nobody waits for company: a charge that finds no call under way goes alone.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use ipseity_domain::ApiKey;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, ErrorKind, RedisResult, Script, ServerErrorKind, Value};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::error::LedgerError;
+use crate::layout::Bucket;
+use crate::ledger::random_nonce;
+use crate::reconcile::ChargeId;
+use crate::redis::node::ServerIdentity;
+use crate::scripts;
+
+/// Charges of one call: the counter store does nothing else meanwhile.
+const BATCH_CHARGES_MAX: usize = 64;
+/// Room that a call's words take, so that it is asked for once: those of a charge, and those around them.
+const CHARGE_ARG_BYTES: usize = 38;
+const CHARGE_CAPACITY_BYTES: usize = 86;
+const OVERHEAD_ARGS: usize = 7;
+const OVERHEAD_BYTES: usize = 160;
+/// How long others gather behind a call that is not answered: one whose answer is lost must not hold them up.
+const NEXT_BATCH_TIMEOUT: Duration = Duration::from_millis(2);
+
+static CHARGE_SCRIPT: LazyLock<Script> = LazyLock::new(scripts::charge);
+
+/// A request of a key, under its name.
+#[derive(Clone, Copy)]
+pub(crate) struct Charge {
+    pub(crate) key: ApiKey,
+    pub(crate) id: ChargeId,
+}
+
+/// A charge that somebody waits for.
+struct QueuedCharge {
+    charge: Charge,
+    deadline: Instant,
+    reply_to: oneshot::Sender<Result<Vec<u8>, LedgerError>>,
+}
+
+/// Where the charges of a session gather.
+pub(crate) struct BatchHandle(mpsc::UnboundedSender<QueuedCharge>);
+
+impl BatchHandle {
+    /// Starts gathering; ends with the last handle.
+    pub(crate) fn start(conn: MultiplexedConnection, identity: ServerIdentity) -> Self {
+        // As many wait as there are requests under way, which the edge bounds.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(BatchWorker { conn, identity }.run(receiver));
+        Self(sender)
+    }
+
+    /// Charges, and gives the verdict as charge.lua wrote it.
+    pub(crate) async fn charge(&self, charge: Charge, deadline: Instant) -> Result<Vec<u8>, LedgerError> {
+        let (reply_to, reply) = oneshot::channel();
+        self.0.send(QueuedCharge { charge, deadline, reply_to }).map_err(|_ended| LedgerError::Unreachable)?;
+        reply.await.unwrap_or(Err(LedgerError::ReplyTimeout))
+    }
+}
+
+/// Binds charges into calls.
+struct BatchWorker {
+    conn: MultiplexedConnection,
+    identity: ServerIdentity,
+}
+
+impl BatchWorker {
+    async fn run(self, mut queue: mpsc::UnboundedReceiver<QueuedCharge>) {
+        let mut in_flight = FuturesUnordered::new();
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                Some(()) = in_flight.next() => continue,
+                count = queue.recv_many(&mut batch, BATCH_CHARGES_MAX) => if count == 0 { break },
+            }
+            if self.identity.is_cluster {
+                in_flight.extend(group_by_bucket(&mut batch).into_iter().map(|batch| self.send_batch(batch)));
+            } else {
+                in_flight.push(self.send_batch(std::mem::take(&mut batch)));
+            }
+            // Answered or not: on to those that have gathered.
+            let _ = timeout(NEXT_BATCH_TIMEOUT, in_flight.next()).await;
+        }
+        while in_flight.next().await.is_some() {}
+    }
+
+    async fn send_batch(&self, batch: Vec<QueuedCharge>) {
+        let charges: Vec<Charge> = batch.iter().map(|queued| queued.charge).collect();
+        // They have come within moments of each other: the first one's deadline is the others' too.
+        let deadline = batch.iter().map(|queued| queued.deadline).min().unwrap_or_else(Instant::now);
+        let mut conn = self.conn.clone();
+        let verdicts = timeout_at(deadline, execute_batch(&mut conn, &self.identity, &charges)).await;
+        // Who is gone by now has been noted as not having heard.
+        match verdicts.unwrap_or(Err(LedgerError::ReplyTimeout)) {
+            Ok(verdicts) => {
+                for (queued, verdict) in batch.into_iter().zip(verdicts) {
+                    let _ = queued.reply_to.send(Ok(verdict));
+                }
+            }
+            Err(error) => {
+                for queued in batch {
+                    let _ = queued.reply_to.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// Makes one call; in a cluster all of its charges must be of one bucket.
+pub(crate) async fn execute_batch(
+    conn: &mut impl ConnectionLike,
+    identity: &ServerIdentity,
+    charges: &[Charge],
+) -> Result<Vec<Vec<u8>>, LedgerError> {
+    let cmd = charge_command(identity, charges);
+    let mut reply: RedisResult<Value> = cmd.query_async(conn).await;
+    if reply.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
+        CHARGE_SCRIPT.prepare_invoke().load_async(conn).await?;
+        reply = cmd.query_async(conn).await;
+    }
+    let Value::Array(verdicts) = reply? else { return Err(LedgerError::UnexpectedReply("reply")) };
+    let verdict = |verdict| if let Value::BulkString(bytes) = verdict { Some(bytes) } else { None };
+    let verdicts: Vec<_> = verdicts.into_iter().filter_map(verdict).collect();
+    if verdicts.len() == charges.len() { Ok(verdicts) } else { Err(LedgerError::UnexpectedReply("number of verdicts")) }
+}
+
+fn charge_command(identity: &ServerIdentity, charges: &[Charge]) -> Cmd {
+    let shared_bucket = charges.first().filter(|_| identity.is_cluster).map(|charge| Bucket::of(charge.key.id));
+    let mut cmd =
+        Cmd::with_capacity(3 * charges.len() + OVERHEAD_ARGS, charges.len() * CHARGE_CAPACITY_BYTES + OVERHEAD_BYTES);
+    cmd.arg("EVALSHA")
+        .arg(CHARGE_SCRIPT.get_hash())
+        .arg(2 * charges.len() + if shared_bucket.is_some() { 2 } else { 0 });
+    for Charge { key, .. } in charges {
+        let bucket = Bucket::of(key.id);
+        cmd.arg(bucket.record_key(key.id)).arg(bucket.log_key(key.id));
+    }
+    if let Some(bucket) = shared_bucket {
+        cmd.arg(bucket.pending_pauses_key()).arg(bucket.fence_key());
+    }
+    cmd.arg(&identity.incarnation).arg(random_nonce());
+    for Charge { key, id } in charges {
+        let mut charge_arg = [0; CHARGE_ARG_BYTES];
+        let (digest, id_digits) = charge_arg.split_at_mut(key.digest.as_bytes().len());
+        digest.copy_from_slice(key.digest.as_bytes());
+        id_digits.copy_from_slice(&id.digits());
+        cmd.arg(charge_arg.as_slice());
+    }
+    cmd
+}
+
+/// What may share a call in a cluster, where a call names one slot.
+fn group_by_bucket(batch: &mut Vec<QueuedCharge>) -> Vec<Vec<QueuedCharge>> {
+    let mut buckets: Vec<(Bucket, Vec<QueuedCharge>)> = Vec::new();
+    for queued in batch.drain(..) {
+        let bucket = Bucket::of(queued.charge.key.id);
+        match buckets.iter_mut().find(|(existing, _)| *existing == bucket) {
+            Some((_, group)) => group.push(queued),
+            None => buckets.push((bucket, vec![queued])),
+        }
+    }
+    buckets.into_iter().map(|(_, batch)| batch).collect()
+}

@@ -1,0 +1,6 @@
+//! Connections to Redis: one server, a primary with replicas, or a cluster.
+
+pub(crate) mod batch;
+pub(crate) mod node;
+pub(crate) mod router;
+pub(crate) mod slot_map;

@@ -1,0 +1,252 @@
+//! Calls: each to the owner of its slot, within one time limit, and sent on only when the store says that it took nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisFuture, RedisResult, ScriptInvocation, Value};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::error::{ClusterRedirect, LedgerError};
+use crate::layout::HashSlot;
+use crate::ledger::Ledger;
+use crate::redis::batch::{Charge, execute_batch};
+use crate::redis::node::{RedisConnection, RedisNode};
+use crate::redis::slot_map::sibling_addr;
+
+/// A slot on its way is served again within milliseconds.
+const RETRY_DELAY: Duration = Duration::from_millis(2);
+/// A call that begins with less time than this left would likely go unanswered, and nobody could say any more that nothing was applied.
+const MIN_REMAINING_TIME: Duration = Duration::from_millis(10);
+
+/// A call under way: on which session, and until when.
+#[derive(Clone)]
+pub(crate) struct RedisRequest {
+    pub(crate) connection: Arc<RedisConnection>,
+    node: Arc<RedisNode>,
+    slot: HashSlot,
+    /// The session's server does not own the slot yet, and has to be told that the call comes from the one that does.
+    asking: bool,
+    redirected: bool,
+    deadline: Instant,
+}
+
+impl Ledger {
+    /// Starts a call: one time limit for all of it, connecting included.
+    pub(crate) async fn begin_request(&self, slot: HashSlot) -> Result<RedisRequest, LedgerError> {
+        self.begin_request_until(slot, Instant::now() + self.timeout).await
+    }
+
+    async fn begin_request_until(&self, slot: HashSlot, deadline: Instant) -> Result<RedisRequest, LedgerError> {
+        let (node, connection) = self.router.find_owner(slot, deadline).await?;
+        Ok(RedisRequest { connection, node, slot, asking: false, redirected: false, deadline })
+    }
+
+    /// Asks a store whose record bears another stamp who it is: either the record is old, or the store changed its identity under this
+    /// connection (a first replica does that), and the call is worth another try.
+    pub(crate) async fn refresh_identity(&self, request: &mut RedisRequest) -> Result<bool, LedgerError> {
+        let refreshed = self.with_deadline(request, request.node.refresh_identity(&request.connection)).await?;
+        Ok(refreshed.map(|connection| request.connection = connection).is_some())
+    }
+
+    /// Calls a script, which is made for the stamp of the store that it goes to.
+    pub(crate) async fn run_script<'a>(
+        &self,
+        request: &mut RedisRequest,
+        build_invocation: impl Fn(&str) -> ScriptInvocation<'a>,
+    ) -> Result<Value, LedgerError> {
+        loop {
+            let (invocation, mut conn) =
+                (build_invocation(&request.connection.identity.incarnation), RequestConnection::for_request(request));
+            let outcome = self.with_deadline(request, async { Ok(invocation.invoke_async(&mut conn).await?) }).await;
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(error) => self.follow_redirect(request, error).await?,
+            }
+        }
+    }
+
+    /// Charges, together with whoever else does so now; gives the verdict as charge.lua wrote it.
+    pub(crate) async fn send_charge(&self, request: &mut RedisRequest, charge: Charge) -> Result<Vec<u8>, LedgerError> {
+        loop {
+            let connection = &request.connection;
+            let outcome = if request.asking {
+                let mut conn = RequestConnection::for_request(request);
+                // In memory of its own: room for it would be made, and moved, for every charge.
+                let verdicts =
+                    Box::pin(self.with_deadline(request, execute_batch(&mut conn, &connection.identity, &[charge])))
+                        .await;
+                verdicts.map(|mut verdicts| verdicts.swap_remove(0))
+            } else {
+                self.note_error(request, connection.batcher.charge(charge, request.deadline).await)
+            };
+            match outcome {
+                Ok(verdict) => return Ok(verdict),
+                Err(error) => Box::pin(self.follow_redirect(request, error)).await?,
+            }
+        }
+    }
+
+    /// Sends a command that names one slot only.
+    pub(crate) async fn send_command<T: FromRedisValue>(
+        &self,
+        slot: HashSlot,
+        command: &Cmd,
+    ) -> Result<T, LedgerError> {
+        self.send_command_on(&mut self.begin_request(slot).await?, command).await
+    }
+
+    async fn send_command_on<T: FromRedisValue>(
+        &self,
+        request: &mut RedisRequest,
+        command: &Cmd,
+    ) -> Result<T, LedgerError> {
+        loop {
+            let mut conn = RequestConnection::for_request(request);
+            let outcome = self.with_deadline(request, async { Ok(command.query_async(&mut conn).await?) }).await;
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(error) => self.follow_redirect(request, error).await?,
+            }
+        }
+    }
+
+    /// Reads from many slots, in one go for each owner; the answers come in the order asked.
+    pub(crate) async fn read_many<T: FromRedisValue>(&self, reads: &[(HashSlot, Cmd)]) -> Result<Vec<T>, LedgerError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut owners: Vec<(RedisRequest, Vec<usize>)> = Vec::new();
+        for (index, (slot, _)) in reads.iter().enumerate() {
+            let request = self.begin_request_until(*slot, deadline).await?;
+            match owners.iter_mut().find(|(existing, _)| Arc::ptr_eq(&existing.connection, &request.connection)) {
+                Some((_, indexes)) => indexes.push(index),
+                None => owners.push((request, vec![index])),
+            }
+        }
+        let mut results = Vec::with_capacity(reads.len());
+        for (request, indexes) in owners {
+            let mut pipe = redis::pipe();
+            pipe.ignore_errors();
+            for &index in &indexes {
+                pipe.add_command(reads[index].1.clone());
+            }
+            let mut conn = RequestConnection::for_request(&request);
+            let replies: Vec<RedisResult<T>> =
+                self.with_deadline(&request, async { Ok(pipe.query_async(&mut conn).await?) }).await?;
+            for (index, reply) in indexes.into_iter().zip(replies) {
+                let value = match reply {
+                    Ok(value) => value,
+                    Err(error) => {
+                        let (slot, command) = &reads[index];
+                        let mut retry = RedisRequest { slot: *slot, ..request.clone() };
+                        self.follow_redirect(&mut retry, error.into()).await?;
+                        self.send_command_on(&mut retry, command).await?
+                    }
+                };
+                results.push((index, value));
+            }
+        }
+        results.sort_by_key(|(index, _)| *index);
+        Ok(results.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// Whether every owner of a slot answers.
+    ///
+    /// # Errors
+    /// When one does not, in time.
+    pub async fn ping(&self) -> Result<(), LedgerError> {
+        let deadline = Instant::now() + self.timeout;
+        for (node, connection) in self.router.find_owners(deadline).await? {
+            let request =
+                RedisRequest { connection, node, slot: HashSlot(0), asking: false, redirected: false, deadline };
+            let mut conn = RequestConnection::for_request(&request);
+            self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes where the store sends a call that it did not take; a call that may have been applied goes nowhere.
+    async fn follow_redirect(&self, request: &mut RedisRequest, error: LedgerError) -> Result<(), LedgerError> {
+        let Some(redirect) = error.redirect() else { return Err(error) };
+        if request.redirected || matches!(redirect, ClusterRedirect::TryAgain) {
+            if Instant::now() + RETRY_DELAY + MIN_REMAINING_TIME >= request.deadline {
+                return Err(error);
+            }
+            sleep(RETRY_DELAY).await;
+        }
+        request.redirected = true;
+        request.asking = matches!(redirect, ClusterRedirect::Ask(..));
+        (request.node, request.connection) = match redirect {
+            ClusterRedirect::Moved(host, port) | ClusterRedirect::Ask(host, port) => {
+                let address = sibling_addr(request.node.address(), &host, port);
+                let node = self.router.node_at(&address, &request.node)?;
+                let connection = node.connection(request.deadline).await?;
+                (node, connection)
+            }
+            ClusterRedirect::TryAgain => self.router.find_owner(request.slot, request.deadline).await?,
+        };
+        Ok(())
+    }
+
+    /// Bounds a call in time, and heeds how it ended.
+    async fn with_deadline<T>(
+        &self,
+        request: &RedisRequest,
+        future: impl Future<Output = Result<T, LedgerError>>,
+    ) -> Result<T, LedgerError> {
+        let outcome = timeout_at(request.deadline, future).await.unwrap_or(Err(LedgerError::ReplyTimeout));
+        self.note_error(request, outcome)
+    }
+
+    /// Lets a session go that proved of no more use.
+    fn note_error<T>(&self, request: &RedisRequest, outcome: Result<T, LedgerError>) -> Result<T, LedgerError> {
+        if let Err(error) = &outcome {
+            if error.breaks_connection() {
+                request.connection.mark_dead();
+            }
+            if error.invalidates_slot_map() {
+                self.router.refresh_slot_map_in_background();
+            }
+        }
+        outcome
+    }
+}
+
+/// A session's connection as one attempt uses it.
+struct RequestConnection {
+    conn: MultiplexedConnection,
+    asking: bool,
+}
+
+impl RequestConnection {
+    fn for_request(request: &RedisRequest) -> Self {
+        Self { conn: request.connection.conn.clone(), asking: request.asking }
+    }
+}
+
+impl ConnectionLike for RequestConnection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        if !self.asking {
+            return self.conn.req_packed_command(command);
+        }
+        // ASKING holds for the next command of its connection, which is shared: both have to go out together.
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").ignore().add_command(command.clone());
+        Box::pin(async move {
+            let (reply,) = pipeline.query_async(&mut self.conn).await?;
+            Ok(reply)
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.conn.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.conn.get_db()
+    }
+}

@@ -1,0 +1,88 @@
+//! A key's day.
+
+use ipseity_domain::{DailyUsage, KeyRecord, PlaintextKey, PreviousDigest, UtcDay};
+use ipseity_ledger::Verdict;
+
+use crate::fixture::{LedgerFixture, MIDNIGHT_MS};
+
+const TODAY: UtcDay = UtcDay((MIDNIGHT_MS / 86_400_000) as u32);
+
+async fn charge_and_read_yesterday(fixture: &LedgerFixture, key: &ipseity_domain::ApiKey) -> (u64, Option<DailyUsage>) {
+    let verdict = fixture.charge(key).await;
+    let Verdict::Admitted { quota, yesterday, .. } = verdict else { panic!("not admitted: {verdict:?}") };
+    (quota.used, yesterday)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn yesterdays_count_is_returned_until_it_is_cleared() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(10).await;
+    for count in 1..=3 {
+        assert_eq!(charge_and_read_yesterday(&fixture, &key).await, (count, None));
+    }
+    clock.advance_ms(86_400_000);
+    let expected = Some(DailyUsage { day: TODAY, count: 3 });
+    assert_eq!(charge_and_read_yesterday(&fixture, &key).await, (1, expected));
+    assert_eq!(charge_and_read_yesterday(&fixture, &key).await, (2, expected));
+    fixture.ledger.clear_yesterday(key.id).await.expect("an answer");
+    assert_eq!(charge_and_read_yesterday(&fixture, &key).await, (3, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lowered_limit_never_makes_remaining_negative() {
+    let (fixture, _clock) = LedgerFixture::at_noon().await;
+    let (key, key_record) = fixture.filled_key(10).await;
+    for _ in 0..5 {
+        fixture.charge_admitted(&key).await;
+    }
+    fixture
+        .ledger
+        .publish(&KeyRecord { daily_limit: 3, generation: 2, ..key_record.clone() })
+        .await
+        .expect("a publish");
+    let Verdict::QuotaExhausted { quota } = fixture.charge(&key).await else { panic!("admitted") };
+    assert_eq!((quota.limit, quota.remaining(), quota.retry_after_s()), (3, 0, 43_200));
+    fixture.ledger.publish(&KeyRecord { daily_limit: 7, generation: 3, ..key_record }).await.expect("a publish");
+    assert_eq!(fixture.charge_admitted(&key).await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ledger_counts_both_secrets_of_a_rotated_key_together() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (old, key_record) = fixture.filled_key(10).await;
+    let new = PlaintextKey::rotate(old.id, || fastrand::u8(..)).to_api_key();
+    let until_s = (MIDNIGHT_MS + 43_200_000) / 1000 + 60;
+    let previous = Some(PreviousDigest { digest: old.digest, expires_at_s: until_s });
+    let rotated = KeyRecord { digest: new.digest, previous, generation: 2, ..key_record };
+    fixture.ledger.publish(&rotated).await.expect("a publish");
+    assert_eq!((fixture.charge_admitted(&old).await, fixture.charge_admitted(&new).await), (1, 2));
+    clock.advance_ms(59_999);
+    assert_eq!(fixture.charge_admitted(&old).await, 3);
+    clock.advance_ms(1);
+    assert!(matches!(fixture.charge(&old).await, Verdict::WrongSecret(_)));
+    assert_eq!(fixture.charge_admitted(&new).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_with_exhausted_quota_can_still_be_paused() {
+    let fixture = LedgerFixture::open().await;
+    let (key, _) = fixture.filled_key(1).await;
+    fixture.charge_admitted(&key).await;
+    for _ in 1..300 {
+        assert!(matches!(fixture.charge(&key).await, Verdict::QuotaExhausted { .. }));
+    }
+    assert!(matches!(fixture.charge(&key).await, Verdict::PausedNow(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_is_returned_in_the_order_of_the_requested_keys() {
+    let (fixture, _clock) = LedgerFixture::at_noon().await;
+    let ((busy, _), (idle, _)) = (fixture.filled_key(10).await, fixture.filled_key(10).await);
+    let unknown_key = crate::fixture::generate_key();
+    for _ in 0..3 {
+        fixture.charge_admitted(&busy).await;
+    }
+    let usage = fixture.ledger.usage_of(&[idle.id, unknown_key.id, busy.id]).await.expect("counts");
+    assert_eq!(usage, [Some(DailyUsage { day: UtcDay(0), count: 0 }), None, Some(DailyUsage { day: TODAY, count: 3 })]);
+    assert_eq!(fixture.ledger.usage_of(&[]).await.expect("none"), []);
+}

@@ -1,0 +1,107 @@
+//! Stamps: what a store that is not the same any more remembers is not believed.
+
+use ipseity_domain::{DailyUsage, KeyFlags, KeyRecord};
+use ipseity_ledger::{ChargeId, DemoVerdict, Verdict};
+use ipseity_testkit::{Redis, RedisOptions};
+
+use crate::fixture::{LedgerFixture, admitted_count, ledger_on, new_key};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn record_from_an_old_snapshot_is_not_trusted() {
+    let mut fixture = LedgerFixture::open().await;
+    let (key, key_record) = fixture.filled_key(10).await;
+    assert_eq!(fixture.charge_admitted(&key).await, 1);
+    fixture.redis.save_snapshot().await.expect("a snapshot");
+    assert_eq!(fixture.charge_admitted(&key).await, 2);
+    let inactive = KeyRecord { flags: KeyFlags { deactivated: true, paused: false }, generation: 2, ..key_record };
+    fixture.ledger.publish(&inactive).await.expect("a publish");
+
+    fixture.redis.kill9();
+    fixture.redis.restart().await.expect("a server that comes back");
+    fixture.fill(&key, &inactive).await;
+    assert!(matches!(fixture.charge(&key).await, Verdict::Inactive(_)));
+
+    fixture.redis.restart().await.expect("a server that comes back");
+    let usage = DailyUsage { day: current_day(&fixture).await, count: 2 };
+    fixture.fill(&key, &KeyRecord { flags: KeyFlags::default(), generation: 3, usage: Some(usage), ..inactive }).await;
+    assert_eq!(fixture.charge_admitted(&key).await, 3, "the greater of both counts");
+}
+
+async fn current_day(fixture: &LedgerFixture) -> ipseity_domain::UtcDay {
+    let (key, _) = fixture.filled_key(1).await;
+    let Verdict::Admitted { quota, .. } = fixture.charge(&key).await else { panic!("not admitted") };
+    quota.day
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fill_with_a_fence_from_an_old_snapshot_is_rejected() {
+    let mut fixture = LedgerFixture::open().await;
+    let (key, active) = new_key(10);
+    let fence = fixture.expect_unknown(&key).await;
+    fixture.redis.save_snapshot().await.expect("a snapshot");
+    let inactive = KeyRecord { flags: KeyFlags { deactivated: true, paused: false }, generation: 2, ..active.clone() };
+    fixture.ledger.publish(&inactive).await.expect("a publish");
+    fixture.redis.restore_snapshot().await.expect("a server that comes back");
+    assert!(!fixture.ledger.fill(&active, &fence).await.expect("an answer"));
+    fixture.expect_unknown(&key).await;
+}
+
+/// Attaches a first replica, which gives the store another identity under its open connections.
+async fn attach_replica(primary: &Redis) -> Redis {
+    let replica = Redis::start(RedisOptions::default()).await.expect("a server");
+    replica.replicate_from(primary).await.expect("a replica in step");
+    replica
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_incarnation_is_detected_on_open_connections() {
+    let fixture = LedgerFixture::open().await;
+    let (key, key_record) = fixture.filled_key(10).await;
+    assert_eq!(fixture.charge_admitted(&key).await, 1);
+    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("a verdict");
+    let _replica = attach_replica(&fixture.redis).await;
+    assert_eq!(fixture.charge_admitted(&key).await, 2, "who stays connected notices nothing");
+
+    let new_ledger = ledger_on(&fixture.redis);
+    let Verdict::Unknown(fence) = new_ledger.charge(&key, ChargeId::next()).await.expect("a verdict") else {
+        panic!("known")
+    };
+    assert!(new_ledger.fill(&key_record, &fence).await.expect("a fill"));
+    assert_eq!(
+        new_ledger.charge(&key, ChargeId::next()).await.map(|verdict| admitted_count(&verdict)).expect("a verdict"),
+        3
+    );
+    assert_eq!(fixture.charge_admitted(&key).await, 4, "until the record bears the new stamp");
+    assert_eq!(
+        new_ledger.charge(&key, ChargeId::next()).await.map(|verdict| admitted_count(&verdict)).expect("a verdict"),
+        5
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publish_and_demo_charge_detect_a_changed_incarnation() {
+    let fixture = LedgerFixture::open().await;
+    let (key, key_record) = fixture.filled_key(10).await;
+    let old_ledgers = [ledger_on(&fixture.redis), ledger_on(&fixture.redis)];
+    for ledger in &old_ledgers {
+        ledger.ping().await.expect("a connection");
+    }
+    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("a verdict");
+    let _replica = attach_replica(&fixture.redis).await;
+
+    let new_ledger = ledger_on(&fixture.redis);
+    let Verdict::Unknown(fence) = new_ledger.charge(&key, ChargeId::next()).await.expect("a verdict") else {
+        panic!("known")
+    };
+    assert!(new_ledger.fill(&key_record, &fence).await.expect("a fill"));
+    let inactive = KeyRecord { flags: KeyFlags { deactivated: true, paused: false }, generation: 2, ..key_record };
+    old_ledgers[0].publish(&inactive).await.expect("a publish");
+    assert!(matches!(new_ledger.charge(&key, ChargeId::next()).await.expect("a verdict"), Verdict::Inactive(_)));
+
+    assert_eq!(new_ledger.charge_demo().await.expect("a verdict"), DemoVerdict::Unknown);
+    new_ledger.charge_demo_with_stored_usage(None).await.expect("a verdict");
+    for (ledger, count) in [(&old_ledgers[1], 3), (&new_ledger, 4), (&old_ledgers[1], 5)] {
+        let verdict = ledger.charge_demo().await.expect("a verdict");
+        assert!(matches!(verdict, DemoVerdict::Admitted { quota, .. } if quota.used == count), "{verdict:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Settling: what a node admitted on its own is in the books once, whatever was lost on the way.
+
+use ipseity_domain::{ApiKey, BURST_LIMIT, DailyUsage, KeyPause, UtcDay};
+use ipseity_ledger::{
+    ChargeId, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, ReconcileBatch, Reconciled, Verdict,
+};
+
+use crate::fixture::{LedgerFixture, MIDNIGHT_MS, new_key};
+
+const TODAY: UtcDay = UtcDay((MIDNIGHT_MS / 86_400_000) as u32);
+const NOON: LedgerTime = LedgerTime(MIDNIGHT_MS + 43_200_000);
+
+fn empty_batch(key: &ApiKey) -> ReconcileBatch {
+    ReconcileBatch {
+        key: key.id,
+        batch_id: fastrand::u64(..),
+        burst_epoch: 1,
+        days: Vec::new(),
+        recent: Vec::new(),
+        unconfirmed: Vec::new(),
+        pause: None,
+    }
+}
+
+/// Requests that were surely not charged, so long before noon.
+fn batch_with_requests(key: &ApiKey, count: u64, ago_ms: u64) -> ReconcileBatch {
+    let charge = || PendingCharge { at: LedgerTime(NOON.0 - ago_ms), id: ChargeId::next() };
+    let recent = (0..count.min(300)).map(|_| charge()).collect();
+    ReconcileBatch { days: vec![DailyUsage { day: TODAY, count }], recent, ..empty_batch(key) }
+}
+
+/// The day's count after a batch, and how many of its requests nobody can tell of.
+async fn reconcile(fixture: &LedgerFixture, batch: &ReconcileBatch) -> (u64, u64) {
+    match fixture.ledger.reconcile(batch).await.expect("an answer") {
+        Reconciled::Done { quota, unverifiable, .. } => (quota.used, unverifiable),
+        Reconciled::Unknown(_) => panic!("the record is unknown"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_sent_twice_is_reconciled_once() {
+    let (fixture, _clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(10_000).await;
+    assert_eq!(fixture.charge_admitted(&key).await, 1);
+    let batch = batch_with_requests(&key, 7, 1_000);
+    assert_eq!(reconcile(&fixture, &batch).await, (8, 0));
+    assert_eq!(reconcile(&fixture, &batch).await, (8, 0));
+    assert_eq!(fixture.charge_admitted(&key).await, 9);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charge_with_a_lost_reply_is_found_by_its_id() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(10_000).await;
+    clock.advance_ms(1);
+    let [applied, lost] = [ChargeId::next(), ChargeId::next()];
+    fixture.ledger.charge(&key, applied).await.expect("a verdict that nobody hears of");
+    let pending = |id| PendingCharge { at: LedgerTime(NOON.0 + 1), id };
+    let unconfirmed = vec![pending(applied), pending(lost)];
+    assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charge_older_than_the_log_is_not_charged_again() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(10_000).await;
+    let id = ChargeId::next();
+    fixture.ledger.charge(&key, id).await.expect("a verdict that nobody hears of");
+    clock.advance_ms(61_000);
+    redis::cmd("DEL")
+        .arg(log_key(&fixture, &key).await)
+        .exec_async(&mut fixture.connection().await)
+        .await
+        .expect("a log that expired");
+    let unconfirmed = vec![PendingCharge { at: NOON, id }];
+    assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (1, 1));
+}
+
+async fn log_key(fixture: &LedgerFixture, key: &ApiKey) -> String {
+    let pattern = format!("i2:*:log:{}", key.id);
+    let redis_keys: Vec<String> =
+        redis::cmd("KEYS").arg(pattern).query_async(&mut fixture.connection().await).await.expect("names");
+    redis_keys.into_iter().next().expect("a log")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reconciled_requests_count_toward_the_burst_limit() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(10_000).await;
+    for _ in 0..100 {
+        fixture.charge_admitted(&key).await;
+    }
+    assert_eq!(reconcile(&fixture, &batch_with_requests(&key, 150, 30_000)).await, (250, 0));
+    for _ in 0..50 {
+        fixture.charge_admitted(&key).await;
+    }
+    clock.advance_ms(29_999);
+    let Verdict::PausedNow(pause) = fixture.charge(&key).await else { panic!("not paused") };
+    assert_eq!(pause.counts.iter().map(|count| usize::from(*count)).sum::<usize>(), BURST_LIMIT + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reconciled_requests_leave_the_window_at_their_real_time() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(10_000).await;
+    reconcile(&fixture, &batch_with_requests(&key, 300, 30_000)).await;
+    clock.advance_ms(30_000);
+    assert_eq!(fixture.charge_admitted(&key).await, 301);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_quota_refusal_is_not_mistaken_for_a_charge() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(1).await;
+    assert_eq!(fixture.charge_admitted(&key).await, 1);
+    clock.advance_ms(1);
+    let id = ChargeId::next();
+    let verdict = fixture.ledger.charge(&key, id).await.expect("a verdict that comes too late");
+    assert!(matches!(verdict, Verdict::QuotaExhausted { .. }), "{verdict:?}");
+    let unconfirmed = vec![PendingCharge { at: LedgerTime(NOON.0 + 1), id }];
+    assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_reconciled_to_their_day_even_over_the_limit() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(10).await;
+    for _ in 0..10 {
+        fixture.charge_admitted(&key).await;
+    }
+    clock.advance_ms(86_400_000);
+    let days = vec![DailyUsage { day: TODAY, count: 3 }, DailyUsage { day: UtcDay(TODAY.0 + 1), count: 4 }];
+    let reconciled = fixture.ledger.reconcile(&ReconcileBatch { days, ..empty_batch(&key) }).await.expect("an answer");
+    let Reconciled::Done { quota, yesterday, .. } = reconciled else { panic!("unknown") };
+    assert_eq!((quota.day, quota.used), (UtcDay(TODAY.0 + 1), 4));
+    assert_eq!(yesterday, Some(DailyUsage { day: TODAY, count: 13 }));
+    assert_eq!(fixture.charge_admitted(&key).await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn local_pause_is_reconciled_unless_its_burst_epoch_is_over() {
+    let (fixture, _clock) = LedgerFixture::at_noon().await;
+    for (burst_epoch, is_paused) in [(1, true), (2, false)] {
+        let (key, _) = fixture.filled_key(10_000).await;
+        let pause = KeyPause { key: key.id, burst_epoch, at_ms: NOON.0, counts: [5; 60] };
+        reconcile(&fixture, &ReconcileBatch { burst_epoch, pause: Some(pause.clone()), ..empty_batch(&key) }).await;
+        assert_eq!(matches!(fixture.charge(&key).await, Verdict::Paused(_)), is_paused);
+        let unrecorded = fixture.ledger.unrecorded_pauses_of(key.id).await.expect("an answer");
+        assert_eq!(unrecorded.contains(&pause), is_paused);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_of_a_lost_key_waits_for_its_record() {
+    let (fixture, _clock) = LedgerFixture::at_noon().await;
+    let (key, key_record) = new_key(10_000);
+    let batch = batch_with_requests(&key, 5, 1_000);
+    let Reconciled::Unknown(fence) = fixture.ledger.reconcile(&batch).await.expect("an answer") else {
+        panic!("known")
+    };
+    let record_with_usage =
+        ipseity_domain::KeyRecord { usage: Some(DailyUsage { day: TODAY, count: 20 }), ..key_record };
+    assert!(fixture.ledger.fill(&record_with_usage, &fence).await.expect("a fill"));
+    assert_eq!(reconcile(&fixture, &batch).await, (25, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn demo_batch_is_reconciled_once() {
+    let (fixture, _clock) = LedgerFixture::at_noon().await;
+    let batch = DemoReconcileBatch { batch_id: 1, days: vec![DailyUsage { day: TODAY, count: 6 }] };
+    assert!(!fixture.ledger.reconcile_demo(&batch, None).await.expect("an answer"), "the count is lost");
+    let stored_usage = Some(Some(DailyUsage { day: TODAY, count: 30 }));
+    for _ in 0..2 {
+        assert!(fixture.ledger.reconcile_demo(&batch, stored_usage).await.expect("an answer"));
+    }
+    let DemoVerdict::Admitted { quota, .. } = fixture.ledger.charge_demo().await.expect("a verdict") else {
+        panic!("not admitted")
+    };
+    assert_eq!(quota.used, 37);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charge_made_before_a_data_loss_is_not_charged_again() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, key_record) = fixture.filled_key(10_000).await;
+    let id = ChargeId::next();
+    fixture.ledger.charge(&key, id).await.expect("a verdict that nobody hears of");
+    assert_eq!(fixture.charge_admitted(&key).await, 2, "the next verdict tells of it, and is rolled up");
+    fixture.redis.flushall().await.expect("a lost store");
+    clock.advance_ms(10);
+    let record_with_usage =
+        ipseity_domain::KeyRecord { usage: Some(DailyUsage { day: TODAY, count: 2 }), ..key_record };
+    fixture.fill(&key, &record_with_usage).await;
+    let batch = ReconcileBatch { unconfirmed: vec![PendingCharge { at: NOON, id }], ..empty_batch(&key) };
+    assert_eq!(reconcile(&fixture, &batch).await, (2, 1));
+    assert_eq!(reconcile(&fixture, &batch).await, (2, 1), "whoever asks again is told the same");
+}

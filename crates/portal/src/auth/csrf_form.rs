@@ -1,0 +1,37 @@
+//! A form that was sent. Reading it is the only way to its fields, and refuses it unless it carries the token of its own visit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, RawForm, Request};
+
+use crate::Portal;
+use crate::auth::session_cookie::SessionCookie;
+use crate::error::PortalError;
+
+/// The fields of a form that this visit sent.
+pub(crate) struct CsrfForm(HashMap<String, String>);
+
+impl FromRequest<Arc<Portal>> for CsrfForm {
+    type Rejection = PortalError;
+
+    async fn from_request(request: Request, portal: &Arc<Portal>) -> Result<Self, PortalError> {
+        let session_cookie = SessionCookie::from_headers(request.headers());
+        let RawForm(body) = RawForm::from_request(request, portal).await.map_err(|_| PortalError::StaleForm)?;
+        let fields: HashMap<String, String> = form_urlencoded::parse(&body).into_owned().collect();
+        let form = Self(fields);
+        if session_cookie.verify_csrf_token(form.field("csrf")) { Ok(form) } else { Err(PortalError::StaleForm) }
+    }
+}
+
+impl CsrfForm {
+    /// A field, or nothing.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether a box is ticked.
+    pub(crate) fn is_checked(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}

@@ -1,0 +1,11 @@
+//! Sign-up, sign-in, sessions, passkeys and passwords.
+
+pub(crate) mod csrf_form;
+pub(crate) mod link;
+pub(crate) mod passkeys;
+pub(crate) mod password;
+pub(crate) mod session;
+pub(crate) mod session_cookie;
+pub(crate) mod signin;
+pub(crate) mod signup;
+pub(crate) mod throttle;

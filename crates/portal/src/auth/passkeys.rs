@@ -1,0 +1,164 @@
+//! Passkeys: a second way to sign in, without a password and without naming an account.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use ipseity_domain::Client;
+use ipseity_store::{StoreError, StoreRefusal};
+use serde_json::Value;
+use url::Url;
+use webauthn_rs::Webauthn;
+use webauthn_rs::prelude::{
+    DiscoverableAuthentication, DiscoverableKey, Passkey, PasskeyRegistration, PublicKeyCredential,
+    RegisterPublicKeyCredential, WebauthnBuilder, WebauthnError,
+};
+
+use crate::Portal;
+use crate::auth::csrf_form::CsrfForm;
+use crate::error::PortalError;
+use crate::page::{CurrentMember, Visitor, redirect_with_notice};
+
+const PASSKEY_NAME_CHARS_MAX: usize = 60;
+
+/// Passkeys are bound to a name: a service that is reached by a bare address has none.
+pub(crate) fn build_webauthn(base_url: &str) -> Option<Webauthn> {
+    let origin = Url::parse(base_url).ok()?;
+    WebauthnBuilder::new(origin.domain()?, &origin).ok()?.rp_name("Ipseity").build().ok()
+}
+
+impl Portal {
+    fn webauthn(&self) -> Result<&Webauthn, PortalError> {
+        self.webauthn.as_ref().ok_or(PortalError::NotFound)
+    }
+}
+
+/// A ceremony that failed is the browser's to tell; nothing of it is worth a log line.
+impl From<WebauthnError> for PortalError {
+    fn from(_: WebauthnError) -> Self {
+        Self::PasskeyRefused
+    }
+}
+
+impl From<serde_json::Error> for PortalError {
+    fn from(_: serde_json::Error) -> Self {
+        Self::PasskeyRefused
+    }
+}
+
+fn json_response(value: &Value) -> Response {
+    ([(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+pub(crate) async fn begin_registration(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let account = &member.account;
+    let handle = portal.store.passkeys().user_handle(account.id).await?;
+    let rows = portal.store.passkeys().list(account.id).await?;
+    let existing =
+        rows.into_iter().map(|row| serde_json::from_value::<Passkey>(row.passkey).map(|key| key.cred_id().clone()));
+    let existing = existing.collect::<Result<Vec<_>, _>>()?;
+    let (challenge, state) =
+        portal.webauthn()?.start_passkey_registration(handle, &account.email, &account.email, Some(existing))?;
+    portal.store.webauthn_states().save(&member.session_cookie().digest(), &serde_json::to_value(state)?).await?;
+    let mut challenge = serde_json::to_value(challenge)?;
+    // The library asks for none; without one the browser could not tell at the door whose passkey it is.
+    challenge["publicKey"]["authenticatorSelection"]["residentKey"] = "required".into();
+    challenge["publicKey"]["authenticatorSelection"]["requireResidentKey"] = true.into();
+    Ok(json_response(&challenge))
+}
+
+pub(crate) async fn finish_registration(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let credential: RegisterPublicKeyCredential = serde_json::from_str(form.field("credential"))?;
+    let state: PasskeyRegistration = portal.take_webauthn_state(&member.session_cookie().digest()).await?;
+    let passkey = portal.webauthn()?.finish_passkey_registration(&credential, &state)?;
+    let name: String =
+        form.field("name").trim().chars().filter(|c| !c.is_control()).take(PASSKEY_NAME_CHARS_MAX).collect();
+    let name = if name.is_empty() { "Passkey" } else { &name };
+    let stored_passkey = serde_json::to_value(&passkey)?;
+    match portal.store.passkeys().add(member.account.id, passkey.cred_id().as_ref(), name, &stored_passkey).await {
+        Ok(()) => Ok(redirect_with_notice("/account", "passkey")),
+        Err(StoreError::Refused(StoreRefusal::PasskeyLimitReached)) => Err(PortalError::PasskeyLimitReached),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) async fn delete(
+    State(portal): State<Arc<Portal>>,
+    Path(id): Path<String>,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let id = id.parse().map_err(|_| PortalError::NotFound)?;
+    match portal.store.passkeys().delete(member.account.id, id).await? {
+        true => Ok(redirect_with_notice("/account", "passkey-deleted")),
+        false => Err(PortalError::NotFound),
+    }
+}
+
+pub(crate) async fn begin_sign_in(
+    State(portal): State<Arc<Portal>>,
+    Extension(client): Extension<Client>,
+    visitor: Visitor,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    portal.subnet_throttle.record_attempt(client.address.subnet())?;
+    let (challenge, state) = portal.webauthn()?.start_discoverable_authentication()?;
+    portal.store.webauthn_states().save(&visitor.session_cookie.digest(), &serde_json::to_value(state)?).await?;
+    Ok(json_response(&serde_json::to_value(challenge)?))
+}
+
+pub(crate) async fn finish_sign_in(
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    visitor: Visitor,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let credential: PublicKeyCredential = serde_json::from_str(form.field("credential"))?;
+    let state: DiscoverableAuthentication = portal.take_webauthn_state(&visitor.session_cookie.digest()).await?;
+    let id = credential.get_credential_id().to_vec();
+    let (account_id, stored_passkey) = portal.store.passkeys().find(&id).await?.ok_or(PortalError::PasskeyRefused)?;
+    let mut passkey: Passkey = serde_json::from_value(stored_passkey)?;
+    let key = DiscoverableKey::from(&passkey);
+    let outcome = portal.webauthn()?.finish_discoverable_authentication_v2(&credential, state, &key)?;
+    if passkey.update_credential(&outcome) == Some(true) {
+        portal.store.passkeys().update(&id, &serde_json::to_value(&passkey)?).await?;
+    }
+    portal.open_session(account_id, &headers).await
+}
+
+impl Portal {
+    /// What was kept when a ceremony began; each can be ended once, by the browser that began it.
+    async fn take_webauthn_state<T: serde::de::DeserializeOwned>(
+        &self,
+        session_digest: &[u8; 32],
+    ) -> Result<T, PortalError> {
+        let state = self.store.webauthn_states().take(session_digest).await?.ok_or(PortalError::PasskeyRefused)?;
+        Ok(serde_json::from_value(state)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passkeys_need_a_domain_name_or_localhost() {
+        assert!(
+            build_webauthn("https://ipseity.example").is_some() && build_webauthn("https://localhost:8443").is_some()
+        );
+        for invalid in ["https://192.0.2.1", "https://[2001:db8::1]", "nonsense", ""] {
+            assert!(build_webauthn(invalid).is_none(), "{invalid}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Passwords: argon2id on threads of their own, few and of low priority, so that a flood of sign-ins takes neither the processor nor the memory
+//! from those who look addresses up.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use subtle::ConstantTimeEq;
+use tokio::sync::{mpsc, oneshot};
+
+/// OWASP's parameters for argon2id: 19 MiB, two passes, one lane.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+const HASH_BYTES: usize = 32;
+/// The longest that anyone waits for a thread; a machine that cannot keep up says so.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Lookups come first: a thread of this niceness gets a tenth of what another gets, and still something on a busy machine.
+const NICENESS: i32 = 10;
+
+/// The fewest characters of a password.
+pub(crate) const PASSWORD_CHARS_MIN: usize = 10;
+/// The most bytes of a password: hashing is paid for by the service.
+const PASSWORD_BYTES_MAX: usize = 1024;
+
+/// A password that could be one; no `Debug`, so that it cannot be logged by accident.
+pub(crate) struct Password(String);
+
+impl Password {
+    /// Reads a password for a new account or a change.
+    pub(crate) fn parse_new(text: &str) -> Result<Self, &'static str> {
+        if text.chars().count() < PASSWORD_CHARS_MIN {
+            return Err("Choose a password of at least 10 characters; a few words in a row are easy to keep in mind.");
+        }
+        Self::parse(text).ok_or("This password is too long; 1,024 bytes are the most.")
+    }
+
+    /// Reads a password that someone signs in with.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        (text.len() <= PASSWORD_BYTES_MAX).then(|| Self(text.to_owned()))
+    }
+}
+
+/// More passwords wait to be hashed than the bound allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PasswordQueueFull;
+
+enum PasswordJob {
+    Hash(Password, oneshot::Sender<String>),
+    Verify(Password, String, oneshot::Sender<bool>),
+}
+
+/// The pool of threads.
+pub(crate) struct PasswordPool {
+    jobs: mpsc::Sender<PasswordJob>,
+    /// A hash of a password that nobody has: verified for addresses that have none, so that both take the same time.
+    dummy_hash: String,
+}
+
+impl PasswordPool {
+    /// Starts `threads_max` threads, for which at most `waiting_max` passwords wait.
+    pub(crate) fn start(threads: usize, queue_max: usize) -> Self {
+        let (jobs, job_receiver) = mpsc::channel(queue_max.max(1));
+        let job_receiver = Arc::new(Mutex::new(job_receiver));
+        for _ in 0..threads.max(1) {
+            let job_receiver = Arc::clone(&job_receiver);
+            thread::spawn(move || run_worker(&job_receiver));
+        }
+        Self { jobs, dummy_hash: Argon2Hasher::new().hash(&Password("a password that nobody has".to_owned())) }
+    }
+
+    /// Hashes a password.
+    pub(crate) async fn hash(&self, password: Password) -> Result<String, PasswordQueueFull> {
+        let (reply_sender, reply) = oneshot::channel();
+        self.submit(PasswordJob::Hash(password, reply_sender), reply).await
+    }
+
+    /// Whether a password is the one behind a hash; without a hash it is not, and that takes as long.
+    pub(crate) async fn verify(&self, password: Password, hash: Option<String>) -> Result<bool, PasswordQueueFull> {
+        let has_hash = hash.is_some();
+        let (reply_sender, reply) = oneshot::channel();
+        let job = PasswordJob::Verify(password, hash.unwrap_or_else(|| self.dummy_hash.clone()), reply_sender);
+        Ok(self.submit(job, reply).await? && has_hash)
+    }
+
+    async fn submit<T>(&self, job: PasswordJob, reply: oneshot::Receiver<T>) -> Result<T, PasswordQueueFull> {
+        self.jobs.try_send(job).map_err(|_| PasswordQueueFull)?;
+        tokio::time::timeout(QUEUE_TIMEOUT, reply).await.map_err(|_| PasswordQueueFull)?.map_err(|_| PasswordQueueFull)
+    }
+}
+
+fn run_worker(jobs: &Mutex<mpsc::Receiver<PasswordJob>>) {
+    // Where the system does not grant it, the bound on threads still holds.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
+    let mut hasher = Argon2Hasher::new();
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        match job {
+            Some(PasswordJob::Hash(password, reply_sender)) if !reply_sender.is_closed() => {
+                let _ = reply_sender.send(hasher.hash(&password));
+            }
+            Some(PasswordJob::Verify(password, hash, reply_sender)) if !reply_sender.is_closed() => {
+                let _ = reply_sender.send(hasher.verify(&password, &hash));
+            }
+            // Whoever asked has gone.
+            Some(PasswordJob::Hash(..) | PasswordJob::Verify(..)) => {}
+            None => return,
+        }
+    }
+}
+
+/// argon2 with memory of its own: given back and taken again for each password, the allocator would keep several times as much.
+struct Argon2Hasher {
+    argon2: Argon2<'static>,
+    memory: Vec<Block>,
+}
+
+impl Argon2Hasher {
+    fn new() -> Self {
+        let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("parameters within argon2's bounds");
+        let memory = vec![Block::default(); params.block_count()];
+        Self { argon2: Argon2::new(Algorithm::Argon2id, Version::V0x13, params), memory }
+    }
+
+    fn hash(&mut self, password: &Password) -> String {
+        let salt = Salt::generate();
+        let hash =
+            argon2_hash(&self.argon2, &mut self.memory, password, &salt).and_then(|hash| Output::new(&hash).ok());
+        let phc_hash = PasswordHash {
+            algorithm: Algorithm::Argon2id.ident(),
+            version: Some(Version::V0x13.into()),
+            params: ParamsString::try_from(self.argon2.params()).expect("parameters that can be written"),
+            salt: Some(salt),
+            hash: Some(hash.expect("a password and a salt within argon2's bounds")),
+        };
+        phc_hash.to_string()
+    }
+
+    /// Whether a password makes this hash, with the parameters that it was made with, unless they take more memory than there is.
+    fn verify(&mut self, password: &Password, hash: &str) -> bool {
+        let Ok(stored) = PasswordHash::new(hash) else { return false };
+        let (Some(salt), Some(hash), Ok(params)) = (stored.salt, stored.hash, Params::try_from(&stored)) else {
+            return false;
+        };
+        if params.block_count() > self.memory.len() {
+            return false;
+        }
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let computed = argon2_hash(&argon2, &mut self.memory, password, &salt);
+        computed.is_some_and(|computed| computed.as_slice().ct_eq(hash.as_bytes()).into())
+    }
+}
+
+fn argon2_hash(
+    argon2: &Argon2<'_>,
+    memory: &mut [Block],
+    password: &Password,
+    salt: &[u8],
+) -> Option<[u8; HASH_BYTES]> {
+    let mut hash = [0; HASH_BYTES];
+    argon2.hash_password_into_with_memory(password.0.as_bytes(), salt, &mut hash, memory).ok()?;
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn password(text: &str) -> Password {
+        Password::parse(text).expect("a password")
+    }
+
+    #[tokio::test]
+    async fn hash_verifies_only_its_password() {
+        let passwords = PasswordPool::start(1, 4);
+        let hash = passwords.hash(Password::parse_new("correct horse").expect("long enough")).await.expect("a hash");
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
+        assert_eq!(passwords.verify(password("correct horse"), Some(hash.clone())).await, Ok(true));
+        assert_eq!(passwords.verify(password("correct house"), Some(hash)).await, Ok(false));
+        assert_eq!(passwords.verify(password("a password that nobody has"), None).await, Ok(false));
+    }
+
+    #[test]
+    fn password_length_is_limited() {
+        assert!(Password::parse_new("nine char").is_err() && Password::parse_new(&"x".repeat(1025)).is_err());
+        assert!(Password::parse_new("ten chars!").is_ok() && Password::parse_new("ünïcödé wörds").is_ok());
+    }
+
+    #[tokio::test]
+    async fn full_password_queue_rejects_immediately() {
+        let passwords = PasswordPool::start(1, 1);
+        let requests = (0..20).map(|_| passwords.hash(password("correct horse")));
+        let outcomes = futures_util::future::join_all(requests).await;
+        let refused = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        assert!((17..=19).contains(&refused), "{refused} refused");
+    }
+}

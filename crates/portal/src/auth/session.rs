@@ -1,0 +1,102 @@
+//! Opening a session: the same for every way to sign in.
+
+use axum::response::{IntoResponse, Redirect, Response};
+use http::HeaderMap;
+use http::header::{SET_COOKIE, USER_AGENT};
+use ipseity_domain::account::EmailAddress;
+use sha2::{Digest, Sha256};
+
+use crate::Portal;
+use crate::auth::session_cookie::{self, SecretToken, SessionCookie};
+use crate::error::PortalError;
+
+impl Portal {
+    /// Opens a session under a new secret and sends the member to their keys. The visit from before ends: nobody who knew its secret has gained
+    /// anything.
+    pub(crate) async fn open_session(&self, account_id: i64, headers: &HeaderMap) -> Result<Response, PortalError> {
+        let session_cookie = SessionCookie::generate();
+        self.store.sessions().end_by_digest(&SessionCookie::from_headers(headers).digest()).await?;
+        self.store.sessions().open(account_id, &session_cookie.digest(), &session_label(headers)).await?;
+        let mut response = Redirect::to("/keys").into_response();
+        response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(self.session_idle_timeout_s()));
+        let device_token = session_cookie::device_token(headers).unwrap_or_else(SecretToken::generate);
+        self.store.devices().remember(account_id, &device_token.digest()).await?;
+        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(&device_token));
+        Ok(response)
+    }
+}
+
+/// Names an e-mail address in a throttle, whatever its letters' case; the address itself is not kept.
+pub(crate) fn email_digest(email: &EmailAddress) -> [u8; 32] {
+    Sha256::digest(email.as_str().to_lowercase()).into()
+}
+
+/// What a session is called in the list of sessions: as much of the browser's own words as tells two devices of one owner apart.
+fn session_label(headers: &HeaderMap) -> String {
+    let user_agent = headers.get(USER_AGENT).and_then(|user_agent| user_agent.to_str().ok()).unwrap_or_default();
+    let first_match = |candidates: &[(&'static str, &'static str)]| {
+        candidates.iter().find(|(pattern, _)| user_agent.contains(pattern)).map(|(_, name)| *name)
+    };
+    // In this order: most browsers also claim to be others.
+    let browser = first_match(&[
+        ("Edg/", "Edge"),
+        ("OPR/", "Opera"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+        ("curl/", "curl"),
+    ]);
+    let system = first_match(&[
+        ("Android", "Android"),
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Windows", "Windows"),
+        ("Mac OS", "macOS"),
+        ("CrOS", "ChromeOS"),
+        ("Linux", "Linux"),
+    ]);
+    match (browser, system) {
+        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(name), None) | (None, Some(name)) => name.to_owned(),
+        (None, None) => "A browser".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn session_label_names_browser_and_system() {
+        for (user_agent, expected) in [
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.1 Safari/605.1.15",
+                "Safari on macOS",
+            ),
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36 Edg/140.0",
+                "Edge on Windows",
+            ),
+            (
+                "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0.0.0 Mobile Safari/537.36",
+                "Chrome on Android",
+            ),
+            ("curl/8.5.0", "curl"),
+            ("<script>", "A browser"),
+        ] {
+            let headers = [(USER_AGENT, HeaderValue::from_str(user_agent).expect("a value"))].into_iter().collect();
+            assert_eq!(session_label(&headers), expected);
+        }
+        assert_eq!(session_label(&HeaderMap::new()), "A browser");
+    }
+
+    #[test]
+    fn email_digest_ignores_case() {
+        let digest = |text: &str| email_digest(&EmailAddress::parse(text).expect("an address"));
+        assert_eq!(digest("Ada@Ipseity.example"), digest("ada@ipseity.EXAMPLE"));
+        assert_ne!(digest("ada@ipseity.example"), digest("bob@ipseity.example"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Signing up, and asking for a link to a new password. With mail, neither tells whether an address has an account.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use http::HeaderMap;
+use ipseity_domain::Client;
+use ipseity_domain::account::EmailAddress;
+use ipseity_store::{StoreError, StoreRefusal};
+
+use crate::Portal;
+use crate::auth::csrf_form::CsrfForm;
+use crate::auth::password::Password;
+use crate::error::PortalError;
+use crate::page::Visitor;
+use crate::view::{EmailSentPage, ForgotPage, SignUpPage, Tab};
+
+/// Said of a text that cannot be an e-mail address.
+pub(crate) const INVALID_EMAIL: &str = "This is not an e-mail address; it needs an @ between two parts.";
+/// Said of an address that has an account, where no mail can say it to its owner alone.
+pub(crate) const EMAIL_TAKEN: &str = "An account with this address exists already. Sign in, or use another address.";
+
+pub(crate) async fn signup_form(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
+    signup_page(&portal, &visitor, String::new(), None)
+}
+
+fn signup_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Option<&str>) -> Response {
+    visitor.render(
+        portal,
+        &SignUpPage {
+            frame: visitor.frame(portal, "Get a key", Tab::None),
+            email,
+            form_error: form_error.map(str::to_owned),
+            signup_open: portal.settings.signup_open,
+            needs_email_confirmation: portal.settings.email_enabled,
+        },
+    )
+}
+
+pub(crate) async fn sign_up(
+    State(portal): State<Arc<Portal>>,
+    Extension(client): Extension<Client>,
+    headers: HeaderMap,
+    visitor: Visitor,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    if !portal.settings.signup_open {
+        return Err(PortalError::SignupClosed);
+    }
+    let email_input = form.field("email").to_owned();
+    let Some(email) = EmailAddress::parse(&email_input) else {
+        return Ok(signup_page(&portal, &visitor, email_input, Some(INVALID_EMAIL)));
+    };
+    let password = match Password::parse_new(form.field("password")) {
+        Ok(password) => password,
+        Err(message) => return Ok(signup_page(&portal, &visitor, email_input, Some(message))),
+    };
+    portal.subnet_throttle.record_attempt(client.address.subnet())?;
+    let hash = portal.password_pool.hash(password).await?;
+    if portal.settings.email_enabled {
+        portal.store.email_tokens().request_signup(&email, &hash, &visitor.session_cookie.digest()).await?;
+        return Ok(email_sent_page(
+            &portal,
+            &visitor,
+            email_input,
+            "Follow the link in it to finish signing up.",
+            "/signup",
+        ));
+    }
+    match portal.store.accounts().create_with_password(&email, &hash).await {
+        Ok(account) => portal.open_session(account.id, &headers).await,
+        Err(StoreError::Refused(StoreRefusal::AccountExists)) => {
+            Ok(signup_page(&portal, &visitor, email_input, Some(EMAIL_TAKEN)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The page that says where to look next.
+fn email_sent_page(
+    portal: &Portal,
+    visitor: &Visitor,
+    email: String,
+    message: &'static str,
+    retry_href: &'static str,
+) -> Response {
+    let frame = visitor.frame(portal, "Look into your mail", Tab::None);
+    visitor.render(portal, &EmailSentPage { frame, email, message, retry_href })
+}
+
+pub(crate) async fn forgot_form(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
+    forgot_page(&portal, &visitor, String::new(), None)
+}
+
+fn forgot_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Option<&str>) -> Response {
+    let frame = visitor.frame(portal, "Forgotten password", Tab::None);
+    let form_error = form_error.map(str::to_owned);
+    visitor.render(portal, &ForgotPage { frame, email, form_error, email_enabled: portal.settings.email_enabled })
+}
+
+pub(crate) async fn request_password_reset(
+    State(portal): State<Arc<Portal>>,
+    Extension(client): Extension<Client>,
+    visitor: Visitor,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let email_input = form.field("email").to_owned();
+    if !portal.settings.email_enabled {
+        return Ok(forgot_page(&portal, &visitor, email_input, None));
+    }
+    let Some(email) = EmailAddress::parse(&email_input) else {
+        return Ok(forgot_page(&portal, &visitor, email_input, Some(INVALID_EMAIL)));
+    };
+    portal.subnet_throttle.record_attempt(client.address.subnet())?;
+    portal.store.email_tokens().request_password_reset(&email).await?;
+    let message = "If the address has an account, the link in it leads to a new password.";
+    Ok(email_sent_page(&portal, &visitor, email_input, message, "/forgot"))
+}

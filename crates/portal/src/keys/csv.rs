@@ -1,0 +1,47 @@
+//! Usage as CSV (RFC 4180).
+
+use std::fmt::Write;
+
+use ipseity_store::{KeySummary, UsageRow};
+
+use crate::time;
+
+const HEADER: &str =
+    "day,key,name,admitted,refused_burst,refused_paused,refused_inactive,refused_day,refused_wrong_secret\r\n";
+
+/// A line for each key and day on which something happened, newest first.
+pub(crate) fn usage_csv(keys: &[KeySummary], rows: &[UsageRow]) -> String {
+    let mut rows: Vec<_> = rows.iter().collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.day), row.key));
+    let mut text = HEADER.to_owned();
+    for row in rows {
+        let name = keys.iter().find(|key| key.id == row.key).map_or("", |key| key.name.as_str());
+        let refused = row.refused.map(|count| count.to_string()).join(",");
+        let _ = write!(
+            text,
+            "{},{},{},{},{refused}\r\n",
+            time::format_day(row.day),
+            row.key,
+            quote_cell(name),
+            row.admitted
+        );
+    }
+    text
+}
+
+/// A name as a cell: quoted, and never read as a formula by a spreadsheet.
+fn quote_cell(name: &str) -> String {
+    let formula_guard = if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    format!("\"{formula_guard}{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_cells_are_quoted_and_never_formulas() {
+        assert_eq!(quote_cell("web, \"shop\""), "\"web, \"\"shop\"\"\"");
+        assert_eq!(quote_cell("=1+1"), "\"'=1+1\"");
+    }
+}

@@ -1,0 +1,203 @@
+//! One key: its page, and everything that its owner can do to it.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use ipseity_domain::account::KeyName;
+use ipseity_domain::{KeyChange, KeyId, KeyState, PlaintextKey};
+use ipseity_store::{HistoryRow, KeySummary};
+
+use crate::auth::csrf_form::CsrfForm;
+use crate::error::PortalError;
+use crate::keys::list::{INVALID_KEY_NAME, key_card, random_byte};
+use crate::page::{CurrentMember, redirect_with_notice, render_page as show_page};
+use crate::view::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage, Tab};
+use crate::{Portal, time};
+
+/// Rows of a key's history on its page.
+const HISTORY_ROWS_MAX: i64 = 50;
+/// How long an old secret may go on after a roll: not at all, an hour, a day, a week.
+const OVERLAPS_S: [u32; 4] = [0, 3600, 86_400, 604_800];
+
+type KeyIdPath = Path<String>;
+
+impl Portal {
+    /// One of the member's own keys.
+    async fn find_own_key(&self, member: &CurrentMember, id: &str) -> Result<KeySummary, PortalError> {
+        let id = parse_key_id(id)?;
+        self.store.keys().find(member.account.id, id).await?.ok_or(PortalError::NotFound)
+    }
+}
+
+fn parse_key_id(id: &str) -> Result<KeyId, PortalError> {
+    KeyId::parse(id).ok_or(PortalError::NotFound)
+}
+
+pub(crate) async fn show(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+) -> Result<Response, PortalError> {
+    key_page(&portal, &member, &id, None).await
+}
+
+async fn key_page(
+    portal: &Portal,
+    member: &CurrentMember,
+    id: &str,
+    form_error: Option<&str>,
+) -> Result<Response, PortalError> {
+    let row = portal.find_own_key(member, id).await?;
+    let used_today = portal.key_usage_today(std::slice::from_ref(&row)).await;
+    let used_today = used_today.first().copied().unwrap_or(0);
+    let history = portal.store.audit_log().list_for_key(member.account.id, row.id, HISTORY_ROWS_MAX).await?;
+    let usage = portal.key_usage_view(member, row.id, used_today).await?;
+    Ok(show_page(&KeyPage {
+        frame: member.frame(portal, &row.name, Tab::Keys),
+        card: key_card(&row, used_today, member.account.daily_limit),
+        usage,
+        history: history.iter().map(history_entry).collect(),
+        form_error: form_error.map(str::to_owned),
+    }))
+}
+
+fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
+    let description = match row.action.as_str() {
+        "issued" => "Made",
+        "renamed" => "Renamed",
+        "deactivated" => "Deactivated",
+        "reactivated" => "Reactivated",
+        "paused" => "Paused: more than 300 requests within 60 seconds",
+        "resumed" => "Resumed",
+        "rolled" => "Rolled: a new secret",
+        "retired" => "The old secret ended",
+        other => other,
+    };
+    let actor = match row.actor.as_str() {
+        "owner" => "you",
+        "operator" => "the operator",
+        _ => "the service",
+    };
+    KeyHistoryRow { at: time::format_minute(row.at_s), description: description.to_owned(), actor }
+}
+
+pub(crate) async fn rename(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let Some(name) = KeyName::parse(form.field("name")) else {
+        return key_page(&portal, &member, &id, Some(INVALID_KEY_NAME)).await;
+    };
+    portal.store.keys().rename(member.actor(), parse_key_id(&id)?, &name).await?;
+    Ok(redirect_with_notice(&format!("/keys/{id}"), "renamed"))
+}
+
+impl Portal {
+    /// Puts a change in force and goes back to the key.
+    async fn apply_and_redirect(&self, id: &str, change: &KeyChange, notice: &'static str) -> Response {
+        let notice = if self.apply_key_change(change).await { notice } else { "saved" };
+        redirect_with_notice(&format!("/keys/{id}"), notice)
+    }
+}
+
+pub(crate) async fn deactivate(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let change = portal.store.keys().deactivate(member.actor(), parse_key_id(&id)?).await?;
+    Ok(portal.apply_and_redirect(&id, &change, "deactivated").await)
+}
+
+pub(crate) async fn reactivate(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let change = portal.store.keys().reactivate(member.actor(), parse_key_id(&id)?).await?;
+    let is_paused = matches!(&change, KeyChange::Updated(standing) if standing.flags.state() == KeyState::Paused);
+    Ok(portal.apply_and_redirect(&id, &change, if is_paused { "still-paused" } else { "reactivated" }).await)
+}
+
+pub(crate) async fn resume(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let row = portal.find_own_key(&member, &id).await?;
+    portal.record_unrecorded_pauses(row.id).await?;
+    let change = portal.store.keys().resume(member.actor(), row.id).await?;
+    Ok(portal.apply_and_redirect(&id, &change, "resumed").await)
+}
+
+impl Portal {
+    /// Writes down a pause that only the counter store knows of yet, so that there is something to resume.
+    async fn record_unrecorded_pauses(&self, id: KeyId) -> Result<(), PortalError> {
+        for pause in self.ledger.unrecorded_pauses_of(id).await.unwrap_or_default() {
+            self.store.keys().record_pause(&pause).await?;
+            self.ledger.mark_pause_recorded(&pause).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) async fn revoke_previous(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let change = portal.store.keys().revoke_previous(member.actor(), parse_key_id(&id)?).await?;
+    Ok(portal.apply_and_redirect(&id, &change, "retired").await)
+}
+
+pub(crate) async fn rotate(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let overlap_s = form.field("overlap_s").parse().ok().filter(|overlap_s| OVERLAPS_S.contains(overlap_s));
+    let Some(overlap_s) = overlap_s else {
+        return key_page(&portal, &member, &id, Some("Choose how long the old secret stays valid.")).await;
+    };
+    let clear_key = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
+    let change = portal.store.keys().rotate(member.actor(), &clear_key.to_api_key(), overlap_s).await?;
+    portal.apply_key_change(&change).await;
+    let row = portal.find_own_key(&member, &id).await?;
+    Ok(show_page(&NewSecretPage {
+        frame: member.frame(&portal, "Your new secret", Tab::Keys),
+        id,
+        name: row.name,
+        curl_command: portal.curl_command(&clear_key),
+        clear_key: clear_key.expose().to_owned(),
+        rotated: Some(row.previous_until_s.map(time::format_minute)),
+    }))
+}
+
+pub(crate) async fn delete_form(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+) -> Result<Response, PortalError> {
+    let row = portal.find_own_key(&member, &id).await?;
+    let frame = member.frame(&portal, "Delete a key", Tab::Keys);
+    Ok(show_page(&DeleteKeyPage { frame, id: row.id.to_string(), name: row.name }))
+}
+
+pub(crate) async fn delete(
+    State(portal): State<Arc<Portal>>,
+    Path(id): KeyIdPath,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let change = portal.store.keys().delete(member.actor(), parse_key_id(&id)?).await?;
+    let notice = if portal.apply_key_change(&change).await { "deleted" } else { "saved" };
+    Ok(redirect_with_notice("/keys", notice))
+}

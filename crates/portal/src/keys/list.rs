@@ -1,0 +1,170 @@
+//! The list of keys, and making new ones.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use ipseity_domain::account::KeyName;
+use ipseity_domain::{Field, FieldSet, KEYS_PER_ACCOUNT_MAX, KeyId, PlaintextKey, Scope, UtcDay};
+use ipseity_store::{KeySummary, StoreError, StoreRefusal};
+use sha2::{Digest, Sha256};
+
+use crate::auth::csrf_form::CsrfForm;
+use crate::auth::session_cookie::to_hex;
+use crate::error::PortalError;
+use crate::page::{CurrentMember, render_page};
+use crate::view::{KeyCard, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice, Tab, pause_chart};
+use crate::{Portal, time};
+
+/// Said of a name that cannot be one.
+pub(crate) const INVALID_KEY_NAME: &str = "A name has 1 to 100 characters, none of them a control character.";
+const KEY_LIMIT_REACHED: &str =
+    "You hold 10 keys, and no account can hold more. Delete one that you no longer use, then make the new one.";
+
+pub(crate) async fn list(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Result<Response, PortalError> {
+    let rows = portal.store.keys().list(member.account.id).await?;
+    let used = portal.key_usage_today(&rows).await;
+    let to_card = |(row, used)| key_card(row, used, member.account.daily_limit);
+    let keys = rows.iter().zip(used).map(to_card).collect();
+    Ok(render_page(&KeysPage {
+        frame: member.frame(&portal, "Your keys", Tab::Keys),
+        keys,
+        keys_max: KEYS_PER_ACCOUNT_MAX,
+        version: key_list_version(&rows),
+    }))
+}
+
+/// Names what a list of keys shows, but for their use, which changes all the time.
+pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
+    let mut digest = Sha256::new();
+    for row in rows {
+        let paused_ms = row.pause.as_ref().map(|pause| pause.paused_at_ms);
+        digest.update(format!("{:?}", (row.id, &row.name, row.state, row.previous_until_s, paused_ms)));
+    }
+    to_hex(&digest.finalize()[..8])
+}
+
+/// A key as pages show it.
+pub(crate) fn key_card(row: &KeySummary, used_today: u64, daily_limit: u64) -> KeyCard {
+    let last_used = if used_today > 0 {
+        Some("today".to_owned())
+    } else {
+        row.last_used.as_ref().map(|(day, _)| time::format_recent_day(day, time::today()))
+    };
+    KeyCard {
+        id: row.id.to_string(),
+        name: row.name.clone(),
+        scope: row.scope.name(),
+        state: row.state.name(),
+        created: time::format_date(row.created_s),
+        last_used,
+        used_today,
+        daily_limit,
+        previous_valid_until: row.previous_until_s.map(time::format_minute),
+        pause: row.pause.as_ref().map(|pause| PauseView {
+            paused_at: time::format_second(pause.paused_at_ms / 1000),
+            requests: pause.counts.iter().map(|count| u32::from(*count)).sum(),
+            peak_per_second: pause.counts.iter().copied().max().unwrap_or(0),
+            chart: pause_chart(&pause.counts),
+        }),
+    }
+}
+
+impl Portal {
+    /// How much each key has used today, live; what was rolled up when the counter store does not answer.
+    pub(crate) async fn key_usage_today(&self, rows: &[KeySummary]) -> Vec<u64> {
+        let today = time::today();
+        let ids: Vec<KeyId> = rows.iter().map(|row| row.id).collect();
+        let live = self.ledger.usage_of(&ids).await.unwrap_or_else(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "today's use is shown as it was rolled up last");
+            vec![None; ids.len()]
+        });
+        let if_today = |day: UtcDay, highest_count| if day == today { highest_count } else { 0 };
+        let highest_count = |(row, live): (&KeySummary, Option<ipseity_domain::DailyUsage>)| {
+            row.used_today.max(live.map_or(0, |used| if_today(used.day, used.count)))
+        };
+        rows.iter().zip(live).map(highest_count).collect()
+    }
+
+    /// A line for a shell.
+    pub(crate) fn curl_command(&self, clear_key: &PlaintextKey) -> String {
+        format!("curl -H 'Authorization: Bearer {}' {}/api/v1/ip", clear_key.expose(), self.settings.base_url)
+    }
+}
+
+pub(crate) async fn new_key_form(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Response {
+    new_key_page(&portal, &member, String::new(), Scope::Full, None)
+}
+
+fn new_key_page(
+    portal: &Portal,
+    member: &CurrentMember,
+    name: String,
+    selected: Scope,
+    form_error: Option<&str>,
+) -> Response {
+    let frame = member.frame(portal, "New key", Tab::Keys);
+    let scopes = Scope::ALL.into_iter().map(|scope| scope_choice(scope, selected)).collect();
+    render_page(&NewKeyPage { frame, name, scopes, form_error: form_error.map(str::to_owned) })
+}
+
+fn scope_choice(scope: Scope, selected: Scope) -> ScopeChoice {
+    let description = match scope {
+        Scope::Ip => "The caller's address, and nothing else.",
+        Scope::Geo => "The address, where it is, and who operates its network.",
+        Scope::Full => "All of that, and how the caller is connected.",
+    };
+    let field = |field: Field| (field.name(), field.scope() == scope);
+    let fields = FieldSet::Scope(scope).fields().map(field).collect();
+    ScopeChoice { name: scope.name(), description, fields, is_selected: scope == selected }
+}
+
+pub(crate) async fn create(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    let name_input = form.field("name").to_owned();
+    let Some(scope) = Scope::parse(form.field("scope")) else {
+        return Ok(new_key_page(&portal, &member, name_input, Scope::Full, Some("Choose what the key may see.")));
+    };
+    let Some(name) = KeyName::parse(&name_input) else {
+        return Ok(new_key_page(&portal, &member, name_input, scope, Some(INVALID_KEY_NAME)));
+    };
+    let clear_key = PlaintextKey::generate(random_byte);
+    match portal.store.keys().create(&member.account, member.actor(), &name, scope, &clear_key.to_api_key()).await {
+        Ok(()) => {}
+        Err(StoreError::Refused(StoreRefusal::KeyLimitReached)) => {
+            return Ok(new_key_page(&portal, &member, name_input, scope, Some(KEY_LIMIT_REACHED)));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(render_page(&NewSecretPage {
+        frame: member.frame(&portal, "Your new key", Tab::Keys),
+        id: clear_key.to_api_key().id.to_string(),
+        name: name.as_str().to_owned(),
+        curl_command: portal.curl_command(&clear_key),
+        clear_key: clear_key.expose().to_owned(),
+        rotated: None,
+    }))
+}
+
+/// A byte that nobody can guess.
+pub(crate) fn random_byte() -> u8 {
+    let mut byte = [0];
+    getrandom::fill(&mut byte).expect("the system gives random bytes");
+    byte[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scope_choice_lists_all_fields_and_marks_added_ones() {
+        let [ip, geo, full] = Scope::ALL.map(|scope| scope_choice(scope, Scope::Geo));
+        assert_eq!(ip.fields, [("status", true), ("ip", true), ("ipv6", true)]);
+        assert!(geo.fields.contains(&("ip", false)) && geo.fields.contains(&("city", true)) && geo.is_selected);
+        assert_eq!((full.fields.len(), full.is_selected), (Field::ALL.len(), false));
+    }
+}

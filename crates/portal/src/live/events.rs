@@ -1,0 +1,134 @@
+//! Server-sent events: an open page hears at once that something on it may have changed, and fetches itself again.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::Uri;
+use http::header::CONTENT_TYPE;
+use ipseity_domain::{DailyUsage, KeyId};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use crate::Portal;
+use crate::error::PortalError;
+use crate::keys::list::key_list_version;
+use crate::live::feed::ChangeSubscription;
+use crate::page::CurrentMember;
+
+/// How often today's use is looked at.
+const USAGE_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a page is told that the stream lives, and its session looked at again.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+
+const CHANGED_EVENT: &str = "event: changed\ndata:\n\n";
+const SIGNED_OUT_EVENT: &str = "event: gone\ndata:\n\n";
+const HEARTBEAT: &str = ": alive\n\n";
+
+struct EventStream {
+    portal: Arc<Portal>,
+    member: CurrentMember,
+    subscription: ChangeSubscription,
+    usage_poll: Interval,
+    heartbeat_at: Instant,
+    keys: Vec<KeyId>,
+    last_usage: Vec<Option<DailyUsage>>,
+    /// The page was made before something changed.
+    is_page_stale: bool,
+    has_ended: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+pub(crate) async fn stream(
+    State(portal): State<Arc<Portal>>,
+    uri: Uri,
+    member: CurrentMember,
+) -> Result<Response, PortalError> {
+    let seen_version = uri.query().and_then(|query| query.strip_prefix("seen=")).unwrap_or_default().to_owned();
+    let permit = Arc::clone(&portal.stream_permits).try_acquire_owned().map_err(|_| PortalError::Busy)?;
+    let mut usage_poll = interval(USAGE_POLL_INTERVAL);
+    usage_poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut event_stream = EventStream {
+        subscription: portal.change_feed.subscribe(member.account.id),
+        member,
+        usage_poll,
+        heartbeat_at: Instant::now(),
+        keys: Vec::new(),
+        last_usage: Vec::new(),
+        is_page_stale: false,
+        has_ended: false,
+        _permit: permit,
+        portal,
+    };
+    // After the ear is open: what changes from here on is heard, and what changed before shows in the edition.
+    event_stream.is_page_stale = event_stream.reload_keys().await.is_none_or(|version| version != seen_version);
+    event_stream.last_usage = event_stream.portal.ledger.usage_of(&event_stream.keys).await.unwrap_or_default();
+    let events = stream::unfold(event_stream, async |mut event_stream| {
+        let event = event_stream.next_event().await?;
+        Some((Ok::<_, Infallible>(Bytes::from_static(event.as_bytes())), event_stream))
+    });
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
+}
+
+impl EventStream {
+    async fn next_event(&mut self) -> Option<&'static str> {
+        if std::mem::take(&mut self.is_page_stale) {
+            return Some(CHANGED_EVENT);
+        }
+        while !self.has_ended {
+            let is_notified = tokio::select! {
+                is_open = self.subscription.wait_for_change() => {
+                    if !is_open {
+                        return None;
+                    }
+                    true
+                }
+                _ = self.usage_poll.tick() => false,
+            };
+            let is_heartbeat_due = self.heartbeat_at.elapsed() >= HEARTBEAT_INTERVAL;
+            if (is_notified || is_heartbeat_due) && self.is_signed_out().await {
+                self.has_ended = true;
+                return Some(SIGNED_OUT_EVENT);
+            }
+            if is_notified {
+                self.reload_keys().await;
+                return Some(CHANGED_EVENT);
+            }
+            if self.has_new_usage().await {
+                return Some(CHANGED_EVENT);
+            }
+            if is_heartbeat_due {
+                return Some(HEARTBEAT);
+            }
+        }
+        None
+    }
+
+    /// Reads which keys there are, and the edition that they make; while PostgreSQL is away they are the ones from before.
+    async fn reload_keys(&mut self) -> Option<String> {
+        let rows = self.portal.store.keys().list(self.member.account.id).await.ok()?;
+        self.keys = rows.iter().map(|row| row.id).collect();
+        Some(key_list_version(&rows))
+    }
+
+    /// Whether a key was used since the last look. A counter store that is away changes nothing.
+    async fn has_new_usage(&mut self) -> bool {
+        match self.portal.ledger.usage_of(&self.keys).await {
+            Ok(usage) if usage != self.last_usage => {
+                self.last_usage = usage;
+                true
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    async fn is_signed_out(&mut self) -> bool {
+        self.heartbeat_at = Instant::now();
+        matches!(self.portal.find_member(self.member.session_cookie()).await, Ok(None))
+    }
+}

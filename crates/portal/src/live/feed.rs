@@ -1,0 +1,84 @@
+//! Telling open pages that something has changed: one listener on PostgreSQL for all of them.
+
+use std::time::Duration;
+
+use ipseity_store::{AccountEvent, Store};
+use tokio::sync::{broadcast, watch};
+
+/// Changes that a slow page may lag behind before it is told that it has missed some.
+const BUFFERED_EVENTS_MAX: usize = 256;
+/// The pause before PostgreSQL is tried again.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+pub(crate) struct ChangeFeed {
+    events: broadcast::Sender<AccountEvent>,
+    is_closed: watch::Sender<bool>,
+}
+
+/// One open page's ear.
+pub(crate) struct ChangeSubscription {
+    events: broadcast::Receiver<AccountEvent>,
+    is_closed: watch::Receiver<bool>,
+    account_id: i64,
+}
+
+impl ChangeFeed {
+    pub(crate) fn new() -> Self {
+        Self { events: broadcast::channel(BUFFERED_EVENTS_MAX).0, is_closed: watch::channel(false).0 }
+    }
+
+    /// Listens for an account's changes.
+    pub(crate) fn subscribe(&self, account_id: i64) -> ChangeSubscription {
+        ChangeSubscription { events: self.events.subscribe(), is_closed: self.is_closed.subscribe(), account_id }
+    }
+
+    /// Passes on what PostgreSQL tells, for ever.
+    pub(crate) async fn run(&self, store: &Store) {
+        let mut listener = None;
+        loop {
+            let received = match &mut listener {
+                None => store.accounts().listen().await.map(|new_listener| {
+                    listener = Some(new_listener);
+                    AccountEvent::Resync
+                }),
+                Some(new_listener) => new_listener.wait().await,
+            };
+            match received {
+                // Without an open page nobody hears it.
+                Ok(event) => drop(self.events.send(event)),
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "open pages are not told of changes for now"
+                    );
+                    listener = None;
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+            }
+        }
+    }
+
+    /// Ends all streams, so that a drain need not wait for them; their pages come back to another node.
+    pub(crate) fn close(&self) {
+        self.is_closed.send_replace(true);
+    }
+}
+
+impl ChangeSubscription {
+    /// Waits until something of the account may have changed; `false` when the stream is to end.
+    pub(crate) async fn wait_for_change(&mut self) -> bool {
+        loop {
+            let received = tokio::select! {
+                received = self.events.recv() => received,
+                _ = self.is_closed.wait_for(|closed| *closed) => return false,
+            };
+            match received {
+                Ok(AccountEvent::Changed(id)) if id != self.account_id => {}
+                Ok(AccountEvent::Changed(_) | AccountEvent::Resync) | Err(broadcast::error::RecvError::Lagged(_)) => {
+                    return true;
+                }
+                Err(broadcast::error::RecvError::Closed) => return false,
+            }
+        }
+    }
+}

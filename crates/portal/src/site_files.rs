@@ -1,0 +1,115 @@
+//! Small files for programs that read sites: crawlers, language models, and whoever found a weakness.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{Portal, docs};
+
+const API_CATALOG_PATH: &str = "/.well-known/api-catalog";
+/// How long a security.txt holds from the moment it is read; less than the year that RFC 9116 recommends at the most.
+const SECURITY_TXT_VALIDITY: Duration = Duration::from_secs(180 * 86_400);
+
+/// The files' routes.
+pub(crate) fn router() -> Router<Arc<Portal>> {
+    Router::new()
+        .route("/robots.txt", get(robots_txt))
+        .route("/sitemap.xml", get(sitemap_xml))
+        .route("/llms.txt", get(llms_txt))
+        .route("/docs.md", get(docs::index_markdown))
+        .route("/docs/search.json", get(docs::serve_search_index))
+        .route("/.well-known/security.txt", get(security_txt))
+        .route(API_CATALOG_PATH, get(api_catalog))
+        .route("/favicon.ico", get(favicon))
+}
+
+fn text_file(content_type: &'static str, text: String) -> Response {
+    ([(CONTENT_TYPE, content_type), (CACHE_CONTROL, "public, max-age=3600")], text).into_response()
+}
+
+async fn robots_txt(State(portal): State<Arc<Portal>>) -> Response {
+    let base = &portal.settings.base_url;
+    // Calls of the API are charged, and what only members see is of no use to a crawler.
+    let text = format!(
+        "User-agent: *\nDisallow: /api/v1/ip\nDisallow: /keys\nDisallow: /usage\nDisallow: /account\nDisallow: /link/\nDisallow: /docs/search?\n\n\
+         Sitemap: {base}/sitemap.xml\n"
+    );
+    text_file("text/plain; charset=utf-8", text)
+}
+
+async fn sitemap_xml(State(portal): State<Arc<Portal>>) -> Response {
+    let base = &portal.settings.base_url;
+    let portal_paths = ["/", "/reference", "/enterprise"].map(str::to_owned);
+    let pages = portal_paths.into_iter().chain(portal.docs_index.articles().map(docs::DocsArticle::path));
+    let entries: String = pages.map(|path| format!("<url><loc>{base}{path}</loc></url>\n")).collect();
+    let text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{entries}</urlset>\n"
+    );
+    text_file("application/xml", text)
+}
+
+/// llmstxt.org: what the service is, and every page as Markdown.
+async fn llms_txt(State(portal): State<Arc<Portal>>) -> Response {
+    let base = &portal.settings.base_url;
+    let mut text = format!(
+        "# Ipseity\n\n\
+         > A JSON API that tells a caller who it is on the network: its own IP address, place, network operator and connection, by one GET of \
+         {base}/api/v1/ip with an API key (`Authorization: Bearer <API_KEY>`). It never looks up another address, and stores neither addresses nor answers.\n\n\
+         Limits: 10,000 requests a day and key on the free plan; 300 in any 60 seconds, beyond which the key is paused until its owner resumes it; \
+         the demo at {base}/api/v1/ip/demo needs no key and has 1,000 requests a day for all callers together.\n\n\
+         ## Interface\n\n\
+         - [OpenAPI 3.1, JSON]({base}/api/v1/openapi.json): every operation, field, header, status and example\n\
+         - [OpenAPI 3.1, YAML]({base}/api/v1/openapi.yaml): the same\n"
+    );
+    for (group, pages) in portal.docs_index.groups() {
+        text.push_str(&format!("\n## {group}\n\n"));
+        for page in pages {
+            text.push_str(&format!("- [{}]({base}{}.md): {}\n", page.title, page.path(), page.description));
+        }
+    }
+    text_file("text/plain; charset=utf-8", text)
+}
+
+/// RFC 9116.
+async fn security_txt(State(portal): State<Arc<Portal>>) -> Response {
+    let (base, contact) = (&portal.settings.base_url, &portal.settings.security_contact);
+    let contact = if contact.is_empty() { format!("{base}/docs/privacy#report") } else { contact.clone() };
+    let expires =
+        Timestamp::from_second((Timestamp::now() + SECURITY_TXT_VALIDITY).as_second()).unwrap_or(Timestamp::MAX);
+    let text = format!(
+        "Contact: {contact}\nExpires: {expires}\nPreferred-Languages: en\nPolicy: {base}/docs/privacy#report\n\
+         Canonical: {base}/.well-known/security.txt\n"
+    );
+    text_file("text/plain; charset=utf-8", text)
+}
+
+/// RFC 9727: where the API is described.
+async fn api_catalog(State(portal): State<Arc<Portal>>) -> Response {
+    let base = &portal.settings.base_url;
+    let link = |path: &str, content_type: &str| json!([{ "href": format!("{base}{path}"), "type": content_type }]);
+    let linkset = json!({ "linkset": [{
+        "anchor": format!("{base}/api/v1/ip"),
+        "service-desc": [
+            { "href": format!("{base}/api/v1/openapi.json"), "type": "application/json" },
+            { "href": format!("{base}/api/v1/openapi.yaml"), "type": "application/yaml" },
+        ],
+        "service-doc": link("/docs", "text/html"),
+        "service-meta": link("/api/v1/meta", "application/json"),
+        "terms-of-service": link("/docs/limits", "text/html"),
+    }] });
+    let content_type = "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"";
+    let link_header = format!("<{base}{API_CATALOG_PATH}>; rel=\"api-catalog\"");
+    ([(LINK, link_header)], text_file(content_type, linkset.to_string())).into_response()
+}
+
+async fn favicon() -> Response {
+    let headers = [(CONTENT_TYPE, "image/x-icon"), (CACHE_CONTROL, "public, max-age=86400")];
+    (headers, &include_bytes!("../assets/favicon.ico")[..]).into_response()
+}

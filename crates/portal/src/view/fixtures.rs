@@ -1,0 +1,278 @@
+//! Every page, rendered with what is hard to show: nothing at all, ten keys, names that are markup.
+
+use askama::Template;
+
+use super::*;
+use crate::DataAttribution;
+use crate::docs::{DocsArticle, DocsIndex};
+use crate::landing::SelfViewSummary;
+use crate::reference::{FieldDoc, OperationDoc, ResponseDoc, SchemaDoc};
+
+const BASE: &str = "https://ip.example";
+const NAME: &str = "<i>Web & \"shop\"</i>";
+const LINK_ACTIONS: [LinkAction; 5] = [
+    LinkAction::ConfirmSignup { needs_password: false },
+    LinkAction::ConfirmSignup { needs_password: true },
+    LinkAction::ResetPassword,
+    LinkAction::AcceptInvitation,
+    LinkAction::ConfirmNewEmail,
+];
+
+fn frame(member: Option<&str>) -> PageFrame {
+    PageFrame {
+        title: "A title".to_owned(),
+        tab: Tab::Keys,
+        member_email: member.map(str::to_owned),
+        csrf_token: "the-token".to_owned(),
+        notice: Some(Notice("Something was done.")),
+        signup_open: true,
+        seo: None,
+    }
+}
+
+fn public_frame() -> PageFrame {
+    let seo =
+        SeoMetadata { description: "What it is about.".to_owned(), path: "/a".to_owned(), base_url: BASE.to_owned() };
+    PageFrame { seo: Some(seo), ..frame(None) }
+}
+
+fn member_frame() -> PageFrame {
+    frame(Some("ada@example.org"))
+}
+
+fn form_error() -> Option<String> {
+    Some("What is wrong.".to_owned())
+}
+
+pub(super) fn key_card(id: usize, state: &'static str, is_paused: bool) -> KeyCard {
+    let mut counts = [5; 60];
+    counts[59] = 6;
+    KeyCard {
+        id: format!("{id:010}"),
+        name: NAME.to_owned(),
+        scope: "geo",
+        state,
+        created: "3 Sep 2026".to_owned(),
+        last_used: (id > 0).then(|| "today".to_owned()),
+        used_today: 8_420,
+        daily_limit: 10_000,
+        previous_valid_until: Some("16 Nov 2026, 14:03 UTC".to_owned()),
+        pause: is_paused.then(|| PauseView {
+            paused_at: "15 Nov 2026, 14:03:22 UTC".to_owned(),
+            requests: 301,
+            peak_per_second: 6,
+            chart: pause_chart(&counts),
+        }),
+    }
+}
+
+fn usage_view() -> UsageView {
+    let day =
+        UsageDayRow { day: "2026-11-15".to_owned(), admitted: 1_234_567, refused: 15, by_reason: [1, 2, 3, 4, 5] };
+    UsageView {
+        today_admitted: day.admitted,
+        today_refused: day.refused,
+        admitted: day.admitted,
+        refused: day.refused,
+        by_reason: day.by_reason,
+        chart: daily_chart(&[(day.day.clone(), day.admitted, day.refused)]),
+        days: vec![day],
+    }
+}
+
+pub(super) fn keys_page(keys: Vec<KeyCard>) -> String {
+    render(&KeysPage { frame: member_frame(), keys, keys_max: 10, version: "00ff".to_owned() })
+}
+
+pub(super) fn key_page(card: KeyCard) -> String {
+    render(&KeyPage { frame: member_frame(), card, usage: usage_view(), history: Vec::new(), form_error: form_error() })
+}
+
+fn render(page: &impl Template) -> String {
+    page.render().expect("pages render")
+}
+
+/// Every page of the documentation, by its name.
+pub(super) fn docs_pages() -> Vec<(&'static str, String)> {
+    let docs_index = DocsIndex::build(BASE);
+    let render_article = |page: &DocsArticle| {
+        let (previous, next) = docs_index.previous_and_next(page.slug);
+        let html = page.html.clone();
+        render(&DocsPage { frame: public_frame(), groups: docs_index.groups(), page, html, previous, next })
+    };
+    docs_index.articles().map(|page| (page.slug, render_article(page))).collect()
+}
+
+fn search_pages() -> Vec<String> {
+    let docs_index = DocsIndex::build(BASE);
+    let render_search = |query: &str| {
+        let (query, hits) = (query.to_owned(), docs_index.search(query, 20));
+        render(&SearchPage { frame: frame(None), groups: docs_index.groups(), query, hits })
+    };
+    ["", "<i>", "missing_api_key"].map(render_search).into()
+}
+
+fn landing_page() -> String {
+    let two_lines = |first: &str| [first.to_owned(), "<i>".to_owned()];
+    render(&LandingPage {
+        frame: public_frame(),
+        base_url: BASE,
+        map_svg: "<svg></svg>".to_owned(),
+        json_html: "{}".to_owned(),
+        elapsed: "42 µs".to_owned(),
+        summary: SelfViewSummary {
+            address: two_lines("203.0.113.7"),
+            location: two_lines("Paris"),
+            network: two_lines("Example"),
+            connection: two_lines("HTTP/2"),
+            map_caption: "The circle.".to_owned(),
+        },
+        attributions: vec![DataAttribution { text: NAME.to_owned(), url: Some("https://a.example".to_owned()) }],
+    })
+}
+
+fn reference_page() -> String {
+    let response = ResponseDoc {
+        status: "200".to_owned(),
+        description: NAME.to_owned(),
+        schema: "Body".to_owned(),
+        headers: vec!["X-A".to_owned()],
+        examples: vec![("one".to_owned(), "{}".to_owned())],
+    };
+    let field = |name: &str| FieldDoc {
+        name: name.to_owned(),
+        json_type: "string".to_owned(),
+        meaning: NAME.to_owned(),
+        scope: "ip".to_owned(),
+        example: "1".to_owned(),
+    };
+    render(&ReferencePage {
+        frame: public_frame(),
+        base_url: BASE,
+        operations: vec![OperationDoc {
+            id: "lookup".to_owned(),
+            path: "/api/v1/ip".to_owned(),
+            summary: "Look".to_owned(),
+            description: NAME.to_owned(),
+            needs_key: true,
+            scopes: vec!["ip".to_owned()],
+            responses: vec![response],
+        }],
+        schemas: vec![SchemaDoc { name: "Body".to_owned(), description: NAME.to_owned(), fields: vec![field("a")] }],
+        headers: vec![field("X-A")],
+    })
+}
+
+fn public_pages() -> Vec<String> {
+    let email = || "ada@example.org".to_owned();
+    let signup = |open| SignUpPage {
+        frame: frame(None),
+        email: email(),
+        form_error: form_error(),
+        signup_open: open,
+        needs_email_confirmation: open,
+    };
+    let forgot =
+        |has_mail| ForgotPage { frame: frame(None), email: email(), form_error: form_error(), email_enabled: has_mail };
+    let mut pages = vec![
+        render(&signup(true)),
+        render(&signup(false)),
+        render(&EmailSentPage { frame: frame(None), email: email(), message: "Follow it.", retry_href: "/signup" }),
+        render(&SignInPage { frame: frame(None), email: email(), form_error: form_error(), passkeys_available: true }),
+        render(&forgot(true)),
+        render(&forgot(false)),
+        render(&ErrorPage {
+            frame: frame(None),
+            heading: "Nothing is here",
+            message: "It never was.".to_owned(),
+            next_link: ("/keys", "Open your keys"),
+        }),
+        render(&EnterprisePage { frame: frame(None) }),
+        landing_page(),
+        reference_page(),
+    ];
+    pages.extend(docs_pages().into_iter().map(|(_, page)| page).chain(search_pages()));
+    pages.extend(LINK_ACTIONS.map(|action| {
+        render(&LinkPage {
+            frame: frame(None),
+            action,
+            email: email(),
+            token: "t".to_owned(),
+            form_error: form_error(),
+        })
+    }));
+    pages
+}
+
+fn account_page() -> AccountPage {
+    let session = |id, current| SessionItem {
+        id,
+        label: "Firefox on Linux".to_owned(),
+        signed_in_at: "3 Sep 2026".to_owned(),
+        last_seen_at: "today".to_owned(),
+        is_current: current,
+    };
+    AccountPage {
+        frame: member_frame(),
+        email: "ada@example.org".to_owned(),
+        plan: "free".to_owned(),
+        daily_limit: 10_000,
+        alerts: AlertSettings { near_quota: true, quota_exhausted: false, paused: true },
+        email_enabled: true,
+        sessions: vec![session(1, true), session(2, false)],
+        passkeys: vec![PasskeyItem { id: 1, name: NAME.to_owned(), created: "3 Sep 2026".to_owned() }],
+        passkeys_available: true,
+        new_email: "new@example.org".to_owned(),
+        email_error: form_error(),
+        password_error: form_error(),
+    }
+}
+
+pub(super) fn member_pages() -> Vec<String> {
+    let scope = |name, chosen| ScopeChoice {
+        name,
+        description: "What it shows.",
+        fields: vec![("ip", true)],
+        is_selected: chosen,
+    };
+    let new_secret_page = |rotated| NewSecretPage {
+        frame: member_frame(),
+        id: "0123456789".to_owned(),
+        name: NAME.to_owned(),
+        clear_key: "ips_clear".to_owned(),
+        curl_command: "curl 'ips_clear'".to_owned(),
+        rotated,
+    };
+    let key_usage = KeyUsageRow {
+        id: "0123456789".to_owned(),
+        name: NAME.to_owned(),
+        state: "paused",
+        used_today: 1,
+        daily_limit: 10,
+        admitted: 1,
+        refused: 0,
+    };
+    vec![
+        keys_page(Vec::new()),
+        keys_page((0..10).map(|id| key_card(id, "paused", true)).collect()),
+        key_page(key_card(1, "active", false)),
+        key_page(key_card(1, "inactive", true)),
+        render(&NewKeyPage {
+            frame: member_frame(),
+            name: NAME.to_owned(),
+            scopes: vec![scope("ip", false), scope("geo", true)],
+            form_error: form_error(),
+        }),
+        render(&new_secret_page(None)),
+        render(&new_secret_page(Some(None))),
+        render(&new_secret_page(Some(Some("16 Nov 2026, 14:03 UTC".to_owned())))),
+        render(&DeleteKeyPage { frame: member_frame(), id: "0123456789".to_owned(), name: NAME.to_owned() }),
+        render(&UsagePage { frame: member_frame(), total: usage_view(), keys: vec![key_usage] }),
+        render(&account_page()),
+        render(&DeleteAccountPage { frame: member_frame(), key_count: 1, form_error: form_error() }),
+    ]
+}
+
+pub(super) fn all_pages() -> Vec<String> {
+    public_pages().into_iter().chain(member_pages()).collect()
+}

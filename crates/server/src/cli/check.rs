@@ -1,0 +1,28 @@
+//! `ipseity check`
+
+use anyhow::Result;
+
+use crate::cli::explain_client::ExplainClient;
+use crate::cli::{AdminContext, output};
+use crate::config::Config;
+use crate::geo::update::GeoUpdater;
+use crate::node::PreparedNode;
+use crate::tasks::acme;
+use crate::telemetry::log;
+
+/// Builds all that can be built without reaching a store, and prints the settings; or explains one connection.
+pub(super) fn run(config: &Config, explain: &ExplainClient) -> Result<()> {
+    if explain.is_requested() {
+        return explain.run(config);
+    }
+    for setting in config.redacted_lines()? {
+        output::print_line(&setting)?;
+    }
+    log::configured_level(&config.log)?;
+    AdminContext::open(config)?;
+    let prepared = PreparedNode::open(config)?;
+    GeoUpdater::open(&config.geo)?;
+    prepared.check_portal(config)?;
+    acme::acme_options(&config.acme)?;
+    output::print_line("The configuration is valid.")
+}

@@ -1,0 +1,220 @@
+//! Fetching a file over HTTPS: conditional, bounded in bytes and in time, with no trust in the server beyond its certificate.
+//!
+//! Deliberately absent: any say about what the file holds. Addresses are never shown whole: their queries may hold a key.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use http::{HeaderMap, StatusCode, header};
+use reqwest::{Certificate, Client, RequestBuilder, Response, redirect};
+use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+
+use crate::config::{GeoConfig, GeoSourceConfig, millis};
+
+const REDIRECTS_MAX: usize = 5;
+/// Bytes of a checksum's file.
+const CHECKSUM_BYTES_MAX: u64 = 4096;
+/// What a server that is asked too often means when it does not say.
+const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(60);
+
+/// Told of bytes that have come, and of how many there will be if the server says so.
+pub(crate) type ProgressCallback<'a> = &'a mut (dyn FnMut(u64, Option<u64>) + Send);
+
+/// What a server said of the file that it gave last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HttpValidators {
+    pub(crate) etag: Option<String>,
+    pub(crate) last_modified: Option<String>,
+}
+
+pub(crate) enum DownloadOutcome {
+    /// The file is there, with the SHA-256 of its bytes.
+    Completed(HttpValidators, [u8; 32]),
+    /// The server has nothing newer.
+    NotModified,
+    /// The server wants to be asked again later.
+    RetryAfter(Duration),
+}
+
+pub(crate) struct Downloader {
+    client: Client,
+    bytes_max: u64,
+}
+
+impl Downloader {
+    pub(crate) fn open(settings: &GeoConfig) -> Result<Self> {
+        let idle_timeout = millis(settings.update_idle_timeout_ms);
+        let mut builder = Client::builder()
+            .user_agent(concat!("ipseity/", env!("CARGO_PKG_VERSION")))
+            .https_only(true)
+            .redirect(redirect::Policy::limited(REDIRECTS_MAX))
+            .connect_timeout(idle_timeout)
+            .read_timeout(idle_timeout);
+        if !settings.ca_file.as_os_str().is_empty() {
+            let error_context = || format!("[geo] ca_file {} cannot be used", settings.ca_file.display());
+            let pem = std::fs::read(&settings.ca_file).with_context(error_context)?;
+            builder = builder.tls_certs_only(Certificate::from_pem_bundle(&pem).with_context(error_context)?);
+        }
+        for source in settings.sources.iter().filter(|source| !source.account_id.is_empty()) {
+            read_license_key(&source.license_key_file)?;
+        }
+        let client = builder.build().context("the HTTPS client cannot be made")?;
+        Ok(Self { client, bytes_max: settings.update_bytes_max })
+    }
+
+    /// Fetches a source into a file, unless the server has nothing newer than what `held` describes.
+    pub(crate) async fn download(
+        &self,
+        source: &GeoSourceConfig,
+        current: &HttpValidators,
+        output: &mut File,
+        progress: ProgressCallback<'_>,
+    ) -> Result<DownloadOutcome> {
+        let mut request = self.build_request(source, &source.url)?;
+        for (name, value) in
+            [(header::IF_NONE_MATCH, &current.etag), (header::IF_MODIFIED_SINCE, &current.last_modified)]
+        {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        let mut response = send(request).await?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_MODIFIED => return Ok(DownloadOutcome::NotModified),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                return Ok(DownloadOutcome::RetryAfter(parse_retry_after(response.headers(), SystemTime::now())));
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                bail!("the server refuses access; check account_id and licence_key_file")
+            }
+            status => bail!("the server answers {status}"),
+        }
+        let header_text = |name| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let validators =
+            HttpValidators { etag: header_text(header::ETAG), last_modified: header_text(header::LAST_MODIFIED) };
+        let mut digest = Sha256::new();
+        let (mut received_bytes, total_bytes) = (0, response.content_length());
+        ensure!(total_bytes.unwrap_or_default() <= self.bytes_max, too_large_message(self.bytes_max));
+        while let Some(chunk) = response.chunk().await.map_err(without_url).context("the download broke off")? {
+            received_bytes += chunk.len() as u64;
+            ensure!(received_bytes <= self.bytes_max, too_large_message(self.bytes_max));
+            digest.update(&chunk);
+            output.write_all(&chunk).await.context("the download cannot be written")?;
+            progress(received_bytes, total_bytes);
+        }
+        output.flush().await.context("the download cannot be written")?;
+        Ok(DownloadOutcome::Completed(validators, digest.finalize().into()))
+    }
+
+    /// The SHA-256 that a source promises; `None` when it promises none.
+    pub(crate) async fn fetch_checksum(&self, source: &GeoSourceConfig) -> Result<Option<[u8; 32]>> {
+        if source.sha256_url.is_empty() {
+            return Ok(None);
+        }
+        let mut response =
+            send(self.build_request(source, &source.sha256_url)?).await.context("the checksum cannot be had")?;
+        ensure!(response.status() == StatusCode::OK, "the server answers {} for the checksum", response.status());
+        let mut text = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(without_url).context("the checksum cannot be had")? {
+            text.extend_from_slice(&chunk);
+            ensure!(text.len() as u64 <= CHECKSUM_BYTES_MAX, "the checksum's file is too large for one");
+        }
+        parse_checksum(&text).context("the checksum's file does not begin with a SHA-256").map(Some)
+    }
+
+    fn build_request(&self, source: &GeoSourceConfig, url: &str) -> Result<RequestBuilder> {
+        let request = self.client.get(url);
+        if source.account_id.is_empty() {
+            return Ok(request);
+        }
+        Ok(request.basic_auth(&source.account_id, Some(read_license_key(&source.license_key_file)?)))
+    }
+}
+
+fn read_license_key(file: &Path) -> Result<String> {
+    let error_context = || format!("licence_key_file {} cannot be read", file.display());
+    Ok(std::fs::read_to_string(file).with_context(error_context)?.trim().to_owned())
+}
+
+async fn send(request: RequestBuilder) -> Result<Response> {
+    request.send().await.map_err(without_url).context("the server cannot be asked")
+}
+
+/// The error without the address, whose query may hold a key.
+fn without_url(error: reqwest::Error) -> anyhow::Error {
+    if error.is_timeout() {
+        return anyhow::anyhow!("the server sent nothing for too long");
+    }
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    anyhow::anyhow!("{cause}")
+}
+
+pub(crate) fn too_large_message(bytes_max: u64) -> String {
+    format!("the file has more than the {bytes_max} bytes of [geo] update_bytes_max")
+}
+
+/// Seconds or a date, as RFC 9110, section 10.2.3, allows both.
+fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Duration {
+    let Some(text) = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
+        return RETRY_AFTER_DEFAULT;
+    };
+    match text.trim().parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(text)
+            .map_or(RETRY_AFTER_DEFAULT, |date| date.duration_since(now).unwrap_or_default()),
+    }
+}
+
+/// Reads `<64 hexadecimal digits>  <name>`.
+fn parse_checksum(text: &[u8]) -> Option<[u8; 32]> {
+    let word = std::str::from_utf8(text).ok()?.split_whitespace().next()?;
+    let mut digest = [0; 32];
+    if word.len() != 64 || !word.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(word.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_parses_with_or_without_a_file_name() {
+        let hex = "00ff".repeat(16);
+        let mut digest = [0; 32];
+        digest.iter_mut().skip(1).step_by(2).for_each(|byte| *byte = 0xff);
+        for text in [hex.clone(), format!("{hex}  GeoLite2-City.tar.gz\n"), hex.to_uppercase()] {
+            assert_eq!(parse_checksum(text.as_bytes()), Some(digest), "{text}");
+        }
+        for text in ["", "00ff", &"zz".repeat(32), "<html>"] {
+            assert_eq!(parse_checksum(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn geo_download_retry_after_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_794_700_000);
+        for (text, wait_s) in [
+            ("7", 7),
+            (&*httpdate::fmt_http_date(now + Duration::from_secs(90)), 90),
+            (&*httpdate::fmt_http_date(now - Duration::from_secs(90)), 0),
+            ("soon", 60),
+        ] {
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, text.parse().expect("a header"))]);
+            assert_eq!(parse_retry_after(&headers, now), Duration::from_secs(wait_s), "{text}");
+        }
+        assert_eq!(parse_retry_after(&HeaderMap::new(), now), RETRY_AFTER_DEFAULT);
+    }
+}

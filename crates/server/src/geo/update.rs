@@ -1,0 +1,236 @@
+//! Keeping the geo files up to date: on command, and unattended.
+//!
+//! A file is replaced by one rename, after the new one was fetched and checked whole; whatever fails before that leaves the
+//! last good edition where it is. What the server said of it is kept beside it, in `<file>.meta`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use ipseity_edge::Drain;
+use ipseity_geo::Edition;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::config::{GeoConfig, GeoSourceConfig, millis};
+use crate::geo::download::{DownloadOutcome, Downloader, HttpValidators, ProgressCallback};
+use crate::geo::extract::extract_database;
+
+/// The first pause after a failure; each further one doubles it.
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
+/// The first pause of the schedule after a failure, and how often it looks whether something is due.
+const SCHEDULE_INTERVAL: Duration = Duration::from_secs(60);
+/// Doublings of a pause.
+const BACKOFF_DOUBLINGS_MAX: u32 = 10;
+
+pub(crate) enum UpdateOutcome {
+    /// A new edition is in place.
+    Updated(Box<Edition>),
+    /// The server has nothing newer.
+    Unchanged,
+    /// The server wants to be asked again later than there is time for.
+    RetryAfter(Duration),
+}
+
+/// What is kept beside a file.
+#[derive(Default, Deserialize, Serialize)]
+struct DownloadMetadata {
+    /// Digest of the address: the address itself may hold a key.
+    source: String,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    /// Length of the file, by which one that was changed by other hands is known.
+    bytes: u64,
+    /// When the server was last asked, Unix time.
+    checked_s: u64,
+}
+
+pub(crate) struct GeoUpdater {
+    downloader: Downloader,
+    timeout: Duration,
+    bytes_max: u64,
+    allow_older: bool,
+}
+
+impl GeoUpdater {
+    pub(crate) fn open(settings: &GeoConfig) -> Result<Self> {
+        Ok(Self {
+            downloader: Downloader::open(settings)?,
+            timeout: millis(settings.update_timeout_ms),
+            bytes_max: settings.update_bytes_max,
+            allow_older: settings.allow_older,
+        })
+    }
+
+    /// Brings one source's file up to date.
+    pub(crate) async fn update_source(
+        &self,
+        source: &GeoSourceConfig,
+        progress: ProgressCallback<'_>,
+    ) -> Result<UpdateOutcome> {
+        let deadline = Instant::now() + self.timeout;
+        let mut delay = RETRY_DELAY_MIN;
+        loop {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let outcome = tokio::time::timeout(remaining, self.try_update(source, progress)).await;
+            let Ok(outcome) = outcome else {
+                return Err(anyhow!(
+                    "it took longer than the {} ms of [geo] update_timeout_ms",
+                    self.timeout.as_millis()
+                ));
+            };
+            match outcome? {
+                UpdateOutcome::RetryAfter(retry_after) if Instant::now() + retry_after.max(delay) < deadline => {
+                    tokio::time::sleep(retry_after.max(delay)).await;
+                    delay *= 2;
+                }
+                outcome @ (UpdateOutcome::RetryAfter(_) | UpdateOutcome::Updated(_) | UpdateOutcome::Unchanged) => {
+                    return Ok(outcome);
+                }
+            }
+        }
+    }
+
+    async fn try_update(&self, source: &GeoSourceConfig, progress: ProgressCallback<'_>) -> Result<UpdateOutcome> {
+        let part = ScratchFile::open(&source.file, "part")?;
+        part.file.try_lock().map_err(|_| anyhow!("another update of this file is under way"))?;
+        part.file.set_len(0)?;
+        let meta = DownloadMetadata::open(source);
+        let new_validators = HttpValidators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() };
+        let mut output = tokio::fs::File::from_std(part.file.try_clone()?);
+        let (new_validators, digest) =
+            match self.downloader.download(source, &new_validators, &mut output, progress).await? {
+                DownloadOutcome::Completed(new_validators, digest) => (new_validators, digest),
+                DownloadOutcome::NotModified => {
+                    meta.write(source)?;
+                    return Ok(UpdateOutcome::Unchanged);
+                }
+                DownloadOutcome::RetryAfter(retry_after) => return Ok(UpdateOutcome::RetryAfter(retry_after)),
+            };
+        if let Some(expected) = self.downloader.fetch_checksum(source).await? {
+            ensure!(expected == digest, "its SHA-256 is not the one that the server promises");
+        }
+        let (file, bytes_max, allow_older) = (source.file.clone(), self.bytes_max, self.allow_older);
+        let installing = tokio::task::spawn_blocking(move || install_database(part, &file, bytes_max, allow_older));
+        let (edition, bytes) = installing.await.map_err(|_| anyhow!("the check panicked"))??;
+        let HttpValidators { etag, last_modified } = new_validators;
+        DownloadMetadata { etag, last_modified, bytes, ..meta }.write(source)?;
+        Ok(UpdateOutcome::Updated(Box::new(edition)))
+    }
+
+    /// Updates every source each `interval`, until the drain starts; after a failure sooner, and ever less often.
+    pub(crate) async fn run(self, sources: Vec<GeoSourceConfig>, interval: Duration, drain: Drain) {
+        let mut schedule: Vec<_> = sources.into_iter().map(|source| (source, 0_u32, Instant::now())).collect();
+        let run_schedule = async {
+            loop {
+                for (source, failures, not_before) in &mut schedule {
+                    if Instant::now() < *not_before || DownloadMetadata::open(source).age() < interval {
+                        continue;
+                    }
+                    let Some(retry_after) = self.update_scheduled(source).await else {
+                        *failures = 0;
+                        continue;
+                    };
+                    let backoff = SCHEDULE_INTERVAL * 2_u32.pow((*failures).min(BACKOFF_DOUBLINGS_MAX));
+                    *failures += 1;
+                    *not_before = Instant::now() + retry_after.max(backoff.min(interval));
+                }
+                tokio::time::sleep(SCHEDULE_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = run_schedule => {}
+            () = drain.started() => {}
+        }
+    }
+
+    /// Updates a source's file unattended; if that fails, tells how long the server wants to be left alone.
+    async fn update_scheduled(&self, source: &GeoSourceConfig) -> Option<Duration> {
+        let file = source.file.display();
+        match self.update_source(source, &mut |_, _| ()).await {
+            Ok(UpdateOutcome::Updated(edition)) => {
+                tracing::info!(%file, built = edition.built_at(), "a geo file was fetched");
+                None
+            }
+            Ok(UpdateOutcome::Unchanged) => None,
+            Ok(UpdateOutcome::RetryAfter(retry_after)) => {
+                tracing::warn!(%file, wait_s = retry_after.as_secs(), "a geo file's server asks to come back later");
+                Some(retry_after)
+            }
+            Err(error) => {
+                tracing::warn!(%file, error = &*error, "a geo file could not be fetched; the old one stays");
+                Some(Duration::ZERO)
+            }
+        }
+    }
+}
+
+/// Unpacks, checks, and puts the new file in the old one's place.
+fn install_database(mut part: ScratchFile, file: &Path, bytes_max: u64, allow_older: bool) -> Result<(Edition, u64)> {
+    let mut new = ScratchFile::open(file, "new")?;
+    new.file.set_len(0)?;
+    extract_database(&mut part.file, &mut new.file, bytes_max)?;
+    new.file.sync_all().context("the new file cannot be written")?;
+    let edition = ipseity_geo::check_replacement(&new.path, file, allow_older)?;
+    let bytes = new.file.metadata()?.len();
+    fs::rename(&new.path, file).with_context(|| format!("{} cannot be replaced", file.display()))?;
+    Ok((edition, bytes))
+}
+
+/// A file of work beside the one that it is for; removed when dropped.
+struct ScratchFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ScratchFile {
+    fn open(target: &Path, suffix: &str) -> Result<Self> {
+        let path = with_suffix(target, suffix);
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = opened.with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(Self { file, path })
+    }
+}
+
+impl Drop for ScratchFile {
+    fn drop(&mut self) {
+        // It may have become the file itself.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl DownloadMetadata {
+    /// What is known of a source's file; nothing if it came from elsewhere, or was changed since.
+    fn open(source: &GeoSourceConfig) -> Self {
+        let url_digest = Sha256::digest(&source.url).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let json = fs::read(with_suffix(&source.file, "meta")).unwrap_or_default();
+        let bytes = fs::metadata(&source.file).map(|file| file.len()).ok();
+        serde_json::from_slice::<Self>(&json)
+            .ok()
+            .filter(|meta| meta.source == url_digest && Some(meta.bytes) == bytes)
+            .unwrap_or(Self { source: url_digest, ..Self::default() })
+    }
+
+    fn write(self, source: &GeoSourceConfig) -> Result<()> {
+        let meta = Self { checked_s: unix_now_s(), ..self };
+        let path = with_suffix(&source.file, "meta");
+        fs::write(&path, serde_json::to_vec(&meta)?).with_context(|| format!("{} cannot be written", path.display()))
+    }
+
+    fn age(&self) -> Duration {
+        Duration::from_secs(unix_now_s().saturating_sub(self.checked_s))
+    }
+}
+
+fn unix_now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// `city.mmdb` and `part` make `city.mmdb.part`.
+fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,77 @@
+//! The public listeners: clear, TLS, and HTTP/3 beside TLS.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Result;
+use ipseity_api::PublicService;
+use ipseity_edge::{Application, CertResolver, Drain, EdgeState, Listener, TlsServerConfig, Transport};
+use tokio::task::JoinSet;
+
+use crate::config;
+use crate::node::proxy_trust;
+use crate::node::sockets::ListenSockets;
+
+/// What all public listeners share.
+pub(crate) struct PublicListeners {
+    pub(crate) edge: Arc<EdgeState>,
+    pub(crate) service: PublicService,
+    pub(crate) drain: Drain,
+}
+
+impl PublicListeners {
+    /// Listens on every address that the settings name; each task ends when its listener has drained.
+    pub(crate) fn bind_all(
+        &self,
+        settings: &config::EdgeConfig,
+        sockets: &mut ListenSockets,
+        cert_resolver: Option<&Arc<CertResolver>>,
+    ) -> Result<JoinSet<()>> {
+        let mut listener_tasks = JoinSet::new();
+        for address in &settings.http {
+            let transport = proxy_trust::with_proxy_protocol(settings, *address, Transport::Plaintext);
+            listener_tasks.spawn(self.serve(sockets.bind_tcp(*address)?, transport));
+        }
+        for (address, cert_resolver) in settings.https.iter().zip(cert_resolver.into_iter().cycle()) {
+            self.bind_tls(settings, sockets, *address, TlsServerConfig::new(cert_resolver), &mut listener_tasks)?;
+        }
+        Ok(listener_tasks)
+    }
+
+    fn bind_tls(
+        &self,
+        settings: &config::EdgeConfig,
+        sockets: &mut ListenSockets,
+        address: SocketAddr,
+        tls: TlsServerConfig,
+        listener_tasks: &mut JoinSet<()>,
+    ) -> Result<()> {
+        let listener = sockets.bind_tcp(address)?;
+        // A proxy that announces its clients does so on TCP alone.
+        if !settings.http3 || settings.proxy_protocol.contains(&address) {
+            let transport = proxy_trust::with_proxy_protocol(settings, address, Transport::Tls(tls));
+            listener_tasks.spawn(self.serve(listener, transport));
+            return Ok(());
+        }
+        let address = listener.local_addr()?;
+        let port = if settings.http3_advertised_port == 0 { address.port() } else { settings.http3_advertised_port };
+        listener_tasks.spawn(self.serve(listener, Transport::Tls(tls.clone().with_alt_svc(port))));
+        let quic = sockets.bind_quic(address)?;
+        let (edge, application, drain) = (Arc::clone(&self.edge), self.application(), self.drain.clone());
+        listener_tasks.spawn(async move {
+            if let Err(error) = ipseity_edge::serve_quic(quic, tls, edge, application, drain).await {
+                tracing::error!(%error, "HTTP/3 is not served");
+            }
+        });
+        Ok(())
+    }
+
+    fn serve(&self, listener: Listener, transport: Transport) -> impl Future<Output = ()> + Send + use<> {
+        ipseity_edge::serve(listener, transport, Arc::clone(&self.edge), self.application(), self.drain.clone())
+    }
+
+    fn application(&self) -> impl Application + use<> {
+        let service = self.service.clone();
+        move |client, request| service.call(client, request)
+    }
+}

@@ -1,0 +1,348 @@
+//! Builds the house from configuration and runs it until it is told to stop.
+
+pub(crate) mod listeners;
+pub(crate) mod metrics;
+pub(crate) mod ops;
+pub(crate) mod portal_setup;
+pub(crate) mod proxy_trust;
+pub(crate) mod sockets;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use axum::Router;
+use ipseity_api::{Api, ApiLimits, ApiMetrics, DegradedLimits, PublicService, UsageBuffer};
+use ipseity_domain::Colo;
+use ipseity_edge::{CertResolver, Drain, EdgeLimits, EdgeState, Transport, Trust};
+use ipseity_geo::{AtlasReloader, AtlasSources};
+use ipseity_ledger::{Ledger, LedgerOptions};
+use ipseity_store::{RetentionPolicy, Store, StoreOptions};
+use prometheus_client::registry::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::config::public_urls::public_urls;
+use crate::config::{Config, millis};
+use crate::geo::reload::GeoReloadWorker;
+use crate::geo::update::GeoUpdater;
+use crate::node::listeners::PublicListeners;
+use crate::node::metrics::NodeCollector;
+use crate::node::ops::OpsState;
+use crate::node::portal_setup::PortalSetup;
+use crate::node::sockets::ListenSockets;
+use crate::tasks::acme::{self, AcmeWorker};
+use crate::tasks::certificates::{self, CertificateReloadWorker};
+use crate::tasks::outbox::{self, OutboxWorker};
+use crate::tasks::recovery::{self, RecoveryWorker};
+use crate::tasks::retention::{self, RetentionWorker};
+use crate::tasks::usage_flush::{self, UsageFlushWorker};
+use crate::telemetry::log::LogControl;
+
+/// Patience of background work and commands, which no caller waits for.
+const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections of background work: the relay's listener, its claim, the roll-up and the readiness check.
+const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
+/// More often than this would only keep a store that is away from coming back.
+const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// A store for background work and commands, under its own application name.
+pub(crate) fn background_store(config: &Config, application_name: &'static str) -> Result<Store> {
+    let connections_max = BACKGROUND_CONNECTIONS_MAX;
+    let url = config.store.url.clone();
+    Store::new(&StoreOptions { url, application_name, connections_max, timeout: BACKGROUND_TIMEOUT })
+        .context("[store] url cannot be read")
+}
+
+/// Connections to PostgreSQL that a node opens at the most: for requests, background work, pages, and mails and notices.
+pub(crate) fn postgres_connections_per_node(config: &Config) -> u32 {
+    let portal_connections =
+        if config.portal.enabled { config.portal.postgres_connections_max + BACKGROUND_CONNECTIONS_MAX } else { 0 };
+    config.store.connections_max + BACKGROUND_CONNECTIONS_MAX + portal_connections
+}
+
+/// A ledger for background work and commands.
+pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
+    Ledger::new(&LedgerOptions { url: config.ledger.url.clone(), timeout: BACKGROUND_TIMEOUT })
+        .context("[ledger] url cannot be read")
+}
+
+/// What can be built, and so checked, without reaching a store.
+pub(crate) struct PreparedNode {
+    atlas_reloader: Arc<AtlasReloader>,
+    edge: Arc<EdgeState>,
+    cert_resolver: Option<Arc<CertResolver>>,
+}
+
+impl PreparedNode {
+    pub(crate) fn open(config: &Config) -> Result<Self> {
+        let settings = &config.edge;
+        let trust = proxy_trust::build_trust(settings)?;
+        let colo = match settings.colo.as_str() {
+            "" => None,
+            code => Some(
+                Colo::parse(code)
+                    .with_context(|| format!("[edge] colo is {code:?}; use three capital letters, or none"))?,
+            ),
+        };
+        ensure!(
+            !(settings.http.is_empty() && settings.https.is_empty()),
+            "[edge] http and https are both empty; name at least one address to listen on"
+        );
+        let cert_resolver = match settings.https.is_empty() {
+            true => None,
+            false => Some(Arc::new(certificates::open_cert_resolver(config)?)),
+        };
+        let atlas_reloader = AtlasReloader::open(atlas_sources(config), config.geo.allow_older)
+            .context("[geo] names a file that cannot be used")?;
+        Ok(Self {
+            atlas_reloader: Arc::new(atlas_reloader),
+            edge: Arc::new(EdgeState::new(edge_limits(config), trust, colo)),
+            cert_resolver,
+        })
+    }
+
+    /// Whether the portal can be built too.
+    pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
+        PortalSetup::open(config, &self.atlas_reloader, &mut Registry::default())?;
+        Ok(())
+    }
+}
+
+/// The files that the atlas is made of.
+pub(crate) fn atlas_sources(config: &Config) -> AtlasSources {
+    AtlasSources {
+        files: config.geo.files.clone(),
+        hosting_lists: config.geo.hosting_asn_lists.clone(),
+        proxy_lists: config.geo.proxy_asn_lists.clone(),
+    }
+}
+
+fn edge_limits(config: &Config) -> EdgeLimits {
+    let settings = &config.edge;
+    let connections_max = connection_capacity(config);
+    EdgeLimits {
+        connections_max,
+        connections_per_subnet_max: settings.connections_per_subnet_max.min(connections_max / 4).max(1),
+        accept_backoff: millis(settings.accept_backoff_ms),
+        first_byte_timeout: millis(settings.first_byte_timeout_ms),
+        proxy_header_bytes_max: settings.proxy_header_bytes_max,
+        handshake_timeout: millis(settings.handshake_timeout_ms),
+        header_timeout: millis(settings.header_timeout_ms),
+        idle_timeout: millis(settings.idle_timeout_ms),
+        write_timeout: millis(settings.write_timeout_ms),
+        drain_timeout: millis(settings.drain_timeout_ms),
+        header_bytes_max: settings.header_bytes_max,
+        headers_max: settings.headers_max,
+        streams_max: settings.concurrent_streams_max,
+        resets_max: settings.stream_resets_max,
+        quic_retry_threshold: settings.quic_retry_threshold,
+        unsolicited_bytes_max: settings.unsolicited_bytes_max,
+        flood_penalty: millis(settings.flood_penalty_ms),
+    }
+}
+
+/// How many connections may be held, and fit below the system's limit of open files.
+fn connection_capacity(config: &Config) -> usize {
+    let available_files = ipseity_edge::raise_file_limit().saturating_sub(config.edge.open_files_reserved).max(1);
+    config.edge.connections_max.min(available_files)
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result<()> {
+    let PreparedNode { atlas_reloader, edge, cert_resolver } = PreparedNode::open(config)?;
+    if connection_capacity(config) < config.edge.connections_max {
+        tracing::warn!(
+            seats = connection_capacity(config),
+            "the limit of open files is below [edge] connections_max; raise it"
+        );
+    }
+    let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
+    let mut metrics_registry = Registry::default();
+    let registry = metrics::register_node(
+        &mut metrics_registry,
+        NodeCollector {
+            edge: Arc::clone(&edge),
+            atlas_reloader: Arc::clone(&atlas_reloader),
+            cert_resolver: cert_resolver.clone(),
+            connections_max: connection_capacity(config),
+        },
+    );
+    let metrics = ApiMetrics::register(registry);
+
+    let geo_reload =
+        GeoReloadWorker::register(registry, Arc::clone(&atlas_reloader), millis(config.geo.watch_interval_ms));
+    let certificate_reload =
+        CertificateReloadWorker::register(registry, millis(config.edge.certificate_watch_interval_ms));
+    let acme = AcmeWorker::open(config, cert_resolver.as_ref(), registry)?;
+    let portal_setup = PortalSetup::open(config, &atlas_reloader, registry)?;
+    let mut extra_routes = acme::http01_router(acme.as_ref());
+    if let Some(portal_setup) = &portal_setup {
+        extra_routes = extra_routes.merge(ipseity_portal::router(Arc::clone(&portal_setup.portal)));
+    }
+    let api = open_api(config, metrics, &atlas_reloader, &usage_buffer)?;
+    let public_service = build_public_service(config, &api, extra_routes);
+    let (drain_switch, drain) = Drain::new();
+    let background = background_store(config, "ipseity-background")?;
+    let ledger = Arc::new(background_ledger(config)?);
+    let usage_flush = UsageFlushWorker {
+        store: background.clone(),
+        ledger: Arc::clone(&ledger),
+        usage_buffer,
+        interval: millis(config.ledger.usage_flush_interval_ms),
+        outcomes: usage_flush::register_usage_flushes(registry),
+    };
+    let outbox_interval = millis(config.ledger.outbox_poll_interval_ms);
+    let outbox = Arc::new(OutboxWorker {
+        store: background.clone(),
+        ledger: Arc::clone(&ledger),
+        interval: outbox_interval,
+        outcomes: outbox::register_outbox_runs(registry),
+    });
+    let probe_interval = millis(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
+    let recovery = RecoveryWorker { api: Arc::clone(&api), outbox: Arc::clone(&outbox), interval: probe_interval };
+    let key_events = recovery::follow_key_events(Arc::clone(&api), background.clone(), drain.clone());
+    let retention = retention_worker(config, background.clone(), registry);
+    let ops = Arc::new(OpsState {
+        store: background,
+        ledger,
+        api,
+        registry: metrics_registry,
+        draining: AtomicBool::new(false),
+        log_control,
+    });
+
+    let mut sockets = ListenSockets::open(&config.edge)?;
+    let public_listeners = PublicListeners { edge, service: public_service, drain: drain.clone() };
+    let mut listener_tasks = public_listeners.bind_all(&config.edge, &mut sockets, cert_resolver.as_ref())?;
+    let (ops_drain_switch, ops_drain) = Drain::new();
+    let ops_server = tokio::spawn(serve_ops(config, &mut sockets, &ops, ops_drain)?);
+    sockets.ensure_all_claimed()?;
+    tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
+
+    let mut tasks = JoinSet::new();
+    let outbox_drain = drain.clone();
+    tasks.spawn(async move { outbox.run(outbox_drain).await });
+    tasks.spawn(key_events);
+    tasks.spawn(retention.run(drain.clone()));
+    spawn_geo_tasks(config, geo_reload, &mut tasks, &drain)?;
+    if let Some(portal_setup) = portal_setup {
+        tasks.spawn(portal_setup::run_portal_tasks(portal_setup.worker, drain.clone()));
+    }
+    cert_resolver.map(|cert_resolver| tasks.spawn(certificate_reload.run(cert_resolver, drain.clone())));
+    acme.map(|acme| tasks.spawn(acme.run(drain.clone())));
+    let shutdown = async {
+        shutdown_signal().await?;
+        tracing::info!("draining");
+        ops.draining.store(true, Ordering::Release);
+        sleep(millis(config.edge.drain_delay_ms)).await;
+        drain_switch.start();
+        while listener_tasks.join_next().await.is_some() {}
+        Ok::<_, anyhow::Error>(())
+    };
+    let (shutdown_result, (), ()) = tokio::join!(shutdown, usage_flush.run(drain.clone()), recovery.run(drain));
+    shutdown_result?;
+    recovery.reconcile_before_exit().await;
+    usage_flush.flush_usage().await;
+    while let Some(task_result) = tasks.join_next().await {
+        task_result.map_err(|_| anyhow!("background work panicked"))?;
+    }
+    ops_drain_switch.start();
+    ops_server.await.map_err(|_| anyhow!("the private listener panicked"))?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The private listener. It has a drain of its own, so that it can report how the drain of the public listeners goes.
+fn serve_ops(
+    config: &Config,
+    sockets: &mut ListenSockets,
+    ops: &Arc<OpsState>,
+    drain: Drain,
+) -> Result<impl Future<Output = ()> + use<>> {
+    let connections_max = config.ops.connections_max;
+    let limits = EdgeLimits { connections_max, connections_per_subnet_max: connections_max, ..edge_limits(config) };
+    let edge = Arc::new(EdgeState::new(limits, Trust::none(), None));
+    let socket = sockets.bind_tcp(config.ops.listen)?;
+    Ok(ipseity_edge::serve(socket, Transport::Plaintext, edge, ops::ops_application(Arc::clone(ops)), drain))
+}
+
+/// Keeps no more of the past than the settings say.
+fn retention_worker(config: &Config, store: Store, registry: &mut Registry) -> RetentionWorker {
+    let settings = &config.retention;
+    RetentionWorker {
+        store,
+        policy: RetentionPolicy { usage_days: settings.usage_days.into(), history_days: settings.history_days.into() },
+        session_idle_timeout: portal_setup::session_idle_timeout(config),
+        interval: Duration::from_secs(settings.interval_s),
+        outcomes: retention::register_retention_runs(registry),
+    }
+}
+
+/// Keeps the geo data fresh, as far as the settings say so.
+fn spawn_geo_tasks(config: &Config, geo_reload: GeoReloadWorker, tasks: &mut JoinSet<()>, drain: &Drain) -> Result<()> {
+    let settings = &config.geo;
+    if settings.watch {
+        tasks.spawn(geo_reload.run(drain.clone()));
+    }
+    if settings.update_interval_h > 0 {
+        let interval = Duration::from_secs(settings.update_interval_h.saturating_mul(3600));
+        tasks.spawn(GeoUpdater::open(settings)?.run(settings.sources.clone(), interval, drain.clone()));
+    }
+    Ok(())
+}
+
+/// The API on its own connections to the stores.
+fn open_api(
+    config: &Config,
+    metrics: ApiMetrics,
+    atlas_reloader: &Arc<AtlasReloader>,
+    usage_buffer: &Arc<UsageBuffer>,
+) -> Result<Arc<Api>> {
+    let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: millis(config.ledger.timeout_ms) };
+    let store = StoreOptions {
+        url: config.store.url.clone(),
+        application_name: "ipseity-request",
+        connections_max: config.store.connections_max,
+        timeout: millis(config.store.timeout_ms),
+    };
+    let limits = ApiLimits {
+        key_fills_max: config.ledger.key_fills_max,
+        unknown_cache_max: config.ledger.unknown_cache_keys_max,
+        refusal_cache_max: config.ledger.refusal_cache_keys_max,
+        render_cache_max: config.geo.render_cache_entries_max,
+        degraded: DegradedLimits {
+            local_keys_max: config.ledger.local_cache_keys_max,
+            max_age: Duration::from_secs(config.ledger.degraded_max_age_s),
+            failures_max: config.ledger.breaker_failures_max,
+            store_timeout: ledger.timeout,
+        },
+    };
+    Ok(Arc::new(Api::new(
+        Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?),
+        Store::new(&store).context("[store] url cannot be read")?,
+        Arc::clone(atlas_reloader),
+        public_urls(&config.public),
+        Arc::clone(usage_buffer),
+        metrics,
+        limits,
+    )))
+}
+
+/// The API and what stands beside it, dressed alike.
+fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {
+    let router = ipseity_api::router(Arc::clone(api)).merge(extra_routes);
+    ipseity_api::public_service(router, api, config.edge.uri_bytes_max, millis(config.edge.request_timeout_ms))
+}
+
+async fn shutdown_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

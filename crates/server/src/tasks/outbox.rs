@@ -1,0 +1,85 @@
+//! The relay: brings to the counter store what a crash left in the outbox, and to the durable store the pauses that lack their row. It runs
+//! on every node; whoever comes first does the work.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use ipseity_edge::Drain;
+use ipseity_ledger::Ledger;
+use ipseity_store::{Store, WakeListener};
+use prometheus_client::registry::Registry;
+
+use crate::tasks::outcome_counter::{FAILED, OutcomeCounter, SUCCEEDED};
+use crate::tasks::sync::record_pauses;
+
+/// Outbox rows that one node takes at a time.
+const BATCH_ROWS_MAX: i64 = 100;
+/// The longest that a round may take; a claim that is dropped then comes back.
+const RUN_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(crate) fn register_outbox_runs(registry: &mut Registry) -> OutcomeCounter {
+    let help = "Runs that copy key changes to Redis and pauses to PostgreSQL, by outcome";
+    OutcomeCounter::register(registry, "outbox_runs", help, [SUCCEEDED, FAILED])
+}
+
+pub(crate) struct OutboxWorker {
+    pub(crate) store: Store,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) interval: Duration,
+    pub(crate) outcomes: OutcomeCounter,
+}
+
+impl OutboxWorker {
+    /// Relays until the drain starts.
+    pub(crate) async fn run(&self, drain: Drain) {
+        tokio::select! {
+            () = self.run_forever() => {}
+            () = drain.started() => {}
+        }
+    }
+
+    async fn run_forever(&self) {
+        let mut wake_stream = None;
+        let mut last_sweep = None;
+        loop {
+            let result = tokio::time::timeout(RUN_TIMEOUT, self.run_once(&mut wake_stream, &mut last_sweep)).await;
+            if let Err(error) = result.unwrap_or_else(|_elapsed| Err(anyhow!("a store did not answer"))) {
+                tracing::warn!(error = &*error, "the relay could not do its round");
+                self.outcomes.inc(FAILED);
+                wake_stream = None;
+                tokio::time::sleep(self.interval).await;
+            } else {
+                self.outcomes.inc(SUCCEEDED);
+            }
+        }
+    }
+
+    /// Waits until something has changed or the interval is over, and does what there is to do.
+    async fn run_once(&self, wake_stream: &mut Option<WakeListener>, last_sweep: &mut Option<Instant>) -> Result<()> {
+        self.apply_outbox().await?;
+        if last_sweep.is_none_or(|last_sweep| last_sweep.elapsed() >= self.interval) {
+            *last_sweep = Some(Instant::now());
+            self.record_missing_pauses().await?;
+        }
+        let wake_stream = match wake_stream {
+            Some(wake_stream) => wake_stream,
+            None => wake_stream.insert(self.store.outbox().listen().await?),
+        };
+        Ok(wake_stream.wait(self.interval).await?)
+    }
+
+    pub(crate) async fn apply_outbox(&self) -> Result<()> {
+        while let Some(mut claim) = self.store.outbox().claim(BATCH_ROWS_MAX).await? {
+            for change in claim.changes().await? {
+                self.ledger.apply_change(&change).await?;
+            }
+            claim.ack().await?;
+        }
+        Ok(())
+    }
+
+    async fn record_missing_pauses(&self) -> Result<()> {
+        record_pauses(&self.store, &self.ledger, &self.ledger.claim_unrecorded_pauses(self.interval).await?).await
+    }
+}

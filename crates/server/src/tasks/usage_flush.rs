@@ -1,0 +1,84 @@
+//! Rolling counts up to the durable store, every few seconds and once more at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use ipseity_api::{DrainedUsage, UsageBuffer};
+use ipseity_edge::Drain;
+use ipseity_ledger::Ledger;
+use ipseity_store::Store;
+use prometheus_client::registry::Registry;
+
+use crate::tasks::outcome_counter::{FAILED, OutcomeCounter, SUCCEEDED};
+
+/// Rows in one statement: a million keys are rolled up in steps that PostgreSQL takes in milliseconds.
+const ROWS_PER_STATEMENT_MAX: usize = 5_000;
+
+pub(crate) fn register_usage_flushes(registry: &mut Registry) -> OutcomeCounter {
+    let help = "Writes of buffered usage to PostgreSQL, by outcome";
+    OutcomeCounter::register(registry, "usage_flushes", help, [SUCCEEDED, FAILED])
+}
+
+pub(crate) struct UsageFlushWorker {
+    pub(crate) store: Store,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) usage_buffer: Arc<UsageBuffer>,
+    pub(crate) interval: Duration,
+    pub(crate) outcomes: OutcomeCounter,
+}
+
+impl UsageFlushWorker {
+    /// Rolls up until the drain starts.
+    pub(crate) async fn run(&self, drain: Drain) {
+        let mut tick = tokio::time::interval(self.interval);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => self.flush_usage().await,
+                () = drain.started() => return,
+            }
+        }
+    }
+
+    /// Rolls up what waits; what fails waits on.
+    pub(crate) async fn flush_usage(&self) {
+        let mut drained = self.usage_buffer.drain();
+        if let Err(error) = self.write_usage(&mut drained).await {
+            tracing::warn!(error = &*error, "counts could not be rolled up yet");
+            self.usage_buffer.restore(drained);
+            self.outcomes.inc(FAILED);
+        } else {
+            self.outcomes.inc(SUCCEEDED);
+        }
+    }
+
+    async fn write_usage(&self, drained: &mut DrainedUsage) -> Result<()> {
+        for rows in drained.refusal_rows().chunks(ROWS_PER_STATEMENT_MAX) {
+            self.store.usage().add_refusals(rows).await?;
+            drained.remove_refusals(rows);
+        }
+        for (usage, refused) in drained.demo_rows() {
+            self.store.usage().merge_demo_count(usage, refused).await?;
+            drained.remove_demo_day(usage.day);
+        }
+        self.write_usage_rows(drained).await?;
+        let unconfirmed = drained.unconfirmed_keys();
+        if !unconfirmed.is_empty() {
+            let usage = self.ledger.usage_of(&unconfirmed).await?;
+            drained.merge_counts(unconfirmed.into_iter().zip(usage).filter_map(|(key, usage)| Some((key, usage?))));
+            self.write_usage_rows(drained).await?;
+        }
+        for key in drained.yesterday_keys() {
+            self.ledger.clear_yesterday(key).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_usage_rows(&self, drained: &DrainedUsage) -> Result<()> {
+        for rows in drained.admitted_rows().chunks(ROWS_PER_STATEMENT_MAX) {
+            self.store.usage().merge_counts(rows).await?;
+        }
+        Ok(())
+    }
+}

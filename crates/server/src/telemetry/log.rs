@@ -1,0 +1,184 @@
+//! Logs: structured, on standard error, without addresses or keys. How much is logged can be changed for a while.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ipseity_api::RequestId;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
+
+use crate::config::{LogConfig, LogFormat};
+use crate::telemetry::otlp::OtlpExporter;
+
+/// The prefix of every crate of this workspace: they follow `[log] level`. Libraries only log warnings, because some of them log full headers,
+/// API key included, at lower levels.
+const OWN_TARGETS: &str = "ipseity";
+
+/// Libraries that put a peer's address into a warning, or warn of every odd packet that a stranger sends.
+const SILENCED_TARGETS: [&str; 2] = ["quinn_udp", "quinn_proto"];
+
+/// The lines that `[log] access` is about.
+const ACCESS_LOG_TARGET: &str = "access";
+
+/// How long a change holds if nobody says.
+const OVERRIDE_DEFAULT_S: u64 = 600;
+
+/// Reads the level.
+pub(crate) fn configured_level(log: &LogConfig) -> Result<LevelFilter> {
+    parse_level(&log.level).with_context(|| format!("[log] level is {:?}", log.level))
+}
+
+fn parse_level(level: &str) -> Result<LevelFilter> {
+    level.parse().ok().context("use error, warn, info, debug or trace")
+}
+
+/// Starts logging, to a collector too if there is one.
+pub(crate) fn init_logging(log: &LogConfig, otlp_exporter: Option<&OtlpExporter>) -> Result<Arc<LogControl>> {
+    let configured = LogVerbosity { level: configured_level(log)?, access: log.access };
+    let (filter, handle) = reload::Layer::new(configured.targets());
+    let layer = match log.format {
+        LogFormat::Json => fmt::layer().json().with_writer(|| RequestIdWriter(LogFormat::Json)).boxed(),
+        LogFormat::Text => fmt::layer().with_ansi(false).with_writer(|| RequestIdWriter(LogFormat::Text)).boxed(),
+    };
+    let (mut layers, mut handles) = (vec![layer.with_filter(filter).boxed()], vec![handle]);
+    if let Some(otlp_exporter) = otlp_exporter {
+        let (filter, handle) = reload::Layer::new(configured.targets());
+        layers.extend([otlp_exporter.span_layer(), otlp_exporter.log_layer(filter)]);
+        handles.push(handle);
+    }
+    tracing_subscriber::registry().with(layers).init();
+    // What a panic says may hold anything, an address included: only its place is logged.
+    std::panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(location, "panicked");
+    }));
+    Ok(Arc::new(LogControl {
+        handles,
+        configured,
+        active_override: Mutex::default(),
+        override_max_s: log.override_max_s,
+    }))
+}
+
+/// Standard error, line by line; one that is written while a request is answered begins with the request's id.
+struct RequestIdWriter(LogFormat);
+
+impl Write for RequestIdWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut stderr = io::stderr().lock();
+        match (RequestId::current(), self.0, line) {
+            (Some(id), LogFormat::Json, [b'{', rest @ ..]) => {
+                let prefix = format!("{{\"request\":\"{}\",", id.as_str());
+                stderr.write_all(&[prefix.as_bytes(), rest].concat())?;
+            }
+            (Some(id), LogFormat::Text, _) => stderr.write_all(&[id.as_str().as_bytes(), b" ", line].concat())?,
+            (Some(_) | None, LogFormat::Json | LogFormat::Text, _) => stderr.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy)]
+struct LogVerbosity {
+    level: LevelFilter,
+    access: bool,
+}
+
+impl LogVerbosity {
+    fn targets(self) -> Targets {
+        Targets::new()
+            .with_default(LevelFilter::WARN.min(self.level))
+            .with_targets(SILENCED_TARGETS.map(|name| (name, LevelFilter::OFF)))
+            .with_target(OWN_TARGETS, self.level)
+            .with_target(ACCESS_LOG_TARGET, if self.access { LevelFilter::INFO } else { LevelFilter::OFF })
+    }
+}
+
+/// How much is logged now, and what is logged when the change is over.
+pub(crate) struct LogControl {
+    /// Of standard error and, if there is one, of the collector.
+    handles: Vec<reload::Handle<Targets, Registry>>,
+    configured: LogVerbosity,
+    active_override: Mutex<Option<LogOverride>>,
+    override_max_s: u64,
+}
+
+#[derive(Clone, Copy)]
+struct LogOverride {
+    verbosity: LogVerbosity,
+    expires_at: Instant,
+}
+
+/// How much is logged, as it is told.
+pub(crate) struct LogStatus {
+    pub(crate) level: LevelFilter,
+    pub(crate) access: bool,
+    /// Seconds that the change still holds; `None` when nothing is changed.
+    pub(crate) remaining_s: Option<u64>,
+}
+
+impl LogControl {
+    pub(crate) fn status(&self) -> LogStatus {
+        let log_override = *self.active_override.lock().unwrap_or_else(PoisonError::into_inner);
+        let LogVerbosity { level, access } =
+            log_override.map_or(self.configured, |log_override| log_override.verbosity);
+        let remaining_s = log_override
+            .map(|log_override| log_override.expires_at.saturating_duration_since(Instant::now()).as_secs());
+        LogStatus { level, access, remaining_s }
+    }
+
+    /// Changes what is logged, for so many seconds; 0 ends a change at once.
+    pub(crate) fn set_override(
+        self: &Arc<Self>,
+        level: Option<&str>,
+        access: Option<bool>,
+        duration_s: Option<u64>,
+    ) -> Result<()> {
+        let duration_s = duration_s.unwrap_or(OVERRIDE_DEFAULT_S.min(self.override_max_s));
+        let max_s = self.override_max_s;
+        ensure!(duration_s <= max_s, "for_s is {duration_s}; a change may hold for {max_s} s ([log] override_max_s)");
+        let level =
+            level.map(parse_level).transpose().context("the level cannot be read")?.unwrap_or(self.configured.level);
+        let verbosity = LogVerbosity { level, access: access.unwrap_or(self.configured.access) };
+        let log_override = LogOverride { verbosity, expires_at: Instant::now() + Duration::from_secs(duration_s) };
+        tracing::warn!(level = %verbosity.level, access = verbosity.access, duration_s, "what is logged is changed for a while");
+        self.apply_override(Some(log_override))?;
+        let log_control = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(log_override.expires_at.into()).await;
+            log_control.end_override(log_override.expires_at);
+        });
+        Ok(())
+    }
+
+    /// Ends a change, unless another one came after it.
+    fn end_override(&self, expires_at: Instant) {
+        let is_current = self
+            .active_override
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some_and(|current| current.expires_at == expires_at);
+        if is_current && self.apply_override(None).is_ok() {
+            tracing::warn!(level = %self.configured.level, "the usual is logged again");
+        }
+    }
+
+    fn apply_override(&self, log_override: Option<LogOverride>) -> Result<()> {
+        let verbosity = log_override.map_or(self.configured, |log_override| log_override.verbosity);
+        for handle in &self.handles {
+            handle.reload(verbosity.targets()).context("the log cannot be changed")?;
+        }
+        *self.active_override.lock().unwrap_or_else(PoisonError::into_inner) = log_override;
+        Ok(())
+    }
+}

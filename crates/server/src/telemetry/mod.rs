@@ -1,0 +1,4 @@
+//! Logs and traces.
+
+pub(crate) mod log;
+pub(crate) mod otlp;

@@ -1,0 +1,126 @@
+//! A change made through one node's writer is in force on the very next request to another node.
+//!
+//! `IPSEITY_CHANGES` says how many changes are measured; 1,000 if absent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ipseity_domain::Scope;
+use ipseity_testkit::{Deployment, IssuedKey, TestClient};
+use tokio::task::JoinSet;
+
+use crate::race::three_node_deployment;
+
+const WORKERS: usize = 8;
+const LOOKUP_PATH: &str = "/api/v1/ip";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum KeyTransition {
+    Deactivate,
+    Reactivate,
+    Pause,
+    Resume,
+    Delete,
+}
+
+/// What each key goes through, again with the next one. Deactivated twice as often as it is paused, which costs 300 requests.
+const KEY_LIFECYCLE: [KeyTransition; 9] = [
+    KeyTransition::Deactivate,
+    KeyTransition::Reactivate,
+    KeyTransition::Pause,
+    KeyTransition::Resume,
+    KeyTransition::Deactivate,
+    KeyTransition::Reactivate,
+    KeyTransition::Deactivate,
+    KeyTransition::Reactivate,
+    KeyTransition::Delete,
+];
+
+impl KeyTransition {
+    /// The status, and the section of the documentation, of the next answer.
+    const fn expected_response(self) -> (u16, &'static str) {
+        match self {
+            Self::Deactivate => (403, "#inactive-keys"),
+            Self::Reactivate | Self::Resume => (200, ""),
+            Self::Pause => (403, "#paused-keys"),
+            Self::Delete => (401, "#invalid_api_key"),
+        }
+    }
+
+    /// Makes the change through node A; `false` when node A itself did not know the key as it was.
+    async fn apply(self, deployment: &Deployment, issued: &IssuedKey, node_a: &mut TestClient) -> bool {
+        let verb = match self {
+            Self::Deactivate => "deactivate",
+            Self::Reactivate => "reactivate",
+            Self::Resume => "resume",
+            Self::Delete => "delete",
+            Self::Pause => return pause_key(issued, node_a).await,
+        };
+        let output = deployment.cli(&["key", verb, &issued.id]).await.expect("a command");
+        assert!(output.is_success() && output.stderr.is_empty(), "key {verb} says: {}", output.stderr);
+        true
+    }
+}
+
+/// Asks until the key is paused: 301 requests, less those that node B answered within this minute.
+async fn pause_key(issued: &IssuedKey, node_a: &mut TestClient) -> bool {
+    let bearer = issued.bearer();
+    for _ in 0..301 {
+        match node_a.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("an answer").status {
+            200 => {}
+            429 => return true,
+            _ => return false,
+        }
+    }
+    panic!("301 requests did not pause the key");
+}
+
+/// Works through keys of its own until enough changes are made; returns the changes and the stale answers by kind.
+async fn run_worker(
+    deployment: &'static Deployment,
+    number: usize,
+    left: Arc<AtomicUsize>,
+) -> BTreeMap<KeyTransition, (usize, usize)> {
+    let (mut node_a, mut node_b) = (deployment.nodes[0].client(), deployment.nodes[1].client());
+    let account = format!("worker-{number}@example.com");
+    deployment.create_account(&account).await.expect("an account");
+    let mut counts: BTreeMap<KeyTransition, (usize, usize)> = BTreeMap::new();
+    loop {
+        let issued = deployment.issue_key(&account, Scope::Ip).await.expect("a key");
+        let bearer = issued.bearer();
+        let known = node_b.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("an answer");
+        assert_eq!(known.status, 200, "a new key");
+        for change in KEY_LIFECYCLE {
+            if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
+                return counts;
+            }
+            let is_current = change.apply(deployment, &issued, &mut node_a).await;
+            let next = node_b.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("an answer");
+            let (status, section) = change.expected_response();
+            let (count, stale) = counts.entry(change).or_default();
+            *count += 1;
+            *stale += usize::from(!is_current || next.status != status || !next.text().contains(section));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stderr, reason = "the figure is what this test is for")]
+async fn key_change_applies_to_the_next_request_on_any_node() {
+    let deployment = three_node_deployment().await;
+    let changes = std::env::var("IPSEITY_CHANGES").map_or(1_000, |text| text.parse().expect("a number of changes"));
+    let left = Arc::new(AtomicUsize::new(changes));
+    let mut workers = JoinSet::new();
+    for number in 0..WORKERS {
+        workers.spawn(run_worker(deployment, number, Arc::clone(&left)));
+    }
+    let mut counts: BTreeMap<KeyTransition, (usize, usize)> = BTreeMap::new();
+    for (change, (count, stale)) in workers.join_all().await.into_iter().flatten() {
+        let sum = counts.entry(change).or_default();
+        *sum = (sum.0 + count, sum.1 + stale);
+    }
+    let (count, stale) = counts.values().fold((0, 0), |sum, kind| (sum.0 + kind.0, sum.1 + kind.1));
+    eprintln!("next request: {count} changes, {stale} stale answers; (changes, stale) by kind: {counts:?}");
+    assert_eq!((count, stale), (changes, 0));
+}

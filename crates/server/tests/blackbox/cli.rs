@@ -1,0 +1,299 @@
+//! The command line as a script relies on it: what is printed where, exit codes, and errors that say what to type next.
+
+use std::process::Command;
+use std::time::Duration;
+
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node;
+use ipseity_testkit::{CommandOutput, Deployment, IssuedKey, TestDir, eventually};
+use serde_json::{Value, json};
+
+use crate::fixture::{fresh_key, shared_deployment};
+
+/// Every command and group of commands.
+const COMMANDS: [&str; 18] = [
+    "",
+    "serve",
+    "check",
+    "migrate",
+    "account",
+    "account create",
+    "account show",
+    "account list",
+    "account plan",
+    "key",
+    "key issue",
+    "key list",
+    "key deactivate",
+    "key reactivate",
+    "key resume",
+    "key roll",
+    "key delete",
+    "plan",
+];
+
+/// An e-mail address that no other test uses.
+fn fresh_email() -> String {
+    format!("{:016x}@example.com", fastrand::u64(..))
+}
+
+async fn run_cli(deployment: &Deployment, line: &str) -> CommandOutput {
+    deployment.cli(&line.split_whitespace().collect::<Vec<_>>()).await.expect("a command")
+}
+
+/// Runs a command that ends well and says nothing on stderr.
+async fn run_cli_ok(deployment: &Deployment, line: &str) -> CommandOutput {
+    let output = run_cli(deployment, line).await;
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "ipseity {line}");
+    output
+}
+
+/// Runs the program with these settings and no others.
+pub(crate) fn run_isolated(settings: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
+    let mut command = Command::new(node::find_service_binary().expect("the program"));
+    let output = command.args(arguments).env_clear().envs(settings.iter().copied()).output().expect("a command");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
+}
+
+async fn lookup_with_key(deployment: &Deployment, key: &str) -> ipseity_testkit::TestResponse {
+    let bearer = format!("Bearer {key}");
+    deployment.nodes[0].client().get("/api/v1/ip", &[("authorization", &bearer)]).await.expect("an answer")
+}
+
+async fn listed_state(deployment: &Deployment, email: &str, id: &str) -> Value {
+    let keys = run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("JSON");
+    let mut keys = keys.as_array().expect("a list").iter();
+    keys.find(|key| key["id"] == id).expect("the key is listed")["state"].clone()
+}
+
+async fn rotate_key(deployment: &Deployment, id: &str, overlap_s: u32) -> IssuedKey {
+    let rotated = run_cli_ok(deployment, &format!("key roll {id} --overlap-s {overlap_s} --json")).await;
+    serde_json::from_slice(&rotated.stdout).expect("id and key")
+}
+
+#[test]
+fn every_command_has_help() {
+    for command in COMMANDS.into_iter().chain(["plan list", "plan add", "geo", "geo status", "geo update"]) {
+        let arguments: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
+        let output = run_isolated(&[], &arguments);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "ipseity {command} --help");
+        let usage = format!("Usage: ipseity {command}");
+        assert!(output.text().contains(usage.trim_end()), "ipseity {command} --help: {}", output.text());
+    }
+    assert!(run_isolated(&[], &["--help"]).text().starts_with("Ipseity tells"), "the first line is for users");
+    assert!(run_isolated(&[], &["--version"]).text().starts_with("ipseity "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cli_manages_accounts_and_keys() {
+    let (deployment, email) = (shared_deployment().await, fresh_email());
+    let made = run_cli_ok(deployment, &format!("account create --email {email} --json")).await.json().expect("JSON");
+    assert_eq!((&made["email"], &made["plan"]), (&json!(email), &json!("free")));
+    assert_eq!(
+        run_cli_ok(deployment, &format!("account show --email {email} --json")).await.json().expect("JSON"),
+        made
+    );
+    let all = run_cli_ok(deployment, "account list --json").await.text();
+    assert!(all.lines().any(|line| serde_json::from_str::<Value>(line).expect("a line of JSON") == made));
+
+    let issue = format!("key issue --account {email} --scope geo --name web --json");
+    let issued = run_cli_ok(deployment, &issue).await.json().expect("JSON");
+    let (id, key) = (issued["id"].as_str().expect("an id"), issued["key"].as_str().expect("a key"));
+    assert_eq!(issued.as_object().expect("an object").len(), 2);
+    assert_eq!((id.len(), key.len(), key.starts_with(&format!("ips_{id}"))), (10, 52, true));
+    for line in [format!("key list --account {email} --json"), format!("key list --account {email}")] {
+        let listed = run_cli_ok(deployment, &line).await.text();
+        assert!(listed.contains(id) && listed.contains("web"), "{listed}");
+        assert!(!listed.contains(&key[14..]), "a key is shown once");
+    }
+    for (change, state_name, status) in [("deactivate", "inactive", 403), ("reactivate", "active", 200)] {
+        run_cli_ok(deployment, &format!("key {change} {id}")).await;
+        assert_eq!(listed_state(deployment, &email, id).await, state_name);
+        assert_eq!(lookup_with_key(deployment, key).await.status, status);
+        // The id may be given as lists in the wild show it, and a change that is made already is none.
+        run_cli_ok(deployment, &format!("key {change} ips_{id}")).await;
+        assert_eq!(lookup_with_key(deployment, key).await.status, status);
+    }
+    run_cli_ok(deployment, &format!("key delete {id}")).await;
+    assert_eq!(lookup_with_key(deployment, key).await.status, 401);
+    assert_eq!(
+        run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("JSON"),
+        json!([])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reactivated_key_stays_paused_until_resumed() {
+    let (deployment, email) = (shared_deployment().await, fresh_email());
+    deployment.create_account(&email).await.expect("an account");
+    let issued = deployment.issue_key(&email, Scope::Ip).await.expect("a key");
+    let mut caller = deployment.nodes[0].client();
+    let bearer = issued.bearer();
+    for expected in [200; 300].into_iter().chain([429, 403]) {
+        assert_eq!(caller.get("/api/v1/ip", &[("authorization", &bearer)]).await.expect("an answer").status, expected);
+    }
+    for (change, state_name) in [("deactivate", "inactive"), ("reactivate", "paused"), ("resume", "active")] {
+        assert_eq!(
+            run_cli_ok(deployment, &format!("key {change} {}", issued.id)).await.text(),
+            format!("Key {} is {state_name}.\n", issued.id)
+        );
+        assert_eq!(listed_state(deployment, &email, &issued.id).await, state_name);
+    }
+    assert_eq!(lookup_with_key(deployment, &issued.key).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_change_applies_on_the_next_request() {
+    let (deployment, email, plan) = (shared_deployment().await, fresh_email(), format!("p{:08x}", fastrand::u32(..)));
+    run_cli_ok(deployment, &format!("plan add {plan} --daily-limit 2")).await;
+    let plans = run_cli_ok(deployment, "plan list --json").await.json().expect("JSON");
+    for row in [json!({ "name": "free", "daily_limit": 10_000 }), json!({ "name": plan, "daily_limit": 2 })] {
+        assert!(plans.as_array().expect("a list").contains(&row), "{plans}");
+    }
+    assert!(run_cli_ok(deployment, "plan list").await.text().contains(&plan));
+    let made = run_cli_ok(deployment, &format!("account create --email {email} --plan {plan} --json")).await;
+    assert_eq!(made.json().expect("JSON")["plan"], json!(plan));
+    let issued = deployment.issue_key(&email, Scope::Ip).await.expect("a key");
+    for (expected, limit, left) in [(200, "2", "1"), (200, "2", "0"), (429, "2", "0")] {
+        let reply = lookup_with_key(deployment, &issued.key).await;
+        let limit_headers = (reply.header("x-ratelimit-limit"), reply.header("x-ratelimit-remaining"));
+        assert_eq!((reply.status, limit_headers), (expected, (Some(limit), Some(left))));
+    }
+    run_cli_ok(deployment, &format!("account plan --email {email} --plan free")).await;
+    let reply = lookup_with_key(deployment, &issued.key).await;
+    assert_eq!((reply.status, reply.header("x-ratelimit-remaining")), (200, Some("9997")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn previous_secret_works_until_the_overlap_ends() {
+    let deployment = shared_deployment().await;
+    let old = fresh_key(deployment, Scope::Ip).await;
+    assert_eq!(lookup_with_key(deployment, &old.key).await.header("x-ratelimit-remaining"), Some("9999"));
+    let new = rotate_key(deployment, &old.id, 5).await;
+    assert_eq!(new.id, old.id);
+    assert_eq!(lookup_with_key(deployment, &old.key).await.header("x-ratelimit-remaining"), Some("9998"));
+    assert_eq!(lookup_with_key(deployment, &new.key).await.header("x-ratelimit-remaining"), Some("9997"));
+    eventually("the old secret stops", Duration::from_secs(20), async || {
+        // Asked faster, the key would be paused.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        lookup_with_key(deployment, &old.key).await.status == 401
+    })
+    .await
+    .expect("an end of the overlap");
+    let newest = rotate_key(deployment, &old.id, 0).await;
+    for (key, status) in [(&old.key, 401), (&new.key, 401), (&newest.key, 200)] {
+        assert_eq!(lookup_with_key(deployment, key).await.status, status);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cli_error_goes_to_stderr_with_a_hint() {
+    let (deployment, email) = (shared_deployment().await, fresh_email());
+    deployment.create_account(&email).await.expect("an account");
+    for _ in 0..10 {
+        deployment.issue_key(&email, Scope::Ip).await.expect("one of ten keys");
+    }
+    let issue = format!("key issue --account {email} --name x --scope");
+    for (line, code, hint) in [
+        (format!("{issue} ip"), 1, "`ipseity key delete`"),
+        (format!("{issue} wide"), 2, "use ip, geo or full"),
+        ("key issue --account nobody@example.com --name x --scope ip".to_owned(), 1, "`ipseity account create`"),
+        ("key list --account nobody@example.com".to_owned(), 1, "`ipseity account create`"),
+        ("account show --email nobody".to_owned(), 1, "is not an e-mail address"),
+        (format!("account create --email {}", email.to_uppercase()), 1, "`ipseity account show`"),
+        (format!("account create --email {} --plan none", fresh_email()), 1, "`ipseity plan list`"),
+        (format!("account plan --email {email} --plan none"), 1, "`ipseity plan list`"),
+        ("plan add free --daily-limit 5".to_owned(), 1, "add one under another name"),
+        ("plan add Big --daily-limit 5".to_owned(), 1, "lower-case letters"),
+        ("plan add big --daily-limit 0".to_owned(), 2, "0 is not in 1.."),
+        ("key deactivate 0000000000".to_owned(), 1, "`ipseity key list`"),
+        ("key resume 0000000000".to_owned(), 1, "`ipseity key list`"),
+        ("key roll 0000000000".to_owned(), 1, "`ipseity key list`"),
+        ("key delete 0000000000".to_owned(), 1, "`ipseity key list`"),
+        ("key delete short".to_owned(), 2, "`ipseity key list`"),
+        ("key rol".to_owned(), 2, "'roll'"),
+        ("frobnicate".to_owned(), 2, "--help"),
+        ("--config nowhere.toml check".to_owned(), 1, "nowhere.toml"),
+    ] {
+        let output = run_cli(deployment, &line).await;
+        assert_eq!((output.code, output.text().as_str()), (Some(code), ""), "ipseity {line}: {}", output.stderr);
+        assert!(output.stderr.starts_with("error: "), "ipseity {line}: {}", output.stderr);
+        assert!(output.stderr.contains(hint), "ipseity {line}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn check_prints_settings_without_passwords() {
+    let settings = [
+        ("IPSEITY__STORE__URL", "postgres://me:s3cr3t-a@db.example:5432/ipseity?password=s3cr3t-b"),
+        ("IPSEITY__LEDGER__URL", "redis://:s3cr3t-c@counters.example:6379/2"),
+        ("IPSEITY__EDGE__COLO", "FRA"),
+    ];
+    let output = run_isolated(&settings, &["check"]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let text = output.text();
+    for line in ["edge.colo = \"FRA\"", "ledger.timeout_ms = 50", "The configuration is valid."] {
+        assert!(text.lines().any(|shown| shown == line), "{line} is missing: {text}");
+    }
+    for host in ["me:…@db.example:5432/ipseity", "counters.example:6379/2"] {
+        assert!(text.contains(host), "{text}");
+    }
+    assert!(!text.contains("s3cr3t"), "{text}");
+}
+
+#[test]
+fn check_names_the_invalid_setting() {
+    for (name, value, expected) in [
+        ("EDGE__TRUSTED_PROXIES", "0.0.0.0/0", "[edge] trusted_proxies"),
+        ("EDGE__TRUSTED_PROXIES", "10.0.0.0/8,::/0", "[edge] trusted_proxies"),
+        ("EDGE__TRUSTED_PROXIES", "::ffff:0:0/96", "[edge] trusted_proxies"),
+        ("EDGE__TRUSTED_PROXIES", "0.0.0.0/1,128.0.0.0/1", "[edge] trusted_proxies"),
+        ("EDGE__TRUSTED_PROXIES", "proxy.example", "edge.trusted_proxies"),
+        ("EDGE__FORWARDING_HEADER", "x-client-ip", "[edge] forwarding_header"),
+        ("EDGE__COLO", "fra", "[edge] colo"),
+        ("EDGE__HTTPS", "127.0.0.1:8443", "certificate_file"),
+        ("EDGE__HTTP", "here", "edge.http"),
+        ("EDGE__COLOUR", "red", "colour"),
+        ("EGDE__COLO", "FRA", "egde"),
+        ("LEDGER__TIMEOUT_MS", "soon", "ledger.timeout_ms"),
+        ("LEDGER__URL", "u:s3cr3t@nowhere", "[ledger] url"),
+        ("STORE__URL", "u:s3cr3t@nowhere", "[store] url"),
+        ("STORE__URL_FILE", "nowhere.txt", "nowhere.txt"),
+        ("GEO__FILES", "nowhere.mmdb", "nowhere.mmdb"),
+        ("LOG__LEVEL", "loud", "[log] level"),
+        ("LOG__FORMAT", "xml", "log.format"),
+    ] {
+        let output = run_isolated(&[(&format!("IPSEITY__{name}"), value)], &["check"]);
+        assert_eq!(output.code, Some(1), "{name}={value}: {}", output.text());
+        assert!(output.stderr.starts_with("error: ") && output.stderr.contains(expected), "{name}: {}", output.stderr);
+        assert!(!output.text().contains("is valid"), "{name}={value}: {}", output.text());
+        assert!(!format!("{}{}", output.text(), output.stderr).contains("s3cr3t"), "{name}: {}", output.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_and_settings_are_read_from_files() {
+    let (deployment, folder) = (shared_deployment().await, TestDir::create().expect("a folder"));
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let (store, ledger) =
+        (file("store", &format!("{}\n", deployment.store_url())), file("ledger", &deployment.redis.url()));
+    let settings = file("own.toml", &format!("[store]\nurl_file = \"{store}\"\n[ledger]\nurl_file = \"{ledger}\"\n"));
+    let email = fresh_email();
+    let wrong = ("IPSEITY__STORE__URL", "postgres://127.0.0.1:1/none");
+    let create = ["--config", &settings, "account", "create", "--email", &email, "--json"];
+    assert_eq!(
+        run_isolated(&[wrong], &create).ensure_success().expect("an account").json().expect("JSON")["email"],
+        json!(email)
+    );
+    let by_environment = [("IPSEITY__STORE__URL_FILE", store.as_str()), ("IPSEITY__LEDGER__URL_FILE", &ledger)];
+    let show = run_isolated(&by_environment, &["account", "show", "--email", &email]);
+    assert!(show.ensure_success().expect("an account").text().contains(&email));
+    let unknown = file("unknown.toml", "[edge]\ncolour = \"red\"\n");
+    let refused = run_isolated(&[], &["check", "--config", &unknown]);
+    assert_eq!((refused.code, refused.stderr.contains("colour")), (Some(1), true), "{}", refused.stderr);
+}

@@ -1,0 +1,53 @@
+//! The house that the tests which only ask and answer share, and what they all need.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ipseity_domain::{Location, Scope};
+use ipseity_testkit::fixtures::geo_database;
+use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey};
+use tokio::sync::OnceCell;
+
+static DEPLOYMENT: OnceCell<Deployment> = OnceCell::const_new();
+
+/// The shared house; ends with the process.
+pub(crate) async fn shared_deployment() -> &'static Deployment {
+    DEPLOYMENT
+        .get_or_init(async || {
+            Deployment::start(DeploymentOptions { env: relaxed_timeouts(), ..DeploymentOptions::default() })
+                .await
+                .expect("a house")
+        })
+        .await
+}
+
+/// A key of an account that no other test uses.
+pub(crate) async fn fresh_key(deployment: &Deployment, scope: Scope) -> IssuedKey {
+    let email = format!("{:016x}@example.com", fastrand::u64(..));
+    deployment.create_account(&email).await.expect("an account");
+    deployment.issue_key(&email, scope).await.expect("a key")
+}
+
+/// Settings for machines that do many things at once: the bound on a verdict is there for production, not for a suite on two cores.
+pub(crate) fn relaxed_timeouts() -> ipseity_testkit::deployment::node::Env {
+    [
+        ("IPSEITY__LEDGER__TIMEOUT_MS", "5000"),
+        ("IPSEITY__STORE__TIMEOUT_MS", "10000"),
+        ("IPSEITY__PORTAL__QUERY_TIMEOUT_MS", "10000"),
+        ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "20000"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .collect()
+}
+
+/// A small City database that was built so many days ago.
+pub(crate) fn city_database_aged(age_days: u64) -> Vec<u8> {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let location = Location { country: Some("DE"), ..Location::default() };
+    geo_database::city_database(now_s - age_days * 86_400, &[("192.0.2.0/24", location)]).expect("a database")
+}
+
+/// How large a test is: what the environment says, or as much as a suite can afford.
+pub(crate) fn env_number(name: &str, default: u32) -> u32 {
+    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+}

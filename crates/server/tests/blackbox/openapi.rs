@@ -1,0 +1,164 @@
+//! The OpenAPI document against the service: the same addresses, methods, statuses and headers, no more and no fewer.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use ipseity_domain::Scope;
+use ipseity_testkit::{Deployment, DeploymentOptions, TestClient, TestResponse};
+use serde_json::Value;
+
+use crate::fixture::{fresh_key, relaxed_timeouts, shared_deployment};
+
+/// Headers of the transport, which any answer of any server may have.
+const TRANSPORT_HEADERS: [&str; 5] = ["allow", "alt-svc", "content-length", "content-type", "date"];
+const METHODS: [Method; 8] = [
+    Method::GET,
+    Method::HEAD,
+    Method::OPTIONS,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::TRACE,
+];
+
+async fn fetch_document(caller: &mut TestClient) -> Value {
+    caller.get("/api/v1/openapi.json", &[]).await.expect("an answer").json().expect("JSON")
+}
+
+fn lowercase_keys(map: &Value) -> BTreeSet<String> {
+    map.as_object().expect("a map").keys().map(|name| name.to_lowercase()).collect()
+}
+
+/// Statuses that were answered, by `method path`, each held to the headers and the body that the document gives it.
+#[derive(Default)]
+struct ObservedResponses(BTreeSet<(String, String)>);
+
+impl ObservedResponses {
+    #[track_caller]
+    fn check_response(&mut self, document: &Value, method: &Method, path: &str, reply: &TestResponse) {
+        let operation = &document["paths"][path][method.as_str().to_lowercase()];
+        let response = &operation["responses"][reply.status.to_string()];
+        assert!(response.is_object(), "{method} {path} answers {}, which is not described", reply.status);
+        let sent: BTreeSet<_> = reply.headers.keys().map(|name| name.as_str().to_owned()).collect();
+        let sent: BTreeSet<_> = sent.into_iter().filter(|name| !TRANSPORT_HEADERS.contains(&name.as_str())).collect();
+        assert_eq!(sent, lowercase_keys(&response["headers"]), "{method} {path} {}", reply.status);
+        match response["content"].as_object() {
+            Some(content) => {
+                let kind = reply.header("content-type").expect("a type");
+                assert!(content.contains_key(kind), "{method} {path}: {kind}");
+            }
+            None => assert!(reply.body.is_empty(), "{method} {path} has a body"),
+        }
+        self.0.insert((format!("{} {path}", method.as_str().to_lowercase()), reply.status.to_string()));
+    }
+
+    /// Asks, and holds the answer to the document.
+    async fn request_and_check(
+        &mut self,
+        caller: &mut TestClient,
+        document: &Value,
+        path: &str,
+        query: &str,
+        headers: &[(&str, &str)],
+    ) {
+        for method in [Method::GET, Method::HEAD] {
+            let reply = caller.send(method.clone(), &format!("{path}{query}"), headers).await.expect("an answer");
+            self.check_response(document, &method, path, &reply);
+        }
+    }
+}
+
+/// All that the document describes.
+fn described_responses(document: &Value) -> BTreeSet<(String, String)> {
+    let mut all = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("methods") {
+            all.extend(
+                lowercase_keys(&operation["responses"]).into_iter().map(|status| (format!("{method} {path}"), status)),
+            );
+        }
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openapi_lists_exactly_the_routes_and_methods() {
+    let mut caller = shared_deployment().await.nodes[0].client();
+    let document = fetch_document(&mut caller).await;
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for method in METHODS {
+            let reply = caller.send(method.clone(), path, &[]).await.expect("an answer");
+            let is_described = item.get(method.as_str().to_lowercase()).is_some();
+            assert_eq!(reply.status != 405, is_described, "{method} {path} answers {}", reply.status);
+        }
+    }
+    for absent in ["/api/v1/events", "/api/v1/keys", "/api/v1/openapi"] {
+        assert_eq!(caller.get(absent, &[]).await.expect("an answer").status, 404, "{absent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_documented_status_occurs_with_its_headers() {
+    let mut deployment =
+        Deployment::start(DeploymentOptions { env: relaxed_timeouts(), ..DeploymentOptions::default() })
+            .await
+            .expect("a house");
+    let (mut caller, mut observed) = (deployment.nodes[0].client(), ObservedResponses::default());
+    let document = fetch_document(&mut caller).await;
+    let paths: Vec<String> = document["paths"].as_object().expect("paths").keys().cloned().collect();
+    let long = format!("?x={}", "x".repeat(5_000));
+    let key = fresh_key(&deployment, Scope::Full).await;
+    let bearer = key.bearer();
+    for path in &paths {
+        observed.request_and_check(&mut caller, &document, path, "", &[("authorization", &bearer)]).await;
+        observed.request_and_check(&mut caller, &document, path, &long, &[]).await;
+        for query in ["", &long] {
+            let reply = caller.send(Method::OPTIONS, &format!("{path}{query}"), &[]).await.expect("an answer");
+            observed.check_response(&document, &Method::OPTIONS, path, &reply);
+        }
+    }
+    let (lookup, demo) = ("/api/v1/ip", "/api/v1/ip/demo");
+    observed.request_and_check(&mut caller, &document, lookup, "", &[]).await;
+    observed.request_and_check(&mut caller, &document, lookup, "?key=x", &[]).await;
+    let [inactive, exhausted] = [fresh_key(&deployment, Scope::Ip).await, fresh_key(&deployment, Scope::Ip).await];
+    deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivated");
+    observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &inactive.bearer())]).await;
+    let today = "(now() at time zone 'utc')::date";
+    let rows = format!(
+        "insert into usage values ('{}', {today}, 10000);
+         insert into demo_usage values ({today}, 1000, 0) on conflict (day) do update set admitted = 1000",
+        exhausted.id
+    );
+    deployment.postgres.psql("ipseity", &rows).await.expect("rows");
+    deployment.redis.flushall().await.expect("a counter store that asks the durable one");
+    observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &exhausted.bearer())]).await;
+    observed.request_and_check(&mut caller, &document, demo, "", &[]).await;
+    // Only where neither store can tell, and the node has never seen the key.
+    let never_observed = fresh_key(&deployment, Scope::Ip).await;
+    deployment.redis.kill9();
+    deployment.postgres.kill9();
+    observed
+        .request_and_check(&mut caller, &document, lookup, "", &[("authorization", &never_observed.bearer())])
+        .await;
+    let never_observed: Vec<_> = described_responses(&document).difference(&observed.0).cloned().collect();
+    // A failure of what needs no store is none that can be brought about from outside.
+    let never_observed: Vec<_> = never_observed.into_iter().filter(|(_, status)| status != "500").collect();
+    assert!(never_observed.is_empty(), "described and never answered: {never_observed:?}");
+    assert!(observed.0.contains(&("get /api/v1/ip".to_owned(), "500".to_owned())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openapi_json_and_yaml_agree_and_are_cacheable() {
+    let mut caller = shared_deployment().await.nodes[0].client();
+    let document = fetch_document(&mut caller).await;
+    let yaml = caller.get("/api/v1/openapi.yaml", &[]).await.expect("an answer");
+    assert_eq!((yaml.status, yaml.header("content-type")), (200, Some("application/yaml")));
+    assert_eq!(yaml.header("cache-control"), Some("public, max-age=300"));
+    let text = yaml.text();
+    assert!(text.starts_with("openapi: \"3.1.0\"\n"));
+    // Every text of the one stands in the other; tools/docs reads both with a real reader.
+    for path in document["paths"].as_object().expect("paths").keys() {
+        assert!(text.contains(&format!("\"{path}\":\n")), "{path}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Every route of the portal, with what its form sends and what whoever may use it is answered. Whoever adds a route adds a row.
+
+use ipseity_portal::{PORTAL_ROUTES, PortalRoute, RouteAccess};
+use ipseity_testkit::TestResponse;
+
+use super::browser::Browser;
+use super::fixture::{NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, digest_sql, fresh_secret};
+
+/// Stands for the e-mail address of the one whose things are tried.
+const EMAIL_PLACEHOLDER: &str = "EMAIL";
+
+/// One route.
+pub(crate) struct RouteCase {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    /// What is sent beside the token.
+    pub(crate) fields: &'static [(&'static str, &'static str)],
+    /// The status for whoever may use it, with all in order.
+    pub(crate) status: u16,
+}
+
+const fn page_case(path: &'static str) -> RouteCase {
+    RouteCase { method: "get", path, fields: &[], status: 200 }
+}
+
+const fn form_case(path: &'static str, fields: &'static [(&'static str, &'static str)], status: u16) -> RouteCase {
+    RouteCase { method: "post", path, fields, status }
+}
+
+pub(crate) const ROUTE_CASES: &[RouteCase] = &[
+    page_case("/"),
+    page_case("/docs"),
+    page_case("/docs/search"),
+    page_case("/docs/{page}"),
+    page_case("/reference"),
+    page_case("/enterprise"),
+    page_case("/signup"),
+    form_case("/signup", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 200),
+    page_case("/signin"),
+    form_case("/signin", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 303),
+    form_case("/signin/passkey", &[], 200),
+    // Nobody's passkey: refused, on a page of its own.
+    form_case("/signin/passkey/finish", &[("credential", "{}")], 403),
+    page_case("/forgot"),
+    form_case("/forgot", &[("email", EMAIL_PLACEHOLDER)], 200),
+    page_case("/link/{token}"),
+    form_case("/link/{token}", &[("password", NEW_PASSWORD)], 303),
+    form_case("/signout", &[], 303),
+    page_case("/keys"),
+    form_case("/keys", &[("name", "one more"), ("scope", "ip")], 200),
+    page_case("/keys/new"),
+    page_case("/keys/{id}"),
+    form_case("/keys/{id}/rename", &[("name", "another name")], 303),
+    form_case("/keys/{id}/deactivate", &[], 303),
+    form_case("/keys/{id}/reactivate", &[], 303),
+    form_case("/keys/{id}/resume", &[], 303),
+    form_case("/keys/{id}/roll", &[("overlap_s", "3600")], 200),
+    form_case("/keys/{id}/retire", &[], 303),
+    page_case("/keys/{id}/delete"),
+    form_case("/keys/{id}/delete", &[], 303),
+    page_case("/keys/{id}/usage.csv"),
+    page_case("/usage"),
+    page_case("/usage.csv"),
+    page_case("/events"),
+    page_case("/account"),
+    form_case("/account/email", &[("email", "elsewhere@example.com"), ("password", PASSWORD)], 200),
+    form_case("/account/password", &[("current", PASSWORD), ("password", NEW_PASSWORD)], 303),
+    form_case("/account/alerts", &[("near", "on")], 303),
+    form_case("/account/sessions/end-others", &[], 303),
+    form_case("/account/sessions/{id}/end", &[], 303),
+    form_case("/account/passkeys/begin", &[], 200),
+    form_case("/account/passkeys", &[("credential", "{}"), ("name", "a phone")], 403),
+    form_case("/account/passkeys/{id}/delete", &[], 303),
+    page_case("/account/delete"),
+    form_case("/account/delete", &[("password", PASSWORD)], 303),
+];
+
+impl RouteCase {
+    /// The entry of the portal's own table.
+    pub(crate) fn route(&self) -> Option<&'static PortalRoute> {
+        PORTAL_ROUTES.iter().find(|route| route.method == self.method && route.path == self.path)
+    }
+
+    pub(crate) fn is_for_members(&self) -> bool {
+        self.route().is_some_and(|route| route.access == RouteAccess::Member)
+    }
+
+    pub(crate) fn is_form(&self) -> bool {
+        self.method == "post"
+    }
+
+    /// Whether its path names something of somebody's.
+    pub(crate) fn has_id(&self) -> bool {
+        self.path.contains("{id}")
+    }
+
+    /// An open page's stream never ends: only its refusals can be read whole.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.path == "/events"
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+/// Somebody with a thing of every kind that a path can name.
+pub(crate) struct AccountFixture {
+    pub(crate) email: String,
+    pub(crate) key: String,
+    key_name: String,
+    session: String,
+    passkey: String,
+    token: String,
+}
+
+impl AccountFixture {
+    /// Makes an owner, and the browser that is signed in as them.
+    pub(crate) async fn create(fixture: &PortalFixture) -> (Self, Browser) {
+        let TestMember { browser, email, id } = fixture.create_member().await;
+        let [key, key_name] = ["", "key-of-"].map(|prefix| format!("{prefix}{}", &fresh_secret()[..10]));
+        let (credential, token) = (fresh_secret(), fresh_secret());
+        let (passkey, digest) = (STORED_PASSKEY.replace("CREDENTIAL", &credential), digest_sql(&token));
+        let sql = format!(
+            "with key as (
+                 insert into keys (id, account_id, seat, name, scope, digest)
+                 values ('{key}', {id}, 1, '{key_name}', 'full', {digest})
+             ), ticket as (
+                 insert into tickets (kind, email, digest, expires_at, mailed_at)
+                 values ('reset', '{email}', {digest}, now() + interval '1 hour', now())
+             ), passkey as (
+                 insert into passkeys (account_id, credential_id, name, passkey)
+                 values ({id}, decode('{credential}', 'hex'), '{key_name}', '{passkey}') returning id
+             ), session as (
+                 insert into sessions (account_id, digest, label) values ({id}, {digest}, '{key_name}') returning id
+             )
+             select session.id, passkey.id from session, passkey"
+        );
+        let numbers = fixture.psql(&sql).await;
+        let (session, passkey) = numbers.split_once('|').expect("two numbers");
+        (Self { email, key, key_name, session: session.to_owned(), passkey: passkey.to_owned(), token }, browser)
+    }
+
+    /// A row's path to this owner's things.
+    pub(crate) fn path_for(&self, row: &RouteCase) -> String {
+        let id = match row.path {
+            path if path.starts_with("/account/sessions/") => &self.session,
+            path if path.starts_with("/account/passkeys/") => &self.passkey,
+            _ => &self.key,
+        };
+        row.path.replace("{id}", id).replace("{token}", &self.token).replace("{page}", "errors")
+    }
+
+    /// A row's fields, about this owner.
+    pub(crate) fn fields_for<'a>(&'a self, row: &RouteCase) -> Vec<(&'static str, &'a str)> {
+        let substitute = |value: &'static str| if value == EMAIL_PLACEHOLDER { self.email.as_str() } else { value };
+        row.fields.iter().map(|(name, value)| (*name, substitute(value))).collect()
+    }
+
+    /// Uses a route on this owner's things, as a page would.
+    pub(crate) async fn visit(&self, browser: &mut Browser, row: &RouteCase) -> TestResponse {
+        let path = self.path_for(row);
+        if row.is_form() { browser.post(&path, &self.fields_for(row)).await } else { browser.get(&path).await }
+    }
+
+    /// Holds an answer to saying nothing of this owner.
+    #[track_caller]
+    pub(crate) fn assert_not_disclosed(&self, reply: &TestResponse, what: &str) {
+        let text = reply.text();
+        for secret in [&self.email, &self.key_name, &self.key] {
+            assert!(!text.contains(secret.as_str()), "{what} tells {secret}");
+        }
+    }
+}
+
+/// A passkey as it is stored; nobody holds its other half.
+const STORED_PASSKEY: &str = r#"{"cred": {
+    "cred_id": "CREDENTIAL",
+    "cred": {"type_": "ES256", "key": {"EC_EC2": {"curve": "SECP256R1", "x": "AAAA", "y": "AAAA"}}},
+    "counter": 0, "transports": null, "user_verified": true, "backup_eligible": false, "backup_state": false,
+    "registration_policy": "required", "extensions": {}, "attestation": {"data": "None", "metadata": "None"},
+    "attestation_format": "none"
+}}"#;

@@ -1,0 +1,165 @@
+//! Sessions: what opens one, what ends one, and what is known of it.
+
+use ipseity_testkit::{Needle, PrivacySearch};
+
+use super::browser::{Browser, DEVICE_COOKIE, SESSION_COOKIE};
+use super::fixture::{
+    NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, assert_redirects_to, fresh_secret, shared_fixture,
+};
+
+async fn sign_in(browser: &mut Browser, email: &str, password: &str) {
+    assert_redirects_to(&browser.post("/signin", &[("email", email), ("password", password)]).await, "/keys");
+}
+
+/// Holds a cookie to being worth nothing: whoever presents it is a stranger.
+async fn assert_cookie_invalid(fixture: &PortalFixture, value: &str, why: &str) {
+    let mut thief = fixture.browser();
+    thief.set_cookie(SESSION_COOKIE, value);
+    for path in ["/keys", "/account", "/events", "/usage.csv"] {
+        let reply = thief.get(path).await;
+        assert_eq!((reply.status, reply.header("location")), (303, Some("/signin")), "{why}: {path}");
+    }
+}
+
+fn session_cookie(browser: &Browser) -> String {
+    browser.cookie(SESSION_COOKIE).expect("a session").to_owned()
+}
+
+/// The number of a browser's session, as its owner's list names it.
+async fn session_id(fixture: &PortalFixture, browser: &Browser) -> String {
+    fixture.psql(&format!("select id from sessions where digest = sha256('{}')", session_cookie(browser))).await
+}
+
+/// Somebody with a second browser that is signed in, too.
+async fn member_with_two_sessions(fixture: &PortalFixture) -> (TestMember, Browser) {
+    let member = fixture.create_member().await;
+    let mut second = fixture.browser();
+    sign_in(&mut second, &member.email, PASSWORD).await;
+    (member, second)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_cookie_changes_at_sign_in() {
+    let fixture = shared_fixture().await;
+    let member = fixture.create_member().await;
+    let (planted_cookie, device) = (fresh_secret(), fresh_secret());
+    let mut victim = fixture.browser();
+    victim.set_cookie(SESSION_COOKIE, &planted_cookie);
+    sign_in(&mut victim, &member.email, PASSWORD).await;
+    assert_ne!(victim.cookie(SESSION_COOKIE), Some(planted_cookie.as_str()));
+    assert_cookie_invalid(fixture, &planted_cookie, "planted before a sign-in").await;
+
+    let first = session_cookie(&victim);
+    victim.set_cookie(DEVICE_COOKIE, &device);
+    sign_in(&mut victim, &member.email, PASSWORD).await;
+    assert_cookie_invalid(fixture, &first, "of the sign-in before").await;
+
+    let second = session_cookie(&victim);
+    let link = fixture.create_reset_link(&member.email).await;
+    assert_redirects_to(&victim.post(&link, &[("password", NEW_PASSWORD)]).await, "/keys");
+    assert_cookie_invalid(fixture, &second, "from before a new password by mail").await;
+    assert_eq!(victim.get("/keys").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_out_invalidates_the_session_cookie() {
+    let fixture = shared_fixture().await;
+    let (mut member, mut second) = member_with_two_sessions(fixture).await;
+    let ended = session_cookie(&second);
+    assert_redirects_to(&second.post("/signout", &[]).await, "/signin");
+    assert_ne!(second.cookie(SESSION_COOKIE), Some(ended.as_str()), "the browser begins a new visit");
+    assert_cookie_invalid(fixture, &ended, "signed out").await;
+    assert_eq!(member.browser.get("/keys").await.status, 200, "other sessions go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_can_be_ended_from_another_session() {
+    let fixture = shared_fixture().await;
+    let (mut member, second) = member_with_two_sessions(fixture).await;
+    let path = format!("/account/sessions/{}/end", session_id(fixture, &second).await);
+    assert_redirects_to(&member.browser.post(&path, &[]).await, "/account");
+    assert_cookie_invalid(fixture, &session_cookie(&second), "ended from another").await;
+    assert_eq!(member.browser.post(&path, &[]).await.status, 404, "it is no more");
+
+    let mut third = fixture.browser();
+    sign_in(&mut third, &member.email, PASSWORD).await;
+    assert_redirects_to(&member.browser.post("/account/sessions/end-others", &[]).await, "/account");
+    assert_cookie_invalid(fixture, &session_cookie(&third), "ended with all others").await;
+
+    let (own, path) = (session_cookie(&member.browser), session_id(fixture, &member.browser).await);
+    assert_redirects_to(&member.browser.post(&format!("/account/sessions/{path}/end"), &[]).await, "/signin");
+    assert_cookie_invalid(fixture, &own, "ended by itself").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn password_change_ends_other_sessions() {
+    let fixture = shared_fixture().await;
+    let (mut member, second) = member_with_two_sessions(fixture).await;
+    let wrong = [("current", "not the password"), ("password", NEW_PASSWORD)];
+    assert_eq!(member.browser.post("/account/password", &wrong).await.status, 200);
+    let right = [("current", PASSWORD), ("password", NEW_PASSWORD)];
+    assert_redirects_to(&member.browser.post("/account/password", &right).await, "/account");
+    assert_cookie_invalid(fixture, &session_cookie(&second), "from before a new password").await;
+    assert_eq!(member.browser.get("/keys").await.status, 200, "the one that changed it goes on");
+    let mut again = fixture.browser();
+    let old = again.post("/signin", &[("email", &member.email), ("password", PASSWORD)]).await;
+    assert_eq!(old.status, 200, "the old password opens nothing");
+    sign_in(&mut again, &member.email, NEW_PASSWORD).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_account_leaves_no_sessions_or_rows() {
+    let fixture = shared_fixture().await;
+    let (mut member, mut second) = member_with_two_sessions(fixture).await;
+    let key = member.create_key("short-lived", ipseity_domain::Scope::Ip).await;
+    let link = fixture.create_reset_link(&member.email).await;
+    assert_eq!(member.browser.post("/account/delete", &[("password", "not the password")]).await.status, 200);
+    assert_eq!(second.get("/keys").await.status, 200);
+    assert_redirects_to(&member.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
+    assert_cookie_invalid(fixture, &session_cookie(&second), "of a deleted account").await;
+    assert_eq!(second.get(&link).await.status, 410);
+    assert_eq!(fixture.snapshot(&member.email, &second).await, "", "rows that outlive their account");
+    assert_eq!(fixture.psql(&format!("select count(*) from keys where account_id = {}", member.id)).await, "0");
+    let refused = fixture.node().client().get("/api/v1/ip", &[("authorization", &key.bearer())]).await;
+    assert_eq!(refused.expect("an answer").status, 401, "its key is refused on the next request");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unused_session_expires() {
+    let fixture = shared_fixture().await;
+    let mut member = fixture.create_member().await;
+    let idle = |days: u32| {
+        format!("update sessions set seen_at = now() - interval '{days} days' where account_id = {}", member.id)
+    };
+    fixture.psql(&idle(29)).await;
+    assert_eq!(member.browser.get("/keys").await.status, 200);
+    fixture.psql(&idle(30)).await;
+    assert_cookie_invalid(fixture, &session_cookie(&member.browser), "idle for 30 days").await;
+    assert_redirects_to(&member.browser.get("/keys").await, "/signin");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_in_secrets_are_never_stored_in_clear() {
+    let fixture = shared_fixture().await;
+    let mut member = fixture.sign_up().await;
+    let email = member.email.clone();
+    let key = member.create_key("secret", ipseity_domain::Scope::Ip).await;
+    assert_eq!(fixture.browser().post("/forgot", &[("email", &email)]).await.status, 200);
+    let link = fixture.emailed_link_path(&email, "password").await;
+    let token = link.trim_start_matches("/link/").to_owned();
+    let form = member.browser.csrf_token().await;
+    let device = member.browser.cookie(DEVICE_COOKIE).expect("a known device").to_owned();
+    let secrets = [session_cookie(&member.browser), device, token, form, key.key, PASSWORD.to_owned()];
+
+    let known = |secret: &str| format!("select count(*) from sessions where digest = sha256('{secret}')");
+    assert_eq!(fixture.psql(&known(&secrets[0])).await, "1", "a session is known by its digest");
+    let search = PrivacySearch::new(secrets.clone().map(Needle::Text)).expect("a search");
+    let dump = fixture.deployment.postgres.dump("ipseity").await.expect("a dump");
+    assert_eq!(search.search_bytes("the database", &dump), []);
+    let log_search = PrivacySearch::new(secrets.into_iter().chain([email]).map(Needle::Text)).expect("a search");
+    for (source, log) in
+        [("the node's log", fixture.node().log()), ("PostgreSQL's log", fixture.deployment.postgres.log())]
+    {
+        assert_eq!(log_search.search_bytes(source, log.expect("a log").as_bytes()), []);
+    }
+}

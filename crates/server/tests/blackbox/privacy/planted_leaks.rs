@@ -1,0 +1,125 @@
+//! Leaks on purpose, one in every sink and in every guise: a search that misses one proves nothing.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
+use std::ops::RangeInclusive;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ipseity_domain::{Location, PlaintextKey};
+use ipseity_testkit::fixtures::geo_database;
+use ipseity_testkit::{Needle, base64};
+
+use super::canaries::{random_v4, random_v6};
+use super::fixture::{PrivacyFixture, extra_node_env};
+
+/// What a leak's IPv4 address begins with, and no canary's does: of neighbours only the last digit differs, and encoded less than that.
+const FIRST_OCTETS: RangeInclusive<u8> = 101..=126;
+
+/// A key and two addresses that no request ever held.
+pub(crate) struct PlantedLeak {
+    key: String,
+    v4: Ipv4Addr,
+    v6: Ipv6Addr,
+}
+
+impl PlantedLeak {
+    pub(crate) fn new() -> Self {
+        Self {
+            key: PlaintextKey::generate(|| fastrand::u8(..)).expose().to_owned(),
+            v4: random_v4(FIRST_OCTETS),
+            v6: random_v6(),
+        }
+    }
+
+    pub(crate) fn needles(&self) -> [Needle; 3] {
+        [Needle::Text(self.key.clone()), Needle::Address(self.v4.into()), Needle::Address(self.v6.into())]
+    }
+
+    /// Every guise that is text, none longer than Redis's slow log shows.
+    fn text_encodings(&self) -> Vec<String> {
+        let Self { key, v4, v6 } = self;
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let mut texts = vec![
+            key.clone(),
+            v4.to_string(),
+            v6.to_string().to_uppercase(),
+            hex(key.as_bytes()),
+            format!("{:#X}", v4.to_bits()),
+            hex(&v6.octets()),
+            v4.to_bits().to_string(),
+            v6.to_bits().to_string(),
+        ];
+        // At each of the three places where a text can begin within an encoded one.
+        for before in ["", "a", "ab"] {
+            let encoded = [format!("{before}{key}"), format!("{before}{v4}"), format!("{before}{v6}")];
+            texts.extend(encoded.map(|text| String::from_utf8(base64(text.as_bytes())).expect("text")));
+        }
+        texts
+    }
+
+    pub(crate) fn joined_text(&self) -> String {
+        self.text_encodings().join(" ")
+    }
+
+    fn raw_bytes(&self) -> Vec<u8> {
+        [b"<", &self.v4.octets()[..], b"><", &self.v6.octets(), b">"].concat()
+    }
+
+    /// Plants it everywhere.
+    pub(crate) async fn plant_everywhere(&self, fixture: &PrivacyFixture) {
+        self.plant_in_redis(fixture).await;
+        self.plant_in_postgres(fixture).await;
+        self.plant_in_metrics(fixture).await;
+        self.plant_in_emails(fixture);
+        let node = &fixture.deployment().nodes[0];
+        // Where the process itself writes its log to.
+        let mut log = File::options().append(true).open(format!("/proc/{}/fd/2", node.pid())).expect("its log");
+        log.write_all(&[self.joined_text().as_bytes(), b"\n", &self.raw_bytes(), b"\n"].concat()).expect("a leak");
+        fs::write(node.dir().join("left-behind"), [self.joined_text().as_bytes(), &self.raw_bytes()].concat())
+            .expect("a leak");
+    }
+
+    async fn plant_in_redis(&self, fixture: &PrivacyFixture) {
+        let redis = &fixture.deployment().redis;
+        for (index, value) in self.text_encodings().iter().map(String::as_bytes).chain([&*self.raw_bytes()]).enumerate()
+        {
+            redis.run_command(&[b"SET", format!("leak-{index}").as_bytes(), value]).await.expect("a leak");
+        }
+        redis
+            .run_command(&["EVAL", "redis.log(redis.LOG_WARNING, ARGV[1])", "0", &self.joined_text()])
+            .await
+            .expect("a leak");
+    }
+
+    async fn plant_in_postgres(&self, fixture: &PrivacyFixture) {
+        let bytes: String = self.raw_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let leak =
+            format!("create table leak as select '{}' as text, '\\x{bytes}'::bytea as bytes", self.joined_text());
+        fixture.deployment().postgres.psql("ipseity", &leak).await.expect("a leak");
+    }
+
+    /// The name of a geo database is a label.
+    async fn plant_in_metrics(&self, fixture: &PrivacyFixture) {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+        let location = Location { country: Some("FR"), ..Location::default() };
+        let name = format!("GeoLite2-City {}", self.joined_text());
+        let database =
+            geo_database::named_city_database(&name, now_s, &[("203.0.113.0/24", location)]).expect("a database");
+        let file = fixture.deployment().nodes[0].dir().join("leak.mmdb");
+        fs::write(&file, database).expect("a file");
+        let settings = extra_node_env(&[("IPSEITY__GEO__FILES", &file.display().to_string())]);
+        let node = fixture.deployment().start_node(&settings).await.expect("a node");
+        fixture.retain_node(node);
+    }
+
+    fn plant_in_emails(&self, fixture: &PrivacyFixture) {
+        let server = fixture.portal.smtp.url().replace("smtp://", "");
+        let mut stream = TcpStream::connect(server).expect("a connection");
+        let lines = self.text_encodings().join("\r\n");
+        let message =
+            format!("HELO x\r\nRCPT TO:<x@example.com>\r\nDATA\r\nSubject: leak\r\n\r\n{lines}\r\n.\r\nQUIT\r\n");
+        stream.write_all(message.as_bytes()).expect("a leak");
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("a server that says good-bye");
+    }
+}

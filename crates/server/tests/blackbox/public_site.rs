@@ -1,0 +1,115 @@
+//! The front door: the landing page, the documentation as Markdown, and the files for programs that read sites.
+
+use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::fixtures::samples::{PARIS, UNKNOWN_ADDRESS};
+use ipseity_testkit::{TestClient, TestResponse};
+use serde_json::Value;
+
+use crate::errors::base_url;
+use crate::fixture::{fresh_key, shared_deployment};
+use crate::limits::rate_limit_headers;
+
+/// The JSON that the landing page shows, without its colours.
+fn displayed_json(page: &str) -> Value {
+    let code =
+        page.split_once("<code id=\"own\">").and_then(|(_, rest)| rest.split_once("</code>")).expect("the answer").0;
+    let mut text = String::new();
+    for part in code.split('<') {
+        text.push_str(part.split_once('>').map_or(part, |(_, words)| words));
+    }
+    let text = text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+async fn get_ok(caller: &mut TestClient, path: &str, headers: &[(&str, &str)]) -> TestResponse {
+    let reply = caller.get(path, headers).await.expect("an answer");
+    assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    reply
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn landing_page_shows_the_full_lookup_without_charge() {
+    let deployment = shared_deployment().await;
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Full).await);
+    let from = [("x-forwarded-for", PARIS.address), ("authorization", &key.bearer())];
+    let before = rate_limit_headers(&get_ok(&mut caller, "/api/v1/ip", &from).await).remaining;
+    let page = get_ok(&mut caller, "/", &from).await;
+    let response = get_ok(&mut caller, "/api/v1/ip", &from).await;
+    assert_eq!(rate_limit_headers(&response).remaining, before - 1, "the page was charged");
+    assert!(!page.headers.contains_key("x-ratelimit-limit") && !page.headers.contains_key("set-cookie"));
+    assert_eq!(page.header("cache-control"), Some("no-store"), "it holds an address");
+    let text = page.text();
+    assert_eq!(displayed_json(&text), response.json().expect("JSON"));
+    for words in ["Paris, Île-de-France, France", "Orange (AS3215)", "within 10 km", "class=\"dot\"", "GeoLite2"] {
+        assert!(text.contains(words), "{words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn landing_map_has_no_marker_without_a_location() {
+    let mut caller = shared_deployment().await.nodes[0].client();
+    for (address, words) in
+        [("10.1.2.3", "private network"), (UNKNOWN_ADDRESS, "we do not guess"), ("::1", "private network")]
+    {
+        let page = get_ok(&mut caller, "/", &[("x-forwarded-for", address)]).await.text();
+        assert!(
+            page.contains(words) && page.contains("class=\"land\"") && !page.contains("class=\"dot\""),
+            "{address}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn docs_pages_exist_as_markdown_and_in_llms_txt() {
+    let node = &shared_deployment().await.nodes[0];
+    let (mut caller, base) = (node.client(), base_url(node));
+    let llms = get_ok(&mut caller, "/llms.txt", &[]).await.text();
+    let pages: Vec<_> = llms.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let pages: Vec<_> =
+        pages.into_iter().filter_map(|link| link.strip_prefix(base)).filter(|path| path.ends_with(".md")).collect();
+    assert!(pages.len() >= 16 && pages.contains(&"/docs.md") && pages.contains(&"/docs/errors.md"), "{pages:?}");
+    for path in pages {
+        let markdown = get_ok(&mut caller, path, &[]).await;
+        assert_eq!(markdown.header("content-type"), Some("text/markdown; charset=utf-8"), "{path}");
+        let text = markdown.text();
+        assert!(text.starts_with("# ") && !text.contains("{{"), "{path}");
+        let page = get_ok(&mut caller, path.trim_end_matches(".md"), &[]).await;
+        assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{path}");
+    }
+    let missing = caller.get("/docs/nothing.md", &[]).await.expect("an answer");
+    assert_eq!(missing.status, 404);
+    assert!(missing.text().contains("There is no such page"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn well_known_files_follow_their_standards() {
+    let deployment = shared_deployment().await;
+    let node = &deployment.nodes[0];
+    let (mut caller, base) = (node.client(), base_url(node));
+    for (path, kind) in [
+        ("/robots.txt", "text/plain; charset=utf-8"),
+        ("/sitemap.xml", "application/xml"),
+        ("/favicon.ico", "image/x-icon"),
+        ("/docs/search.json", "application/json"),
+    ] {
+        let reply = get_ok(&mut caller, path, &[]).await;
+        assert_eq!(reply.header("content-type"), Some(kind), "{path}");
+        assert!(reply.header("cache-control").is_some_and(|keep| keep.starts_with("public")), "{path}");
+    }
+    let catalog = get_ok(&mut caller, "/.well-known/api-catalog", &[]).await;
+    assert!(catalog.header("content-type").is_some_and(|kind| kind.starts_with("application/linkset+json")));
+    assert_eq!(catalog.header("link"), Some(&*format!("<{base}/.well-known/api-catalog>; rel=\"api-catalog\"")));
+    let described = &catalog.json().expect("JSON")["linkset"][0]["service-desc"][0]["href"];
+    assert_eq!(described, &Value::from(format!("{base}/api/v1/openapi.json")));
+    let security = get_ok(&mut caller, "/.well-known/security.txt", &[]).await.text();
+    let field = |name: &str| security.lines().find_map(|line| line.strip_prefix(name)).expect("a field").to_owned();
+    assert_eq!(field("Contact: "), format!("{base}/docs/privacy#report"));
+    let expires: jiff::Timestamp = field("Expires: ").parse().expect("a time");
+    let days = (expires.as_second() - jiff::Timestamp::now().as_second()) / 86_400;
+    assert!((1..365).contains(&days), "it holds for {days} days");
+    let contact = ("IPSEITY__PUBLIC__SECURITY_CONTACT".to_owned(), "mailto:security@example.com".to_owned());
+    let other = deployment.start_node(&Env::from([contact])).await.expect("a node");
+    let security = get_ok(&mut other.client(), "/.well-known/security.txt", &[]).await.text();
+    assert!(security.starts_with("Contact: mailto:security@example.com\n"));
+}

@@ -1,0 +1,163 @@
+//! Access to the store by concept: `store.keys().create(…)`.
+//!
+//! The accessors are `Copy` and their methods take `self`, so that a returned future borrows the store and not the accessor.
+
+use crate::pool::Store;
+
+/// API keys: creation, changes and reads.
+#[derive(Clone, Copy)]
+pub struct Keys<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// What happened to keys, and who did it.
+#[derive(Clone, Copy)]
+pub struct AuditLog<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Key changes that have not reached Redis yet.
+#[derive(Clone, Copy)]
+pub struct Outbox<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Accounts and their credentials.
+#[derive(Clone, Copy)]
+pub struct Accounts<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Plans and their daily limits.
+#[derive(Clone, Copy)]
+pub struct Plans<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Sign-in sessions.
+#[derive(Clone, Copy)]
+pub struct Sessions<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Browsers that signed in before.
+#[derive(Clone, Copy)]
+pub struct Devices<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Passkeys.
+#[derive(Clone, Copy)]
+pub struct Passkeys<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// State of a WebAuthn registration or sign-in between its two requests.
+#[derive(Clone, Copy)]
+pub struct WebauthnStates<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Single-use tokens in email links: sign-up, invitation, password reset, email change.
+#[derive(Clone, Copy)]
+pub struct EmailTokens<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Emails that wait to be sent.
+#[derive(Clone, Copy)]
+pub struct EmailQueue<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Alerts that wait to be sent.
+#[derive(Clone, Copy)]
+pub struct AlertQueue<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Daily usage and refusals per key.
+#[derive(Clone, Copy)]
+pub struct Usage<'a> {
+    pub(crate) store: &'a Store,
+}
+
+impl Store {
+    /// API keys: creation, changes and reads.
+    #[must_use]
+    pub const fn keys(&self) -> Keys<'_> {
+        Keys { store: self }
+    }
+
+    /// What happened to keys, and who did it.
+    #[must_use]
+    pub const fn audit_log(&self) -> AuditLog<'_> {
+        AuditLog { store: self }
+    }
+
+    /// Key changes that have not reached Redis yet.
+    #[must_use]
+    pub const fn outbox(&self) -> Outbox<'_> {
+        Outbox { store: self }
+    }
+
+    /// Accounts and their credentials.
+    #[must_use]
+    pub const fn accounts(&self) -> Accounts<'_> {
+        Accounts { store: self }
+    }
+
+    /// Plans and their daily limits.
+    #[must_use]
+    pub const fn plans(&self) -> Plans<'_> {
+        Plans { store: self }
+    }
+
+    /// Sign-in sessions.
+    #[must_use]
+    pub const fn sessions(&self) -> Sessions<'_> {
+        Sessions { store: self }
+    }
+
+    /// Browsers that signed in before.
+    #[must_use]
+    pub const fn devices(&self) -> Devices<'_> {
+        Devices { store: self }
+    }
+
+    /// Passkeys.
+    #[must_use]
+    pub const fn passkeys(&self) -> Passkeys<'_> {
+        Passkeys { store: self }
+    }
+
+    /// State of a WebAuthn registration or sign-in between its two requests.
+    #[must_use]
+    pub const fn webauthn_states(&self) -> WebauthnStates<'_> {
+        WebauthnStates { store: self }
+    }
+
+    /// Single-use tokens in email links: sign-up, invitation, password reset, email change.
+    #[must_use]
+    pub const fn email_tokens(&self) -> EmailTokens<'_> {
+        EmailTokens { store: self }
+    }
+
+    /// Emails that wait to be sent.
+    #[must_use]
+    pub const fn email_queue(&self) -> EmailQueue<'_> {
+        EmailQueue { store: self }
+    }
+
+    /// Alerts that wait to be sent.
+    #[must_use]
+    pub const fn alert_queue(&self) -> AlertQueue<'_> {
+        AlertQueue { store: self }
+    }
+
+    /// Daily usage and refusals per key.
+    #[must_use]
+    pub const fn usage(&self) -> Usage<'_> {
+        Usage { store: self }
+    }
+}

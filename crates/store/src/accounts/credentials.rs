@@ -1,0 +1,161 @@
+//! Members: how an account's owner proves to be it, and what mails they want.
+
+use ipseity_domain::account::EmailAddress;
+use sqlx::{FromRow, PgConnection};
+
+use crate::access::Accounts;
+use crate::error::{StoreError, StoreRefusal, violates_constraint};
+
+/// What a sign-in is checked against.
+#[derive(Clone, FromRow)]
+pub struct Credentials {
+    /// The account.
+    pub account_id: i64,
+    /// Its password's hash; `None` when it never had a password.
+    pub password_hash: Option<String>,
+}
+
+/// Which alerts an account's owner wants by mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+pub struct AlertPreferences {
+    /// A key has used most of its day's requests.
+    pub near_quota: bool,
+    /// A key has used all of them.
+    pub quota_exhausted: bool,
+    /// A key was paused.
+    pub paused: bool,
+}
+
+impl Accounts<'_> {
+    /// Finds what a sign-in with this address is checked against.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find_credentials(self, email: &EmailAddress) -> Result<Option<Credentials>, StoreError> {
+        let found =
+            sqlx::query_as("select id as account_id, password_hash from accounts where lower(email) = lower($1)")
+                .bind(email.as_str())
+                .fetch_optional(&self.store.pool);
+        self.store.with_timeout(found).await
+    }
+
+    /// An account's password's hash; `None` when it has no password, or is gone.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn password_hash(self, account_id: i64) -> Result<Option<String>, StoreError> {
+        let found = sqlx::query_scalar("select password_hash from accounts where id = $1")
+            .bind(account_id)
+            .fetch_optional(&self.store.pool);
+        Ok(self.store.with_timeout(found).await?.flatten())
+    }
+
+    /// Gives an account another password; all its sessions but the kept one end with the old one, and so do links that were asked for.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn set_password(
+        self,
+        account_id: i64,
+        hash: &str,
+        keep_session_id: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let set = async {
+            let mut transaction = self.store.pool.begin().await?;
+            replace_password(&mut transaction, account_id, hash, keep_session_id).await?;
+            transaction.commit().await
+        };
+        self.store.with_timeout(set).await
+    }
+
+    /// Gives an account another address at once, where no mail can confirm it.
+    ///
+    /// # Errors
+    /// When the address is taken.
+    pub async fn set_email(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
+        let changed = async {
+            let mut transaction = self.store.pool.begin().await?;
+            replace_email(&mut transaction, account_id, email.as_str()).await?;
+            Ok(transaction.commit().await?)
+        };
+        self.store.with_timeout::<_, StoreError>(changed).await
+    }
+
+    /// Which alerts an account's owner wants; none when it is gone.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn alert_preferences(self, account_id: i64) -> Result<AlertPreferences, StoreError> {
+        let found = sqlx::query_as(
+            "select alert_near as near_quota, alert_spent as quota_exhausted, alert_paused as paused from accounts where id = $1",
+        )
+        .bind(account_id)
+        .fetch_optional(&self.store.pool);
+        let none = AlertPreferences { near_quota: false, quota_exhausted: false, paused: false };
+        Ok(self.store.with_timeout(found).await?.unwrap_or(none))
+    }
+
+    /// Sets which alerts an account's owner wants.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn set_alert_preferences(self, account_id: i64, preferences: AlertPreferences) -> Result<(), StoreError> {
+        let set = sqlx::query("update accounts set alert_near = $2, alert_spent = $3, alert_paused = $4 where id = $1")
+            .bind(account_id)
+            .bind(preferences.near_quota)
+            .bind(preferences.quota_exhausted)
+            .bind(preferences.paused)
+            .execute(&self.store.pool);
+        self.store.with_timeout(set).await?;
+        Ok(())
+    }
+}
+
+/// A new password closes every other way in that the old one, or whoever held it, may have opened.
+pub(crate) async fn replace_password(
+    connection: &mut PgConnection,
+    account_id: i64,
+    hash: &str,
+    keep_session_id: Option<i64>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "with changed as (update accounts set password_hash = $2 where id = $1 returning id, email),
+              ended_sessions as (delete from sessions using changed
+                        where sessions.account_id = changed.id and sessions.id is distinct from $3)
+         delete from tickets using changed
+         where tickets.account_id = changed.id
+            or (lower(tickets.email) = lower(changed.email) and tickets.kind in ('reset', 'invite'))",
+    )
+    .bind(account_id)
+    .bind(hash)
+    .bind(keep_session_id)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A new address is the last one that was asked for: links to others no longer hold.
+pub(crate) async fn replace_email(
+    connection: &mut PgConnection,
+    account_id: i64,
+    email: &str,
+) -> Result<(), StoreError> {
+    // Asked before it is tried: PostgreSQL would write a taken address into its log. A race still ends at the index.
+    let changed = sqlx::query(
+        "with old_tokens as (delete from tickets where account_id = $1)
+         update accounts set email = $2
+         where id = $1 and not exists (select 1 from accounts where lower(email) = lower($2) and id <> $1)",
+    )
+    .bind(account_id)
+    .bind(email)
+    .execute(connection)
+    .await
+    .map_err(|error| {
+        if violates_constraint(&error, "accounts_email") {
+            StoreRefusal::AccountExists.into()
+        } else {
+            StoreError::from(error)
+        }
+    })?;
+    if changed.rows_affected() == 1 { Ok(()) } else { Err(StoreRefusal::AccountExists.into()) }
+}

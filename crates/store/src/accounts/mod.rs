@@ -1,0 +1,196 @@
+//! Accounts and plans.
+
+pub(crate) mod credentials;
+pub(crate) mod passkeys;
+pub(crate) mod sessions;
+
+use ipseity_domain::KeyId;
+use ipseity_domain::account::EmailAddress;
+use ipseity_domain::plan::{FREE_PLAN, Plan};
+use sqlx::{FromRow, PgConnection, PgExecutor};
+
+use crate::access::{Accounts, Plans};
+use crate::error::{StoreError, StoreRefusal, violates_constraint};
+use crate::usage::usage_lock;
+
+/// An account.
+#[derive(Clone, Debug, FromRow)]
+pub struct Account {
+    /// Its number.
+    pub id: i64,
+    /// Its owner's e-mail address.
+    pub email: String,
+    /// The name of its plan.
+    pub plan: String,
+    /// Requests a day and key, by its plan.
+    #[sqlx(try_from = "i64")]
+    pub daily_limit: u64,
+    /// Unix time of its creation, in seconds.
+    pub created_s: i64,
+}
+
+/// Accounts as [`Account`] reads them, narrowed by what follows.
+macro_rules! select_accounts {
+    ($narrowed:literal) => {
+        concat!(
+            "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s
+             from accounts a join plans p on p.name = a.plan ",
+            $narrowed
+        )
+    };
+}
+
+impl Accounts<'_> {
+    /// Makes an account.
+    ///
+    /// # Errors
+    /// When the address is taken or the plan unknown.
+    pub async fn create(self, email: &EmailAddress, plan: &str) -> Result<Account, StoreError> {
+        self.store.with_timeout(insert_account(&self.store.pool, email.as_str(), plan, None)).await
+    }
+
+    /// Makes an account that its owner can sign in to.
+    ///
+    /// # Errors
+    /// When the address is taken.
+    pub async fn create_with_password(self, email: &EmailAddress, password_hash: &str) -> Result<Account, StoreError> {
+        self.store.with_timeout(insert_account(&self.store.pool, email.as_str(), FREE_PLAN, Some(password_hash))).await
+    }
+
+    /// Finds an account by its owner's address.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn get_by_email(self, email: &EmailAddress) -> Result<Account, StoreError> {
+        let found = sqlx::query_as(select_accounts!("where lower(a.email) = lower($1)"))
+            .bind(email.as_str())
+            .fetch_optional(&self.store.pool);
+        self.store.with_timeout(found).await?.ok_or(StoreRefusal::UnknownAccount.into())
+    }
+
+    /// Finds an account by its number.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find(self, id: i64) -> Result<Option<Account>, StoreError> {
+        self.store
+            .with_timeout(sqlx::query_as(select_accounts!("where a.id = $1")).bind(id).fetch_optional(&self.store.pool))
+            .await
+    }
+
+    /// All accounts after the one with this number, in order, a page at a time.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn list_after(self, id: i64, count_max: i64) -> Result<Vec<Account>, StoreError> {
+        let page = sqlx::query_as(select_accounts!("where a.id > $1 order by a.id limit $2"))
+            .bind(id)
+            .bind(count_max)
+            .fetch_all(&self.store.pool);
+        self.store.with_timeout(page).await
+    }
+
+    /// Deletes an account with all that is its own, and says which keys went with it.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn delete(self, account_id: i64) -> Result<Vec<KeyId>, StoreError> {
+        let deleted = async {
+            let mut transaction = self.store.pool.begin().await?;
+            lock_account(&mut transaction, account_id).await?;
+            sqlx::query(usage_lock!()).execute(&mut *transaction).await?;
+            let ids: Vec<String> = sqlx::query_scalar("select id from keys where account_id = $1 order by id")
+                .bind(account_id)
+                .fetch_all(&mut *transaction)
+                .await?;
+            sqlx::query(
+                "with deleted as (delete from accounts where id = $1 returning email)
+                 delete from tickets using deleted where lower(tickets.email) = lower(deleted.email)",
+            )
+            .bind(account_id)
+            .execute(&mut *transaction)
+            .await?;
+            transaction.commit().await?;
+            Ok(ids.iter().filter_map(|id| KeyId::parse(id)).collect())
+        };
+        self.store.with_timeout::<_, sqlx::Error>(deleted).await
+    }
+
+    /// Gives an account another plan; its keys' standings change with it.
+    ///
+    /// # Errors
+    /// When the plan is unknown.
+    pub async fn set_plan(self, account: &Account, plan: &str) -> Result<Vec<KeyId>, StoreError> {
+        let set = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let set = sqlx::query("update accounts set plan = $2 where id = $1").bind(account.id).bind(plan);
+            set.execute(&mut *transaction).await.map_err(map_unknown_plan)?;
+            let ids: Vec<String> =
+                sqlx::query_scalar("update keys set generation = generation + 1 where account_id = $1 returning id")
+                    .bind(account.id)
+                    .fetch_all(&mut *transaction)
+                    .await?;
+            transaction.commit().await?;
+            Ok(ids.iter().filter_map(|id| KeyId::parse(id)).collect())
+        };
+        self.store.with_timeout::<_, StoreError>(set).await
+    }
+}
+
+impl Plans<'_> {
+    /// Adds a plan. Plans do not change: a key's limit follows its account's plan, and a million keys may share one.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub async fn create(self, plan: &Plan) -> Result<(), StoreError> {
+        let added = sqlx::query("insert into plans (name, daily_limit) values ($1, $2) on conflict do nothing")
+            .bind(&plan.name)
+            .bind(i64::try_from(plan.daily_limit).unwrap_or(i64::MAX))
+            .execute(&self.store.pool);
+        let added = self.store.with_timeout(added).await?.rows_affected();
+        if added == 1 { Ok(()) } else { Err(StoreRefusal::PlanExists.into()) }
+    }
+
+    /// All plans, by name.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn list(self) -> Result<Vec<Plan>, StoreError> {
+        let plans = sqlx::query_as("select name, daily_limit from plans order by name").fetch_all(&self.store.pool);
+        let rows: Vec<(String, i64)> = self.store.with_timeout(plans).await?;
+        Ok(rows.into_iter().map(|(name, limit)| Plan { name, daily_limit: limit.unsigned_abs() }).collect())
+    }
+}
+
+/// Makes an account. A taken address is no error of the statement: PostgreSQL would write it into its log.
+pub(crate) async fn insert_account(
+    executor: impl PgExecutor<'_>,
+    email: &str,
+    plan: &str,
+    password_hash: Option<&str>,
+) -> Result<Account, StoreError> {
+    let inserted = sqlx::query_as(
+        "with created as (
+             insert into accounts (email, plan, password_hash) values ($1, $2, $3)
+             on conflict (lower(email)) do nothing
+             returning id, email, plan, created_at
+         )
+         select created.id, created.email, created.plan, plans.daily_limit,
+                floor(extract(epoch from created.created_at))::bigint as created_s
+         from created join plans on plans.name = created.plan",
+    )
+    .bind(email)
+    .bind(plan)
+    .bind(password_hash);
+    inserted.fetch_optional(executor).await.map_err(map_unknown_plan)?.ok_or(StoreRefusal::AccountExists.into())
+}
+
+/// Makes whoever changes what an account holds queue; `false` when there is no such account.
+pub(crate) async fn lock_account(connection: &mut PgConnection, account_id: i64) -> Result<bool, sqlx::Error> {
+    let locked = sqlx::query("select 1 from accounts where id = $1 for update").bind(account_id);
+    Ok(locked.execute(connection).await?.rows_affected() == 1)
+}
+
+fn map_unknown_plan(error: sqlx::Error) -> StoreError {
+    if violates_constraint(&error, "accounts_plan_fkey") { StoreRefusal::UnknownPlan.into() } else { error.into() }
+}

@@ -1,0 +1,152 @@
+//! What PostgreSQL says of itself and of the schema, for whoever looks after it.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use sqlx::{ConnectOptions, FromRow, PgConnection};
+
+use crate::error::StoreError;
+use crate::pool::{MIGRATOR, Store};
+
+/// Questions for the time: the quickest answer tells the distance and the clock best.
+const CLOCK_SAMPLES: usize = 5;
+
+/// How PostgreSQL is.
+#[derive(Clone, Debug, Default)]
+pub struct PostgresServerInfo {
+    /// Its version, such as `15.8`.
+    pub version: String,
+    /// The same as a number, such as 150008.
+    pub version_number: i32,
+    /// Whether it is a replica, or was told to take no writes.
+    pub is_read_only: bool,
+    /// What the database's text is written in, such as `UTF8`.
+    pub encoding: String,
+    /// Whether a commit waits for the disk.
+    pub fsync: bool,
+    /// Connections that it takes.
+    pub connections_max: i32,
+    /// Whether this role may read and write every table.
+    pub can_write: bool,
+    /// Changes of the schema that this version knows.
+    pub known_migrations: usize,
+    /// Those of them that are still to be made.
+    pub pending_migrations: Vec<i64>,
+    /// Those of them that were begun and failed, or were made by another text.
+    pub invalid_migrations: Vec<i64>,
+    /// Changes that a newer version made.
+    pub unknown_migrations: Vec<i64>,
+    /// Milliseconds that its clock is ahead of this machine's.
+    pub clock_offset_ms: i64,
+    /// Time for a question and its answer.
+    pub round_trip: Duration,
+}
+
+#[derive(FromRow)]
+struct PostgresServerInfoRow {
+    version: String,
+    version_number: i32,
+    is_read_only: bool,
+    encoding: String,
+    fsync: bool,
+    connections_max: i32,
+    has_migrations_table: bool,
+    can_write: bool,
+}
+
+#[derive(FromRow)]
+struct AppliedMigrationRow {
+    version: i64,
+    checksum: Vec<u8>,
+    success: bool,
+}
+
+impl Store {
+    /// Asks PostgreSQL how it is, over a connection of its own: a pool would go on trying instead of telling why it fails.
+    ///
+    /// # Errors
+    /// When it does not answer in time, or does not let anybody in.
+    pub async fn inspect_server(&self) -> Result<PostgresServerInfo, StoreError> {
+        let diagnostics = async {
+            let mut connection = self.pool.connect_options().connect().await?;
+            diagnostics(&mut connection).await
+        };
+        self.with_timeout(diagnostics).await
+    }
+}
+
+async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo, sqlx::Error> {
+    let server: PostgresServerInfoRow = sqlx::query_as(
+        "select split_part(current_setting('server_version'), ' ', 1) as version,
+                current_setting('server_version_num')::int as version_number,
+                pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as is_read_only,
+                current_setting('server_encoding') as encoding,
+                current_setting('fsync')::boolean as fsync,
+                current_setting('max_connections')::int as connections_max,
+                to_regclass('_sqlx_migrations') is not null as has_migrations_table,
+                coalesce((select bool_and(has_table_privilege(c.oid, p.privilege))
+                          from pg_class c cross join unnest(array['select', 'insert', 'update', 'delete']) p (privilege)
+                          where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
+                              and c.relnamespace = (select relnamespace from pg_class where oid = to_regclass('keys'))
+                         ), true) as can_write",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    let applied: Vec<AppliedMigrationRow> = if server.has_migrations_table {
+        let all = sqlx::query_as("select version, checksum, success from _sqlx_migrations order by version");
+        all.fetch_all(&mut *connection).await?
+    } else {
+        Vec::new()
+    };
+    let (clock_offset_ms, round_trip) = measure_clock_offset(connection).await?;
+    let find = |version: i64| applied.iter().find(|applied| applied.version == version);
+    let is_invalid = |version: i64, checksum: &[u8]| {
+        find(version).is_some_and(|applied| !applied.success || applied.checksum != checksum)
+    };
+    Ok(PostgresServerInfo {
+        version: server.version,
+        version_number: server.version_number,
+        is_read_only: server.is_read_only,
+        encoding: server.encoding,
+        fsync: server.fsync,
+        connections_max: server.connections_max,
+        can_write: server.can_write,
+        known_migrations: MIGRATOR.iter().count(),
+        pending_migrations: MIGRATOR
+            .iter()
+            .map(|migration| migration.version)
+            .filter(|version| find(*version).is_none())
+            .collect(),
+        invalid_migrations: MIGRATOR
+            .iter()
+            .filter(|migration| is_invalid(migration.version, &migration.checksum))
+            .map(|migration| migration.version)
+            .collect(),
+        unknown_migrations: applied
+            .iter()
+            .map(|applied| applied.version)
+            .filter(|version| !MIGRATOR.version_exists(*version))
+            .collect(),
+        clock_offset_ms,
+        round_trip,
+    })
+}
+
+async fn measure_clock_offset(connection: &mut PgConnection) -> Result<(i64, Duration), sqlx::Error> {
+    let (mut clock_offset_ms, mut shortest) = (0, Duration::MAX);
+    for _ in 0..CLOCK_SAMPLES {
+        let (sent_at, sent_ms) = (Instant::now(), now_ms());
+        let time = sqlx::query_scalar("select floor(extract(epoch from clock_timestamp()) * 1000)::bigint");
+        let time_ms: i64 = time.fetch_one(&mut *connection).await?;
+        let round_trip = sent_at.elapsed();
+        if round_trip < shortest {
+            let half_ms = i64::try_from(round_trip.as_millis() / 2).unwrap_or_default();
+            (clock_offset_ms, shortest) = (time_ms - sent_ms - half_ms, round_trip);
+        }
+    }
+    Ok((clock_offset_ms, shortest))
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}

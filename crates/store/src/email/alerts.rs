@@ -1,0 +1,125 @@
+//! Alerts: mails about a key's day, at most one of a kind a key and day. Pauses and roll-ups add them where they happen.
+
+use ipseity_domain::KeyId;
+use sqlx::FromRow;
+
+use crate::access::AlertQueue;
+use crate::email::queue::ATTEMPTS_MAX;
+use crate::error::StoreError;
+
+/// What an alert is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertKind {
+    /// Four fifths of the day's requests are used.
+    NearQuota,
+    /// All of the day's requests are used.
+    QuotaExhausted,
+    /// The key was paused.
+    Paused,
+}
+
+impl AlertKind {
+    const ALL: [Self; 3] = [Self::NearQuota, Self::QuotaExhausted, Self::Paused];
+
+    /// The kind's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NearQuota => "near",
+            Self::QuotaExhausted => "spent",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+/// An alert to be mailed now.
+#[derive(Clone)]
+pub struct QueuedAlert {
+    /// The key.
+    pub key: KeyId,
+    /// Its name.
+    pub key_name: String,
+    /// What the alert is about.
+    pub kind: AlertKind,
+    /// The day, such as `2026-11-15`.
+    pub day: String,
+    /// Whom it goes to.
+    pub email: String,
+    /// How often the key was answered on that day, as far as that is rolled up.
+    pub used: i64,
+    /// How often it may be.
+    pub limit: i64,
+}
+
+#[derive(FromRow)]
+struct ClaimedAlertRow {
+    key_id: String,
+    name: String,
+    kind: String,
+    day: String,
+    email: String,
+    used: i64,
+    daily_limit: i64,
+}
+
+impl AlertQueue<'_> {
+    /// Claims the oldest alert that is due and still wanted.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn claim_next(self) -> Result<Option<QueuedAlert>, StoreError> {
+        let claimed = sqlx::query_as(
+            "with due as (
+                 select l.key_id, l.day, l.kind, k.name, a.email, p.daily_limit
+                 from alerts l
+                 join keys k on k.id = l.key_id
+                 join accounts a on a.id = k.account_id
+                 join plans p on p.name = a.plan
+                 where l.mailed_at is null and l.try_at <= now() and l.tries < $1
+                     and case l.kind when 'near' then a.alert_near when 'spent' then a.alert_spent else a.alert_paused end
+                 order by l.try_at limit 1
+                 for update of l skip locked
+             ), claimed as (
+                 update alerts l set tries = l.tries + 1, try_at = now() + interval '1 minute' * (1 << l.tries)
+                 from due where (l.key_id, l.day, l.kind) = (due.key_id, due.day, due.kind)
+                 returning due.*
+             )
+             select c.key_id, c.name, c.kind, c.day::text as day, c.email, coalesce(u.admitted, 0) as used, c.daily_limit
+             from claimed c left join usage u on u.key_id = c.key_id and u.day = c.day",
+        )
+        .bind(ATTEMPTS_MAX)
+        .fetch_optional(&self.store.pool);
+        let claimed: Option<ClaimedAlertRow> = self.store.with_timeout(claimed).await?;
+        Ok(claimed.and_then(ClaimedAlertRow::into_queued_alert))
+    }
+
+    /// Notes that an alert was mailed.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn mark_sent(self, key: KeyId, day: &str, kind: AlertKind) -> Result<(), StoreError> {
+        let sent =
+            sqlx::query("update alerts set mailed_at = now() where key_id = $1 and day = $2::text::date and kind = $3")
+                .bind(key.as_str())
+                .bind(day)
+                .bind(kind.name())
+                .execute(&self.store.pool);
+        self.store.with_timeout(sent).await?;
+        Ok(())
+    }
+}
+
+impl ClaimedAlertRow {
+    /// `None` only for a row that the schema's checks do not let in.
+    fn into_queued_alert(self) -> Option<QueuedAlert> {
+        Some(QueuedAlert {
+            key: KeyId::parse(&self.key_id)?,
+            key_name: self.name,
+            kind: AlertKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?,
+            day: self.day,
+            email: self.email,
+            used: self.used,
+            limit: self.daily_limit,
+        })
+    }
+}

@@ -1,0 +1,5 @@
+//! Email tokens, the email queue and alerts.
+
+pub(crate) mod alerts;
+pub(crate) mod queue;
+pub(crate) mod tokens;

@@ -1,0 +1,296 @@
+//! Tickets: the links that mails carry, from the wish to the use. The clear token is never here: it is minted when its mail is written.
+//!
+//! Wishes do the same work whether an account exists or not, so that neither an answer nor its time tells who is a member.
+
+use ipseity_domain::account::EmailAddress;
+use ipseity_domain::plan::FREE_PLAN;
+use sqlx::{FromRow, PgConnection};
+
+use crate::access::EmailTokens;
+use crate::accounts::credentials::{replace_email, replace_password};
+use crate::accounts::{self, Account};
+use crate::error::{StoreError, StoreRefusal};
+
+/// Tickets of a kind that an address can be sent in an hour; further wishes are quietly dropped, so that nobody's mailbox is flooded.
+const EMAIL_TOKENS_PER_HOUR_MAX: i64 = 5;
+
+/// What a link is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmailTokenKind {
+    /// Confirms a sign-up.
+    SignUp,
+    /// Gives an account another password.
+    PasswordReset,
+    /// Gives an account another e-mail address.
+    EmailChange,
+    /// Lets someone in whom an operator invited.
+    Invite,
+}
+
+impl EmailTokenKind {
+    const ALL: [Self; 4] = [Self::SignUp, Self::PasswordReset, Self::EmailChange, Self::Invite];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::SignUp => "signup",
+            Self::PasswordReset => "reset",
+            Self::EmailChange => "email",
+            Self::Invite => "invite",
+        }
+    }
+
+    const fn lifetime_hours(self) -> i32 {
+        match self {
+            Self::PasswordReset => 1,
+            Self::SignUp | Self::EmailChange => 24,
+            Self::Invite => 7 * 24,
+        }
+    }
+}
+
+/// A link that can be used.
+#[derive(Clone)]
+pub struct EmailToken {
+    /// What it is for.
+    pub kind: EmailTokenKind,
+    /// The address that it was made for.
+    pub email: String,
+    /// The account that asked for another address; `None` for other kinds.
+    pub account_id: Option<i64>,
+    /// The digest of the cookie of the browser that asked; `None` when that does not matter.
+    pub browser_digest: Option<[u8; 32]>,
+    /// The hash of the password that was chosen at sign-up.
+    pub password_hash: Option<String>,
+}
+
+#[derive(FromRow)]
+struct EmailTokenRow {
+    kind: String,
+    email: String,
+    account_id: Option<i64>,
+    visit: Option<Vec<u8>>,
+    password_hash: Option<String>,
+}
+
+struct EmailTokenRequest<'a> {
+    kind: EmailTokenKind,
+    email: &'a EmailAddress,
+    account_id: Option<i64>,
+    password_hash: Option<&'a str>,
+    browser_digest: Option<&'a [u8; 32]>,
+}
+
+impl EmailTokens<'_> {
+    /// Asks for a mail that confirms a sign-up.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn request_signup(
+        self,
+        email: &EmailAddress,
+        password_hash: &str,
+        browser_digest: &[u8; 32],
+    ) -> Result<(), StoreError> {
+        let (password_hash, browser_digest) = (Some(password_hash), Some(browser_digest));
+        self.insert_request(EmailTokenRequest {
+            kind: EmailTokenKind::SignUp,
+            email,
+            account_id: None,
+            password_hash,
+            browser_digest,
+        })
+        .await
+    }
+
+    /// Asks for a mail that lets the owner of this address choose another password.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn request_password_reset(self, email: &EmailAddress) -> Result<(), StoreError> {
+        let kind = EmailTokenKind::PasswordReset;
+        self.insert_request(EmailTokenRequest {
+            kind,
+            email,
+            account_id: None,
+            password_hash: None,
+            browser_digest: None,
+        })
+        .await
+    }
+
+    /// Asks for a mail to an account's new address; only the link of the account's last wish holds.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn request_email_change(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
+        let (kind, account_id) = (EmailTokenKind::EmailChange, Some(account_id));
+        self.insert_request(EmailTokenRequest { kind, email, account_id, password_hash: None, browser_digest: None })
+            .await
+    }
+
+    /// Makes a link that lets someone in; an operator hands it over.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn create_invite(self, email: &EmailAddress, digest: &[u8; 32]) -> Result<(), StoreError> {
+        let invited = sqlx::query(
+            "insert into tickets (kind, email, digest, expires_at, mailed_at)
+             values ($1, $2, $3, now() + make_interval(hours => $4), now())",
+        )
+        .bind(EmailTokenKind::Invite.name())
+        .bind(email.as_str())
+        .bind(digest.as_slice())
+        .bind(EmailTokenKind::Invite.lifetime_hours())
+        .execute(&self.store.pool);
+        self.store.with_timeout(invited).await?;
+        Ok(())
+    }
+
+    async fn insert_request(self, token_request: EmailTokenRequest<'_>) -> Result<(), StoreError> {
+        let requested = async {
+            let mut transaction = self.store.pool.begin().await?;
+            // Racing wishes for one address are counted one after the other.
+            sqlx::query("select pg_advisory_xact_lock(hashtextextended($1 || lower($2), 0))")
+                .bind(token_request.kind.name())
+                .bind(token_request.email.as_str())
+                .execute(&mut *transaction)
+                .await?;
+            sqlx::query(
+                "with added as (
+                     insert into tickets (kind, email, account_id, password_hash, visit, expires_at)
+                     select $1, $2, $3, $4, $5, now() + make_interval(hours => $6)
+                     where (select count(*) from tickets where kind = $1 and lower(email) = lower($2)
+                                and created_at > now() - interval '1 hour') < $7
+                       and ($3::bigint is null or exists (select 1 from accounts where id = $3))
+                     returning id
+                 )
+                 update tickets set expires_at = now()
+                 where account_id = $3 and expires_at > now() and exists (select 1 from added)",
+            )
+            .bind(token_request.kind.name())
+            .bind(token_request.email.as_str())
+            .bind(token_request.account_id)
+            .bind(token_request.password_hash)
+            .bind(token_request.browser_digest.map(<[u8; 32]>::as_slice))
+            .bind(token_request.kind.lifetime_hours())
+            .bind(EMAIL_TOKENS_PER_HOUR_MAX)
+            .execute(&mut *transaction)
+            .await?;
+            transaction.commit().await
+        };
+        self.store.with_timeout(requested).await
+    }
+
+    /// Finds the link with this digest, unless it was used or has expired.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find(self, digest: &[u8; 32]) -> Result<Option<EmailToken>, StoreError> {
+        let found = sqlx::query_as(
+            "select kind, email, account_id, visit, password_hash from tickets
+             where digest = $1 and expires_at > now()",
+        )
+        .bind(digest.as_slice())
+        .fetch_optional(&self.store.pool);
+        let found: Option<EmailTokenRow> = self.store.with_timeout(found).await?;
+        Ok(found.and_then(EmailTokenRow::into_email_token))
+    }
+
+    /// Makes the account that a confirmed sign-up asked for; its link is used up.
+    ///
+    /// # Errors
+    /// When the link is gone, or the address was taken meanwhile.
+    pub async fn redeem_signup(self, digest: &[u8; 32]) -> Result<Account, StoreError> {
+        let confirmed = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let token = consume_token(&mut transaction, digest, &[EmailTokenKind::SignUp]).await?;
+            let created =
+                accounts::insert_account(&mut *transaction, &token.email, FREE_PLAN, token.password_hash.as_deref())
+                    .await;
+            if let Ok(_) | Err(StoreError::Refused(_)) = created {
+                transaction.commit().await?;
+            }
+            created
+        };
+        self.store.with_timeout(confirmed).await
+    }
+
+    /// Gives the account of a reset or an invitation its new password, makes the account if an invited one is missing, and says its number.
+    /// All its sessions end, and other links to a new password with them.
+    ///
+    /// # Errors
+    /// When the link is gone.
+    pub async fn redeem_password(self, digest: &[u8; 32], hash: &str) -> Result<i64, StoreError> {
+        let taken = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let token =
+                consume_token(&mut transaction, digest, &[EmailTokenKind::PasswordReset, EmailTokenKind::Invite])
+                    .await?;
+            if token.kind == EmailTokenKind::Invite {
+                sqlx::query("insert into accounts (email) values ($1) on conflict (lower(email)) do nothing")
+                    .bind(&token.email)
+                    .execute(&mut *transaction)
+                    .await?;
+            }
+            let found = sqlx::query_scalar("select id from accounts where lower(email) = lower($1) for update")
+                .bind(&token.email)
+                .fetch_optional(&mut *transaction)
+                .await?;
+            if let Some(account_id) = found {
+                replace_password(&mut transaction, account_id, hash, None).await?;
+            }
+            transaction.commit().await?;
+            found.ok_or(StoreRefusal::InvalidEmailToken.into())
+        };
+        self.store.with_timeout::<_, StoreError>(taken).await
+    }
+
+    /// Gives an account the address that its owner asked for, and says its number.
+    ///
+    /// # Errors
+    /// When the link is gone, or the address was taken meanwhile.
+    pub async fn redeem_email_change(self, digest: &[u8; 32]) -> Result<i64, StoreError> {
+        let taken = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let token = consume_token(&mut transaction, digest, &[EmailTokenKind::EmailChange]).await?;
+            let account_id = token.account_id.ok_or(StoreRefusal::InvalidEmailToken)?;
+            let changed = replace_email(&mut transaction, account_id, &token.email).await;
+            if let Ok(()) | Err(StoreError::Refused(_)) = changed {
+                transaction.commit().await?;
+            }
+            changed.map(|()| account_id)
+        };
+        self.store.with_timeout(taken).await
+    }
+}
+
+impl EmailTokenRow {
+    /// `None` only for a row that the schema's checks do not let in.
+    fn into_email_token(self) -> Option<EmailToken> {
+        Some(EmailToken {
+            kind: EmailTokenKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?,
+            email: self.email,
+            account_id: self.account_id,
+            browser_digest: self.visit.map(TryInto::try_into).transpose().ok()?,
+            password_hash: self.password_hash,
+        })
+    }
+}
+
+/// Uses up a link: of two who race with it, one finds it gone.
+async fn consume_token(
+    connection: &mut PgConnection,
+    digest: &[u8; 32],
+    kinds: &[EmailTokenKind],
+) -> Result<EmailToken, StoreError> {
+    let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let row: Option<EmailTokenRow> = sqlx::query_as(
+        "delete from tickets where digest = $1 and kind = any($2) and expires_at > now()
+         returning kind, email, account_id, visit, password_hash",
+    )
+    .bind(digest.as_slice())
+    .bind(kinds)
+    .fetch_optional(connection)
+    .await?;
+    row.and_then(EmailTokenRow::into_email_token).ok_or(StoreRefusal::InvalidEmailToken.into())
+}

@@ -1,0 +1,63 @@
+//! Who changes a key, and the history that every change leaves.
+
+use ipseity_domain::KeyId;
+use sqlx::FromRow;
+
+use crate::access::AuditLog;
+use crate::error::StoreError;
+
+/// Who changes a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// The account with this number: to it, keys of other accounts do not exist.
+    Owner(i64),
+    /// An operator, who may change any key.
+    Operator,
+}
+
+impl Actor {
+    /// The account that a key must belong to; `None` for any.
+    pub(crate) const fn owner_account_id(self) -> Option<i64> {
+        match self {
+            Self::Owner(id) => Some(id),
+            Self::Operator => None,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Owner(_) => "owner",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// Something that happened to a key.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct HistoryRow {
+    /// Unix time in seconds.
+    pub at_s: i64,
+    /// `issued`, `renamed`, `deactivated`, `reactivated`, `paused`, `resumed`, `rolled` or `retired`.
+    pub action: String,
+    /// `owner`, `operator` or `service`.
+    pub actor: String,
+}
+
+impl AuditLog<'_> {
+    /// What happened to one of an account's keys, newest first.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn list_for_key(self, account_id: i64, id: KeyId, count_max: i64) -> Result<Vec<HistoryRow>, StoreError> {
+        let rows = sqlx::query_as(
+            "select floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor
+             from history h join keys k on k.id = h.key_id
+             where h.key_id = $2 and k.account_id = $1 order by h.id desc limit $3",
+        )
+        .bind(account_id)
+        .bind(id.as_str())
+        .bind(count_max)
+        .fetch_all(&self.store.pool);
+        self.store.with_timeout(rows).await
+    }
+}

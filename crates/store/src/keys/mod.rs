@@ -1,0 +1,215 @@
+//! Keys: issue, and every change of them. Each change and its row of the key's history are one transaction.
+
+pub(crate) mod audit;
+pub(crate) mod outbox;
+pub(crate) mod pauses;
+pub(crate) mod record;
+pub(crate) mod search;
+pub(crate) mod summary;
+
+use ipseity_domain::account::KeyName;
+use ipseity_domain::{ApiKey, KEYS_PER_ACCOUNT_MAX, KeyChange, KeyId, Scope};
+use sqlx::PgConnection;
+
+use crate::access::Keys;
+use crate::accounts::{self, Account};
+use crate::error::{StoreError, StoreRefusal};
+use crate::keys::audit::Actor;
+use crate::usage::usage_lock;
+
+/// An update of the key $1 that may be $2's alone, with its act's row in the history, by the actor $3, if it changed anything.
+macro_rules! key_update_sql {
+    ($act:literal, $set:literal, $when:literal) => {
+        concat!(
+            "with changed as (update keys set ",
+            $set,
+            " where id = $1 and ($2::bigint is null or account_id = $2) and ",
+            $when,
+            " returning id) insert into history (key_id, act, actor) select id, '",
+            $act,
+            "', $3 from changed"
+        )
+    };
+}
+
+impl Keys<'_> {
+    /// Gives an account a key.
+    ///
+    /// # Errors
+    /// When the account holds ten, is gone, or is not the owner's who asks.
+    pub async fn create(
+        self,
+        account: &Account,
+        actor: Actor,
+        name: &KeyName,
+        scope: Scope,
+        key: &ApiKey,
+    ) -> Result<(), StoreError> {
+        let issued = async {
+            let mut transaction = self.store.pool.begin().await?;
+            // The lock makes racing issues queue for the lowest free seat; that there are only ten seats is the table's own rule.
+            if actor.owner_account_id().is_some_and(|id| id != account.id)
+                || !accounts::lock_account(&mut transaction, account.id).await?
+            {
+                return Err(StoreRefusal::UnknownAccount.into());
+            }
+            let issued = sqlx::query(
+                "with issued as (
+                     insert into keys (id, account_id, seat, name, scope, digest)
+                     select $1, $2, seat, $3, $4, $5 from generate_series(1, $6::int) seat
+                     where not exists (select 1 from keys where account_id = $2 and keys.seat = seat.seat)
+                     order by seat limit 1
+                     returning id
+                 )
+                 insert into history (key_id, act, actor) select id, 'issued', $7 from issued",
+            )
+            .bind(key.id.as_str())
+            .bind(account.id)
+            .bind(name.as_str())
+            .bind(scope.name())
+            .bind(key.digest.as_bytes().as_slice())
+            .bind(i32::try_from(KEYS_PER_ACCOUNT_MAX).unwrap_or(i32::MAX))
+            .bind(actor.name())
+            .execute(&mut *transaction)
+            .await?;
+            transaction.commit().await?;
+            if issued.rows_affected() == 1 { Ok(()) } else { Err(StoreRefusal::KeyLimitReached.into()) }
+        };
+        self.store.with_timeout::<_, StoreError>(issued).await
+    }
+
+    /// Gives a key another name; its standing stays as it is.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn rename(self, actor: Actor, id: KeyId, name: &KeyName) -> Result<(), StoreError> {
+        let renamed = sqlx::query_scalar(
+            "with renamed as (
+                 update keys set name = $4
+                 where id = $1 and ($2::bigint is null or account_id = $2) and name <> $4
+                 returning id
+             ), logged as (
+                 insert into history (key_id, act, actor) select id, 'renamed', $3 from renamed
+             )
+             select exists (select 1 from keys where id = $1 and ($2::bigint is null or account_id = $2))",
+        )
+        .bind(id.as_str())
+        .bind(actor.owner_account_id())
+        .bind(actor.name())
+        .bind(name.as_str())
+        .fetch_one(&self.store.pool);
+        if self.store.with_timeout(renamed).await? { Ok(()) } else { Err(StoreRefusal::UnknownKey.into()) }
+    }
+
+    /// Deactivates a key; one that is inactive stays so.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn deactivate(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
+        let statement = key_update_sql!(
+            "deactivated",
+            "deactivated_at = now(), generation = generation + 1",
+            "deactivated_at is null"
+        );
+        self.apply_update(actor, id, statement).await
+    }
+
+    /// Reactivates a key; one that was paused before is paused again.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn reactivate(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
+        let statement = key_update_sql!(
+            "reactivated",
+            "deactivated_at = null, generation = generation + 1",
+            "deactivated_at is not null"
+        );
+        self.apply_update(actor, id, statement).await
+    }
+
+    /// Resumes a paused key: opens a new window for its burst limit.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn resume(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
+        let statement = key_update_sql!(
+            "resumed",
+            "paused_at = null, burst_window = burst_window + 1, generation = generation + 1",
+            "paused_at is not null"
+        );
+        self.apply_update(actor, id, statement).await
+    }
+
+    /// Puts a new secret under a key's id; the old one holds for `overlap_s` seconds.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn rotate(self, actor: Actor, new_key: &ApiKey, overlap_s: u32) -> Result<KeyChange, StoreError> {
+        let rotated = async {
+            let mut transaction = self.store.pool.begin().await?;
+            sqlx::query(key_update_sql!(
+                "rolled",
+                "retired_digest = case when $5 > 0 then digest end,
+                 retired_until = case when $5 > 0 then now() + make_interval(secs => $5) end,
+                 digest = $4, generation = generation + 1",
+                "true"
+            ))
+            .bind(new_key.id.as_str())
+            .bind(actor.owner_account_id())
+            .bind(actor.name())
+            .bind(new_key.digest.as_bytes().as_slice())
+            .bind(f64::from(overlap_s))
+            .execute(&mut *transaction)
+            .await?;
+            let change = load_updated_key(&mut transaction, actor, new_key.id).await?;
+            transaction.commit().await?;
+            Ok(change)
+        };
+        self.store.with_timeout::<_, StoreError>(rotated).await
+    }
+
+    /// Ends the old secret of a rolled key now.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn revoke_previous(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
+        let statement = key_update_sql!(
+            "retired",
+            "retired_digest = null, retired_until = null, generation = generation + 1",
+            "retired_until > now()"
+        );
+        self.apply_update(actor, id, statement).await
+    }
+
+    /// Deletes a key and its history.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn delete(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
+        let deleted = sqlx::query(concat!(
+            "with usage_lock as materialized (",
+            usage_lock!(),
+            ") delete from keys using usage_lock where id = $1 and ($2::bigint is null or account_id = $2)"
+        ));
+        let deleted = deleted.bind(id.as_str()).bind(actor.owner_account_id()).execute(&self.store.pool);
+        let deleted = self.store.with_timeout(deleted).await?.rows_affected();
+        if deleted == 1 { Ok(KeyChange::Deleted(id)) } else { Err(StoreRefusal::UnknownKey.into()) }
+    }
+
+    async fn apply_update(self, actor: Actor, id: KeyId, statement: &'static str) -> Result<KeyChange, StoreError> {
+        let changed = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let update = sqlx::query(statement).bind(id.as_str()).bind(actor.owner_account_id()).bind(actor.name());
+            update.execute(&mut *transaction).await?;
+            let change = load_updated_key(&mut transaction, actor, id).await?;
+            transaction.commit().await?;
+            Ok(change)
+        };
+        self.store.with_timeout::<_, StoreError>(changed).await
+    }
+}
+
+async fn load_updated_key(connection: &mut PgConnection, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
+    let record = record::find_record_of_account(connection, actor.owner_account_id(), id).await?;
+    record.map(KeyChange::Updated).ok_or(StoreRefusal::UnknownKey.into())
+}

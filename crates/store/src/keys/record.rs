@@ -1,0 +1,94 @@
+//! Reading a key's standing.
+
+use ipseity_domain::{DailyUsage, KeyDigest, KeyFlags, KeyId, KeyRecord, PreviousDigest, Scope, UtcDay};
+use sqlx::{FromRow, PgExecutor};
+
+use crate::access::Keys;
+use crate::error::StoreError;
+
+/// By primary keys and one index only: no table scan on the way of a request.
+const SELECT_KEY_RECORD: &str = "
+    select k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
+           k.scope, p.daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+           k.generation, k.burst_window, u.day, u.admitted
+    from keys k
+    join accounts a on a.id = k.account_id
+    join plans p on p.name = a.plan
+    left join lateral (
+        select day - date '1970-01-01' as day, admitted from usage where key_id = k.id order by usage.day desc limit 1
+    ) u on true
+    where k.id = $1 and ($2::bigint is null or k.account_id = $2)";
+
+#[derive(FromRow)]
+struct KeyRecordRow {
+    id: String,
+    digest: Vec<u8>,
+    retired_digest: Option<Vec<u8>>,
+    retired_until_s: Option<i64>,
+    scope: String,
+    daily_limit: i64,
+    deactivated: bool,
+    paused: bool,
+    generation: i64,
+    burst_window: i64,
+    day: Option<i32>,
+    admitted: Option<i64>,
+}
+
+impl KeyRecordRow {
+    /// `None` only for a row that the schema's checks do not let in.
+    fn into_key_record(self) -> Option<KeyRecord> {
+        let previous = match (self.retired_digest, self.retired_until_s) {
+            (Some(digest), Some(until)) => {
+                Some(PreviousDigest { digest: parse_digest(&digest)?, expires_at_s: until.unsigned_abs() })
+            }
+            (None, _) | (_, None) => None,
+        };
+        let usage = match (self.day, self.admitted) {
+            (Some(day), Some(count)) => {
+                Some(DailyUsage { day: UtcDay(day.unsigned_abs()), count: count.unsigned_abs() })
+            }
+            (None, _) | (_, None) => None,
+        };
+        Some(KeyRecord {
+            id: KeyId::parse(&self.id)?,
+            digest: parse_digest(&self.digest)?,
+            previous,
+            scope: Scope::parse(&self.scope)?,
+            daily_limit: self.daily_limit.unsigned_abs(),
+            flags: KeyFlags { deactivated: self.deactivated, paused: self.paused },
+            generation: self.generation.unsigned_abs(),
+            burst_epoch: self.burst_window.unsigned_abs(),
+            usage,
+        })
+    }
+}
+
+fn parse_digest(bytes: &[u8]) -> Option<KeyDigest> {
+    bytes.try_into().ok().map(KeyDigest::new)
+}
+
+pub(crate) async fn find_record(executor: impl PgExecutor<'_>, id: KeyId) -> Result<Option<KeyRecord>, sqlx::Error> {
+    find_record_of_account(executor, None, id).await
+}
+
+/// A key's standing, if it is one of the account's; without an account, anyone's.
+pub(crate) async fn find_record_of_account(
+    executor: impl PgExecutor<'_>,
+    account_id: Option<i64>,
+    id: KeyId,
+) -> Result<Option<KeyRecord>, sqlx::Error> {
+    let row: Option<KeyRecordRow> =
+        sqlx::query_as(SELECT_KEY_RECORD).bind(id.as_str()).bind(account_id).fetch_optional(executor).await?;
+    Ok(row.and_then(KeyRecordRow::into_key_record))
+}
+
+impl Keys<'_> {
+    /// A key's standing now; `None` when no such key exists.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find_record(self, id: KeyId) -> Result<Option<KeyRecord>, StoreError> {
+        self.store.with_timeout(find_record(&self.store.pool, id)).await
+    }
+}

@@ -1,0 +1,127 @@
+//! Finding accounts, keys and what happened to them, for operators.
+
+use ipseity_domain::{KeyFlags, KeyId, KeyState, Scope};
+use sqlx::FromRow;
+
+use crate::access::{Accounts, AuditLog, Keys};
+use crate::accounts::Account;
+use crate::error::StoreError;
+use crate::keys::audit::HistoryRow;
+
+/// A key and whose it is.
+#[derive(Clone, Debug)]
+pub struct FoundKey {
+    /// Its id.
+    pub id: KeyId,
+    /// Its name.
+    pub name: String,
+    /// Its scope.
+    pub scope: Scope,
+    /// Its state.
+    pub state: KeyState,
+    /// The number of its account.
+    pub account_id: i64,
+    /// Its owner's e-mail address.
+    pub email: String,
+}
+
+/// Something that happened to somebody's key.
+#[derive(Clone, Debug, FromRow)]
+pub struct AuditRow {
+    /// What, when and by whom.
+    #[sqlx(flatten)]
+    pub event: HistoryRow,
+    /// The key's id.
+    pub key_id: String,
+    /// Its owner's e-mail address.
+    pub email: String,
+}
+
+#[derive(FromRow)]
+struct FoundKeyRow {
+    id: String,
+    name: String,
+    scope: String,
+    deactivated: bool,
+    paused: bool,
+    account_id: i64,
+    email: String,
+}
+
+impl Accounts<'_> {
+    /// Accounts whose address holds this text, in whatever case, by number.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn search(self, text: &str, count_max: i64) -> Result<Vec<Account>, StoreError> {
+        let found = sqlx::query_as(
+            "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s
+             from accounts a join plans p on p.name = a.plan
+             where position(lower($1) in lower(a.email)) > 0 order by a.id limit $2",
+        )
+        .bind(text)
+        .bind(count_max)
+        .fetch_all(&self.store.pool);
+        self.store.with_timeout(found).await
+    }
+}
+
+impl Keys<'_> {
+    /// Keys with this id, and keys whose name or owner's address holds this text, in whatever case.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn search(self, text: &str, count_max: i64) -> Result<Vec<FoundKey>, StoreError> {
+        let found = sqlx::query_as(
+            "select k.id, k.name, k.scope, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+                    k.account_id, a.email
+             from keys k join accounts a on a.id = k.account_id
+             where k.id = $1 or position(lower($1) in lower(k.name)) > 0 or position(lower($1) in lower(a.email)) > 0
+             order by k.account_id, k.created_at, k.id limit $2",
+        )
+        .bind(text)
+        .bind(count_max)
+        .fetch_all(&self.store.pool);
+        let rows: Vec<FoundKeyRow> = self.store.with_timeout(found).await?;
+        Ok(rows.into_iter().filter_map(FoundKeyRow::into_found_key).collect())
+    }
+}
+
+impl AuditLog<'_> {
+    /// What happened to all keys, or to those of one account, or to one; newest first.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn list(
+        self,
+        account_id: Option<i64>,
+        key: Option<KeyId>,
+        count_max: i64,
+    ) -> Result<Vec<AuditRow>, StoreError> {
+        let rows = sqlx::query_as(
+            "select floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor, h.key_id, a.email
+             from history h join keys k on k.id = h.key_id join accounts a on a.id = k.account_id
+             where ($1::bigint is null or k.account_id = $1) and ($2::text is null or h.key_id = $2)
+             order by h.id desc limit $3",
+        )
+        .bind(account_id)
+        .bind(key.as_ref().map(KeyId::as_str))
+        .bind(count_max)
+        .fetch_all(&self.store.pool);
+        self.store.with_timeout(rows).await
+    }
+}
+
+impl FoundKeyRow {
+    /// `None` only for a row that the schema's checks do not let in.
+    fn into_found_key(self) -> Option<FoundKey> {
+        Some(FoundKey {
+            id: KeyId::parse(&self.id)?,
+            scope: Scope::parse(&self.scope)?,
+            state: KeyFlags { deactivated: self.deactivated, paused: self.paused }.state(),
+            name: self.name,
+            account_id: self.account_id,
+            email: self.email,
+        })
+    }
+}

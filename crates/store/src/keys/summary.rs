@@ -1,0 +1,115 @@
+//! Keys as lists and pages show them.
+
+use ipseity_domain::{KeyFlags, KeyId, KeyState, Scope};
+use sqlx::FromRow;
+
+use crate::access::Keys;
+use crate::error::StoreError;
+
+/// A key as lists show it.
+#[derive(Clone, Debug)]
+pub struct KeySummary {
+    /// Its id.
+    pub id: KeyId,
+    /// Its name.
+    pub name: String,
+    /// Its scope.
+    pub scope: Scope,
+    /// Its state.
+    pub state: KeyState,
+    /// Unix time of its creation, in seconds.
+    pub created_s: i64,
+    /// The newest day on which it was answered, such as `2026-11-15`, and how often.
+    pub last_used: Option<(String, i64)>,
+    /// How often it was answered today, by UTC, as far as that is rolled up.
+    pub used_today: u64,
+    /// Unix time until which its old secret holds, in seconds; `None` when there is none that still does.
+    pub previous_until_s: Option<i64>,
+    /// Why it is paused; `None` when it is not.
+    pub pause: Option<PauseEvidence>,
+}
+
+/// The evidence of a pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseEvidence {
+    /// Unix time in milliseconds.
+    pub paused_at_ms: i64,
+    /// Requests in each of the 60 seconds before, oldest first.
+    pub counts: Vec<u16>,
+}
+
+/// The keys of the account $1: all, or the one with the id $2.
+const SELECT_KEY_SUMMARIES: &str = "
+    select k.id, k.name, k.scope, floor(extract(epoch from k.created_at))::bigint as created_s,
+           k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+           newest.day, newest.admitted, today.admitted as today,
+           case when k.retired_until > now() then floor(extract(epoch from k.retired_until))::bigint end as retired_until_s,
+           floor(extract(epoch from p.paused_at) * 1000)::bigint as pause_ms, p.counts
+    from keys k
+    left join lateral (
+        select day::text as day, admitted from usage where key_id = k.id order by usage.day desc limit 1
+    ) newest on true
+    left join usage today on today.key_id = k.id and today.day = (now() at time zone 'UTC')::date
+    left join pauses p on p.key_id = k.id and p.burst_window = k.burst_window and k.paused_at is not null
+    where k.account_id = $1 and ($2::text is null or k.id = $2)
+    order by k.created_at, k.id";
+
+#[derive(FromRow)]
+struct KeySummaryRow {
+    id: String,
+    name: String,
+    scope: String,
+    created_s: i64,
+    deactivated: bool,
+    paused: bool,
+    day: Option<String>,
+    admitted: Option<i64>,
+    today: Option<i64>,
+    retired_until_s: Option<i64>,
+    pause_ms: Option<i64>,
+    counts: Option<Vec<i16>>,
+}
+
+impl Keys<'_> {
+    /// An account's keys, oldest first.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn list(self, account_id: i64) -> Result<Vec<KeySummary>, StoreError> {
+        let query =
+            sqlx::query_as(SELECT_KEY_SUMMARIES).bind(account_id).bind(None::<&str>).fetch_all(&self.store.pool);
+        let rows: Vec<KeySummaryRow> = self.store.with_timeout(query).await?;
+        Ok(rows.into_iter().filter_map(KeySummaryRow::into_summary).collect())
+    }
+
+    /// One of an account's keys; `None` when it has no such key, whoever else may have.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find(self, account_id: i64, id: KeyId) -> Result<Option<KeySummary>, StoreError> {
+        let query =
+            sqlx::query_as(SELECT_KEY_SUMMARIES).bind(account_id).bind(id.as_str()).fetch_optional(&self.store.pool);
+        let row: Option<KeySummaryRow> = self.store.with_timeout(query).await?;
+        Ok(row.and_then(KeySummaryRow::into_summary))
+    }
+}
+
+impl KeySummaryRow {
+    /// `None` only for a row that the schema's checks do not let in.
+    fn into_summary(self) -> Option<KeySummary> {
+        Some(KeySummary {
+            id: KeyId::parse(&self.id)?,
+            scope: Scope::parse(&self.scope)?,
+            state: KeyFlags { deactivated: self.deactivated, paused: self.paused }.state(),
+            name: self.name,
+            created_s: self.created_s,
+            last_used: self.day.zip(self.admitted),
+            used_today: self.today.unwrap_or_default().unsigned_abs(),
+            previous_until_s: self.retired_until_s,
+            pause: self.pause_ms.zip(self.counts).map(|(at_ms, counts)| PauseEvidence {
+                paused_at_ms: at_ms,
+                counts: counts.into_iter().map(i16::unsigned_abs).collect(),
+            }),
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! Usage: what was answered and refused, per key and day.
+
+pub(crate) mod rows;
+
+use std::collections::HashSet;
+
+use ipseity_domain::{DailyUsage, KeyId, UtcDay};
+
+use crate::access::Usage;
+use crate::error::StoreError;
+
+/// A day's count of a key, absolute: merging it twice or late does no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyDailyUsage {
+    /// The key.
+    pub key: KeyId,
+    /// The day and its count.
+    pub usage: DailyUsage,
+}
+
+/// Why a request with a known key was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RefusalReason {
+    /// The key is deactivated.
+    Inactive,
+    /// The key is paused.
+    Paused,
+    /// The request paused the key.
+    Burst,
+    /// The day's quota is spent.
+    QuotaExhausted,
+    /// The id is known, the secret is not its.
+    WrongSecret,
+}
+
+impl RefusalReason {
+    /// The reason's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inactive => "inactive",
+            Self::Paused => "paused",
+            Self::Burst => "burst",
+            Self::QuotaExhausted => "day",
+            Self::WrongSecret => "wrong_secret",
+        }
+    }
+}
+
+/// Requests refused since the last flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalCount {
+    /// The key.
+    pub key: KeyId,
+    /// The day.
+    pub day: UtcDay,
+    /// Why.
+    pub reason: RefusalReason,
+    /// How many.
+    pub count: u64,
+}
+
+/// Rows of one statement: a million keys at once would outlast any timeout.
+const MERGE_ROWS_MAX: usize = 5_000;
+
+/// Waits for one's turn at the counts, which lasts to the end of the transaction. Who rolls up locks counts of many keys, and who deletes
+/// keys locks counts of many days: one at a time, so that no two ever wait for each other in a circle.
+macro_rules! usage_lock {
+    () => {
+        "select pg_advisory_xact_lock(hashtextextended('ipseity: counts', 0))"
+    };
+}
+pub(crate) use usage_lock;
+
+/// Merges counts by a statement on `rolled` that returns what it changed. Those that near or reach their key's limit, of today or yesterday,
+/// raise an alert; few are as high as the lowest limit, and the rest cost no further look.
+///
+/// How many rows there are is hidden from the planner: it would read whole tables to find thousands of them, where each is found by its index at
+/// once.
+macro_rules! merge_usage_sql {
+    ($statement:literal) => {
+        concat!(
+            "with usage_lock as materialized (",
+            usage_lock!(),
+            "), incoming as materialized (
+                 select key_id, date '1970-01-01' + day as day, admitted
+                 from usage_lock, unnest((select $1::text[]), (select $2::int[]), (select $3::bigint[])) input (key_id, day, admitted)
+                 order by key_id collate \"C\", day
+             ), merged as (",
+            $statement,
+            "), near_limit as materialized (
+                 select key_id, day, admitted from merged
+                 where day between (now() at time zone 'UTC')::date - 1 and (now() at time zone 'UTC')::date
+                     and admitted >= (select min(daily_limit - daily_limit / 5) from plans)
+             ), alerted as (
+                 insert into alerts (key_id, day, kind)
+                 select near_limit.key_id, near_limit.day, level.kind
+                 from near_limit
+                 join keys k on k.id = near_limit.key_id
+                 join accounts a on a.id = k.account_id
+                 join plans p on p.name = a.plan
+                 cross join lateral (values
+                     ('near', p.daily_limit - p.daily_limit / 5, a.alert_near), ('spent', p.daily_limit, a.alert_spent)
+                 ) level (kind, count, wanted)
+                 where level.wanted and near_limit.admitted >= level.count
+                 order by near_limit.key_id, near_limit.day, level.kind
+                 on conflict do nothing
+             )
+             -- Which they are is told only where some are left.
+             select case when count(*) < cardinality($1::text[]) then coalesce(array_agg(key_id), '{}') end,
+                 case when count(*) < cardinality($1::text[]) then coalesce(array_agg(day - date '1970-01-01'), '{}') end
+             from merged"
+        )
+    };
+}
+
+/// Raises the counts that are there: nearly all of them, and each where it stands.
+const UPDATE_EXISTING_COUNTS: &str = merge_usage_sql!(
+    "update usage set admitted = incoming.admitted from incoming
+     where usage.key_id = incoming.key_id and usage.day = incoming.day and usage.admitted < incoming.admitted
+     returning usage.key_id, usage.day, usage.admitted"
+);
+
+/// Writes the counts that are not. Keys are locked, so that one that is deleted meanwhile fails nobody else's.
+const INSERT_MISSING_COUNTS: &str = merge_usage_sql!(
+    "insert into usage (key_id, day, admitted)
+     select incoming.key_id, incoming.day, incoming.admitted from incoming
+     join keys on keys.id = incoming.key_id
+     for key share of keys
+     on conflict (key_id, day) do update set admitted = excluded.admitted
+     where usage.admitted < excluded.admitted
+     returning key_id, day, admitted"
+);
+
+impl Usage<'_> {
+    /// Merges absolute counts; the greater one stays. Counts that near or reach their key's limit, of today or yesterday, raise an alert.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn merge_counts(self, counts: &[KeyDailyUsage]) -> Result<(), StoreError> {
+        for counts in counts.chunks(MERGE_ROWS_MAX) {
+            if let Some(updated) = self.execute_merge(UPDATE_EXISTING_COUNTS, counts.iter()).await? {
+                let is_missing =
+                    |row: &&KeyDailyUsage| !updated.contains(&(row.key.as_str().to_owned(), day_number(row.usage.day)));
+                self.execute_merge(INSERT_MISSING_COUNTS, counts.iter().filter(is_missing)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges counts in one way; tells which of them it changed, unless it changed all.
+    async fn execute_merge(
+        self,
+        statement: &'static str,
+        counts: impl Iterator<Item = &KeyDailyUsage>,
+    ) -> Result<Option<HashSet<(String, i32)>>, StoreError> {
+        let (mut keys, mut days, mut admitted) = (Vec::new(), Vec::new(), Vec::new());
+        for row in counts {
+            keys.push(row.key.as_str());
+            days.push(day_number(row.usage.day));
+            admitted.push(saturating_i64(row.usage.count));
+        }
+        let merged = sqlx::query_as(statement).bind(keys).bind(days).bind(admitted);
+        let (keys, days): (Option<Vec<String>>, Option<Vec<i32>>) =
+            self.store.with_timeout(merged.fetch_one(&self.store.pool)).await?;
+        Ok(keys.zip(days).map(|(keys, days)| keys.into_iter().zip(days).collect()))
+    }
+
+    /// Adds refusals to their days: all of them or, on failure, none.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn add_refusals(self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
+        let mut refusals = refusals.to_vec();
+        refusals.sort_unstable_by_key(|row| (row.key, row.day, row.reason.name()));
+        let mut transaction = self.store.with_timeout(self.store.pool.begin()).await?;
+        for refusals in refusals.chunks(MERGE_ROWS_MAX) {
+            let keys: Vec<&str> = refusals.iter().map(|row| row.key.as_str()).collect();
+            let days: Vec<i32> = refusals.iter().map(|row| day_number(row.day)).collect();
+            let reasons: Vec<&str> = refusals.iter().map(|row| row.reason.name()).collect();
+            let counts: Vec<i64> = refusals.iter().map(|row| saturating_i64(row.count)).collect();
+            let added = sqlx::query(
+                "insert into refusals (key_id, day, reason, count)
+                 select refused.key_id, date '1970-01-01' + refused.day, refused.reason, refused.count
+                 from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
+                 join keys on keys.id = refused.key_id
+                 order by refused.key_id collate \"C\", refused.day, refused.reason collate \"C\"
+                 for key share of keys
+                 on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count",
+            );
+            let added = added.bind(keys).bind(days).bind(reasons).bind(counts);
+            self.store.with_timeout(added.execute(&mut *transaction)).await?;
+        }
+        self.store.with_timeout(transaction.commit()).await
+    }
+
+    /// Merges the demo's absolute count and adds its refusals.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn merge_demo_count(self, usage: DailyUsage, refusal_count: u64) -> Result<(), StoreError> {
+        let merged = sqlx::query(
+            "insert into demo_usage (day, admitted, refused) values (date '1970-01-01' + $1::int, $2, $3)
+             on conflict (day) do update set admitted = greatest(demo_usage.admitted, excluded.admitted),
+                                             refused = demo_usage.refused + excluded.refused",
+        )
+        .bind(day_number(usage.day))
+        .bind(saturating_i64(usage.count))
+        .bind(saturating_i64(refusal_count))
+        .execute(&self.store.pool);
+        self.store.with_timeout(merged).await?;
+        Ok(())
+    }
+
+    /// The newest day of the demo that was rolled up.
+    ///
+    /// # Errors
+    /// When PostgreSQL is away.
+    pub async fn find_demo_usage(self) -> Result<Option<DailyUsage>, StoreError> {
+        let newest = sqlx::query_as(
+            "select day - date '1970-01-01', admitted from demo_usage order by demo_usage.day desc limit 1",
+        );
+        let row: Option<(i32, i64)> = self.store.with_timeout(newest.fetch_optional(&self.store.pool)).await?;
+        Ok(row.map(|(day, count)| DailyUsage { day: UtcDay(day.unsigned_abs()), count: count.unsigned_abs() }))
+    }
+}
+
+pub(crate) fn day_number(day: UtcDay) -> i32 {
+    i32::try_from(day.0).unwrap_or(i32::MAX)
+}
+
+fn saturating_i64(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,148 @@
+//! What goes: an account with all that is its own, and whatever has served its time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ipseity_domain::{DailyUsage, UtcDay};
+use ipseity_store::{Account, Actor, KeyDailyUsage, RefusalCount, RefusalReason};
+use tokio::task::JoinSet;
+
+use crate::fixture::{DATABASE, StoreFixture, email, pause, random_digest};
+use crate::key_summaries::wait_past_midnight;
+
+const TABLES: [&str; 11] = [
+    "accounts", "keys", "pauses", "usage", "refusals", "history", "sessions", "devices", "tickets", "alerts",
+    "passkeys",
+];
+const DAY: UtcDay = UtcDay(20_400);
+
+/// An account with a row in every table.
+async fn create_account_in_every_table(fixture: &StoreFixture) -> Account {
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let key = fixture.create_key_for(&account).await.id;
+    store.keys().record_pause(&pause(key, 1)).await.expect("a pause");
+    store
+        .usage()
+        .merge_counts(&[KeyDailyUsage { key, usage: DailyUsage { day: DAY, count: 1 } }])
+        .await
+        .expect("a roll-up");
+    let refusal = RefusalCount { key, day: DAY, reason: RefusalReason::Paused, count: 1 };
+    store.usage().add_refusals(&[refusal]).await.expect("a refusal");
+    fixture.open_session_for(&account, random_digest()).await;
+    store.devices().remember(account.id, &random_digest()).await.expect("a device");
+    store.passkeys().add(account.id, &random_digest(), "phone", &true.into()).await.expect("a passkey");
+    let address = email(&account.email.to_uppercase());
+    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("a wish");
+    store.email_tokens().request_password_reset(&address).await.expect("a wish");
+    store.email_tokens().request_email_change(account.id, &email("new@ipseity.example")).await.expect("a wish");
+    account
+}
+
+async fn row_counts(fixture: &StoreFixture) -> Vec<(&'static str, u32)> {
+    let mut counts = Vec::new();
+    for table in TABLES {
+        let count = fixture.sql(&format!("select count(*) from {table}")).await;
+        counts.push((table, count.parse().expect("a number")));
+    }
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_account_leaves_only_outbox_rows() {
+    let fixture = StoreFixture::open().await;
+    let kept_account = create_account_in_every_table(&fixture).await;
+    let before = row_counts(&fixture).await;
+    let deleted_account = create_account_in_every_table(&fixture).await;
+    fixture.create_key_for(&deleted_account).await;
+    assert!(
+        row_counts(&fixture).await.iter().zip(&before).all(|(now, before)| now.1 > before.1),
+        "a row in every table"
+    );
+    let mut keys: Vec<_> =
+        fixture.store.keys().list(deleted_account.id).await.expect("keys").into_iter().map(|row| row.id).collect();
+    keys.sort_unstable();
+    fixture.sql("delete from outbox").await;
+
+    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("a deletion"), keys);
+    assert_eq!(row_counts(&fixture).await, before);
+    assert!(fixture.store.accounts().find(kept_account.id).await.expect("an answer").is_some());
+    let outbox_query = "select key_id from outbox order by key_id";
+    assert_eq!(fixture.sql(outbox_query).await, format!("{}\n{}", keys[0], keys[1]));
+    let dump = fixture.postgres.dump(DATABASE).await.expect("a dump");
+    let dump = String::from_utf8_lossy(&dump).to_lowercase();
+    assert!(dump.contains(&kept_account.email) && !dump.contains(&deleted_account.email));
+    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("no one to delete"), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts_can_be_deleted_during_usage_merges() {
+    let fixture = StoreFixture::open().await;
+    let mut accounts = Vec::new();
+    let mut keys = Vec::new();
+    for _ in 0..20 {
+        let account = fixture.create_account().await;
+        for _ in 0..10 {
+            keys.push(fixture.create_key_for(&account).await.id);
+        }
+        accounts.push(account);
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let mut nodes = JoinSet::new();
+    for node in 0..3 {
+        let (store, keys, done) = (fixture.store.clone(), keys.clone(), Arc::clone(&done));
+        nodes.spawn(async move {
+            for count in (node..).step_by(3) {
+                let usage = DailyUsage { day: DAY, count };
+                let counts: Vec<KeyDailyUsage> = keys.iter().map(|&key| KeyDailyUsage { key, usage }).collect();
+                store.usage().merge_counts(&counts).await.expect("a roll-up");
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+    }
+    for account in &accounts {
+        assert_eq!(fixture.store.accounts().delete(account.id).await.expect("a deletion").len(), 10);
+    }
+    done.store(true, Ordering::Relaxed);
+    nodes.join_all().await;
+    assert_eq!(fixture.sql("select count(*) from usage").await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_expired_rows_are_deleted() {
+    let fixture = StoreFixture::open().await;
+    let store = &fixture.store;
+    wait_past_midnight().await;
+    let (account, key) = (fixture.create_account().await, fixture.create_key().await.id);
+    let insert_rows = async || {
+        let old = fixture.open_session_for(&account, random_digest()).await;
+        fixture.open_session_for(&account, random_digest()).await;
+        fixture.sql(&format!("update sessions set seen_at = now() - interval '2 hours' where id = {old}")).await;
+        for age in 0..=4 {
+            let alert = format!("insert into alerts select '{key}', (now() at time zone 'utc')::date - {age}, 'near'");
+            fixture.sql(&alert).await;
+        }
+        for (number, (created, expires)) in [(0, 1), (-30, -1), (-90, -1), (-90, 1)].into_iter().enumerate() {
+            let insert_token = format!(
+                "insert into tickets (kind, email, created_at, expires_at)
+                 values ('reset', '{number}', now() + interval '{created} minutes', now() + interval '{expires} minutes')"
+            );
+            fixture.sql(&insert_token).await;
+        }
+        for minutes in [-1, 1] {
+            let digest = format!("sha256('{minutes}')");
+            let insert_state =
+                format!("insert into ceremonies values ({digest}, 'true', now() + interval '{minutes} minutes')");
+            fixture.sql(&insert_state).await;
+        }
+    };
+    insert_rows().await;
+    store.delete_expired(Duration::from_secs(3_600)).await.expect("an answer");
+    assert_eq!(store.sessions().list(account.id, Duration::from_secs(86_400)).await.expect("sessions").len(), 1);
+    assert_eq!(fixture.sql("select string_agg(email, ' ' order by email) from tickets").await, "0 1 3");
+    assert_eq!(fixture.sql("select count(*), bool_and(expires_at > now()) from ceremonies").await, "1|t");
+    assert_eq!(fixture.sql("select count(*), (now() at time zone 'utc')::date - min(day) from alerts").await, "4|3");
+    store.keys().deactivate(Actor::Operator, key).await.expect("a key that is still there");
+}

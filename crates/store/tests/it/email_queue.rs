@@ -1,0 +1,122 @@
+//! The queue of mails: claimed once, tried again with growing pauses, given up in the end.
+
+use std::collections::HashSet;
+
+use ipseity_store::{QueuedEmail, QueuedEmailKind};
+use tokio::task::JoinSet;
+
+use crate::fixture::{StoreFixture, TEST_TIMEOUT, email, open_store, random_digest};
+
+async fn claim_next(fixture: &StoreFixture) -> Option<QueuedEmail> {
+    fixture.store.email_queue().claim_next(&random_digest()).await.expect("an answer")
+}
+
+async fn make_due(fixture: &StoreFixture) {
+    fixture.sql("update tickets set try_at = now() where mailed_at is null").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn emails_are_claimed_oldest_first_with_matching_kind() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let (registered, unregistered) = (email(&account.email), email("nobody@ipseity.example"));
+    store.email_tokens().request_password_reset(&unregistered).await.expect("a wish");
+    store.email_tokens().request_signup(&unregistered, "hash", &random_digest()).await.expect("a wish");
+    store.email_tokens().request_signup(&registered, "hash", &random_digest()).await.expect("a wish");
+    store.email_tokens().request_password_reset(&email(&account.email.to_uppercase())).await.expect("a wish");
+    store.email_tokens().request_email_change(account.id, &email("new@ipseity.example")).await.expect("a wish");
+    store
+        .email_tokens()
+        .create_invite(&unregistered, &random_digest())
+        .await
+        .expect("a link that an operator hands over");
+
+    let expected = [
+        (QueuedEmailKind::ConfirmSignUp, "nobody@ipseity.example".to_owned(), true),
+        (QueuedEmailKind::AlreadyRegistered, account.email.clone(), false),
+        (QueuedEmailKind::PasswordReset, account.email.to_uppercase(), true),
+        (QueuedEmailKind::ConfirmEmailChange, "new@ipseity.example".to_owned(), true),
+    ];
+    for expected in expected {
+        let digest = random_digest();
+        let queued = store.email_queue().claim_next(&digest).await.expect("an answer").expect("a letter");
+        let is_linked = store.email_tokens().find(&digest).await.expect("an answer").is_some();
+        assert_eq!((queued.kind, queued.email, is_linked), expected);
+        store.email_queue().mark_sent(queued.token_id).await.expect("an answer");
+    }
+    assert!(claim_next(&fixture).await.is_none());
+    assert_eq!(
+        fixture.sql("select count(*) from tickets where mailed_at is null").await,
+        "0",
+        "what is nobody's is done with"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_email_is_claimed_by_one_worker_at_a_time() {
+    let fixture = StoreFixture::open().await;
+    for number in 0..20 {
+        fixture
+            .store
+            .email_tokens()
+            .request_signup(&email(&format!("{number}@ipseity.example")), "hash", &random_digest())
+            .await
+            .expect("a wish");
+    }
+    let mut mailers = JoinSet::new();
+    for _ in 0..4 {
+        let store = open_store(&fixture.postgres, TEST_TIMEOUT);
+        mailers.spawn(async move {
+            let mut claimed = Vec::new();
+            while let Some(queued) = store.email_queue().claim_next(&random_digest()).await.expect("an answer") {
+                claimed.push(queued.token_id);
+            }
+            claimed
+        });
+    }
+    let claimed: Vec<i64> = mailers.join_all().await.concat();
+    assert_eq!((claimed.len(), claimed.iter().collect::<HashSet<_>>().len()), (20, 20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_email_retries_eight_times_with_backoff_and_new_link() {
+    let fixture = StoreFixture::open().await;
+    let store = &fixture.store;
+    store.email_tokens().request_signup(&email("ada@ipseity.example"), "hash", &random_digest()).await.expect("a wish");
+    let mut previous_link = random_digest();
+    for minutes in [1, 2, 4, 8, 16, 32, 64, 128] {
+        let link = random_digest();
+        store.email_queue().claim_next(&link).await.expect("an answer").expect("a letter");
+        assert!(claim_next(&fixture).await.is_none(), "not before its time");
+        let delay = "select round(extract(epoch from try_at - now()) / 6) from tickets";
+        let (delay, minutes) = (fixture.sql(delay).await.parse::<i32>().expect("a number"), minutes * 10);
+        assert!((minutes - 3..=minutes).contains(&delay), "{delay}, not {minutes} tenths of a minute");
+        assert!(store.email_tokens().find(&link).await.expect("an answer").is_some());
+        assert!(
+            store.email_tokens().find(&previous_link).await.expect("an answer").is_none(),
+            "the link before no longer holds"
+        );
+        previous_link = link;
+        make_due(&fixture).await;
+    }
+    assert!(claim_next(&fixture).await.is_none(), "given up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn registered_sign_up_loses_its_link_and_expired_is_not_sent() {
+    let fixture = StoreFixture::open().await;
+    let (store, address, link) = (&fixture.store, email("ada@ipseity.example"), random_digest());
+    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("a wish");
+    assert_eq!(
+        store.email_queue().claim_next(&link).await.expect("an answer").map(|queued| queued.kind),
+        Some(QueuedEmailKind::ConfirmSignUp)
+    );
+    store.accounts().create_with_password(&address, "hash").await.expect("a member");
+    make_due(&fixture).await;
+    assert_eq!(claim_next(&fixture).await.map(|queued| queued.kind), Some(QueuedEmailKind::AlreadyRegistered));
+    assert!(store.email_tokens().find(&link).await.expect("an answer").is_none());
+
+    fixture.sql("update tickets set expires_at = now()").await;
+    make_due(&fixture).await;
+    assert!(claim_next(&fixture).await.is_none());
+}

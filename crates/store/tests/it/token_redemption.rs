@@ -1,0 +1,179 @@
+//! Links that are followed: each does its work once.
+
+use std::time::Duration;
+
+use ipseity_domain::account::EmailAddress;
+use ipseity_store::{Store, StoreRefusal};
+use tokio::task::JoinSet;
+
+use crate::fixture::{StoreFixture, email, expect_refusal, random_digest};
+
+const IDLE_TIMEOUT: Duration = Duration::from_secs(86_400);
+
+/// The digest of the link that the next mail carries.
+async fn claim_link(store: &Store) -> [u8; 32] {
+    let digest = random_digest();
+    store.email_queue().claim_next(&digest).await.expect("an answer").expect("a letter");
+    digest
+}
+
+async fn request_sign_up_link(store: &Store, address: &EmailAddress) -> [u8; 32] {
+    store.email_tokens().request_signup(address, "chosen", &random_digest()).await.expect("a wish");
+    claim_link(store).await
+}
+
+async fn expire_tokens(fixture: &StoreFixture) {
+    fixture.sql("update tickets set expires_at = now()").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_sign_up_confirmations_create_one_account() {
+    let fixture = StoreFixture::open().await;
+    let (store, address) = (&fixture.store, email("ada@ipseity.example"));
+    let (first, second) = (request_sign_up_link(store, &address).await, request_sign_up_link(store, &address).await);
+    let mut race = JoinSet::new();
+    for _ in 0..10 {
+        let store = store.clone();
+        race.spawn(async move { store.email_tokens().redeem_signup(&first).await.map(|account| account.id) });
+    }
+    let (created, others): (Vec<_>, Vec<_>) = race.join_all().await.into_iter().partition(Result::is_ok);
+    assert_eq!(created.len(), 1);
+    assert!(others.into_iter().all(|outcome| expect_refusal(outcome) == StoreRefusal::InvalidEmailToken));
+
+    let account = store.accounts().get_by_email(&address).await.expect("an account");
+    assert_eq!((account.plan.as_str(), account.daily_limit), ("free", 10_000));
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer").as_deref(), Some("chosen"));
+    assert_eq!(expect_refusal(store.email_tokens().redeem_signup(&second).await), StoreRefusal::AccountExists);
+    assert_eq!(
+        expect_refusal(store.email_tokens().redeem_signup(&second).await),
+        StoreRefusal::InvalidEmailToken,
+        "used up by then"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_or_wrong_kind_of_link_is_refused() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let sign_up = request_sign_up_link(store, &email("ada@ipseity.example")).await;
+    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("a wish");
+    let reset = claim_link(store).await;
+    store.email_tokens().request_email_change(account.id, &email("new@ipseity.example")).await.expect("a wish");
+    let new_email = claim_link(store).await;
+
+    for other in [reset, new_email, random_digest()] {
+        assert_eq!(expect_refusal(store.email_tokens().redeem_signup(&other).await), StoreRefusal::InvalidEmailToken);
+    }
+    for other in [sign_up, new_email, random_digest()] {
+        assert_eq!(
+            expect_refusal(store.email_tokens().redeem_password(&other, "x").await),
+            StoreRefusal::InvalidEmailToken
+        );
+    }
+    for other in [sign_up, reset, random_digest()] {
+        assert_eq!(
+            expect_refusal(store.email_tokens().redeem_email_change(&other).await),
+            StoreRefusal::InvalidEmailToken
+        );
+    }
+    assert_eq!(fixture.sql("select count(*) from tickets").await, "3", "and is not used up by it");
+
+    expire_tokens(&fixture).await;
+    assert_eq!(expect_refusal(store.email_tokens().redeem_signup(&sign_up).await), StoreRefusal::InvalidEmailToken);
+    assert_eq!(
+        expect_refusal(store.email_tokens().redeem_password(&reset, "x").await),
+        StoreRefusal::InvalidEmailToken
+    );
+    assert_eq!(
+        expect_refusal(store.email_tokens().redeem_email_change(&new_email).await),
+        StoreRefusal::InvalidEmailToken
+    );
+    assert_eq!(fixture.sql("select count(*), count(password_hash) from accounts").await, "1|0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn password_reset_ends_sessions_and_other_links() {
+    let fixture = StoreFixture::open().await;
+    let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
+    for owner in [&account, &account, &other] {
+        store.email_tokens().request_password_reset(&email(&owner.email)).await.expect("a wish");
+    }
+    let (first, second, other_link) = (claim_link(store).await, claim_link(store).await, claim_link(store).await);
+    let session = random_digest();
+    fixture.open_session_for(&account, session).await;
+    fixture.open_session_for(&other, random_digest()).await;
+
+    assert_eq!(store.email_tokens().redeem_password(&first, "new").await.expect("a password"), account.id);
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer").as_deref(), Some("new"));
+    assert!(store.sessions().authenticate(&session, IDLE_TIMEOUT).await.expect("an answer").is_none());
+    for used_link in [first, second] {
+        assert_eq!(
+            expect_refusal(store.email_tokens().redeem_password(&used_link, "x").await),
+            StoreRefusal::InvalidEmailToken
+        );
+    }
+    assert_eq!(store.sessions().list(other.id, IDLE_TIMEOUT).await.expect("sessions").len(), 1);
+    assert_eq!(store.email_tokens().redeem_password(&other_link, "theirs").await.expect("a password"), other.id);
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer").as_deref(), Some("new"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn password_reset_for_a_changed_address_is_refused() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("a wish");
+    let reset = claim_link(store).await;
+    fixture.sql("update accounts set email = 'elsewhere@ipseity.example'").await;
+    assert_eq!(
+        expect_refusal(store.email_tokens().redeem_password(&reset, "x").await),
+        StoreRefusal::InvalidEmailToken
+    );
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invite_creates_account_or_sets_existing_password() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let (new, old) = (random_digest(), random_digest());
+    store.email_tokens().create_invite(&email("eve@ipseity.example"), &new).await.expect("a link");
+    store.email_tokens().create_invite(&email(&account.email.to_uppercase()), &old).await.expect("a link");
+
+    let created = store.email_tokens().redeem_password(&new, "of eve").await.expect("an account");
+    assert_eq!(store.accounts().get_by_email(&email("eve@ipseity.example")).await.expect("an account").id, created);
+    assert_eq!(store.accounts().password_hash(created).await.expect("an answer").as_deref(), Some("of eve"));
+    assert_eq!(store.email_tokens().redeem_password(&old, "own").await.expect("a password"), account.id);
+    assert_eq!(expect_refusal(store.email_tokens().redeem_password(&new, "x").await), StoreRefusal::InvalidEmailToken);
+    assert_eq!(fixture.sql("select count(*) from accounts").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn email_change_uses_last_requested_address_unless_taken() {
+    let fixture = StoreFixture::open().await;
+    let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
+    let request_link = async |address: &str| {
+        store.email_tokens().request_email_change(account.id, &email(address)).await.expect("a wish");
+        claim_link(store).await
+    };
+    let mistyped = request_link("tpyo@ipseity.example").await;
+    let intended = request_link("typo@ipseity.example").await;
+    assert_eq!(
+        expect_refusal(store.email_tokens().redeem_email_change(&mistyped).await),
+        StoreRefusal::InvalidEmailToken,
+        "a later wish replaced it"
+    );
+    assert_eq!(store.email_tokens().redeem_email_change(&intended).await.expect("an address"), account.id);
+    assert_eq!(
+        expect_refusal(store.email_tokens().redeem_email_change(&intended).await),
+        StoreRefusal::InvalidEmailToken
+    );
+    let emails = "select email from accounts order by id";
+    assert_eq!(fixture.sql(emails).await, format!("typo@ipseity.example\n{}", other.email));
+
+    let same = request_link("Typo@ipseity.example").await;
+    assert_eq!(store.email_tokens().redeem_email_change(&same).await.expect("another spelling"), account.id);
+    let taken = request_link(&other.email.to_uppercase()).await;
+    assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::AccountExists);
+    assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::InvalidEmailToken);
+    assert_eq!(fixture.sql(emails).await, format!("Typo@ipseity.example\n{}", other.email));
+}

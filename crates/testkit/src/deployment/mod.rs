@@ -1,0 +1,278 @@
+//! A whole house: PostgreSQL, Redis and any number of nodes that share them, with a throw-away database.
+
+pub mod cluster;
+pub mod node;
+pub mod postgres;
+pub mod redis;
+pub mod sandbox;
+pub mod socket_activation;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+use ipseity_domain::Scope;
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::certificate::TestCertificate;
+use crate::client::http1;
+use crate::command::{CommandOutput, run_command};
+use crate::deployment::node::{Env, Node, NodeFaultProxies};
+use crate::deployment::postgres::{Postgres, PostgresOptions};
+use crate::deployment::redis::{Redis, RedisOptions};
+use crate::fault_proxy::FaultProxy;
+use crate::fixtures::geo_database;
+use crate::test_dir::TestDir;
+
+/// The name of its database.
+pub const DATABASE: &str = "ipseity";
+/// The setting that names the database.
+pub const STORE_URL_ENV: &str = "IPSEITY__STORE__URL";
+/// The setting that names the counter store.
+pub const LEDGER_URL_ENV: &str = "IPSEITY__LEDGER__URL";
+
+/// How a house is built.
+#[derive(Debug, Clone)]
+pub struct DeploymentOptions {
+    /// The program of nodes and commands; if absent, the one that [`node::find_program`] finds.
+    pub program: Option<PathBuf>,
+    /// How many nodes.
+    pub nodes: usize,
+    /// Settings for all nodes, over the house's own.
+    pub env: Env,
+    /// The PostgreSQL cluster.
+    pub postgres: PostgresOptions,
+    /// The Redis server, and its clock.
+    pub redis: RedisOptions,
+    /// MMDB files; the small database of [`crate::fixtures::samples`] if empty.
+    pub geo_files: Vec<PathBuf>,
+    /// Puts a relay between every node and each of its stores.
+    pub fault_proxies: bool,
+    /// Lets nodes and commands write nowhere but in their own folders, and dump their memory there unless they forbid it. Needs root.
+    pub sandboxed: bool,
+    /// Hears of each step before it is taken.
+    pub progress: fn(&str),
+}
+
+impl Default for DeploymentOptions {
+    fn default() -> Self {
+        Self {
+            program: None,
+            nodes: 1,
+            env: Env::new(),
+            postgres: PostgresOptions::default(),
+            redis: RedisOptions::default(),
+            geo_files: Vec::new(),
+            fault_proxies: false,
+            sandboxed: false,
+            progress: |_| {},
+        }
+    }
+}
+
+/// A key as it was shown at its issue.
+#[derive(Clone, Deserialize)]
+pub struct IssuedKey {
+    /// Its public id.
+    pub id: String,
+    /// The key in clear.
+    pub key: String,
+}
+
+impl IssuedKey {
+    /// The value of an Authorization header with this key.
+    #[must_use]
+    pub fn bearer(&self) -> String {
+        format!("Bearer {}", self.key)
+    }
+}
+
+/// A running house; all of it is ended and removed when dropped.
+#[derive(Debug)]
+pub struct Deployment {
+    /// The nodes, to be killed, ended or replaced.
+    pub nodes: Vec<Node>,
+    /// The cluster, which holds one database.
+    pub postgres: Postgres,
+    /// The counter store.
+    pub redis: Redis,
+    /// The certificate of the TLS listeners.
+    pub certificate: TestCertificate,
+    program: PathBuf,
+    env: Env,
+    has_fault_proxies: bool,
+    issued_count: AtomicU32,
+    dir: TestDir,
+}
+
+impl Deployment {
+    /// Builds a house and waits until every node is ready.
+    pub async fn start(options: DeploymentOptions) -> Result<Self> {
+        let folder = TestDir::create()?;
+        let mut program = options.program.map_or_else(node::find_service_binary, Ok)?;
+        if options.sandboxed {
+            program = sandbox::write_sandboxed_wrapper(&program, folder.path())?;
+        }
+        (options.progress)("making a PostgreSQL cluster");
+        let postgres = Postgres::start(options.postgres).await?;
+        let store_url = postgres.create_database(DATABASE).await?;
+        (options.progress)("starting Redis");
+        let redis = Redis::start(options.redis).await?;
+        (options.progress)("making a certificate");
+        let certificate = TestCertificate::generate_in(folder.path())?;
+        let geo_files = if options.geo_files.is_empty() {
+            (options.progress)("writing a small geo database");
+            geo_database::write_databases(folder.path())?.to_vec()
+        } else {
+            options.geo_files
+        };
+        let defaults = [
+            (STORE_URL_ENV, store_url),
+            (LEDGER_URL_ENV, redis.url()),
+            ("IPSEITY__EDGE__CERTIFICATE_FILE", certificate.chain_file.display().to_string()),
+            ("IPSEITY__EDGE__PRIVATE_KEY_FILE", certificate.private_key_file.display().to_string()),
+            ("IPSEITY__EDGE__TRUSTED_PROXIES", "127.0.0.0/8,::1/128".to_owned()),
+            (
+                "IPSEITY__GEO__FILES",
+                geo_files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(","),
+            ),
+        ];
+        let mut env: Env = defaults.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        env.extend(options.env);
+        let issued_count = AtomicU32::new(0);
+        let has_fault_proxies = options.fault_proxies;
+        let mut deployment = Self {
+            nodes: Vec::new(),
+            postgres,
+            redis,
+            certificate,
+            program,
+            env,
+            has_fault_proxies,
+            issued_count,
+            dir: folder,
+        };
+        (options.progress)("migrating the database");
+        deployment.cli(&["migrate"]).await?.ensure_success().context("ipseity migrate failed")?;
+        for number in 1..=options.nodes {
+            (options.progress)(&format!("starting node {number} of {}", options.nodes));
+            let node = deployment.start_node(&Env::new()).await?;
+            deployment.nodes.push(node);
+        }
+        Ok(deployment)
+    }
+
+    /// Starts one more node that shares the house's stores, with settings of its own over theirs.
+    pub async fn start_node(&self, env: &Env) -> Result<Node> {
+        self.start_node_with_sockets(env, &[]).await
+    }
+
+    /// Starts one more node and hands it these listening sockets, as systemd would.
+    pub async fn start_node_with_sockets(&self, env: &Env, sockets: &[&TcpListener]) -> Result<Node> {
+        self.launch(env, sockets, None).await
+    }
+
+    /// Starts one more node with a configuration file, over which its environment goes.
+    pub async fn start_node_with_config(&self, env: &Env, config: &Path) -> Result<Node> {
+        let mut env = env.clone();
+        env.insert(node::CONFIG_ENTRY.to_owned(), config.display().to_string());
+        self.start_node(&env).await
+    }
+
+    /// Starts one more node, which may hold no more open files than this.
+    pub async fn start_node_with_fd_limit(&self, env: &Env, fd_limit: usize) -> Result<Node> {
+        self.launch(env, &[], Some(fd_limit)).await
+    }
+
+    async fn launch(&self, env: &Env, sockets: &[&TcpListener], fd_limit: Option<usize>) -> Result<Node> {
+        let mut merged = self.env.clone();
+        let fault_proxies = if self.has_fault_proxies { Some(self.add_fault_proxies(&mut merged)?) } else { None };
+        merged.extend(env.clone());
+        let mut node = Node::start(&self.program, &merged, sockets, fd_limit).await?;
+        node.fault_proxies = fault_proxies;
+        Ok(node)
+    }
+
+    /// Has these settings lead to the stores by relays.
+    fn add_fault_proxies(&self, env: &mut Env) -> Result<NodeFaultProxies> {
+        let [redis, postgres] = [self.redis.address(), self.postgres.address()].map(FaultProxy::open);
+        let fault_proxies = NodeFaultProxies { redis: redis?, postgres: postgres? };
+        for (name, store, proxy) in [
+            (LEDGER_URL_ENV, self.redis.address(), &fault_proxies.redis),
+            (STORE_URL_ENV, self.postgres.address(), &fault_proxies.postgres),
+        ] {
+            let url = env.get_mut(name).with_context(|| format!("{name} is not set"))?;
+            *url = url.replace(&store.to_string(), &proxy.address().to_string());
+        }
+        Ok(fault_proxies)
+    }
+
+    /// Has nodes and commands run another program from now on; nodes that run already go on as they are.
+    pub fn use_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
+    }
+
+    /// The lines between one of the nodes and its stores, in a house that was built with relays.
+    #[must_use]
+    pub fn fault_proxies(&self, node: usize) -> &NodeFaultProxies {
+        self.nodes[node].fault_proxies().expect("a house that was built with relays")
+    }
+
+    /// The settings that all nodes and commands share.
+    #[must_use]
+    pub const fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The folders in which anything of the house is written: its own, the stores' and the nodes'.
+    #[must_use]
+    pub fn dirs(&self) -> Vec<&Path> {
+        let stores = [self.dir.path(), self.redis.dir(), self.postgres.dir()];
+        stores.into_iter().chain(self.nodes.iter().map(Node::dir)).collect()
+    }
+
+    /// The address of the house's database.
+    #[must_use]
+    pub fn store_url(&self) -> String {
+        self.postgres.url(DATABASE)
+    }
+
+    /// Runs `ipseity` with these arguments on this house.
+    pub async fn cli(&self, arguments: &[&str]) -> Result<CommandOutput> {
+        self.cli_with_env(&[], arguments).await
+    }
+
+    /// The same, with settings over the house's own.
+    pub async fn cli_with_env(&self, settings: &[(&str, &str)], arguments: &[&str]) -> Result<CommandOutput> {
+        let mut command = std::process::Command::new(&self.program);
+        command.args(arguments).current_dir(self.dir.path());
+        node::set_env(&mut command, &self.env);
+        command.envs(settings.iter().copied());
+        run_command(&mut Command::from(command)).await
+    }
+
+    /// Makes an account on the free plan.
+    pub async fn create_account(&self, email: &str) -> Result<()> {
+        self.cli(&["account", "create", "--email", email, "--json"])
+            .await?
+            .ensure_success()
+            .context("no account was made")?;
+        Ok(())
+    }
+
+    /// Issues a key of an account.
+    pub async fn issue_key(&self, account: &str, scope: Scope) -> Result<IssuedKey> {
+        let name = format!("{scope} {}", self.issued_count.fetch_add(1, Ordering::Relaxed) + 1);
+        let arguments = ["key", "issue", "--account", account, "--scope", scope.name(), "--name", &name, "--json"];
+        let output = self.cli(&arguments).await?.ensure_success().context("no key was issued")?;
+        serde_json::from_slice(&output.stdout).context("a key was issued and not shown as id and key")
+    }
+
+    /// Runs curl against TLS listeners of the house, whose authority it trusts.
+    pub async fn curl(&self, arguments: &[&str]) -> Result<CommandOutput> {
+        let authority = self.certificate.ca_file.display().to_string();
+        http1::curl(&[&["--cacert", &authority], arguments].concat()).await
+    }
+}

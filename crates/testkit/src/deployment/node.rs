@@ -1,0 +1,226 @@
+//! One process of the service, `ipseity serve`, on free ports.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::client::http1::TestClient;
+use crate::deployment::socket_activation;
+use crate::eventually;
+use crate::fault_proxy::FaultProxy;
+use crate::ports::ReservedPort;
+use crate::process::ChildProcess;
+use crate::test_dir::TestDir;
+
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const TERMINATE_TIMEOUT: Duration = Duration::from_secs(60);
+const START_ATTEMPTS: usize = 3;
+
+/// The name under which a node's settings carry its configuration file.
+pub(crate) const CONFIG_ENTRY: &str = "--config";
+
+/// Settings by their environment names, such as `IPSEITY__STORE__URL`.
+pub type Env = BTreeMap<String, String>;
+
+/// The lines between a node and its stores.
+#[derive(Debug, Clone)]
+pub struct NodeFaultProxies {
+    /// To Redis.
+    pub redis: FaultProxy,
+    /// To PostgreSQL.
+    pub postgres: FaultProxy,
+}
+
+/// A running node; killed when dropped.
+#[derive(Debug)]
+pub struct Node {
+    process: ChildProcess,
+    http: ReservedPort,
+    https: ReservedPort,
+    ops: ReservedPort,
+    env: Env,
+    dir: TestDir,
+    pub(crate) fault_proxies: Option<NodeFaultProxies>,
+}
+
+impl Node {
+    /// Starts a node and waits until it is ready. What `env` says wins over the node's own ports.
+    pub(crate) async fn start(
+        program: &Path,
+        env: &Env,
+        sockets: &[&TcpListener],
+        fd_limit: Option<usize>,
+    ) -> Result<Self> {
+        for _ in 1..START_ATTEMPTS {
+            match Self::try_start(program, env, sockets, fd_limit).await {
+                // A stranger may have taken a port in between.
+                Err(error) if error.to_string().contains("in use") => {}
+                result => return result,
+            }
+        }
+        Self::try_start(program, env, sockets, fd_limit).await
+    }
+
+    async fn try_start(program: &Path, env: &Env, sockets: &[&TcpListener], fd_limit: Option<usize>) -> Result<Self> {
+        let (folder, http, https, ops) = (
+            TestDir::create()?,
+            ReservedPort::reserve_free()?,
+            ReservedPort::reserve_free()?,
+            ReservedPort::reserve_free()?,
+        );
+        let defaults = [
+            ("IPSEITY__EDGE__HTTP", http.address().to_string()),
+            ("IPSEITY__EDGE__HTTPS", https.address().to_string()),
+            ("IPSEITY__OPS__LISTEN", ops.address().to_string()),
+            // Pages need TLS for their cookies, and a name for their passkeys.
+            ("IPSEITY__PUBLIC__BASE_URL", format!("https://localhost:{}", https.number())),
+        ];
+        let mut merged: Env = defaults.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        merged.extend(env.clone());
+        let mut command = match fd_limit {
+            None => socket_activation::command_with_sockets(program, sockets)?,
+            Some(fd_limit) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--nofile={fd_limit}:{fd_limit}")).arg(program);
+                command
+            }
+        };
+        if let Some(config) = merged.remove(CONFIG_ENTRY) {
+            command.args(["--config", &config]);
+        }
+        command.arg("serve").current_dir(folder.path());
+        set_env(&mut command, &merged);
+        let process = ChildProcess::spawn(command, &folder.path().join("node.log"))?;
+        let mut node = Self { process, http, https, ops, env: merged, dir: folder, fault_proxies: None };
+        let mut ops_client = TestClient::new(node.ops());
+        let ready = eventually("the node is ready", READY_TIMEOUT, async || {
+            !node.process.is_running() || ops_client.get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200)
+        })
+        .await;
+        if ready.is_err() || !node.process.is_running() {
+            bail!("the node did not become ready; it says:\n{}", node.log()?);
+        }
+        Ok(node)
+    }
+
+    /// The listener for clear HTTP.
+    #[must_use]
+    pub fn http(&self) -> SocketAddr {
+        self.http.address()
+    }
+
+    /// The listener for TLS.
+    #[must_use]
+    pub fn https(&self) -> SocketAddr {
+        self.https.address()
+    }
+
+    /// The private listener.
+    #[must_use]
+    pub fn ops(&self) -> SocketAddr {
+        self.ops.address()
+    }
+
+    /// A new caller of the clear listener.
+    #[must_use]
+    pub fn client(&self) -> TestClient {
+        TestClient::new(self.http())
+    }
+
+    /// The node's metrics, as the private listener gives them.
+    pub async fn metrics(&self) -> Result<String> {
+        let reply = TestClient::new(self.ops()).get("/metrics", &[]).await?;
+        ensure!(reply.status == 200, "/metrics answers {}", reply.status);
+        Ok(reply.text())
+    }
+
+    /// The settings that this node was started with.
+    #[must_use]
+    pub const fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The lines to its stores, if the house was built with relays.
+    #[must_use]
+    pub const fn fault_proxies(&self) -> Option<&NodeFaultProxies> {
+        self.fault_proxies.as_ref()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// The folder in which it runs.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Everything that it has written to its standard output and error.
+    pub fn log(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(self.dir.path().join("node.log"))?).into_owned())
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// Has it crash, and tells how it ended.
+    pub async fn abort(&mut self) -> Result<ExitStatus> {
+        self.process.signal(libc::SIGABRT);
+        self.process.wait_for_exit(TERMINATE_TIMEOUT).await
+    }
+
+    /// Asks it to end with SIGTERM.
+    pub fn send_sigterm(&mut self) {
+        self.process.signal(libc::SIGTERM);
+    }
+
+    /// Asks it to end with SIGTERM and waits until it has.
+    pub async fn terminate(&mut self) -> Result<ExitStatus> {
+        self.send_sigterm();
+        self.process.wait_for_exit(TERMINATE_TIMEOUT).await
+    }
+}
+
+/// Gives a command these settings and none from our own environment.
+pub(crate) fn set_env(command: &mut Command, env: &Env) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("IPSEITY__")) {
+        command.env_remove(name);
+    }
+    command.envs(env);
+}
+
+/// Another program of the test kit, built beside the one that runs now.
+pub fn find_test_binary(name: &str) -> Result<PathBuf> {
+    let current = std::env::current_exe()?;
+    let mut candidates = current.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    candidates.find(|program| program.is_file()).with_context(|| {
+        format!("no `{name}` beside {}: build it first with `cargo build -p testkit`", current.display())
+    })
+}
+
+/// The service's program: `IPSEITY_BIN`, or the one built beside the program that runs now.
+pub fn find_service_binary() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os("IPSEITY_BIN") {
+        let program = PathBuf::from(program);
+        ensure!(program.is_file(), "IPSEITY_BIN names {}, which is no file", program.display());
+        return Ok(program);
+    }
+    let current = std::env::current_exe()?;
+    let candidates = current.ancestors().skip(1).take(2).map(|folder| folder.join("ipseity"));
+    candidates.into_iter().find(|program| program.is_file()).with_context(|| {
+        format!(
+            "no `ipseity` beside {}: build it first with `cargo build -p server`, or name one in IPSEITY_BIN",
+            current.display()
+        )
+    })
+}

@@ -1,0 +1,315 @@
+//! A Redis server of its own: killed, frozen, brought back from a snapshot, moved in time and removed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command as StdCommand;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Value, cmd};
+use tokio::process::Command;
+
+use crate::clock::TestClock;
+use crate::command::run_command;
+use crate::eventually;
+use crate::ports::ReservedPort;
+use crate::process::ChildProcess;
+use crate::test_dir::TestDir;
+
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The client's own half second is too short for a snapshot.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+const START_ATTEMPTS: usize = 3;
+/// Names another program that speaks Redis' protocol and takes its options, such as `valkey-server`.
+const BINARY_ENV: &str = "IPSEITY_REDIS_BIN";
+
+/// How a server is started.
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    /// Keeps an append-only file, so that a killed server comes back with everything. Without it, it comes back with the last snapshot.
+    pub appendonly: bool,
+    /// The server's wall clock; the real one if absent.
+    pub clock: Option<TestClock>,
+    /// Can be one of a [`crate::Cluster`].
+    pub cluster: bool,
+}
+
+/// A running server on 127.0.0.1, which saves a snapshot only when it is told to.
+#[derive(Debug)]
+pub struct Redis {
+    process: Option<ChildProcess>,
+    port: ReservedPort,
+    /// Where servers of a cluster talk to each other.
+    bus_port: ReservedPort,
+    options: RedisOptions,
+    dir: TestDir,
+}
+
+impl Redis {
+    /// Starts an empty server and waits until it answers.
+    pub async fn start(options: RedisOptions) -> Result<Self> {
+        let mut redis = Self {
+            process: None,
+            port: ReservedPort::reserve_free()?,
+            bus_port: ReservedPort::reserve_free()?,
+            options,
+            dir: TestDir::create()?,
+        };
+        fs::create_dir(redis.data_dir())?;
+        for _ in 1..START_ATTEMPTS {
+            if redis.launch().await.is_ok() {
+                return Ok(redis);
+            }
+            // A stranger may have taken the port in between.
+            (redis.port, redis.bus_port) = (ReservedPort::reserve_free()?, ReservedPort::reserve_free()?);
+        }
+        redis.launch().await?;
+        Ok(redis)
+    }
+
+    /// The server's address, as clients take it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.port.address())
+    }
+
+    /// The address on which it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Its process id, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(ChildProcess::pid)
+    }
+
+    /// Its ports for clients and, in a cluster, for the other servers.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.port.number(), self.bus_port.number())
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Result<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE_TIMEOUT));
+        Ok(Client::open(self.url())?.get_multiplexed_async_connection_with_config(&config).await?)
+    }
+
+    /// The folder of all that belongs to it: data, copies put aside, logs.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The folder with every file that the server writes.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// What the server has logged since it was first started.
+    pub fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.log_file())?)
+    }
+
+    /// Writes down every command that it receives from now on, until it is killed, in [`Self::monitor_file`].
+    pub fn monitor(&self) -> Result<()> {
+        let mut file = File::options().create(true).append(true).open(self.monitor_file())?;
+        let mut stream = TcpStream::connect(self.address())?;
+        stream.write_all(b"MONITOR\r\n")?;
+        stream.read_exact(&mut [0; b"+OK\r\n".len()])?;
+        // It ends with the server, and nobody waits for it.
+        thread::spawn(move || io::copy(&mut stream, &mut file));
+        Ok(())
+    }
+
+    /// Where the commands are that were received while it was told to write them down.
+    #[must_use]
+    pub fn monitor_file(&self) -> PathBuf {
+        self.dir.path().join("monitor.log")
+    }
+
+    /// Kills the server with SIGKILL.
+    pub fn kill9(&mut self) {
+        self.process = None;
+    }
+
+    /// Whether it was started and not killed since.
+    #[must_use]
+    pub const fn is_started(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Starts the server again, on the same port with what it finds in its folder; kills it before if it runs.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.kill9();
+        self.launch().await
+    }
+
+    /// Stops the server where it stands; connections stay open and unanswered.
+    pub fn freeze(&mut self) {
+        self.process.iter_mut().for_each(ChildProcess::freeze);
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&mut self) {
+        self.process.iter_mut().for_each(ChildProcess::thaw);
+    }
+
+    /// Sends a command, given word by word.
+    pub async fn run_command(&self, arguments: &[impl AsRef<[u8]>]) -> Result<()> {
+        let mut command = redis::Cmd::new();
+        for argument in arguments {
+            command.arg(argument.as_ref());
+        }
+        Ok(command.exec_async(&mut self.connect().await?).await?)
+    }
+
+    /// Makes it the replica of another server, and waits until it is in step.
+    pub async fn replicate_from(&self, primary: &Self) -> Result<()> {
+        self.run_command(&["REPLICAOF", "127.0.0.1", &primary.port.number().to_string()]).await?;
+        eventually("the replica is in step", START_TIMEOUT, async || {
+            self.info("replication").await.is_ok_and(|info| info.contains("master_link_status:up"))
+        })
+        .await
+    }
+
+    /// Makes a replica a primary.
+    pub async fn promote(&self) -> Result<()> {
+        self.run_command(&["REPLICAOF", "NO", "ONE"]).await
+    }
+
+    /// A section of what the server says of itself.
+    pub async fn info(&self, section: &str) -> Result<String> {
+        Ok(cmd("INFO").arg(section).query_async(&mut self.connect().await?).await?)
+    }
+
+    /// Forgets everything in memory, scripts kept.
+    pub async fn flushall(&self) -> Result<()> {
+        Ok(cmd("FLUSHALL").exec_async(&mut self.connect().await?).await?)
+    }
+
+    /// Saves a snapshot, and a copy of all files aside for [`Self::restore_snapshot`].
+    pub async fn save_snapshot(&self) -> Result<()> {
+        cmd("SAVE").exec_async(&mut self.connect().await?).await?;
+        copy_dir(self.data_dir(), self.snapshot_dir()).await
+    }
+
+    /// Kills the server, puts the files of the last snapshot back and starts it on them.
+    pub async fn restore_snapshot(&mut self) -> Result<()> {
+        self.kill9();
+        copy_dir(self.snapshot_dir(), self.data_dir()).await?;
+        self.launch().await
+    }
+
+    /// How often each command was called since the start, by its name in small letters.
+    pub async fn command_calls(&self) -> Result<BTreeMap<String, u64>> {
+        let info = self.info("commandstats").await?;
+        let calls = info.lines().filter_map(|line| {
+            let (name, numbers) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), numbers.split(',').next()?.parse().ok()?))
+        });
+        Ok(calls.collect())
+    }
+
+    /// The commands of the slow log, one word a line.
+    pub async fn slow_log(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let slow: Value = cmd("SLOWLOG").arg("GET").arg(-1).query_async(&mut self.connect().await?).await?;
+        append_flat(&slow, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Everything that it holds: keys, values and the slow log's commands, one item a line, never compressed.
+    pub async fn dump_all(&self) -> Result<Vec<u8>> {
+        let mut connection = self.connect().await?;
+        let mut bytes = Vec::new();
+        let keys: Vec<Vec<u8>> = cmd("KEYS").arg("*").query_async(&mut connection).await?;
+        for key in keys {
+            let kind: String = cmd("TYPE").arg(&key).query_async(&mut connection).await?;
+            let (read, range): (_, &[&str]) = match kind.as_str() {
+                "string" => ("GET", &[]),
+                "hash" => ("HGETALL", &[]),
+                "set" => ("SMEMBERS", &[]),
+                "list" => ("LRANGE", &["0", "-1"]),
+                "zset" => ("ZRANGE", &["0", "-1", "WITHSCORES"]),
+                "stream" => ("XRANGE", &["-", "+"]),
+                // Expired since it was listed.
+                "none" => continue,
+                other => bail!("a key of the unknown kind {other}"),
+            };
+            let value: Value = cmd(read).arg(&key).arg(range).query_async(&mut connection).await?;
+            append_flat(&Value::BulkString(key), &mut bytes);
+            append_flat(&value, &mut bytes);
+        }
+        bytes.extend(self.slow_log().await?);
+        Ok(bytes)
+    }
+
+    async fn launch(&mut self) -> Result<()> {
+        let mut command = StdCommand::new(std::env::var_os(BINARY_ENV).unwrap_or_else(|| "redis-server".into()));
+        let appendonly = if self.options.appendonly { "yes" } else { "no" };
+        command.arg("--port").arg(self.port.number().to_string()).arg("--dir").arg(self.data_dir());
+        // Files are not compressed, so that searches see what is in them.
+        command.args(["--bind", "127.0.0.1", "--save", "", "--rdbcompression", "no", "--appendonly", appendonly]);
+        // Replicas are served at once, not after a while in which others might want the same.
+        command.args(["--repl-diskless-sync-delay", "0"]);
+        if self.options.cluster {
+            command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus_port.number().to_string()]);
+            command.args(["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]);
+        }
+        command.envs(self.options.clock.iter().flat_map(TestClock::env));
+        let mut process = ChildProcess::spawn(command, &self.log_file())?;
+        let waited =
+            eventually("Redis answers", START_TIMEOUT, async || !process.is_running() || self.responds().await).await;
+        if waited.is_err() || !process.is_running() {
+            bail!("Redis did not start; it says:\n{}", self.log()?);
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Whether it answers, which it does not while it loads its files.
+    async fn responds(&self) -> bool {
+        match self.connect().await {
+            Ok(mut connection) => cmd("PING").exec_async(&mut connection).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    fn snapshot_dir(&self) -> PathBuf {
+        self.dir.path().join("aside")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("redis.log")
+    }
+}
+
+async fn copy_dir(from: PathBuf, to: PathBuf) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(&to)?;
+    }
+    run_command(Command::new("cp").arg("-a").arg(from).arg(to))
+        .await?
+        .ensure_success()
+        .context("the snapshot was not copied")?;
+    Ok(())
+}
+
+fn append_flat(value: &Value, bytes: &mut Vec<u8>) {
+    if let Value::Array(items) = value {
+        items.iter().for_each(|item| append_flat(item, bytes));
+    } else if let Value::BulkString(text) = value {
+        bytes.extend_from_slice(text);
+        bytes.push(b'\n');
+    } else {
+        bytes.extend_from_slice(format!("{value:?}\n").as_bytes());
+    }
+}

@@ -1,0 +1,244 @@
+//! A faulty line to a store: a TCP relay that delays, throttles, swallows, cuts and resets as it is told while it runs.
+//!
+//! A stream that has lost bytes is never handed on: its connection ends by a reset, at once or when the bytes flow again. On a thread of its
+//! own, so that it serves tests with runtimes of their own, and one that blocks.
+
+mod direction;
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use fastrand::Rng;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use self::direction::ProxyDirection;
+use crate::ports::ReservedPort;
+
+/// Whoever calls while no file is free waits this long.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
+
+/// What is wrong with a line; all of it may be at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FaultConfig {
+    /// How long every chunk takes, each way.
+    pub delay: Duration,
+    /// How much longer a chunk takes at most; chunks stay in order.
+    pub jitter: Duration,
+    /// Every connection is closed, and new ones are at once.
+    pub cut: bool,
+    /// Every byte is swallowed in both directions, the ends of streams too, while connections stay open and new ones are taken. A
+    /// connection that lost something is reset when this is over.
+    pub half_open: bool,
+    /// How likely a chunk of reply is swallowed and its connection reset: the request has arrived, and its answer is lost.
+    pub reply_drop_rate: f64,
+    /// The most that passes on a connection in each direction.
+    pub bytes_per_second: Option<NonZeroU32>,
+    /// The dice for jitter and dropped replies.
+    pub seed: u64,
+}
+
+impl FaultConfig {
+    /// A line that only passes on.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            cut: false,
+            half_open: false,
+            reply_drop_rate: 0.0,
+            bytes_per_second: None,
+            seed: 0,
+        }
+    }
+}
+
+/// A running relay, as many hold it as like; connections and thread are gone when the last one lets go.
+#[derive(Debug, Clone)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    state: watch::Sender<FaultProxyState>,
+    shared: Arc<FaultProxyShared>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FaultProxyState {
+    faults: FaultConfig,
+    /// How often all connections were reset.
+    reset_count: u64,
+}
+
+#[derive(Debug)]
+struct FaultProxyShared {
+    upstream: SocketAddr,
+    rng: Mutex<Rng>,
+    connections_accepted: AtomicU64,
+    replies_dropped: AtomicU64,
+}
+
+impl FaultProxy {
+    /// Opens a faultless relay to a server, which need not run yet.
+    pub fn open(upstream: SocketAddr) -> Result<Self> {
+        let port = ReservedPort::reserve_free()?;
+        let address = port.address();
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (state, inbox) = watch::channel(FaultProxyState { faults: FaultConfig::none(), reset_count: 0 });
+        let shared = Arc::new(FaultProxyShared {
+            upstream,
+            rng: Mutex::new(Rng::with_seed(0)),
+            connections_accepted: AtomicU64::new(0),
+            replies_dropped: AtomicU64::new(0),
+        });
+        let thread_shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            let _reserved = port;
+            runtime.block_on(run_proxy(listener, &thread_shared, inbox))
+        });
+        Ok(Self { address, state, shared })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Has these faults from now on, on open connections too, and no others.
+    pub fn set_faults(&self, faults: FaultConfig) {
+        *self.shared.rng.lock().unwrap_or_else(PoisonError::into_inner) = Rng::with_seed(faults.seed);
+        self.state.send_modify(|state| state.faults = faults);
+    }
+
+    /// Has no faults any more.
+    pub fn clear_faults(&self) {
+        self.set_faults(FaultConfig::none());
+    }
+
+    /// Resets every connection that is open now, on both sides.
+    pub fn reset_connections(&self) {
+        self.state.send_modify(|state| state.reset_count += 1);
+    }
+
+    /// How many connections were taken, those that were closed at once included.
+    #[must_use]
+    pub fn connections_accepted(&self) -> u64 {
+        self.shared.connections_accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many chunks of reply were dropped.
+    #[must_use]
+    pub fn replies_dropped(&self) -> u64 {
+        self.shared.replies_dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl FaultProxyShared {
+    fn random_fraction(&self) -> f64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).f64()
+    }
+}
+
+/// Takes connections until nobody is left who could give orders; the runtime, and every connection with it, ends then.
+async fn run_proxy(
+    listener: std::net::TcpListener,
+    shared: &Arc<FaultProxyShared>,
+    state: watch::Receiver<FaultProxyState>,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let mut changes = state.clone();
+    let all_dropped = async { while changes.changed().await.is_ok() {} };
+    let accept = async {
+        loop {
+            let Ok((client, _)) = listener.accept().await else {
+                sleep(ACCEPT_BACKOFF).await;
+                continue;
+            };
+            shared.connections_accepted.fetch_add(1, Ordering::Relaxed);
+            let (shared, state) = (Arc::clone(shared), state.clone());
+            tokio::spawn(async move {
+                let mut client = client;
+                if proxy_connection(&mut client, &shared, state).await.is_err() {
+                    let _ = client.set_zero_linger();
+                }
+            });
+        }
+    };
+    tokio::select! {
+        () = all_dropped => Ok(()),
+        never = accept => never,
+    }
+}
+
+/// Carries a connection to its end; an error is to be passed on as a reset.
+async fn proxy_connection(
+    client: &mut TcpStream,
+    shared: &FaultProxyShared,
+    state: watch::Receiver<FaultProxyState>,
+) -> io::Result<()> {
+    let FaultProxyState { faults, reset_count: resets } = *state.borrow();
+    if faults.cut {
+        return Ok(());
+    }
+    client.set_nodelay(true)?;
+    if faults.half_open {
+        let (has_lost_bytes, mut sink) = (AtomicBool::new(true), tokio::io::sink());
+        return tokio::select! {
+            _ = tokio::io::copy(client, &mut sink) => Ok(()),
+            ended = ended_by_state(state, resets, &has_lost_bytes) => ended,
+        };
+    }
+    let mut server = TcpStream::connect(shared.upstream).await?;
+    server.set_nodelay(true)?;
+    let ended = forward_both(client, &mut server, shared, state, resets).await;
+    if ended.is_err() {
+        let _ = server.set_zero_linger();
+    }
+    ended
+}
+
+async fn forward_both(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    shared: &FaultProxyShared,
+    state: watch::Receiver<FaultProxyState>,
+    reset_count: u64,
+) -> io::Result<()> {
+    let has_lost_bytes = AtomicBool::new(false);
+    let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
+    let direction =
+        |is_reply| ProxyDirection { is_reply, shared, has_lost_bytes: &has_lost_bytes, state: state.clone() };
+    let requests = direction(false).forward(from_client, to_server);
+    let replies = direction(true).forward(from_server, to_client);
+    tokio::select! {
+        ended = async { tokio::try_join!(requests, replies) } => ended.map(|_| ()),
+        ended = ended_by_state(state.clone(), reset_count, &has_lost_bytes) => ended,
+    }
+}
+
+/// Waits for an order that ends a connection.
+async fn ended_by_state(
+    mut state: watch::Receiver<FaultProxyState>,
+    reset_count: u64,
+    has_lost_bytes: &AtomicBool,
+) -> io::Result<()> {
+    loop {
+        let now = *state.borrow_and_update();
+        let lost_bytes = !now.faults.half_open && has_lost_bytes.load(Ordering::Relaxed);
+        if now.reset_count != reset_count || lost_bytes {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if now.faults.cut || state.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
