@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
-use crate::redis::node::{RedisConnection, RedisNode};
+use crate::redis::connection::RedisConnection;
+use crate::redis::node::RedisNode;
 
 /// Questions for the time: the quickest answer tells the distance and the clock best.
 const CLOCK_SAMPLES: usize = 5;

@@ -52,16 +52,6 @@ const STALE_SLOT_MAP_CODES: [&str; 2] = ["MOVED", "CLUSTERDOWN"];
 /// Replies of a store that wants to know first who asks.
 const AUTH_ERROR_CODES: [&str; 2] = ["NOAUTH", "WRONGPASS"];
 
-/// Where a cluster sends a call that it did not take.
-pub(crate) enum ClusterRedirect {
-    /// The slot belongs to the server at this host and port.
-    Moved(String, u16),
-    /// The slot is on its way to the server at this host and port, and what the call names is there already.
-    Ask(String, u16),
-    /// The slot is on its way, and what the call names is partly here and partly there.
-    TryAgain,
-}
-
 impl From<RedisError> for LedgerError {
     fn from(error: RedisError) -> Self {
         match error_code(&error) {
@@ -108,25 +98,6 @@ impl LedgerError {
             Self::ReplyTimeout => true,
             Self::NotApplied(error) => error_code(error).is_some_and(|code| STALE_SLOT_MAP_CODES.contains(&&*code)),
             Self::Unreachable | Self::ConnectionLost(_) | Self::ScriptFailed(_) | Self::UnexpectedReply(_) => false,
-        }
-    }
-
-    /// Where to go on, if nothing was applied and the store has said where.
-    pub(crate) fn redirect(&self) -> Option<ClusterRedirect> {
-        let Self::NotApplied(error) = self else { return None };
-        let server_errors = error.clone().into_server_errors()?;
-        let (_, server_error) = server_errors.first()?;
-        if server_error.code() == "TRYAGAIN" {
-            return Some(ClusterRedirect::TryAgain);
-        }
-        // `MOVED 3999 127.0.0.1:6381`
-        let (_slot, address) = server_error.details()?.split_once(' ')?;
-        let (host, port) = address.rsplit_once(':')?;
-        let (host, port) = (host.to_owned(), port.parse().ok()?);
-        match server_error.code() {
-            "MOVED" => Some(ClusterRedirect::Moved(host, port)),
-            "ASK" => Some(ClusterRedirect::Ask(host, port)),
-            _ => None,
         }
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Deliberately absent: the durable store. Whoever gets [`Verdict::Unknown`] asks it and fills the record. No address is ever sent here.
 
+mod charge;
+mod charge_id;
 mod demo;
 mod diagnostics;
 mod error;
+mod key_records;
 mod layout;
 mod ledger;
 mod pauses;
@@ -15,9 +18,10 @@ mod scripts;
 mod usage;
 mod verdict;
 
+pub use charge_id::ChargeId;
 pub use demo::DemoVerdict;
 pub use diagnostics::RedisServerInfo;
 pub use error::LedgerError;
 pub use ledger::{Ledger, LedgerOptions};
-pub use reconcile::{ChargeId, DemoReconcileBatch, PendingCharge, RECONCILE_DELAY, ReconcileBatch, Reconciled};
+pub use reconcile::{DemoReconcileBatch, PendingCharge, RECONCILE_DELAY, ReconcileBatch, Reconciled};
 pub use verdict::{Fence, LedgerTime, Quota, Verdict};

@@ -1,59 +1,21 @@
 //! Settling: requests that a node admitted on its own reach the counter store when it is back, each exactly once.
 
-use std::fmt;
 use std::fmt::Write as _;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ipseity_domain::{DailyUsage, KeyId, KeyPause, UtcDay};
 use redis::Value;
 
+use crate::charge_id::ChargeId;
 use crate::error::LedgerError;
 use crate::layout::{self, Bucket, HashSlot};
-use crate::ledger::{Ledger, random_nonce};
+use crate::ledger::Ledger;
 use crate::redis::node::TCP_USER_TIMEOUT;
+use crate::scripts::{self, random_nonce};
 use crate::verdict::{Fence, LedgerTime, Quota, ScriptReply};
 
 /// A call that was sent and not answered may still arrive for so long: before that nobody can say that it was not applied.
 pub const RECONCILE_DELAY: Duration = TCP_USER_TIMEOUT.saturating_add(Duration::from_secs(1));
-
-/// Names that there are: with the millisecond before it, an entry in the log is still a number that the store keeps in 64 bits.
-const CHARGE_IDS: u32 = 500_000;
-const CHARGE_ID_DIGITS: usize = 6;
-
-/// Six digits that name a charge; with the millisecond before them they are its entry in the log. Always even: the odd number after it is
-/// the entry of the same request if the day's limit refused it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChargeId(u32);
-
-impl ChargeId {
-    /// The next name of this process: two of its charges never share one within the reach of a log, as random names now and then
-    /// did. Processes begin anywhere, so that they hardly meet.
-    #[must_use]
-    pub fn next() -> Self {
-        static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));
-        Self(NEXT.fetch_add(1, Ordering::Relaxed) % CHARGE_IDS * 2)
-    }
-}
-
-impl ChargeId {
-    pub(crate) fn digits(self) -> [u8; CHARGE_ID_DIGITS] {
-        let mut rest = self.0;
-        let mut digits = [b'0'; CHARGE_ID_DIGITS];
-        for digit in digits.iter_mut().rev() {
-            *digit += (rest % 10) as u8;
-            rest /= 10;
-        }
-        digits
-    }
-}
-
-impl fmt::Display for ChargeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
-    }
-}
 
 /// A request by its time and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +81,7 @@ impl Ledger {
         let (days, recent, unconfirmed) =
             (format_days(&batch.days), format_log_entries(&batch.recent), format_log_entries(&batch.unconfirmed));
         let build_invocation = |incarnation: &str| {
-            let mut invocation = self.reconcile_script.prepare_invoke();
+            let mut invocation = scripts::RECONCILE.prepare_invoke();
             invocation
                 .key(bucket.record_key(batch.key))
                 .key(bucket.log_key(batch.key))
@@ -160,7 +122,7 @@ impl Ledger {
         let (day, count) = stored.map_or((String::new(), 0), |(day, count)| (day.to_string(), count));
         let days = format_days(&batch.days);
         let build_invocation = |incarnation: &str| {
-            let mut invocation = self.reconcile_demo_script.prepare_invoke();
+            let mut invocation = scripts::RECONCILE_DEMO.prepare_invoke();
             invocation.key(layout::demo_key()).key(layout::demo_reconciled_key(batch.batch_id));
             invocation.arg(incarnation).arg(&days).arg(&day).arg(count);
             invocation

@@ -7,11 +7,13 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, FromRedisValue, Pipeline, RedisFuture, RedisResult, ScriptInvocation, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::error::{ClusterRedirect, LedgerError};
+use crate::error::LedgerError;
 use crate::layout::HashSlot;
 use crate::ledger::Ledger;
 use crate::redis::batch::{Charge, execute_batch};
-use crate::redis::node::{RedisConnection, RedisNode};
+use crate::redis::connection::RedisConnection;
+use crate::redis::node::RedisNode;
+use crate::redis::redirect::ClusterRedirect;
 use crate::redis::slot_map::sibling_addr;
 
 /// A slot on its way is served again within milliseconds.
@@ -166,7 +168,7 @@ impl Ledger {
 
     /// Goes where the store sends a call that it did not take; a call that may have been applied goes nowhere.
     async fn follow_redirect(&self, request: &mut RedisRequest, error: LedgerError) -> Result<(), LedgerError> {
-        let Some(redirect) = error.redirect() else { return Err(error) };
+        let Some(redirect) = ClusterRedirect::from_error(&error) else { return Err(error) };
         if request.redirected || matches!(redirect, ClusterRedirect::TryAgain) {
             if Instant::now() + RETRY_DELAY + MIN_REMAINING_TIME >= request.deadline {
                 return Err(error);

@@ -2,23 +2,21 @@
 //!
 //! A call costs both sides far more than a charge does. Nobody waits for company: a charge that finds no call under way goes alone.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ipseity_domain::ApiKey;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, ErrorKind, RedisResult, Script, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::charge_id::ChargeId;
 use crate::error::LedgerError;
 use crate::layout::Bucket;
-use crate::ledger::random_nonce;
-use crate::reconcile::ChargeId;
-use crate::redis::node::ServerIdentity;
-use crate::scripts;
+use crate::redis::identity::ServerIdentity;
+use crate::scripts::{self, random_nonce};
 
 /// Charges of one call: the counter store does nothing else meanwhile.
 const BATCH_CHARGES_MAX: usize = 64;
@@ -29,8 +27,6 @@ const OVERHEAD_ARGS: usize = 7;
 const OVERHEAD_BYTES: usize = 160;
 /// How long others gather behind a call that is not answered: one whose answer is lost must not hold them up.
 const NEXT_BATCH_TIMEOUT: Duration = Duration::from_millis(2);
-
-static CHARGE_SCRIPT: LazyLock<Script> = LazyLock::new(scripts::charge);
 
 /// A request of a key, under its name.
 #[derive(Clone, Copy)]
@@ -123,7 +119,7 @@ pub(crate) async fn execute_batch(
     let cmd = charge_command(identity, charges);
     let mut reply: RedisResult<Value> = cmd.query_async(conn).await;
     if reply.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
-        CHARGE_SCRIPT.prepare_invoke().load_async(conn).await?;
+        scripts::CHARGE.prepare_invoke().load_async(conn).await?;
         reply = cmd.query_async(conn).await;
     }
     let Value::Array(verdicts) = reply? else { return Err(LedgerError::UnexpectedReply("reply")) };
@@ -137,7 +133,7 @@ fn charge_command(identity: &ServerIdentity, charges: &[Charge]) -> Cmd {
     let mut cmd =
         Cmd::with_capacity(3 * charges.len() + OVERHEAD_ARGS, charges.len() * CHARGE_CAPACITY_BYTES + OVERHEAD_BYTES);
     cmd.arg("EVALSHA")
-        .arg(CHARGE_SCRIPT.get_hash())
+        .arg(scripts::CHARGE.get_hash())
         .arg(2 * charges.len() + if shared_bucket.is_some() { 2 } else { 0 });
     for Charge { key, .. } in charges {
         let bucket = Bucket::of(key.id);

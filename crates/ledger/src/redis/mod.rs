@@ -1,6 +1,9 @@
 //! Connections to Redis: one server, a primary with replicas, or a cluster.
 
 pub(crate) mod batch;
+pub(crate) mod connection;
+pub(crate) mod identity;
 pub(crate) mod node;
+pub(crate) mod redirect;
 pub(crate) mod router;
 pub(crate) mod slot_map;

@@ -13,7 +13,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::LedgerError;
 use crate::layout::HashSlot;
-use crate::redis::node::{RedisConnection, RedisNode};
+use crate::redis::connection::RedisConnection;
+use crate::redis::node::RedisNode;
 use crate::redis::slot_map::{ClusterView, SlotMap};
 
 /// Time to find anybody who answers, for whoever still waits for it.

@@ -7,7 +7,8 @@ use redis::{ConnectionAddr, Value};
 
 use crate::error::LedgerError;
 use crate::layout::HashSlot;
-use crate::redis::node::{RedisConnection, RedisNode};
+use crate::redis::connection::RedisConnection;
+use crate::redis::node::RedisNode;
 
 /// What was learnt a moment ago is not asked again.
 const REFRESH_INTERVAL_MIN: Duration = Duration::from_millis(100);

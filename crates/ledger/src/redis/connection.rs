@@ -1,0 +1,55 @@
+//! A connection to one Redis server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError};
+
+use crate::redis::batch::BatchHandle;
+use crate::redis::identity::ServerIdentity;
+
+/// A connection, shared by all requests, and the identity of its server.
+pub(crate) struct RedisConnection {
+    pub(crate) conn: MultiplexedConnection,
+    pub(crate) identity: ServerIdentity,
+    pub(crate) batcher: BatchHandle,
+    dead: Arc<AtomicBool>,
+}
+
+impl RedisConnection {
+    pub(crate) async fn open(client: &Client) -> Result<Self, RedisError> {
+        let dead = Arc::new(AtomicBool::new(false));
+        let dead_flag = Arc::clone(&dead);
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                dead_flag.store(true, Ordering::Release);
+            }
+            Ok::<_, redis::aio::SendError>(())
+        });
+        let mut conn = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let identity = ServerIdentity::fetch(&mut conn).await?;
+        Ok(Self::new(conn, identity, dead))
+    }
+
+    fn new(conn: MultiplexedConnection, identity: ServerIdentity, dead: Arc<AtomicBool>) -> Self {
+        let batcher = BatchHandle::start(conn.clone(), identity.clone());
+        Self { conn, identity, batcher, dead }
+    }
+
+    /// Reads the server's identity again. Returns the same connection with the new identity if it has changed.
+    pub(crate) async fn refresh_identity(&self) -> Result<Option<Self>, RedisError> {
+        let identity = ServerIdentity::fetch(&mut self.conn.clone()).await?;
+        let is_changed = identity != self.identity;
+        Ok(is_changed.then(|| Self::new(self.conn.clone(), identity, Arc::clone(&self.dead))))
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Marks the connection as unusable. The next request opens another.
+    pub(crate) fn mark_dead(&self) {
+        self.dead.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,34 @@
+//! Redirects of a Redis Cluster.
+
+use crate::error::LedgerError;
+
+/// Where a cluster sends a call that it did not take.
+pub(crate) enum ClusterRedirect {
+    /// The slot belongs to the server at this host and port.
+    Moved(String, u16),
+    /// The slot is on its way to the server at this host and port, and what the call names is there already.
+    Ask(String, u16),
+    /// The slot is on its way, and what the call names is partly here and partly there.
+    TryAgain,
+}
+
+impl ClusterRedirect {
+    /// The redirect that an error carries, if nothing was applied.
+    pub(crate) fn from_error(error: &LedgerError) -> Option<Self> {
+        let LedgerError::NotApplied(error) = error else { return None };
+        let server_errors = error.clone().into_server_errors()?;
+        let (_, server_error) = server_errors.first()?;
+        if server_error.code() == "TRYAGAIN" {
+            return Some(Self::TryAgain);
+        }
+        // `MOVED 3999 127.0.0.1:6381`
+        let (_slot, address) = server_error.details()?.split_once(' ')?;
+        let (host, port) = address.rsplit_once(':')?;
+        let (host, port) = (host.to_owned(), port.parse().ok()?);
+        match server_error.code() {
+            "MOVED" => Some(Self::Moved(host, port)),
+            "ASK" => Some(Self::Ask(host, port)),
+            _ => None,
+        }
+    }
+}
