@@ -1,21 +1,27 @@
-//! The ids of charges.
+//! Charge ids, which find a charge in the log if its reply was lost.
 
 use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Names that there are: with the millisecond before it, an entry in the log is still a number that the store keeps in 64 bits.
-const CHARGE_IDS: u32 = 500_000;
-const CHARGE_ID_DIGITS: usize = 6;
+use crate::columns::column;
 
-/// Six digits that name a charge; with the millisecond before them they are its entry in the log. Always even: the odd number after it is
-/// the entry of the same request if the day's limit refused it.
+/// Number of ids. A log entry is the time in milliseconds and the id; as one number it fits into 64 bits, which Redis stores compactly.
+const CHARGE_IDS: u32 = 500_000;
+const CHARGE_ID_DIGITS: usize = column("charge_id").width;
+
+/// An even number of six digits that identifies a charge in the log of its key.
+///
+/// The odd number after it marks the same request in the log if the daily quota rejected it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargeId(u32);
 
 impl ChargeId {
-    /// The next name of this process: two of its charges never share one within the reach of a log, as random names now and then
-    /// did. Processes begin anywhere, so that they hardly meet.
+    /// Returns the next id of this process.
+    ///
+    /// A process repeats an id after 500,000 charges. A log covers 60 seconds, so two charges in one log can have the same id only
+    /// if the process makes more than 8,333 charges per second. Each process starts at a random id, so a collision between
+    /// processes is unlikely but possible.
     #[must_use]
     pub fn next() -> Self {
         static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));

@@ -1,8 +1,9 @@
-//! Key records in Redis: fill, publish and delete.
+//! Writing and deleting key records.
 
 use ipseity_domain::{DailyUsage, KeyChange, KeyId, KeyRecord};
 use redis::Value;
 
+use crate::columns::column;
 use crate::error::LedgerError;
 use crate::layout::Bucket;
 use crate::ledger::Ledger;
@@ -10,31 +11,32 @@ use crate::request::RedisRequest;
 use crate::scripts::{self, random_nonce};
 use crate::verdict::Fence;
 
-/// write.lua: a change has overtaken the fill.
+/// Result of `write_record.lua`: a change overtook the fill.
 const FENCE_MISMATCH: i64 = 0;
-/// write.lua: the record bears another stamp than the publish.
+/// Result of `write_record.lua`: the record has another incarnation.
 const INCARNATION_MISMATCH: i64 = 2;
 
-/// The greatest number that a column of record.lua holds, and its arithmetic is exact for.
-const COUNT_MAX: u64 = 999_999_999_999;
+/// The largest number that fits into the column `daily_limit`. Numbers in Lua are exact up to there.
+const DAILY_LIMIT_MAX: u64 = 10_u64.pow(column("daily_limit").width as u32) - 1;
 
 impl Ledger {
-    /// Writes a standing that was read after a charge did not know the key; `false` when a change has overtaken the reading.
+    /// Writes a record that was read from PostgreSQL after a charge returned [`Verdict::Unknown`](crate::Verdict::Unknown). Returns
+    /// `false` if the key has changed since that charge.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn fill(&self, key_record: &KeyRecord, fence: &Fence) -> Result<bool, LedgerError> {
-        // A store that was restored since may have brought the same fence back, and lost the change that replaced it.
+        // A restored Redis may have the same fence again, and may have lost the change that replaced it.
         let expected_fence =
             |incarnation: &str| if incarnation == fence.incarnation { fence.nonce.clone() } else { Vec::new() };
         let mut request = self.begin_request(Bucket::of(key_record.id).slot()).await?;
         Ok(self.write_key_record(&mut request, key_record, "fill", expected_fence).await? != FENCE_MISMATCH)
     }
 
-    /// Brings a committed change here.
+    /// Applies a change that is committed in PostgreSQL.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn apply_change(&self, change: &KeyChange) -> Result<(), LedgerError> {
         match change {
             KeyChange::Updated(key_record) => self.publish(key_record).await,
@@ -42,16 +44,16 @@ impl Ledger {
         }
     }
 
-    /// Writes a changed standing over the record, if there is one.
+    /// Replaces the record of a changed key, if there is one.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn publish(&self, key_record: &KeyRecord) -> Result<(), LedgerError> {
         let mut request = self.begin_request(Bucket::of(key_record.id).slot()).await?;
         let new_fence = |_: &str| random_nonce().into_bytes();
         while self.write_key_record(&mut request, key_record, "publish", new_fence).await? == INCARNATION_MISMATCH {
             if !self.refresh_identity(&mut request).await? {
-                self.write_key_record(&mut request, key_record, "disown", new_fence).await?;
+                self.write_key_record(&mut request, key_record, "invalidate", new_fence).await?;
                 break;
             }
         }
@@ -87,21 +89,21 @@ impl Ledger {
             invocation.arg(u8::from(key_record.flags.deactivated)).arg(u8::from(key_record.flags.paused));
             invocation
                 .arg(key_record.scope.name())
-                .arg(key_record.daily_limit.min(COUNT_MAX))
+                .arg(key_record.daily_limit.min(DAILY_LIMIT_MAX))
                 .arg(key_record.digest.as_bytes().as_slice());
             invocation.arg(previous_digest).arg(until_s).arg(day).arg(count).arg(key_record.id.as_str());
             invocation
         };
         let Value::Int(outcome) = self.run_script(request, build_invocation).await? else {
-            return Err(LedgerError::UnexpectedReply("reply"));
+            return Err(LedgerError::UnexpectedReply("type"));
         };
         Ok(outcome)
     }
 
-    /// Forgets a deleted key; a fill that is under way finds another fence.
+    /// Deletes the record of a deleted key. A concurrent fill fails.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn delete_key_record(&self, id: KeyId) -> Result<(), LedgerError> {
         let bucket = Bucket::of(id);
         let build_invocation = |_: &str| {
@@ -113,10 +115,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Forgets yesterday's count of a key: it has been rolled up.
+    /// Clears the previous day's count of a key. Call this when PostgreSQL has the count.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn clear_yesterday(&self, id: KeyId) -> Result<(), LedgerError> {
         let bucket = Bucket::of(id);
         let build_invocation = |_: &str| {

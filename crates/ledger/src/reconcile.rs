@@ -1,4 +1,4 @@
-//! Settling: requests that a node admitted on its own reach the counter store when it is back, each exactly once.
+//! Reconciling: counting requests that a node admitted in degraded mode when Redis is back.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use ipseity_domain::{DailyUsage, KeyId, KeyPause, UtcDay};
 use redis::Value;
 
 use crate::charge_id::ChargeId;
+use crate::columns::column;
 use crate::error::LedgerError;
 use crate::layout::{self, Bucket, HashSlot};
 use crate::ledger::Ledger;
@@ -14,67 +15,70 @@ use crate::redis::node::TCP_USER_TIMEOUT;
 use crate::scripts::{self, random_nonce};
 use crate::verdict::{Fence, LedgerTime, Quota, ScriptReply};
 
-/// A call that was sent and not answered may still arrive for so long: before that nobody can say that it was not applied.
+/// How long a request without a reply can still reach Redis. Reconcile an unconfirmed charge only after this time.
 pub const RECONCILE_DELAY: Duration = TCP_USER_TIMEOUT.saturating_add(Duration::from_secs(1));
 
-/// A request by its time and name.
+const ENTRY_MS_DIGITS: usize = column("entry_ms").width;
+
+/// A request that is not yet counted, or not known to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingCharge {
-    /// When it was admitted.
+    /// When the node admitted it.
     pub at: LedgerTime,
-    /// The name it was, or would have been, charged under.
+    /// The id of its charge.
     pub id: ChargeId,
 }
 
-/// Requests of one key that a node admitted on its own.
+/// Pending charges of one key.
 #[derive(Clone, Debug)]
 pub struct ReconcileBatch {
     /// The key.
     pub key: KeyId,
-    /// Settled once, however often it is sent.
+    /// Identifies the batch, so that Redis counts it once even if you send it again.
     pub batch_id: u64,
-    /// The window that the requests belong to.
+    /// The burst epoch of the requests.
     pub burst_epoch: u64,
-    /// Requests that were surely not charged, by day, oldest first.
+    /// Requests that were certainly not charged, by day, oldest first.
     pub days: Vec<DailyUsage>,
-    /// Those of them that are recent enough for the burst limit.
+    /// The requests among them that still count for the burst limit.
     pub recent: Vec<PendingCharge>,
-    /// Requests that may have been charged: the call went out and no answer came.
+    /// Requests that may have been charged, because their reply was lost.
     pub unconfirmed: Vec<PendingCharge>,
-    /// A pause on the node's own evidence.
+    /// A pause that the node decided in degraded mode.
     pub pause: Option<KeyPause>,
 }
 
-/// Demo requests that a node admitted on its own.
+/// Pending demo requests.
 #[derive(Clone, Debug)]
 pub struct DemoReconcileBatch {
-    /// Settled once, however often it is sent.
+    /// Identifies the batch, so that Redis counts it once even if you send it again.
     pub batch_id: u64,
-    /// By day, oldest first.
+    /// Requests by day, oldest first.
     pub days: Vec<DailyUsage>,
 }
 
-/// What became of a batch.
+/// The result of reconciling a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reconciled {
-    /// The counter store does not know the key: fill its record, and settle again.
+    /// Redis has no record of the key. [`fill`](Ledger::fill) it, then reconcile again.
     Unknown(Fence),
-    /// In the books.
+    /// The batch is counted.
     Done {
-        /// The day's count with the batch in it.
+        /// The state of the quota after the batch.
         quota: Quota,
-        /// The day before, as long as it waits to be rolled up.
+        /// The count of the previous day, until [`clear_yesterday`](Ledger::clear_yesterday) removes it.
         yesterday: Option<DailyUsage>,
-        /// Requests of which nobody can tell any more whether they were charged; they were not charged again.
+        /// Charges that could not be verified, because the log does not reach back to them. They are not charged again.
         unverifiable: u64,
     },
 }
 
 impl Ledger {
-    /// Settles a batch.
+    /// Counts a batch of pending charges. A batch that is sent again within an hour is counted once, unless Redis loses its memory in
+    /// between.
     ///
     /// # Errors
-    /// When the counter store does not answer in time; the same batch may be sent again.
+    /// Fails if Redis does not answer in time. You can send the same batch again.
     pub async fn reconcile(&self, batch: &ReconcileBatch) -> Result<Reconciled, LedgerError> {
         let bucket = Bucket::of(batch.key);
         let pause = batch.pause.as_ref().map(format_pause).unwrap_or_default();
@@ -109,16 +113,17 @@ impl Ledger {
         }
     }
 
-    /// Settles a batch of the demo's, knowing the count that was rolled up last if that was asked for; `false` when it must be.
+    /// Counts a batch of demo requests. Returns `false` if Redis has lost the count: read it from PostgreSQL and pass it as
+    /// `stored_usage`.
     ///
     /// # Errors
-    /// When the counter store does not answer in time; the same batch may be sent again.
+    /// Fails if Redis does not answer in time. You can send the same batch again.
     pub async fn reconcile_demo(
         &self,
         batch: &DemoReconcileBatch,
         stored_usage: Option<Option<DailyUsage>>,
     ) -> Result<bool, LedgerError> {
-        let stored = stored_usage.map(|used| used.map_or((0, 0), |used| (used.day.0, used.count)));
+        let stored = stored_usage.map(|usage| usage.map_or((0, 0), |usage| (usage.day.0, usage.count)));
         let (day, count) = stored.map_or((String::new(), 0), |(day, count)| (day.to_string(), count));
         let days = format_days(&batch.days);
         let build_invocation = |incarnation: &str| {
@@ -128,14 +133,14 @@ impl Ledger {
             invocation
         };
         let mut request = self.begin_request(HashSlot::of(&layout::demo_key())).await?;
-        let Value::Int(stored) = self.run_script(&mut request, build_invocation).await? else {
-            return Err(LedgerError::UnexpectedReply("reply"));
+        let Value::Int(reconciled) = self.run_script(&mut request, build_invocation).await? else {
+            return Err(LedgerError::UnexpectedReply("type"));
         };
-        Ok(stored == 1)
+        Ok(reconciled == 1)
     }
 }
 
-/// `<ms>:<counts>`, as charge.lua writes it.
+/// `<ms>:<counts>`, the format of `charge.lua`.
 fn format_pause(pause: &KeyPause) -> String {
     let counts: Vec<String> = pause.counts.iter().map(u16::to_string).collect();
     format!("{}:{}", pause.at_ms, counts.join(","))
@@ -153,7 +158,7 @@ fn format_days(days: &[DailyUsage]) -> String {
 fn format_log_entries(charges: &[PendingCharge]) -> String {
     let mut text = String::new();
     for PendingCharge { at, id } in charges {
-        let _ = write!(text, "{:013}{id},", at.0);
+        let _ = write!(text, "{:0width$}{id},", at.0, width = ENTRY_MS_DIGITS);
     }
     text
 }

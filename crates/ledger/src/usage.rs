@@ -1,25 +1,27 @@
-//! How much of a day keys have used, for the people who own them; no verdict depends on it.
+//! Today's usage of keys, for the pages of their owners. No verdict depends on it.
 
 use ipseity_domain::{DailyUsage, KeyId, UtcDay};
 use redis::Cmd;
 
+use crate::columns::{Column, column};
 use crate::error::LedgerError;
 use crate::layout::Bucket;
 use crate::ledger::Ledger;
 
-/// Where record.lua has today's number and its count, and how long the first is.
-const TODAY_COLUMNS: (isize, isize) = (62, 79);
-const DAY_DIGITS: usize = 6;
+const TODAY: Column = column("today");
+const TODAY_COUNT: Column = column("today_count");
 
 impl Ledger {
-    /// The newest day that each key was charged to, and its count, in the order asked; `None` where there is no record.
+    /// Returns the newest day with requests and its count for each key, in the order of `keys`. Keys without a record are `None`.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn usage_of(&self, keys: &[KeyId]) -> Result<Vec<Option<DailyUsage>>, LedgerError> {
         let read = |key: &KeyId| {
             let bucket = Bucket::of(*key);
-            (bucket.slot(), Cmd::getrange(bucket.record_key(*key), TODAY_COLUMNS.0, TODAY_COLUMNS.1))
+            // GETRANGE includes its end.
+            let (first, last) = (TODAY.start as isize, TODAY_COUNT.end() as isize - 1);
+            (bucket.slot(), Cmd::getrange(bucket.record_key(*key), first, last))
         };
         let reads: Vec<_> = keys.iter().map(read).collect();
         let replies: Vec<Vec<u8>> = self.read_many(&reads).await?;
@@ -27,8 +29,8 @@ impl Ledger {
     }
 }
 
-/// Nothing is read where there is no record.
+/// The columns are empty if there is no record.
 fn parse_usage(columns: &[u8]) -> Option<DailyUsage> {
-    let (day, count) = std::str::from_utf8(columns).ok()?.split_at_checked(DAY_DIGITS)?;
+    let (day, count) = std::str::from_utf8(columns).ok()?.split_at_checked(TODAY.width)?;
     Some(DailyUsage { day: UtcDay(day.parse().ok()?), count: count.parse().ok()? })
 }

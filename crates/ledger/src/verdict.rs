@@ -1,18 +1,20 @@
-//! What the counter store says of a request.
+//! Verdicts and the replies of the Lua scripts that they are parsed from.
 
 use std::ops::Range;
 
 use ipseity_domain::{DAY_S, DailyUsage, KeyId, KeyPause, PerSecondCounts, Scope, UtcDay};
 use redis::Value;
 
+use crate::columns::{Column, column};
 use crate::error::LedgerError;
 
-/// One verdict: made in one atomic step, with one `now` for everything that the answer says.
+/// The result of a charge. One atomic step makes it, so everything in it holds at the same `now`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The counter store does not know the key, or knows it from before it was restored: ask the durable store, and fill.
+    /// Redis has no record of the key, or one of another incarnation. Read the key from PostgreSQL, then call
+    /// [`fill`](crate::Ledger::fill).
     Unknown(Fence),
-    /// The id is known, the secret is not its.
+    /// The key id is known, but the secret is wrong.
     WrongSecret(LedgerTime),
     /// The key is deactivated.
     Inactive(LedgerTime),
@@ -20,43 +22,43 @@ pub enum Verdict {
     Paused(LedgerTime),
     /// This request exceeded the burst limit and paused the key.
     PausedNow(KeyPause),
-    /// The day's quota is spent.
+    /// The daily quota is exhausted.
     QuotaExhausted {
-        /// When, against which limit, in which day.
+        /// The state of the quota.
         quota: Quota,
     },
-    /// Admitted and charged.
+    /// The request is admitted and charged.
     Admitted {
         /// The key's scope.
         scope: Scope,
-        /// When, against which limit, in which day.
+        /// The state of the quota after this request.
         quota: Quota,
-        /// The day before, as long as it waits to be rolled up.
+        /// The count of the previous day, until [`clear_yesterday`](crate::Ledger::clear_yesterday) removes it.
         yesterday: Option<DailyUsage>,
-        /// The key's window: a pause belongs to one.
+        /// The key's burst epoch.
         burst_epoch: u64,
     },
 }
 
-/// What stood in a bucket when a charge did not know a key; a fill shows it to prove that no change came in between.
+/// A token of a charge that found no record. A fill with it fails if the key has changed since that charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     pub(crate) nonce: Vec<u8>,
     pub(crate) incarnation: String,
 }
 
-/// A moment by the counter store's clock: Unix time in milliseconds.
+/// A time on the clock of Redis, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LedgerTime(pub u64);
 
 impl LedgerTime {
-    /// Whole seconds.
+    /// Whole seconds since the Unix epoch.
     #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.0 / 1000
     }
 
-    /// The day of this moment.
+    /// The UTC day of this time.
     #[must_use]
     pub const fn day(self) -> UtcDay {
         #[expect(clippy::cast_possible_truncation, reason = "a u32 of days lasts eleven million years")]
@@ -64,21 +66,21 @@ impl LedgerTime {
     }
 }
 
-/// A day's limit and how much of it is used.
+/// A daily quota and how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// When the verdict was made.
     pub now: LedgerTime,
-    /// Requests a day.
+    /// Requests per day.
     pub limit: u64,
-    /// The day that was charged, or would have been.
+    /// The day that the request belongs to.
     pub day: UtcDay,
-    /// Requests charged to it, this one included.
+    /// Requests charged to that day, including this one.
     pub used: u64,
 }
 
 impl Quota {
-    /// Requests left today; never below 0, also after a plan was cut.
+    /// Requests left today. The result is 0 if the limit was lowered below the number of used requests.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
         self.limit.saturating_sub(self.used)
@@ -98,7 +100,7 @@ impl Quota {
 }
 
 impl Verdict {
-    /// Reads one of charge.lua's verdicts, and whether its record bore another store's stamp.
+    /// Parses one verdict of `charge.lua`. The flag is `true` if the record has another incarnation.
     pub(crate) fn parse(key: KeyId, incarnation: &str, reply: &[u8]) -> Result<(Self, bool), LedgerError> {
         let reply = ScriptReply(reply);
         let verdict = match reply.code()? {
@@ -112,7 +114,7 @@ impl Verdict {
                 scope: reply.scope()?,
                 quota: reply.quota()?,
                 yesterday: reply.yesterday()?,
-                burst_epoch: reply.number(63..72)?,
+                burst_epoch: reply.number(BURST_EPOCH)?,
             },
             _ => return Err(LedgerError::UnexpectedReply("verdict")),
         };
@@ -120,84 +122,105 @@ impl Verdict {
     }
 }
 
-/// `12,0,…`: sixty numbers.
+/// Parses `12,0,…`, one number for each second of the burst window.
 pub(crate) fn parse_pause_counts(text: &[u8]) -> Option<PerSecondCounts> {
     let counts: Option<Vec<u16>> = std::str::from_utf8(text).ok()?.split(',').map(|count| count.parse().ok()).collect();
     counts?.try_into().ok()
 }
 
-/// A script's reply: a digit that says which it is, and columns.
+/// The reply of a script. The first byte is its code.
+///
+/// Codes 5 and 6 are followed by the record's columns `newest_ms` to `scope`, codes 1 to 4 by the first of them.
 #[derive(Clone, Copy)]
 pub(crate) struct ScriptReply<'a>(&'a [u8]);
 
+const NOW: Range<usize> = reply_range("newest_ms");
+const TODAY: Range<usize> = reply_range("today");
+const TODAY_COUNT: Range<usize> = reply_range("today_count");
+const YESTERDAY: Range<usize> = reply_range("yesterday");
+const YESTERDAY_COUNT: Range<usize> = reply_range("yesterday_count");
+const DAILY_LIMIT: Range<usize> = reply_range("daily_limit");
+const BURST_EPOCH: Range<usize> = reply_range("burst_epoch");
+const SCOPE: Range<usize> = reply_range("scope");
+/// Code 4: the time is followed by the burst epoch and the counts per second.
+const PAUSE_BURST_EPOCH: Range<usize> = NOW.end..NOW.end + column("burst_epoch").width;
+
+const FIRST: Column = column("newest_ms");
+
+const fn reply_range(column_name: &str) -> Range<usize> {
+    let column = column(column_name);
+    let start = 1 + column.start - FIRST.start;
+    start..start + column.width
+}
+
 impl<'a> ScriptReply<'a> {
     pub(crate) fn from_value(value: &'a Value) -> Result<Self, LedgerError> {
-        if let Value::BulkString(bytes) = value { Ok(Self(bytes)) } else { Err(LedgerError::UnexpectedReply("reply")) }
+        if let Value::BulkString(bytes) = value { Ok(Self(bytes)) } else { Err(LedgerError::UnexpectedReply("type")) }
     }
 
     pub(crate) fn code(self) -> Result<u8, LedgerError> {
-        self.0.first().copied().ok_or(LedgerError::UnexpectedReply("reply"))
+        self.0.first().copied().ok_or(LedgerError::UnexpectedReply("length"))
     }
 
-    /// Of an unknown record: whether there is one, and it bears another store's stamp.
+    /// Code 0: whether there is a record, but of another incarnation.
     pub(crate) fn is_incarnation_mismatch(self) -> bool {
         self.0.get(1) == Some(&b'1')
     }
 
-    /// Of an unknown record: what stood in its bucket.
+    /// Code 0: the fence of the key's bucket.
     pub(crate) fn fence(self, incarnation: &str) -> Result<Fence, LedgerError> {
         Ok(Fence { nonce: self.bytes(2..self.0.len())?.to_owned(), incarnation: incarnation.to_owned() })
     }
 
-    fn bytes(self, columns: Range<usize>) -> Result<&'a [u8], LedgerError> {
-        self.0.get(columns).ok_or(LedgerError::UnexpectedReply("length"))
+    fn bytes(self, range: Range<usize>) -> Result<&'a [u8], LedgerError> {
+        self.0.get(range).ok_or(LedgerError::UnexpectedReply("length"))
     }
 
-    fn number(self, columns: Range<usize>) -> Result<u64, LedgerError> {
-        let digits = self.bytes(columns)?;
+    fn number(self, range: Range<usize>) -> Result<u64, LedgerError> {
+        let digits = self.bytes(range)?;
         let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
         let number = digits.iter().try_fold(0, |number: u64, next| number.checked_mul(10)?.checked_add(digit(next)?));
         number.ok_or(LedgerError::UnexpectedReply("number"))
     }
 
-    fn day(self, columns: Range<usize>) -> Result<UtcDay, LedgerError> {
-        self.number(columns)?.try_into().map(UtcDay).map_err(|_| LedgerError::UnexpectedReply("day"))
+    fn day(self, range: Range<usize>) -> Result<UtcDay, LedgerError> {
+        self.number(range)?.try_into().map(UtcDay).map_err(|_| LedgerError::UnexpectedReply("day"))
     }
 
     fn now(self) -> Result<LedgerTime, LedgerError> {
-        self.number(1..14).map(LedgerTime)
+        self.number(NOW).map(LedgerTime)
     }
 
     fn pause(self, key: KeyId) -> Result<KeyPause, LedgerError> {
-        let counts = parse_pause_counts(self.bytes(23..self.0.len())?)
-            .ok_or(LedgerError::UnexpectedReply("evidence of a pause"))?;
-        Ok(KeyPause { key, burst_epoch: self.number(14..23)?, at_ms: self.now()?.0, counts })
+        let counts = parse_pause_counts(self.bytes(PAUSE_BURST_EPOCH.end..self.0.len())?)
+            .ok_or(LedgerError::UnexpectedReply("counts of a pause"))?;
+        Ok(KeyPause { key, burst_epoch: self.number(PAUSE_BURST_EPOCH)?, at_ms: self.now()?.0, counts })
     }
 
     pub(crate) fn quota(self) -> Result<Quota, LedgerError> {
-        let (limit, day, used) = (self.number(51..63)?, self.day(14..20)?, self.number(20..32)?);
+        let (limit, day, used) = (self.number(DAILY_LIMIT)?, self.day(TODAY)?, self.number(TODAY_COUNT)?);
         Ok(Quota { now: self.now()?, limit, day, used })
     }
 
-    /// A refusal for a spent day tells the limit, also where a plan was cut and more is used.
+    /// Reports `used` as the limit, even if the limit was lowered and more is used.
     pub(crate) fn exhausted_quota(self) -> Result<Quota, LedgerError> {
         let quota = self.quota()?;
         Ok(Quota { used: quota.limit, ..quota })
     }
 
-    /// Absent as day 0.
+    /// Day 0 means that there is none.
     pub(crate) fn yesterday(self) -> Result<Option<DailyUsage>, LedgerError> {
-        let used = DailyUsage { day: self.day(32..38)?, count: self.number(38..50)? };
-        Ok(Some(used).filter(|used| used.day != UtcDay(0)))
+        let usage = DailyUsage { day: self.day(YESTERDAY)?, count: self.number(YESTERDAY_COUNT)? };
+        Ok(Some(usage).filter(|usage| usage.day != UtcDay(0)))
     }
 
     fn scope(self) -> Result<Scope, LedgerError> {
-        let name = std::str::from_utf8(self.bytes(72..76)?).map(str::trim_end);
+        let name = std::str::from_utf8(self.bytes(SCOPE)?).map(str::trim_end);
         name.ok().and_then(Scope::parse).ok_or(LedgerError::UnexpectedReply("scope"))
     }
 
-    /// What settle.lua adds.
+    /// The number that `reconcile.lua` appends: charges that it could not verify.
     pub(crate) fn unverifiable(self) -> Result<u64, LedgerError> {
-        self.number(76..self.0.len())
+        self.number(SCOPE.end..self.0.len())
     }
 }

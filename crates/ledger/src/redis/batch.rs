@@ -1,6 +1,6 @@
-//! Charges that are made at the same time go to the counter store in one call: while one is under way, the next ones gather.
+//! Batches of charges. While a batch is in flight, new charges are queued for the next one.
 //!
-//! A call costs both sides far more than a charge does. Nobody waits for company: a charge that finds no call under way goes alone.
+//! A call of Redis costs far more than a charge. A charge never waits for others: without a batch in flight it is sent immediately.
 
 use std::time::Duration;
 
@@ -13,48 +13,49 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::charge_id::ChargeId;
+use crate::columns::column;
 use crate::error::LedgerError;
 use crate::layout::Bucket;
 use crate::redis::identity::ServerIdentity;
 use crate::scripts::{self, random_nonce};
 
-/// Charges of one call: the counter store does nothing else meanwhile.
+/// Charges per batch. Redis does nothing else while it runs a batch.
 const BATCH_CHARGES_MAX: usize = 64;
-/// Room that a call's words take, so that it is asked for once: those of a charge, and those around them.
-const CHARGE_ARG_BYTES: usize = 38;
+const CHARGE_ARG_BYTES: usize = column("charge_id").end();
+/// Estimated size of the command: bytes per charge, and arguments and bytes besides. With it, the buffer is allocated once.
 const CHARGE_CAPACITY_BYTES: usize = 86;
 const OVERHEAD_ARGS: usize = 7;
 const OVERHEAD_BYTES: usize = 160;
-/// How long others gather behind a call that is not answered: one whose answer is lost must not hold them up.
+/// How long the next batch waits for the reply to this one. A lost reply must not delay it.
 const NEXT_BATCH_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// A request of a key, under its name.
+/// A request of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Charge {
     pub(crate) key: ApiKey,
     pub(crate) id: ChargeId,
 }
 
-/// A charge that somebody waits for.
+/// A charge in the queue, and where to send its reply.
 struct QueuedCharge {
     charge: Charge,
     deadline: Instant,
     reply_to: oneshot::Sender<Result<Vec<u8>, LedgerError>>,
 }
 
-/// Where the charges of a session gather.
+/// The queue of charges of one connection.
 pub(crate) struct BatchHandle(mpsc::UnboundedSender<QueuedCharge>);
 
 impl BatchHandle {
-    /// Starts gathering; ends with the last handle.
+    /// Starts the worker. It ends when the handle is dropped.
     pub(crate) fn start(conn: MultiplexedConnection, identity: ServerIdentity) -> Self {
-        // As many wait as there are requests under way, which the edge bounds.
+        // The edge limits concurrent requests, and thereby the length of the queue.
         let (sender, receiver) = mpsc::unbounded_channel();
         tokio::spawn(BatchWorker { conn, identity }.run(receiver));
         Self(sender)
     }
 
-    /// Charges, and gives the verdict as charge.lua wrote it.
+    /// Queues a charge and returns the reply of `charge.lua`.
     pub(crate) async fn charge(&self, charge: Charge, deadline: Instant) -> Result<Vec<u8>, LedgerError> {
         let (reply_to, reply) = oneshot::channel();
         self.0.send(QueuedCharge { charge, deadline, reply_to }).map_err(|_ended| LedgerError::Unreachable)?;
@@ -62,7 +63,7 @@ impl BatchHandle {
     }
 }
 
-/// Binds charges into calls.
+/// Sends the queued charges in batches.
 struct BatchWorker {
     conn: MultiplexedConnection,
     identity: ServerIdentity,
@@ -82,7 +83,7 @@ impl BatchWorker {
             } else {
                 in_flight.push(self.send_batch(std::mem::take(&mut batch)));
             }
-            // Answered or not: on to those that have gathered.
+            // Continue even without a reply.
             let _ = timeout(NEXT_BATCH_TIMEOUT, in_flight.next()).await;
         }
         while in_flight.next().await.is_some() {}
@@ -90,11 +91,11 @@ impl BatchWorker {
 
     async fn send_batch(&self, batch: Vec<QueuedCharge>) {
         let charges: Vec<Charge> = batch.iter().map(|queued| queued.charge).collect();
-        // They have come within moments of each other: the first one's deadline is the others' too.
+        // The charges arrived within milliseconds, so the earliest deadline applies to all.
         let deadline = batch.iter().map(|queued| queued.deadline).min().unwrap_or_else(Instant::now);
         let mut conn = self.conn.clone();
         let verdicts = timeout_at(deadline, execute_batch(&mut conn, &self.identity, &charges)).await;
-        // Who is gone by now has been noted as not having heard.
+        // If a receiver is gone, its caller has timed out and keeps the charge as unconfirmed.
         match verdicts.unwrap_or(Err(LedgerError::ReplyTimeout)) {
             Ok(verdicts) => {
                 for (queued, verdict) in batch.into_iter().zip(verdicts) {
@@ -110,7 +111,7 @@ impl BatchWorker {
     }
 }
 
-/// Makes one call; in a cluster all of its charges must be of one bucket.
+/// Sends one batch. In a cluster, all charges must belong to one bucket.
 pub(crate) async fn execute_batch(
     conn: &mut impl ConnectionLike,
     identity: &ServerIdentity,
@@ -122,7 +123,7 @@ pub(crate) async fn execute_batch(
         scripts::CHARGE.prepare_invoke().load_async(conn).await?;
         reply = cmd.query_async(conn).await;
     }
-    let Value::Array(verdicts) = reply? else { return Err(LedgerError::UnexpectedReply("reply")) };
+    let Value::Array(verdicts) = reply? else { return Err(LedgerError::UnexpectedReply("type")) };
     let verdict = |verdict| if let Value::BulkString(bytes) = verdict { Some(bytes) } else { None };
     let verdicts: Vec<_> = verdicts.into_iter().filter_map(verdict).collect();
     if verdicts.len() == charges.len() { Ok(verdicts) } else { Err(LedgerError::UnexpectedReply("number of verdicts")) }
@@ -153,7 +154,7 @@ fn charge_command(identity: &ServerIdentity, charges: &[Charge]) -> Cmd {
     cmd
 }
 
-/// What may share a call in a cluster, where a call names one slot.
+/// In a cluster, a batch is limited to one slot.
 fn group_by_bucket(batch: &mut Vec<QueuedCharge>) -> Vec<Vec<QueuedCharge>> {
     let mut buckets: Vec<(Bucket, Vec<QueuedCharge>)> = Vec::new();
     for queued in batch.drain(..) {

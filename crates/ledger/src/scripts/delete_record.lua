@@ -1,7 +1,7 @@
--- Forgets a deleted key; a fill that is under way finds another fence.
+-- Deletes the record of a deleted key. The new fence makes a concurrent fill fail.
 --
--- KEYS  1 record   2 log   3 fence (see charge.lua)
--- ARGV  1 fence
+-- KEYS  1 record   2 log   3 fence (charge.lua)
+-- ARGV  1 new fence
 
 redis.call('SET', KEYS[3], ARGV[1])
 redis.call('DEL', KEYS[1], KEYS[2])

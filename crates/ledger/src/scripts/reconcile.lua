@@ -1,98 +1,99 @@
--- Settles a batch of requests that a node admitted on its own while this store did not answer, or whose verdict was lost on its way.
+-- Reconciles a batch of requests that a node admitted in degraded mode, or whose reply was lost.
 --
--- KEYS  1 record   2 log   3 pending   4 fence (see record.lua and charge.lua)   5 guard: stands once this batch was settled, and holds what could not be told
--- ARGV  1 stamp   2 a fence, in case none stands   3 the key's id   4 the window that the batch belongs to
---       5 a pause on the node's own evidence, "<ms>:<counts>", or ''
---       6 days, "<day>:<count>,…", oldest first: requests that were surely not charged
---       7 entries of the last minute among them, for the log   8 entries that may have been charged here, by their name
+-- KEYS  1 record   2 log   3 pending   4 fence (record.lua, charge.lua)   5 marker: exists once the batch is reconciled, and holds the
+--       number of unverifiable charges
+-- ARGV  1 incarnation   2 new fence, used if the bucket has none   3 key id   4 burst epoch of the batch
+--       5 a pause that the node decided, "<ms>:<counts>", or ''
+--       6 requests that were certainly not charged, "<day>:<count>,…", oldest day first
+--       7 log entries of those within the last 60 s   8 log entries of requests that may have been charged
 --
--- An entry is written as in the log: 13 digits of milliseconds and the 6 digits of its name. A batch that is sent twice, because its
--- reply was lost, is settled once. The count may pass the limit: it says what was admitted.
--- Returns like charge.lua: 0 when the record is unknown, else 6, and after that how many entries could not be told.
+-- A batch that is sent again because its reply was lost is reconciled once. The count may exceed the limit, because it counts what was
+-- admitted. Returns like charge.lua: 0 if there is no record, otherwise 6, followed by the number of unverifiable charges.
 
-local rec = redis.call('GET', KEYS[1])
-if not rec or sub(rec, 1, 16) ~= ARGV[1] then return unknown(rec, KEYS[4], ARGV[2]) end
+local record = redis.call('GET', KEYS[1])
+if not record or sub(record, {{incarnation}}) ~= ARGV[1] then return unknown_reply(record, KEYS[4], ARGV[2]) end
 
-local now, filled = now_ms(), tonumber(sub(rec, 134, 146))
-local today, used = tonumber(sub(rec, 63, 68)), tonumber(sub(rec, 69, 80))
-local yesterday, count_before = tonumber(sub(rec, 81, 86)), tonumber(sub(rec, 87, 98))
-local untold = 0
+local now, filled = now_ms(), tonumber(sub(record, {{filled_ms}}))
+local today, count = tonumber(sub(record, {{today}})), tonumber(sub(record, {{today_count}}))
+local yesterday, yesterday_count = tonumber(sub(record, {{yesterday}})), tonumber(sub(record, {{yesterday_count}}))
+local unverifiable = 0
 
-local function reply() return format('6%013d', now) .. sub(rec, 63, 124) .. untold end
+local function reply() return format('6{{newest_ms.digits}}', now) .. sub(record, {{today.first}}, {{scope.last}}) .. unverifiable end
 
-local settled = redis.call('GET', KEYS[5])
-if settled then
-  untold = tonumber(settled)
+local reconciled = redis.call('GET', KEYS[5])
+if reconciled then
+  unverifiable = tonumber(reconciled)
   return reply()
 end
 
-local function charge(day, count)
+local function add_requests(day, requests)
   if day > today then
-    if used > 0 then yesterday, count_before = today, used end
-    today, used = day, count
+    if count > 0 then yesterday, yesterday_count = today, count end
+    today, count = day, requests
   elseif day == today then
-    used = used + count
+    count = count + requests
   elseif day > yesterday then
-    yesterday, count_before = day, count
+    yesterday, yesterday_count = day, requests
   elseif day == yesterday then
-    count_before = count_before + count
+    yesterday_count = yesterday_count + requests
   end
 end
 
-local same_window = tonumber(sub(rec, 112, 120)) == tonumber(ARGV[4])
-local log, fresh = redis.call('LRANGE', KEYS[2], 0, -1), {}
+local same_epoch = tonumber(sub(record, {{burst_epoch}})) == tonumber(ARGV[4])
+local log, new_entries = redis.call('LRANGE', KEYS[2], 0, -1), {}
 
-for day, count in string.gmatch(ARGV[6], '(%d+):(%d+)') do charge(tonumber(day), tonumber(count)) end
-for entry in string.gmatch(ARGV[7], '%d+') do fresh[#fresh + 1] = entry end
+for day, requests in string.gmatch(ARGV[6], '(%d+):(%d+)') do add_requests(tonumber(day), tonumber(requests)) end
+for entry in string.gmatch(ARGV[7], '%d+') do new_entries[#new_entries + 1] = entry end
 
 for entry in string.gmatch(ARGV[8], '%d+') do
-  local at, name = tonumber(sub(entry, 1, 13)), sub(entry, 14)
-  local refused_name = format('%06d', tonumber(name) + 1)
-  local found, refused = false, false
+  local at, charged_id = tonumber(sub(entry, {{entry_ms}})), sub(entry, {{entry_id.first}})
+  local rejected_id = format('{{entry_id.digits}}', tonumber(charged_id) + 1)
+  local charged, rejected = false, false
   for _, logged in ipairs(log) do
-    -- The node's idea of this store's clock may be a second off; a frozen store charges later than it was asked.
-    if tonumber(sub(logged, 1, 13)) >= at - 1000 then
-      found = found or sub(logged, 14) == name
-      refused = refused or sub(logged, 14) == refused_name
+    -- The node's estimate of the Redis clock may be too late. A frozen Redis charges later than the request was sent.
+    if tonumber(sub(logged, {{entry_ms}})) >= at - {{NODE_CLOCK_ERROR_MS}} then
+      charged = charged or sub(logged, {{entry_id.first}}) == charged_id
+      rejected = rejected or sub(logged, {{entry_id.first}}) == rejected_id
     end
   end
-  -- A record that was filled since may hold the charge in its count, from the roll-up, and have lost the log.
-  local gone = now - at > 60000 or at <= filled or (#log >= 300 and tonumber(sub(log[1], 1, 13)) > at)
-  if refused then
-    -- The day's limit refused it, too late to be heard, and the node admitted it: it is in the log, and not yet in the count.
-    charge(floor(at / 86400000), 1)
-  elseif not found and gone then
-    -- The log no longer reaches back to it: rather a request too few than one twice.
-    untold = untold + 1
-  elseif not found then
-    charge(floor(at / 86400000), 1)
-    fresh[#fresh + 1] = entry
+  -- If the record was filled after the charge, the charge may be in the count from PostgreSQL, and the log is lost.
+  local log_incomplete = now - at > {{BURST_WINDOW_MS}} or at <= filled or (#log >= {{BURST_LIMIT}} and tonumber(sub(log[1], {{entry_ms}})) > at)
+  if rejected then
+    -- The daily quota rejected the request, but the reply was lost and the node admitted it. It is in the log, but not in the count.
+    add_requests(floor(at / {{DAY_MS}}), 1)
+  elseif not charged and log_incomplete then
+    -- The log does not reach back to it. We prefer undercounting to charging twice.
+    unverifiable = unverifiable + 1
+  elseif not charged then
+    add_requests(floor(at / {{DAY_MS}}), 1)
+    new_entries[#new_entries + 1] = entry
   end
 end
 
--- An hour outlasts every repetition; expiry only cleans up.
-redis.call('SET', KEYS[5], untold, 'PX', 3600000)
+redis.call('SET', KEYS[5], unverifiable, 'PX', {{RECONCILED_TTL_MS}})
 
-local newest, paused = tonumber(sub(rec, 50, 62)), sub(rec, 49, 49)
-if same_window and #fresh > 0 then
-  for _, entry in ipairs(fresh) do
-    local at = tonumber(sub(entry, 1, 13))
-    if now - at < 60000 then
-      -- No entry may lie in the future: it would look as if the clock had been set back.
-      log[#log + 1] = at > now and format('%013d', now) .. sub(entry, 14) or entry
+local newest, paused = tonumber(sub(record, {{newest_ms}})), sub(record, {{paused}})
+if same_epoch and #new_entries > 0 then
+  for _, entry in ipairs(new_entries) do
+    local at = tonumber(sub(entry, {{entry_ms}}))
+    if now - at < {{BURST_WINDOW_MS}} then
+      -- An entry in the future would look as if the clock had been set back.
+      log[#log + 1] = at > now and format('{{entry_ms.digits}}', now) .. sub(entry, {{entry_id.first}}) or entry
     end
   end
   table.sort(log)
   redis.call('DEL', KEYS[2])
-  for place = math.max(#log - 299, 1), #log do redis.call('RPUSH', KEYS[2], log[place]) end
-  redis.call('PEXPIRE', KEYS[2], 130000)
-  newest = #log > 0 and tonumber(sub(log[#log], 1, 13)) or 0
+  for index = math.max(#log - {{BURST_LIMIT}} + 1, 1), #log do redis.call('RPUSH', KEYS[2], log[index]) end
+  redis.call('PEXPIRE', KEYS[2], {{LOG_TTL_MS}})
+  newest = #log > 0 and tonumber(sub(log[#log], {{entry_ms}})) or 0
 end
 
-if ARGV[5] ~= '' and same_window and paused ~= '1' then
+if ARGV[5] ~= '' and same_epoch and paused ~= '1' then
   paused = '1'
   redis.call('HSET', KEYS[3], ARGV[3] .. ':' .. ARGV[4], ARGV[5])
 end
-rec = sub(rec, 1, 48) .. paused .. format('%013d%06d%012d%06d%012d', newest, today, used, yesterday, count_before) .. sub(rec, 99)
-redis.call('SET', KEYS[1], rec, 'PX', 259200000)
+record = sub(record, 1, {{digest.last}}) .. paused
+  .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}', newest, today, count, yesterday, yesterday_count)
+  .. sub(record, {{deactivated.first}})
+redis.call('SET', KEYS[1], record, 'PX', {{RECORD_TTL_MS}})
 return reply()

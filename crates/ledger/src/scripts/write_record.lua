@@ -1,49 +1,49 @@
--- Writes what the durable store says of a key into its record.
+-- Writes a key record from PostgreSQL.
 --
--- KEYS  1 record   2 log   3 fence   4 pending (see record.lua and charge.lua)
--- ARGV  1 'fill', 'publish' or 'disown'   2 fence   3 stamp   4 generation   5 window   6 deactivated   7 paused   8 scope   9 daily limit
---       10 digest   11 retired digest or ''   12 until when it holds (s)   13 newest day that was rolled up   14 its count   15 the key's id
+-- KEYS  1 record   2 log   3 fence   4 pending (charge.lua)
+-- ARGV  1 'fill', 'publish' or 'invalidate'   2 fence   3 incarnation   4 generation   5 burst epoch   6 deactivated   7 paused   8 scope
+--       9 daily limit   10 digest   11 previous digest or ''   12 when it expires (s)   13 newest day in PostgreSQL   14 its count   15 key id
 --
--- A fill answers a charge that did not know the key. It writes only while the fence that the charge saw still stands: a change that came
--- in between has replaced it, and what the fill has read may be from before that change.
--- A publish carries a change. It replaces the fence, and writes only over an older record of this same store: where there is none, the
--- next charge asks the durable store itself, which knows better than a message that may have been held up.
--- A disown follows a publish that found a record of another stamp. In a cluster such a record may one day come home to the store that it
--- bears the stamp of, and would be believed there, without the change: so it is left without a stamp.
--- Returns 0 when a fill was overtaken, 2 when a publish found a record of another stamp, else 1.
+-- fill        A charge found no record. Writes only if the fence is still the one that the charge returned. If a change replaced it,
+--             the data of the fill may be older than the change.
+-- publish     A key was changed. Replaces the fence, and the record if it is older and of this incarnation. Without a record it
+--             writes nothing, because a publish may be delayed: the next charge reads PostgreSQL instead.
+-- invalidate  A publish found a record of another incarnation. In a cluster, the slot may return to the server of that incarnation,
+--             which would trust the record without the change. The incarnation is therefore erased.
+-- Returns 0 if a change overtook the fill, 2 if a publish found a record of another incarnation, otherwise 1.
 
 local old = redis.call('GET', KEYS[1])
-local known = old and sub(old, 1, 16) == ARGV[3]
+local is_current = old and sub(old, {{incarnation}}) == ARGV[3]
 
 if ARGV[1] == 'fill' then
   if redis.call('GET', KEYS[3]) ~= ARGV[2] then return 0 end
-  if known then return 1 end
+  if is_current then return 1 end
 else
   redis.call('SET', KEYS[3], ARGV[2])
-  if not known then
-    if old and ARGV[1] == 'disown' then redis.call('SETRANGE', KEYS[1], 0, string.rep(' ', 16)) end
+  if not is_current then
+    if old and ARGV[1] == 'invalidate' then redis.call('SETRANGE', KEYS[1], {{incarnation.offset}}, string.rep(' ', {{incarnation.width}})) end
     return old and 2 or 1
   end
-  if tonumber(sub(old, 125, 133)) >= tonumber(ARGV[4]) then return 1 end
+  if tonumber(sub(old, {{generation}})) >= tonumber(ARGV[4]) then return 1 end
 end
 
-local paused, newest, before = ARGV[7], 0, string.rep('0', 18)
-local day, used = tonumber(ARGV[13]), tonumber(ARGV[14])
-local same_window = old and tonumber(sub(old, 112, 120)) == tonumber(ARGV[5])
+local paused, newest, yesterday = ARGV[7], 0, string.rep('0', {{yesterday.width}} + {{yesterday_count.width}})
+local today, count = tonumber(ARGV[13]), tonumber(ARGV[14])
+local same_epoch = old and tonumber(sub(old, {{burst_epoch}})) == tonumber(ARGV[5])
 if old then
-  before = sub(old, 81, 98)
-  local today, count = tonumber(sub(old, 63, 68)), tonumber(sub(old, 69, 80))
-  if today > day then day, used = today, count elseif today == day then used = math.max(used, count) end
+  yesterday = sub(old, {{yesterday.first}}, {{yesterday_count.last}})
+  local old_today, old_count = tonumber(sub(old, {{today}})), tonumber(sub(old, {{today_count}}))
+  if old_today > today then today, count = old_today, old_count elseif old_today == today then count = math.max(count, old_count) end
 end
-if same_window then newest = tonumber(sub(old, 50, 62)) else redis.call('DEL', KEYS[2]) end
--- A pause that only this store knows of stands until its window is closed, also when the record was lost meanwhile.
-if (same_window and sub(old, 49, 49) == '1') or redis.call('HEXISTS', KEYS[4], ARGV[15] .. ':' .. ARGV[5]) == 1 then paused = '1' end
--- What was charged before it was filled may be in the count and not in the log: settle.lua must know.
-local filled = known and sub(old, 134, 146) or format('%013d', now_ms())
+if same_epoch then newest = tonumber(sub(old, {{newest_ms}})) else redis.call('DEL', KEYS[2]) end
+-- A pause that PostgreSQL does not have yet lasts as long as its burst epoch, even if the record was lost in between.
+if (same_epoch and sub(old, {{paused}}) == '1') or redis.call('HEXISTS', KEYS[4], ARGV[15] .. ':' .. ARGV[5]) == 1 then paused = '1' end
+-- reconcile.lua needs this time: earlier charges may be in the count, but not in the log.
+local filled = is_current and sub(old, {{filled_ms}}) or format('{{filled_ms.digits}}', now_ms())
 
-local rec = ARGV[3] .. ARGV[10] .. paused .. format('%013d%06d%012d', newest, day, used) .. before
-  .. ARGV[6] .. format('%012d%09d%-4s%09d', ARGV[9], ARGV[5], ARGV[8], ARGV[4]) .. filled
-if ARGV[11] ~= '' then rec = rec .. ARGV[11] .. format('%010d', ARGV[12]) end
--- Written over, never deleted first: a cluster that moves the slot elsewhere would not let it be made anew here.
-redis.call('SET', KEYS[1], rec, 'PX', 259200000)
+local record = ARGV[3] .. ARGV[10] .. paused .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}', newest, today, count) .. yesterday
+  .. ARGV[6] .. format('{{daily_limit.digits}}{{burst_epoch.digits}}%-{{scope.width}}s{{generation.digits}}', ARGV[9], ARGV[5], ARGV[8], ARGV[4]) .. filled
+if ARGV[11] ~= '' then record = record .. ARGV[11] .. format('{{previous_expires_s.digits}}', ARGV[12]) end
+-- Overwritten, not deleted first: a cluster that is migrating the slot would not let the key be created here again.
+redis.call('SET', KEYS[1], record, 'PX', {{RECORD_TTL_MS}})
 return 1
