@@ -1,4 +1,4 @@
-//! Charging a request of a key.
+//! Charging the request of a key.
 
 use ipseity_domain::ApiKey;
 
@@ -10,11 +10,11 @@ use crate::redis::batch::Charge;
 use crate::verdict::Verdict;
 
 impl Ledger {
-    /// Authenticates a key and charges its request under a name: one script, one round trip.
+    /// Authenticates a key and charges its request, in one round trip.
     ///
     /// # Errors
-    /// When the counter store does not answer in time. The charge may have been applied if the error says so, and can be settled later
-    /// under the same name.
+    /// Fails if Redis does not answer in time. If [`LedgerError::may_have_been_applied`] is `true`, you can
+    /// [`reconcile`](Self::reconcile) the charge later with the same id.
     pub async fn charge(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Verdict, LedgerError> {
         let mut request = self.begin_request(Bucket::of(key.id).slot()).await?;
         loop {

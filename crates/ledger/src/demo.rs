@@ -1,4 +1,4 @@
-//! The demo's verdict: no key, no burst limit, one quota for all.
+//! Charging demo requests. They have no key and no burst limit, and all clients share one daily quota.
 
 use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage};
 
@@ -8,18 +8,19 @@ use crate::ledger::Ledger;
 use crate::scripts;
 use crate::verdict::{Quota, ScriptReply};
 
-/// What the counter store says of a demo request.
+/// The result of charging a demo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemoVerdict {
-    /// The counter store has lost the count: ask the durable store, and charge with what it knows.
+    /// Redis has lost the count. Read it from PostgreSQL, then call
+    /// [`charge_demo_with_stored_usage`](Ledger::charge_demo_with_stored_usage).
     Unknown,
-    /// The day's quota is spent.
+    /// The daily quota is exhausted.
     Exhausted(Quota),
-    /// Admitted and charged.
+    /// The request is admitted and charged.
     Admitted {
-        /// When, against which limit, in which day.
+        /// The state of the quota after this request.
         quota: Quota,
-        /// The newest day before, as long as the record keeps it.
+        /// The count of the previous day with requests.
         yesterday: Option<DailyUsage>,
     },
 }
@@ -28,20 +29,20 @@ impl Ledger {
     /// Charges a demo request.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn charge_demo(&self) -> Result<DemoVerdict, LedgerError> {
         self.run_demo_script("", 0).await
     }
 
-    /// Charges a demo request, knowing the count that was rolled up last.
+    /// Charges a demo request, starting at the count in PostgreSQL if Redis has lost it.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn charge_demo_with_stored_usage(
         &self,
         stored_usage: Option<DailyUsage>,
     ) -> Result<DemoVerdict, LedgerError> {
-        let (day, count) = stored_usage.map_or((0, 0), |used| (used.day.0, used.count));
+        let (day, count) = stored_usage.map_or((0, 0), |usage| (usage.day.0, usage.count));
         self.run_demo_script(&day.to_string(), count).await
     }
 

@@ -1,4 +1,4 @@
-//! What the servers of the counter store say of themselves, for whoever looks after them; no verdict depends on it.
+//! Information about the Redis servers, for operators. No verdict depends on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,45 +12,45 @@ use crate::ledger::Ledger;
 use crate::redis::connection::RedisConnection;
 use crate::redis::node::RedisNode;
 
-/// Questions for the time: the quickest answer tells the distance and the clock best.
+/// Number of clock readings. The one with the shortest round trip is the most exact.
 const CLOCK_SAMPLES: usize = 5;
 
-/// A server of the counter store.
+/// A Redis server.
 #[derive(Clone, Debug)]
 pub struct RedisServerInfo {
-    /// Host and port, or the file of its socket.
+    /// Host and port, or the path of its socket.
     pub address: String,
     /// `Redis` or `Valkey`.
     pub product: &'static str,
     /// Its version, such as `7.0.15`.
     pub version: String,
-    /// Whether it takes writes, and is nobody's replica.
+    /// Whether it is a primary, which accepts writes.
     pub is_primary: bool,
-    /// Whether its cluster serves every slot; `None` if it is of none.
+    /// Whether its cluster serves every slot. `None` if it is not in a cluster.
     pub cluster_ok: Option<bool>,
-    /// What it does when its memory is full, such as `noeviction`.
+    /// The eviction policy for full memory, such as `noeviction`.
     pub maxmemory_policy: String,
-    /// Bytes that it may use; 0 if that is not bounded.
+    /// Memory limit in bytes, or 0 for no limit.
     pub maxmemory_bytes: u64,
-    /// Bytes that it uses.
+    /// Used memory in bytes.
     pub used_memory_bytes: u64,
-    /// Whether it keeps an append-only file.
+    /// Whether the append-only file is enabled.
     pub aof_enabled: bool,
-    /// Whether it saves snapshots by itself; `None` if it does not tell.
+    /// Whether it saves snapshots automatically. `None` if the setting cannot be read.
     pub rdb_enabled: Option<bool>,
-    /// Whether the last write of its file or its snapshot failed.
+    /// Whether the last write of the append-only file or the last snapshot failed.
     pub last_save_failed: bool,
-    /// Milliseconds that its clock is ahead of this machine's.
+    /// How far its clock is ahead of this machine's clock, in milliseconds.
     pub clock_offset_ms: i64,
-    /// Time for a question and its answer.
+    /// Duration of one round trip.
     pub round_trip: Duration,
 }
 
 impl Ledger {
-    /// Asks every server that owns a slot how it is.
+    /// Returns information about every server that owns a slot.
     ///
     /// # Errors
-    /// When one of them does not answer in time.
+    /// Fails if one of them does not answer in time.
     pub async fn diagnostics(&self) -> Result<Vec<RedisServerInfo>, LedgerError> {
         let deadline = Instant::now() + self.timeout;
         let mut servers = Vec::new();
@@ -68,7 +68,7 @@ async fn inspect_server(node: &RedisNode, connection: &Arc<RedisConnection>) -> 
     let field =
         |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
     let number = |name: &str| field(name).parse().unwrap_or_default();
-    // Many who rent a server out do not let its settings be read.
+    // Many hosted servers do not allow CONFIG.
     let settings = redis::cmd("CONFIG").arg("GET").arg("save").query_async(&mut conn).await;
     let rdb_enabled =
         settings.ok().map(|settings: HashMap<String, String>| settings.values().any(|points| !points.is_empty()));
@@ -98,7 +98,7 @@ async fn inspect_server(node: &RedisNode, connection: &Arc<RedisConnection>) -> 
     })
 }
 
-/// How far the server's clock is ahead, read by a script, as verdicts read it.
+/// Reads the server's clock in a script, as charges do.
 async fn measure_clock_offset(conn: &mut MultiplexedConnection) -> Result<(i64, Duration), LedgerError> {
     let mut best: Option<(i64, Duration)> = None;
     for _ in 0..CLOCK_SAMPLES {

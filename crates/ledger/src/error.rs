@@ -1,31 +1,31 @@
-//! Failures of the counter store, sorted before anything is tried again.
+//! Errors, classified by whether the request may have been applied.
 
 use redis::{ErrorKind, RedisError};
 
-/// A failure of the counter store.
+/// An error of a request to Redis.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// Nothing was applied: safe to try again, here or elsewhere.
-    #[error("the counter store could not take the call; is Redis running, and does [ledger] url name its primary?")]
+    /// Redis did not apply the request. It is safe to retry.
+    #[error("Redis did not accept the request (is it running, and does [ledger] url name its primary?)")]
     NotApplied(#[source] RedisError),
-    /// No connection could be had in time: nothing was applied.
-    #[error("the counter store could not be reached within [ledger] timeout_ms")]
+    /// There was no connection in time. The request was not sent.
+    #[error("failed to connect to Redis within [ledger] timeout_ms")]
     Unreachable,
-    /// The call went out and no answer came: it may have been applied.
-    #[error("the counter store did not answer within [ledger] timeout_ms; the charge may have been applied")]
+    /// The request was sent, but there was no reply in time. It may have been applied.
+    #[error("Redis did not reply within [ledger] timeout_ms. The request may have been applied")]
     ReplyTimeout,
-    /// The connection broke with the call under way: it may have been applied.
-    #[error("the connection to the counter store broke; the charge may have been applied")]
+    /// The connection was lost before the reply. The request may have been applied.
+    #[error("lost the connection to Redis. The request may have been applied")]
     ConnectionLost(#[source] RedisError),
-    /// The counter store answered in a way that this code does not expect: ours to mend.
-    #[error("the counter store refused a script")]
+    /// Redis returned an error that only a bug in a script causes.
+    #[error("failed to run a script in Redis")]
     ScriptFailed(#[source] RedisError),
-    /// A reply of another shape.
-    #[error("the counter store's reply has an unexpected {0}; do nodes of different versions share the layout `i2`?")]
+    /// The reply has an unknown format.
+    #[error("the reply of Redis has an unexpected {0}. Check that all nodes run the same version")]
     UnexpectedReply(&'static str),
 }
 
-/// Replies that say that nothing was applied.
+/// Error codes that mean that the request was not applied.
 const NOT_APPLIED_CODES: [&str; 14] = [
     "READONLY",
     "MOVED",
@@ -43,13 +43,13 @@ const NOT_APPLIED_CODES: [&str; 14] = [
     "NOPERM",
 ];
 
-/// Replies after which another connection, with another identity, may be right.
+/// Error codes of a server that is no longer a primary. A new connection may reach the new primary.
 const DEMOTED_CODES: [&str; 2] = ["READONLY", "MASTERDOWN"];
 
-/// Replies after which another server may be right.
+/// Error codes that mean that the slot map is outdated.
 const STALE_SLOT_MAP_CODES: [&str; 2] = ["MOVED", "CLUSTERDOWN"];
 
-/// Replies of a store that wants to know first who asks.
+/// Error codes for missing or wrong credentials.
 const AUTH_ERROR_CODES: [&str; 2] = ["NOAUTH", "WRONGPASS"];
 
 impl From<RedisError> for LedgerError {
@@ -64,7 +64,7 @@ impl From<RedisError> for LedgerError {
 }
 
 impl LedgerError {
-    /// Whether the call may have been applied all the same.
+    /// Whether the request may have been applied despite the error.
     #[must_use]
     pub const fn may_have_been_applied(&self) -> bool {
         match self {
@@ -73,7 +73,7 @@ impl LedgerError {
         }
     }
 
-    /// Whether the store did not let the name or the password of its address in.
+    /// Whether Redis rejected the user name or the password of the URL.
     #[must_use]
     pub fn is_auth_failure(&self) -> bool {
         let Self::NotApplied(error) = self else { return false };
@@ -81,7 +81,7 @@ impl LedgerError {
             || error_code(error).is_some_and(|code| AUTH_ERROR_CODES.contains(&&*code))
     }
 
-    /// Whether the connection that this came from is of no more use.
+    /// Whether the connection cannot be used any more.
     pub(crate) fn breaks_connection(&self) -> bool {
         match self {
             Self::ConnectionLost(_) => true,
@@ -92,7 +92,7 @@ impl LedgerError {
         }
     }
 
-    /// Whether another server may be in charge by now.
+    /// Whether another server may own the slot by now.
     pub(crate) fn invalidates_slot_map(&self) -> bool {
         match self {
             Self::ReplyTimeout => true,
@@ -102,7 +102,7 @@ impl LedgerError {
     }
 }
 
-/// The code of the store's refusal; of a pipeline's or a transaction's, the first one.
+/// The error code of Redis. For a pipeline or a transaction, the first one.
 fn error_code(error: &RedisError) -> Option<String> {
     let server_errors = error.clone().into_server_errors();
     let first = server_errors

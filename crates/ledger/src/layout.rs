@@ -1,22 +1,22 @@
-//! Names in the counter store. One call touches one slot, on a cluster too: a key's whole state shares its bucket's hash tag.
+//! The names of keys in Redis. All Redis keys of one API key share the hash tag of its bucket, so a request touches one cluster slot.
 
 use std::sync::LazyLock;
 
 use ipseity_domain::KeyId;
 use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
-/// Buckets that keys are spread over.
+/// Number of buckets that API keys are distributed over.
 pub(crate) const BUCKET_COUNT: u16 = 1024;
 
-/// The version of the layout stands first: old and new binaries can share a store during an upgrade.
+/// The first part of every name, so that nodes with different layouts can share one Redis during an upgrade.
 const LAYOUT_VERSION: &str = "i2";
 
-/// One of the 16,384 slots of a cluster; each belongs to one primary.
+/// One of the 16,384 slots of a cluster. Each slot belongs to one primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HashSlot(pub(crate) u16);
 
 impl HashSlot {
-    /// The slot of a name: all names with the same hash tag share one.
+    /// The slot of a Redis key. All keys with the same hash tag share one slot.
     pub(crate) fn of(key: &str) -> Self {
         let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
         Self(crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % 16_384)
@@ -30,7 +30,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// What the names of each bucket begin with, up to and with its hash tag.
+/// The prefix of each bucket, including its hash tag.
 static BUCKET_PREFIXES: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..BUCKET_COUNT).map(|bucket| format!("{LAYOUT_VERSION}:{{b{bucket:04}}}:")).collect());
 
@@ -38,13 +38,13 @@ static BUCKET_PREFIXES: LazyLock<Vec<String>> =
 static BUCKET_SLOTS: LazyLock<Vec<HashSlot>> =
     LazyLock::new(|| Bucket::all().map(|bucket| HashSlot::of(&bucket.fence_key())).collect());
 
-/// One of the buckets.
+/// A group of API keys with one hash tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bucket(u16);
 
 impl Bucket {
     pub(crate) fn of(id: KeyId) -> Self {
-        // FNV-1a: ids are random already, it only has to fold ten bytes.
+        // FNV-1a is good enough, because ids are random.
         let hash = id
             .as_bytes()
             .iter()
@@ -60,7 +60,6 @@ impl Bucket {
         BUCKET_SLOTS[usize::from(self.0)]
     }
 
-    /// What all names of the bucket begin with.
     fn prefix(self) -> &'static str {
         &BUCKET_PREFIXES[usize::from(self.0)]
     }
@@ -81,19 +80,19 @@ impl Bucket {
         [self.prefix(), "fence"].concat()
     }
 
-    /// Stands once a batch of a key was settled.
+    /// The marker of a reconciled batch.
     pub(crate) fn reconciled_key(self, id: KeyId, batch_id: u64) -> String {
         format!("{}settled:{id}:{batch_id:016x}", self.prefix())
     }
 }
 
-/// A name of a key's in memory that need not be asked for: every charge has two.
+/// A Redis key without a heap allocation. Every charge has two.
 pub(crate) struct RedisKey {
     bytes: [u8; REDIS_KEY_BYTES_MAX],
     len: usize,
 }
 
-/// The longest is that of a log: eleven bytes of the bucket, four of the kind, ten of the id.
+/// The longest is a log key: a prefix of 11 bytes, `log:`, and an id of 10 bytes.
 const REDIS_KEY_BYTES_MAX: usize = 25;
 
 impl RedisKey {
@@ -120,17 +119,17 @@ impl ToRedisArgs for RedisKey {
 
 impl ToSingleRedisArg for RedisKey {}
 
-/// The demo's record.
+/// The record of the demo quota.
 pub(crate) fn demo_key() -> String {
     format!("{LAYOUT_VERSION}:{{demo}}:count")
 }
 
-/// Stands once a batch of the demo's was settled.
+/// The marker of a reconciled demo batch.
 pub(crate) fn demo_reconciled_key(batch_id: u64) -> String {
     format!("{LAYOUT_VERSION}:{{demo}}:settled:{batch_id:016x}")
 }
 
-/// Held by the node whose turn it is to sweep.
+/// Set by the node that reads the unrecorded pauses.
 pub(crate) fn pause_claim_key() -> String {
     format!("{LAYOUT_VERSION}:{{sweep}}:turn")
 }
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn redis_keys_of_one_api_key_share_one_hash_tag() {
-        let id = KeyId::parse("0123456789").expect("an id");
+        let id = KeyId::parse("0123456789").expect("valid id");
         let bucket = Bucket::of(id);
         let redis_keys = [bucket.record_key(id), bucket.log_key(id)]
             .map(|redis_key| String::from_utf8_lossy(redis_key.as_bytes()).into_owned());
@@ -154,7 +153,7 @@ mod tests {
 
     #[test]
     fn hash_slot_is_the_crc16_of_the_hash_tag() {
-        // CRC-16/XMODEM's check value, and what `CLUSTER KEYSLOT` says.
+        // The check value of CRC-16/XMODEM, and results of `CLUSTER KEYSLOT`.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         for (redis_key, slot) in [("foo", 12182), ("i2:{foo}:k:1", 12182), ("{}foo", 9500), ("i2:{b0412}:fence", 2150)]
         {

@@ -6,31 +6,32 @@ use std::time::Duration;
 use crate::error::LedgerError;
 use crate::redis::router::RedisRouter;
 
-/// How to reach the counter store.
+/// How to reach Redis.
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
-    /// `redis://…`, or several with commas between: of a cluster any of its servers, else a primary and those that may be promoted in its place.
+    /// One `redis://…` URL or several, separated by commas. For a cluster, any of its servers; otherwise a primary and the replicas
+    /// that may be promoted.
     pub url: String,
-    /// Time for a call, connecting included.
+    /// Time limit of a call, including the time to connect.
     pub timeout: Duration,
 }
 
-/// A handle on the counter store.
+/// A handle to Redis. Its methods are in the modules of this crate.
 pub struct Ledger {
     pub(crate) router: Arc<RedisRouter>,
     pub(crate) timeout: Duration,
 }
 
 impl Ledger {
-    /// Makes a handle that connects when it is first used: a service must be able to start while its counter store is away.
+    /// Creates a handle. It connects on first use, so a node can start while Redis is down.
     ///
     /// # Errors
-    /// When an address cannot be read.
+    /// Fails if a URL is invalid.
     pub fn new(options: &LedgerOptions) -> Result<Self, LedgerError> {
         Ok(Self { router: Arc::new(RedisRouter::new(&options.url)?), timeout: options.timeout })
     }
 
-    /// Lets all connections go, for one that does not answer may never do so again; the next call makes others.
+    /// Closes all connections, because a connection without an answer may never answer again. The next call connects again.
     pub fn disconnect_all(&self) {
         self.router.disconnect_all();
     }

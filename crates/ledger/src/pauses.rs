@@ -1,4 +1,4 @@
-//! Pauses that may lack their row in the durable store: the node that made the verdict may have died before it wrote one.
+//! Pauses that PostgreSQL may not have yet, because the node that got the verdict may have crashed before it wrote them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::ledger::Ledger;
 use crate::verdict::parse_pause_counts;
 
 impl Ledger {
-    /// All pauses that wait for their row; empty when another node has swept within `interval`.
+    /// Returns all pauses that are not yet recorded in PostgreSQL. The result is empty if another node did so within `interval`.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn claim_unrecorded_pauses(&self, interval: Duration) -> Result<Vec<KeyPause>, LedgerError> {
-        // A little less than the interval, so that a lone node never finds its own turn from before.
+        // Shorter than the interval, so that a single node never finds its previous claim.
         let lease_ms = u64::try_from(interval.as_millis() * 9 / 10).unwrap_or(u64::MAX).max(1);
         let mut claim = redis::cmd("SET");
         claim.arg(layout::pause_claim_key()).arg(1).arg("NX").arg("PX").arg(lease_ms);
@@ -31,10 +31,10 @@ impl Ledger {
         Ok(found.iter().flatten().filter_map(|(field, value)| parse_unrecorded_pause(field, value)).collect())
     }
 
-    /// The pauses of one key that wait for their row.
+    /// Returns the pauses of one key that are not yet recorded in PostgreSQL.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn unrecorded_pauses_of(&self, key: KeyId) -> Result<Vec<KeyPause>, LedgerError> {
         let bucket = Bucket::of(key);
         let found: HashMap<String, String> =
@@ -46,10 +46,10 @@ impl Ledger {
             .collect())
     }
 
-    /// Removes a pause from those that wait: its row is there.
+    /// Removes a pause that PostgreSQL has.
     ///
     /// # Errors
-    /// When the counter store does not answer in time.
+    /// Fails if Redis does not answer in time.
     pub async fn mark_pause_recorded(&self, pause: &KeyPause) -> Result<(), LedgerError> {
         let bucket = Bucket::of(pause.key);
         let remove = Cmd::hdel(bucket.pending_pauses_key(), format!("{}:{}", pause.key, pause.burst_epoch));
@@ -57,7 +57,7 @@ impl Ledger {
     }
 }
 
-/// `<id>:<window>` and `<ms>:<counts>`, as charge.lua writes them.
+/// Parses `<key id>:<burst epoch>` and `<ms>:<counts>`, which `charge.lua` writes.
 fn parse_unrecorded_pause(field: &str, value: &str) -> Option<KeyPause> {
     let (id, burst_epoch) = field.split_once(':')?;
     let (at_ms, counts) = value.split_once(':')?;

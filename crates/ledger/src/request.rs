@@ -1,4 +1,4 @@
-//! Calls: each to the owner of its slot, within one time limit, and sent on only when the store says that it took nothing.
+//! Requests to the owner of a slot, with one deadline for all attempts. A request is sent again only if Redis did not apply it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::redis::node::RedisNode;
 use crate::redis::redirect::ClusterRedirect;
 use crate::redis::slot_map::sibling_addr;
 
-/// A slot on its way is served again within milliseconds.
+/// A migrating slot is available again within milliseconds.
 const RETRY_DELAY: Duration = Duration::from_millis(2);
-/// A call that begins with less time than this left would likely go unanswered, and nobody could say any more that nothing was applied.
+/// A request is not sent again with less time than this left: it would likely time out, and might have been applied.
 const MIN_REMAINING_TIME: Duration = Duration::from_millis(10);
 
-/// A call under way: on which session, and until when.
+/// A request in progress: its connection and its deadline.
 #[derive(Clone)]
 pub(crate) struct RedisRequest {
     pub(crate) connection: Arc<RedisConnection>,
     node: Arc<RedisNode>,
     slot: HashSlot,
-    /// The session's server does not own the slot yet, and has to be told that the call comes from the one that does.
+    /// The server does not own the slot yet, so the request needs `ASKING`.
     asking: bool,
     redirected: bool,
     deadline: Instant,
 }
 
 impl Ledger {
-    /// Starts a call: one time limit for all of it, connecting included.
+    /// Starts a request. The time limit includes the time to connect.
     pub(crate) async fn begin_request(&self, slot: HashSlot) -> Result<RedisRequest, LedgerError> {
         self.begin_request_until(slot, Instant::now() + self.timeout).await
     }
@@ -44,14 +44,14 @@ impl Ledger {
         Ok(RedisRequest { connection, node, slot, asking: false, redirected: false, deadline })
     }
 
-    /// Asks a store whose record bears another stamp who it is: either the record is old, or the store changed its identity under this
-    /// connection (a first replica does that), and the call is worth another try.
+    /// Reads the server's identity again after a record had another incarnation. Returns `true` if the identity has changed, so that
+    /// the request can be retried. A server changes it on open connections when it gets its first replica.
     pub(crate) async fn refresh_identity(&self, request: &mut RedisRequest) -> Result<bool, LedgerError> {
         let refreshed = self.with_deadline(request, request.node.refresh_identity(&request.connection)).await?;
         Ok(refreshed.map(|connection| request.connection = connection).is_some())
     }
 
-    /// Calls a script, which is made for the stamp of the store that it goes to.
+    /// Runs a script. `build_invocation` gets the incarnation of the server that the request is sent to.
     pub(crate) async fn run_script<'a>(
         &self,
         request: &mut RedisRequest,
@@ -68,13 +68,13 @@ impl Ledger {
         }
     }
 
-    /// Charges, together with whoever else does so now; gives the verdict as charge.lua wrote it.
+    /// Sends a charge, in one batch with concurrent charges. Returns the reply of `charge.lua`.
     pub(crate) async fn send_charge(&self, request: &mut RedisRequest, charge: Charge) -> Result<Vec<u8>, LedgerError> {
         loop {
             let connection = &request.connection;
             let outcome = if request.asking {
                 let mut conn = RequestConnection::for_request(request);
-                // In memory of its own: room for it would be made, and moved, for every charge.
+                // Boxed, because this case is rare: without it, the future of every charge would be larger.
                 let verdicts =
                     Box::pin(self.with_deadline(request, execute_batch(&mut conn, &connection.identity, &[charge])))
                         .await;
@@ -89,7 +89,7 @@ impl Ledger {
         }
     }
 
-    /// Sends a command that names one slot only.
+    /// Sends a command whose keys are in one slot.
     pub(crate) async fn send_command<T: FromRedisValue>(
         &self,
         slot: HashSlot,
@@ -113,7 +113,7 @@ impl Ledger {
         }
     }
 
-    /// Reads from many slots, in one go for each owner; the answers come in the order asked.
+    /// Reads from many slots, with one pipeline per server. The results are in the order of `reads`.
     pub(crate) async fn read_many<T: FromRedisValue>(&self, reads: &[(HashSlot, Cmd)]) -> Result<Vec<T>, LedgerError> {
         let deadline = Instant::now() + self.timeout;
         let mut owners: Vec<(RedisRequest, Vec<usize>)> = Vec::new();
@@ -151,10 +151,10 @@ impl Ledger {
         Ok(results.into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Whether every owner of a slot answers.
+    /// Checks that every server that owns a slot answers.
     ///
     /// # Errors
-    /// When one does not, in time.
+    /// Fails if one of them does not answer in time.
     pub async fn ping(&self) -> Result<(), LedgerError> {
         let deadline = Instant::now() + self.timeout;
         for (node, connection) in self.router.find_owners(deadline).await? {
@@ -166,7 +166,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Goes where the store sends a call that it did not take; a call that may have been applied goes nowhere.
+    /// Prepares the request for the server that the error redirects to. Returns the error if it is not a redirect.
     async fn follow_redirect(&self, request: &mut RedisRequest, error: LedgerError) -> Result<(), LedgerError> {
         let Some(redirect) = ClusterRedirect::from_error(&error) else { return Err(error) };
         if request.redirected || matches!(redirect, ClusterRedirect::TryAgain) {
@@ -189,7 +189,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Bounds a call in time, and heeds how it ended.
+    /// Waits for a reply until the deadline.
     async fn with_deadline<T>(
         &self,
         request: &RedisRequest,
@@ -199,7 +199,7 @@ impl Ledger {
         self.note_error(request, outcome)
     }
 
-    /// Lets a session go that proved of no more use.
+    /// Marks a broken connection as dead, and refreshes an outdated slot map.
     fn note_error<T>(&self, request: &RedisRequest, outcome: Result<T, LedgerError>) -> Result<T, LedgerError> {
         if let Err(error) = &outcome {
             if error.breaks_connection() {
@@ -213,7 +213,7 @@ impl Ledger {
     }
 }
 
-/// A session's connection as one attempt uses it.
+/// The connection of one attempt.
 struct RequestConnection {
     conn: MultiplexedConnection,
     asking: bool,
@@ -230,7 +230,7 @@ impl ConnectionLike for RequestConnection {
         if !self.asking {
             return self.conn.req_packed_command(command);
         }
-        // ASKING holds for the next command of its connection, which is shared: both have to go out together.
+        // ASKING applies to the next command of the connection. Requests share the connection, so both must be sent together.
         let mut pipeline = redis::pipe();
         pipeline.cmd("ASKING").ignore().add_command(command.clone());
         Box::pin(async move {

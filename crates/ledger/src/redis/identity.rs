@@ -3,11 +3,11 @@
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
-/// Who a server is.
+/// The identity and the role of a server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerIdentity {
-    /// `run_id` and `master_replid`: a store that was restarted, restored or promoted has another stamp, and records under the old one are not
-    /// believed.
+    /// Identifies the data set, by `run_id` and `master_replid`. It changes when a server is restarted, restored or promoted. Records
+    /// of another incarnation are not trusted.
     pub(crate) incarnation: String,
     pub(crate) is_primary: bool,
     pub(crate) is_cluster: bool,
@@ -20,7 +20,7 @@ impl ServerIdentity {
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
         Ok(Self {
-            // Sixteen characters tell two stores apart, and every record carries them.
+            // Sixteen characters are enough, and every record contains them.
             incarnation: format!("{:.8}{:.8}", field("run_id"), field("master_replid")),
             is_primary: field("role") == "master",
             is_cluster: field("cluster_enabled") == "1",

@@ -1,19 +1,19 @@
-//! Redirects of a Redis Cluster.
+//! Redirects of a Redis cluster.
 
 use crate::error::LedgerError;
 
-/// Where a cluster sends a call that it did not take.
+/// The server that a cluster redirects a request to.
 pub(crate) enum ClusterRedirect {
     /// The slot belongs to the server at this host and port.
     Moved(String, u16),
-    /// The slot is on its way to the server at this host and port, and what the call names is there already.
+    /// The slot is migrating to the server at this host and port, and the keys of the request are already there.
     Ask(String, u16),
-    /// The slot is on its way, and what the call names is partly here and partly there.
+    /// The slot is migrating, and the keys of the request are split between both servers.
     TryAgain,
 }
 
 impl ClusterRedirect {
-    /// The redirect that an error carries, if nothing was applied.
+    /// Returns the redirect if the error is one.
     pub(crate) fn from_error(error: &LedgerError) -> Option<Self> {
         let LedgerError::NotApplied(error) = error else { return None };
         let server_errors = error.clone().into_server_errors()?;

@@ -1,6 +1,6 @@
-//! Finds the server to call: the owner of a slot in a cluster, the primary among several addresses, or the only one there is.
+//! Finds the server for a request: the owner of the slot in a cluster, the primary of several servers, or the only server.
 //!
-//! Deliberately absent: replicas. They know less than their primary, and a verdict must know it all.
+//! Replicas are never used. They lag behind their primary, and a verdict needs the current state.
 
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::redis::connection::RedisConnection;
 use crate::redis::node::RedisNode;
 use crate::redis::slot_map::{ClusterView, SlotMap};
 
-/// Time to find anybody who answers, for whoever still waits for it.
+/// Time limit for finding a server that answers. It may exceed the deadline of the request that started it.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long the others are waited for once one has answered: a frozen server must not hold up what the others know.
+/// How long to wait for the other servers after the first reply. A frozen server must not delay the refresh.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(crate) struct RedisRouter {
     seeds: Vec<Arc<RedisNode>>,
-    /// The seeds, and the servers that a cluster has told of.
+    /// The seeds, and the servers that a cluster has reported.
     nodes: StdMutex<Vec<Arc<RedisNode>>>,
     slot_map: ArcSwapOption<SlotMap>,
-    /// Held by the one that learns the map; the others wait for its outcome.
+    /// Held by the task that refreshes the slot map. Other requests wait for it.
     refreshing: Arc<Mutex<()>>,
 }
 
 impl RedisRouter {
-    /// Takes addresses that are separated by commas.
+    /// Parses URLs separated by commas.
     pub(crate) fn new(urls: &str) -> Result<Self, LedgerError> {
         let seed = |url: &str| Ok(Arc::new(RedisNode::new(url.trim().into_connection_info()?)?));
         let seeds: Vec<_> = urls.split(',').map(seed).collect::<Result<_, LedgerError>>()?;
@@ -40,7 +40,7 @@ impl RedisRouter {
         Ok(Self { seeds, nodes, slot_map: ArcSwapOption::empty(), refreshing: Arc::default() })
     }
 
-    /// The owner of a slot, and a session with it.
+    /// Returns the owner of a slot and a connection to it.
     pub(crate) async fn find_owner(
         self: &Arc<Self>,
         slot: HashSlot,
@@ -56,7 +56,7 @@ impl RedisRouter {
         Ok((node, connection))
     }
 
-    /// All that own a slot, and a session with each.
+    /// Returns all servers that own a slot, and a connection to each.
     pub(crate) async fn find_owners(
         self: &Arc<Self>,
         deadline: Instant,
@@ -69,7 +69,7 @@ impl RedisRouter {
         Ok(owners)
     }
 
-    /// The link to an address that a server of the cluster has named.
+    /// Returns the server at an address that another server of the cluster has reported.
     pub(crate) fn node_at(&self, address: &ConnectionAddr, via: &RedisNode) -> Result<Arc<RedisNode>, LedgerError> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(existing) = nodes.iter().find(|node| node.address() == address) {
@@ -80,7 +80,7 @@ impl RedisRouter {
         Ok(node)
     }
 
-    /// Learns the map again, behind the back of the calls: what one of them met says that it may be old.
+    /// Refreshes the slot map without delaying any request.
     pub(crate) fn refresh_slot_map_in_background(self: &Arc<Self>) {
         let is_single_node = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len() == 1;
         if is_single_node || self.fresh_slot_map().is_some() {
@@ -100,7 +100,7 @@ impl RedisRouter {
             if let Some(slot_map) = self.fresh_slot_map() {
                 return Ok(slot_map);
             }
-            // A task of its own: it goes on when whoever waits for it has left, and the next one finds it done.
+            // In a separate task, which continues if this request times out. A later request uses the result.
             tokio::spawn(Arc::clone(self).refresh_slot_map(guard)).await.unwrap_or(Err(LedgerError::Unreachable))
         };
         Box::pin(timeout_at(deadline, refresh)).await.unwrap_or(Err(LedgerError::Unreachable))
@@ -110,7 +110,7 @@ impl RedisRouter {
         self.slot_map.load_full().filter(|slot_map| slot_map.is_fresh())
     }
 
-    /// Asks all servers at once who owns what, and lets go of those that own nothing.
+    /// Asks all servers concurrently for the slot map, and disconnects from those that own no slot.
     async fn refresh_slot_map(self: Arc<Self>, _guard: OwnedMutexGuard<()>) -> Result<Arc<SlotMap>, LedgerError> {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let statuses = query_nodes(&nodes).await?;
@@ -119,7 +119,7 @@ impl RedisRouter {
             let source = Arc::clone(&nodes[statuses.index]);
             SlotMap::from_cluster_view(Arc::clone(&source), view, |address| self.node_at(&address, &source))?
         } else {
-            // The first primary in the list; if there is none, the first server, which says so to whoever calls it.
+            // The first primary. Without a primary, the first server, which rejects writes with READONLY.
             let first = statuses.iter().min_by_key(|statuses| (!statuses.is_primary, statuses.index));
             SlotMap::standalone(Arc::clone(&nodes[first.ok_or(LedgerError::Unreachable)?.index]))
         };
@@ -133,7 +133,7 @@ impl RedisRouter {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|node| node.disconnect());
     }
 
-    /// A replica that was asked before it was promoted would be known by what it was then.
+    /// Disconnects from servers that own no slot. Otherwise a replica would keep its old identity after it is promoted.
     fn prune_nodes(&self, owners: &[Arc<RedisNode>]) {
         let is_among =
             |nodes: &[Arc<RedisNode>], node: &Arc<RedisNode>| nodes.iter().any(|other| Arc::ptr_eq(other, node));
@@ -143,7 +143,7 @@ impl RedisRouter {
     }
 }
 
-/// What a server says of itself and its cluster, if it is of one.
+/// The role of a server, and the slot map that it reports.
 struct RedisNodeStatus {
     index: usize,
     is_primary: bool,

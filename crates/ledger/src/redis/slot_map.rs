@@ -1,4 +1,4 @@
-//! Which server owns which slot: in a cluster as it says itself; a store that is none owns them all.
+//! The slot map: which server owns which slot. Without a cluster, one server owns all slots.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use crate::layout::HashSlot;
 use crate::redis::connection::RedisConnection;
 use crate::redis::node::RedisNode;
 
-/// What was learnt a moment ago is not asked again.
+/// A newer slot map than this is not refreshed.
 const REFRESH_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct SlotMap {
     ranges: Vec<SlotRange>,
-    /// Who told of the ranges; for slots outside of them it is asked too, and says itself why it cannot serve them.
+    /// The server that reported the ranges. It also gets requests for unassigned slots, and returns the error for them.
     source: Arc<RedisNode>,
     fetched_at: Instant,
 }
@@ -27,12 +27,12 @@ struct SlotRange {
 }
 
 impl SlotMap {
-    /// A store that is no cluster.
+    /// The slot map without a cluster.
     pub(crate) fn standalone(node: Arc<RedisNode>) -> Self {
         Self { ranges: Vec::new(), source: node, fetched_at: Instant::now() }
     }
 
-    /// A cluster as one of its servers describes it.
+    /// The slot map of a cluster, as one of its servers reports it.
     pub(crate) fn from_cluster_view(
         source: Arc<RedisNode>,
         view: &ClusterView,
@@ -40,8 +40,7 @@ impl SlotMap {
     ) -> Result<Self, LedgerError> {
         let mut ranges = Vec::new();
         for entry in &view.slots {
-            let (first, last, host, port) =
-                parse_slot_range(entry).ok_or(LedgerError::UnexpectedReply("map of slots"))?;
+            let (first, last, host, port) = parse_slot_range(entry).ok_or(LedgerError::UnexpectedReply("slot map"))?;
             ranges.push(SlotRange { first, last, owner: node_at(sibling_addr(source.address(), host, port))? });
         }
         Ok(Self { ranges, source, fetched_at: Instant::now() })
@@ -52,7 +51,7 @@ impl SlotMap {
         range.map_or(&self.source, |range| &range.owner)
     }
 
-    /// All that own a slot.
+    /// All servers that own a slot.
     pub(crate) fn owners(&self) -> Vec<Arc<RedisNode>> {
         let mut owners: Vec<Arc<RedisNode>> = Vec::new();
         for owner in self.ranges.iter().map(|range| &range.owner) {
@@ -71,9 +70,9 @@ impl SlotMap {
     }
 }
 
-/// What a server of a cluster says of it.
+/// The state of a cluster, as one of its servers reports it.
 pub(crate) struct ClusterView {
-    /// Rises with every failover and every slot that was moved: the greater, the newer.
+    /// Rises with every failover and every moved slot. The highest epoch is the newest.
     pub(crate) epoch: u64,
     slots: Vec<Value>,
 }
@@ -88,7 +87,7 @@ impl ClusterView {
     }
 }
 
-/// `[first, last, [host, port, …], replicas …]`
+/// Parses `[first, last, [host, port, …], replicas …]`.
 fn parse_slot_range(entry: &Value) -> Option<(u16, u16, &str, u16)> {
     let [Value::Int(first), Value::Int(last), primary, ..] = entry.as_sequence()? else { return None };
     let [host, Value::Int(port), ..] = primary.as_sequence()? else { return None };
@@ -96,8 +95,8 @@ fn parse_slot_range(entry: &Value) -> Option<(u16, u16, &str, u16)> {
     Some((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, host, u16::try_from(*port).ok()?))
 }
 
-/// The address of another server of a cluster, reached as this one is. One that does not know its own host, or does not tell it, is meant to
-/// be reached at the host that was asked.
+/// The address of another server of the cluster, with the same encryption. If a server does not report its host, it is the host
+/// that was queried.
 pub(crate) fn sibling_addr(queried_addr: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
     let host =
         |queried_host: &String| if host.is_empty() || host == "?" { queried_host.clone() } else { host.to_owned() };
@@ -124,7 +123,7 @@ mod tests {
 
     fn primary_addr(host: Value) -> ConnectionAddr {
         let entry = slot_range_entry(host);
-        let (first, last, host, port) = parse_slot_range(&entry).expect("an entry");
+        let (first, last, host, port) = parse_slot_range(&entry).expect("valid entry");
         assert_eq!((first, last), (0, 5460));
         sibling_addr(&ConnectionAddr::Tcp("seed".to_owned(), 7000), host, port)
     }

@@ -1,4 +1,4 @@
-//! Charges that are made at the same time share calls, and each gets its own verdict.
+//! Batches of concurrent charges.
 
 use futures_util::future::join_all;
 use ipseity_ledger::Verdict;
@@ -22,7 +22,7 @@ async fn cluster_batches_hold_charges_of_one_bucket() {
     charge_all_concurrently(&LedgerFixture::cluster().await).await;
 }
 
-/// Charges every key once more than its day allows, and a stranger in between, all at once, and checks what each was told.
+/// Charges every key once more than its quota allows, concurrently with an unknown key, and checks all verdicts.
 async fn charge_all_concurrently<S>(fixture: &LedgerFixture<S>) {
     let mut keys = Vec::new();
     for _ in 0..KEYS {
@@ -35,20 +35,20 @@ async fn charge_all_concurrently<S>(fixture: &LedgerFixture<S>) {
     for index in 0..KEYS {
         let mut key_verdicts: Vec<_> = verdicts.iter().skip(index).step_by(KEYS).collect();
         let exhausted = key_verdicts.iter().position(|verdict| matches!(verdict, Verdict::QuotaExhausted { .. }));
-        key_verdicts.remove(exhausted.expect("a spent day"));
+        key_verdicts.remove(exhausted.expect("quota is exhausted once"));
         let mut counts: Vec<u64> = key_verdicts.into_iter().map(admitted_count).collect();
         counts.sort_unstable();
-        assert!(counts.into_iter().eq(1..CHARGES), "each counted once");
+        assert!(counts.into_iter().eq(1..CHARGES), "each request is counted once");
     }
 }
 
-/// Calls of scripts since the server was started, but for those that filled the records.
+/// Script calls since the server started, except those that filled the records.
 async fn script_calls(redis: &Redis) -> u64 {
-    let mut connection = redis.connect().await.expect("a connection");
+    let mut connection = redis.connect().await.expect("Redis accepts a connection");
     let stats: String =
-        redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.expect("what was called");
+        redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.expect("INFO succeeds");
     let calls =
         stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse().ok());
-    // Each was found unknown by one call, and filled by another.
+    // Each key took one call that returned unknown, and one fill.
     calls.map_or(0, |calls: u64| calls.saturating_sub(2 * KEYS as u64))
 }

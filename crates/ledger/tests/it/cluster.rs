@@ -1,4 +1,4 @@
-//! A cluster: exact as one server is, and healed without a restart when a primary is gone.
+//! A Redis cluster, and the failure of a primary.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,72 +11,77 @@ use tokio::task::JoinSet;
 use crate::fixture::{LedgerFixture, admitted_count, ledger_at, new_key};
 use crate::pause::{expected_race_outcome, race_charges};
 
-/// From the death of a primary to verdicts on all that it owned; the servers themselves take a second to miss it and half of one to vote.
+/// From the failure of a primary to verdicts on its keys. The cluster takes 1 s to detect it and 0.5 s to elect a new primary.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
-/// A bound on a verdict that calls to a silent server run into.
+/// Short, so that requests to a frozen server time out.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A key in each primary's share, in their order.
+/// One key per primary, in the order of the primaries.
 async fn key_per_primary(fixture: &LedgerFixture<RedisCluster>) -> [(ApiKey, KeyRecord); 3] {
     let mut keys = [None, None, None];
     while keys.iter().any(Option::is_none) {
         let (key, key_record) = fixture.filled_key(10_000).await;
-        let (index, _) = fixture.redis.find_key(&format!("*:k:{}", key.id)).await.expect("a record");
+        let (index, _) = fixture.redis.find_key(&format!("*:k:{}", key.id)).await.expect("record exists");
         keys[index] = Some((key, key_record));
     }
-    keys.map(|key| key.expect("a key of each"))
+    keys.map(|key| key.expect("one key per primary"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_pauses_and_usage_are_exact_on_every_primary() {
     let fixture = LedgerFixture::cluster().await;
-    fixture.ledger.ping().await.expect("an answer of each primary");
+    fixture.ledger.ping().await.expect("every primary answers");
     let keys = key_per_primary(&fixture).await;
     let ledgers: Vec<_> = (0..3).map(|_| Arc::new(ledger_at(fixture.redis.url()))).collect();
     for (key, _) in &keys {
         assert_eq!(race_charges(&ledgers, *key).await, expected_race_outcome());
     }
 
-    let mut claimed = ledgers[0].claim_unrecorded_pauses(Duration::from_secs(2)).await.expect("a sweep");
+    let mut claimed = ledgers[0].claim_unrecorded_pauses(Duration::from_secs(2)).await.expect("claim succeeds");
     claimed.sort_by_key(|pause| keys.iter().position(|(key, _)| key.id == pause.key));
     assert_eq!(claimed.iter().map(|pause| pause.key).collect::<Vec<_>>(), keys.each_ref().map(|(key, _)| key.id));
     for pause in claimed {
-        assert_eq!(ledgers[1].unrecorded_pauses_of(pause.key).await.expect("a look"), std::slice::from_ref(&pause));
-        ledgers[1].mark_pause_recorded(&pause).await.expect("a confirmation");
-        assert_eq!(ledgers[1].unrecorded_pauses_of(pause.key).await.expect("a look"), []);
+        assert_eq!(
+            ledgers[1].unrecorded_pauses_of(pause.key).await.expect("read succeeds"),
+            std::slice::from_ref(&pause)
+        );
+        ledgers[1].mark_pause_recorded(&pause).await.expect("pause is marked as recorded");
+        assert_eq!(ledgers[1].unrecorded_pauses_of(pause.key).await.expect("read succeeds"), []);
     }
 
     let (unused, _) = new_key(10);
     let ids = [keys[2].0.id, unused.id, keys[0].0.id, keys[1].0.id];
-    let usage = ledgers[2].usage_of(&ids).await.expect("counts");
+    let usage = ledgers[2].usage_of(&ids).await.expect("read succeeds");
     assert_eq!(
         usage.iter().map(|used| used.map(|used| used.count)).collect::<Vec<_>>(),
         [Some(300), None, Some(300), Some(300)]
     );
-    fixture.ledger.delete_key_record(keys[1].0.id).await.expect("a deletion");
+    fixture.ledger.delete_key_record(keys[1].0.id).await.expect("delete succeeds");
     fixture.expect_unknown(&keys[1].0).await;
 }
 
-/// Charges a key until a verdict is had, filling if need be; returns how long that took.
+/// Charges a key until it is admitted, with a fill if needed. Returns how long it took.
 async fn time_until_admitted(ledger: &Ledger, (key, key_record): &(ApiKey, KeyRecord)) -> Duration {
     let start = Instant::now();
-    eventually("a verdict", Duration::from_secs(30), async || match ledger.charge(key, ChargeId::next()).await {
-        Ok(Verdict::Unknown(fence)) => ledger.fill(key_record, &fence).await.is_ok_and(|_| false),
-        Ok(verdict) => admitted_count(&verdict) > 0,
-        Err(_) => false,
+    eventually("charge is admitted", Duration::from_secs(30), async || {
+        match ledger.charge(key, ChargeId::next()).await {
+            Ok(Verdict::Unknown(fence)) => ledger.fill(key_record, &fence).await.is_ok_and(|_| false),
+            Ok(verdict) => admitted_count(&verdict) > 0,
+            Err(_) => false,
+        }
     })
     .await
-    .expect("a heal");
+    .expect("ledger recovers");
     start.elapsed()
 }
 
-/// Takes the first primary away, and returns how long its key had no verdict; the other primaries' keys never lack one.
+/// Stops the first primary and returns how long its key had no verdict. Keys of the other primaries always have one.
 async fn fail_first_primary(
     fixture: &mut LedgerFixture<RedisCluster>,
     stop: impl FnOnce(&mut RedisCluster),
 ) -> Duration {
     let ledger =
-        Arc::new(Ledger::new(&LedgerOptions { url: fixture.redis.url(), timeout: SHORT_TIMEOUT }).expect("a ledger"));
+        Arc::new(Ledger::new(&LedgerOptions { url: fixture.redis.url(), timeout: SHORT_TIMEOUT }).expect("valid URL"));
     let [affected, second, third] = key_per_primary(fixture).await;
     for key in [&affected, &second, &third] {
         time_until_admitted(&ledger, key).await;
@@ -88,14 +93,14 @@ async fn fail_first_primary(
         others.spawn(async move {
             for _ in 0..100 {
                 let verdict = ledger.charge(&key, ChargeId::next()).await;
-                assert!(matches!(verdict, Ok(Verdict::Admitted { .. })), "another primary's key: {verdict:?}");
+                assert!(matches!(verdict, Ok(Verdict::Admitted { .. })), "key of another primary: {verdict:?}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
     }
     let took = time_until_admitted(&ledger, &affected).await;
     others.join_all().await;
-    ledger.ping().await.expect("an answer of each primary");
+    ledger.ping().await.expect("every primary answers");
     took
 }
 
@@ -104,13 +109,13 @@ async fn other_primaries_serve_while_a_killed_one_is_replaced() {
     let mut fixture = LedgerFixture::cluster().await;
     let took = fail_first_primary(&mut fixture, |cluster| cluster.servers[0].kill9()).await;
     assert!(took < RECOVERY_TIMEOUT, "{took:?}");
-    // It comes back with nothing, as the replica of the one that was its own.
-    fixture.redis.servers[0].restart().await.expect("a server");
-    fixture.redis.wait_until_healthy().await.expect("a whole cluster");
+    // It restarts empty, as a replica of its former replica.
+    fixture.redis.servers[0].restart().await.expect("Redis starts");
+    fixture.redis.wait_until_healthy().await.expect("cluster is healthy");
     assert_new_keys_are_served(&fixture).await;
 }
 
-/// New keys, wherever they fall.
+/// Checks new keys in random slots.
 async fn assert_new_keys_are_served(fixture: &LedgerFixture<RedisCluster>) {
     for _ in 0..10 {
         let (key, _) = fixture.filled_key(10).await;
@@ -124,8 +129,8 @@ async fn frozen_primary_is_replaced_without_an_error_reply() {
     let took = fail_first_primary(&mut fixture, |cluster| cluster.servers[0].freeze()).await;
     assert!(took < RECOVERY_TIMEOUT, "{took:?}");
     fixture.redis.servers[0].thaw();
-    // For a moment it believes to be the owner still.
-    fixture.redis.wait_until_healthy().await.expect("a whole cluster");
+    // For a moment it still acts as the owner.
+    fixture.redis.wait_until_healthy().await.expect("cluster is healthy");
     assert_new_keys_are_served(&fixture).await;
 }
 
@@ -141,12 +146,12 @@ async fn cluster_is_discovered_from_one_server_with_its_password() {
         server
             .run_command(&["CONFIG", "SET", "masterauth", "secret", "requirepass", "secret"])
             .await
-            .expect("a password");
+            .expect("password is set");
     }
     let unauthenticated = ledger_at(replica.clone());
     assert!(unauthenticated.charge(&keys[0], ChargeId::next()).await.is_err(), "without the password");
     let ledger = ledger_at(replica.replace("redis://", "redis://:secret@"));
     for key in keys {
-        assert_eq!(admitted_count(&ledger.charge(&key, ChargeId::next()).await.expect("a verdict")), 1);
+        assert_eq!(admitted_count(&ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds")), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A key's day.
+//! The daily quota of a key.
 
 use ipseity_domain::{DailyUsage, KeyRecord, PlaintextKey, PreviousDigest, UtcDay};
 use ipseity_ledger::Verdict;
@@ -24,7 +24,7 @@ async fn yesterdays_count_is_returned_until_it_is_cleared() {
     let expected = Some(DailyUsage { day: TODAY, count: 3 });
     assert_eq!(charge_and_read_yesterday(&fixture, &key).await, (1, expected));
     assert_eq!(charge_and_read_yesterday(&fixture, &key).await, (2, expected));
-    fixture.ledger.clear_yesterday(key.id).await.expect("an answer");
+    fixture.ledger.clear_yesterday(key.id).await.expect("Redis answers");
     assert_eq!(charge_and_read_yesterday(&fixture, &key).await, (3, None));
 }
 
@@ -39,10 +39,10 @@ async fn lowered_limit_never_makes_remaining_negative() {
         .ledger
         .publish(&KeyRecord { daily_limit: 3, generation: 2, ..key_record.clone() })
         .await
-        .expect("a publish");
+        .expect("publish succeeds");
     let Verdict::QuotaExhausted { quota } = fixture.charge(&key).await else { panic!("admitted") };
     assert_eq!((quota.limit, quota.remaining(), quota.retry_after_s()), (3, 0, 43_200));
-    fixture.ledger.publish(&KeyRecord { daily_limit: 7, generation: 3, ..key_record }).await.expect("a publish");
+    fixture.ledger.publish(&KeyRecord { daily_limit: 7, generation: 3, ..key_record }).await.expect("publish succeeds");
     assert_eq!(fixture.charge_admitted(&key).await, 6);
 }
 
@@ -54,7 +54,7 @@ async fn ledger_counts_both_secrets_of_a_rotated_key_together() {
     let until_s = (MIDNIGHT_MS + 43_200_000) / 1000 + 60;
     let previous = Some(PreviousDigest { digest: old.digest, expires_at_s: until_s });
     let rotated = KeyRecord { digest: new.digest, previous, generation: 2, ..key_record };
-    fixture.ledger.publish(&rotated).await.expect("a publish");
+    fixture.ledger.publish(&rotated).await.expect("publish succeeds");
     assert_eq!((fixture.charge_admitted(&old).await, fixture.charge_admitted(&new).await), (1, 2));
     clock.advance_ms(59_999);
     assert_eq!(fixture.charge_admitted(&old).await, 3);
@@ -82,7 +82,7 @@ async fn usage_is_returned_in_the_order_of_the_requested_keys() {
     for _ in 0..3 {
         fixture.charge_admitted(&busy).await;
     }
-    let usage = fixture.ledger.usage_of(&[idle.id, unknown_key.id, busy.id]).await.expect("counts");
+    let usage = fixture.ledger.usage_of(&[idle.id, unknown_key.id, busy.id]).await.expect("read succeeds");
     assert_eq!(usage, [Some(DailyUsage { day: UtcDay(0), count: 0 }), None, Some(DailyUsage { day: TODAY, count: 3 })]);
-    assert_eq!(fixture.ledger.usage_of(&[]).await.expect("none"), []);
+    assert_eq!(fixture.ledger.usage_of(&[]).await.expect("read succeeds"), []);
 }

@@ -1,4 +1,4 @@
-//! Filling and publishing: what a slow reader of the durable store can never do.
+//! Fills and publishes that overtake each other.
 
 use ipseity_domain::{KeyFlags, KeyRecord};
 use ipseity_ledger::Verdict;
@@ -6,7 +6,7 @@ use redis::cmd;
 
 use crate::fixture::{LedgerFixture, admitted_count, new_key};
 
-/// The next change of a standing.
+/// The record after another change.
 fn next_change(key_record: &KeyRecord, deactivated: bool) -> KeyRecord {
     let flags = KeyFlags { deactivated, ..key_record.flags };
     KeyRecord { flags, generation: key_record.generation + 1, ..key_record.clone() }
@@ -17,7 +17,7 @@ async fn first_charge_is_unknown_and_admitted_after_a_fill() {
     let fixture = LedgerFixture::open().await;
     let (key, key_record) = new_key(10);
     let fence = fixture.expect_unknown(&key).await;
-    assert!(fixture.ledger.fill(&key_record, &fence).await.expect("a fill"));
+    assert!(fixture.ledger.fill(&key_record, &fence).await.expect("fill succeeds"));
     let verdict = fixture.charge(&key).await;
     assert_eq!(admitted_count(&verdict), 1);
     let Verdict::Admitted { scope, quota, yesterday, .. } = verdict else { panic!("not admitted") };
@@ -25,8 +25,8 @@ async fn first_charge_is_unknown_and_admitted_after_a_fill() {
     assert_eq!(quota.day, quota.now.day());
     assert!((1..=86_400).contains(&quota.retry_after_s()));
 
-    assert!(fixture.ledger.fill(&key_record, &fence).await.expect("a fill"), "a second fill is no failure");
-    assert_eq!(fixture.charge_admitted(&key).await, 2, "and takes nothing back");
+    assert!(fixture.ledger.fill(&key_record, &fence).await.expect("fill succeeds"), "a second fill succeeds");
+    assert_eq!(fixture.charge_admitted(&key).await, 2, "it does not reset the count");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,24 +35,24 @@ async fn overtaken_fill_never_restores_a_changed_key() {
     let (key, active) = new_key(10);
 
     let fence = fixture.expect_unknown(&key).await;
-    fixture.ledger.publish(&next_change(&active, true)).await.expect("a publish");
-    assert!(!fixture.ledger.fill(&active, &fence).await.expect("an answer"), "a deactivated key");
+    fixture.ledger.publish(&next_change(&active, true)).await.expect("publish succeeds");
+    assert!(!fixture.ledger.fill(&active, &fence).await.expect("Redis answers"), "deactivated key");
     fixture.expect_unknown(&key).await;
 
     let fence = fixture.expect_unknown(&key).await;
-    fixture.ledger.delete_key_record(key.id).await.expect("a deletion");
-    assert!(!fixture.ledger.fill(&active, &fence).await.expect("an answer"), "a deleted key");
+    fixture.ledger.delete_key_record(key.id).await.expect("delete succeeds");
+    assert!(!fixture.ledger.fill(&active, &fence).await.expect("Redis answers"), "deleted key");
     fixture.expect_unknown(&key).await;
 
     let fence = fixture.expect_unknown(&key).await;
-    fixture.redis.flushall().await.expect("a loss");
-    assert!(!fixture.ledger.fill(&active, &fence).await.expect("an answer"), "a fence that was lost");
+    fixture.redis.flushall().await.expect("data is deleted");
+    assert!(!fixture.ledger.fill(&active, &fence).await.expect("Redis answers"), "lost fence");
     fixture.expect_unknown(&key).await;
 
     fixture.fill(&key, &active).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
-    fixture.ledger.delete_key_record(key.id).await.expect("a deletion");
-    fixture.ledger.publish(&next_change(&active, false)).await.expect("a late publish");
+    fixture.ledger.delete_key_record(key.id).await.expect("delete succeeds");
+    fixture.ledger.publish(&next_change(&active, false)).await.expect("publish succeeds");
     fixture.expect_unknown(&key).await;
 }
 
@@ -62,18 +62,18 @@ async fn publish_writes_only_newer_changes_over_existing_records() {
     let (key, active) = new_key(10);
     let inactive = next_change(&active, true);
 
-    fixture.ledger.publish(&inactive).await.expect("a publish");
+    fixture.ledger.publish(&inactive).await.expect("publish succeeds");
     let redis_keys: Vec<String> =
-        cmd("KEYS").arg("*").query_async(&mut fixture.connection().await).await.expect("names");
+        cmd("KEYS").arg("*").query_async(&mut fixture.connection().await).await.expect("KEYS succeeds");
     assert!(redis_keys.iter().all(|redis_key| redis_key.ends_with(":fence")), "{redis_keys:?}");
 
     fixture.fill(&key, &inactive).await;
     let older = active.clone();
     let equal = KeyRecord { generation: inactive.generation, ..active.clone() };
     for late in [older, equal] {
-        fixture.ledger.publish(&late).await.expect("a publish");
+        fixture.ledger.publish(&late).await.expect("publish succeeds");
         assert!(matches!(fixture.charge(&key).await, Verdict::Inactive(_)));
     }
-    fixture.ledger.publish(&next_change(&inactive, false)).await.expect("a publish");
+    fixture.ledger.publish(&next_change(&inactive, false)).await.expect("publish succeeds");
     assert_eq!(fixture.charge_admitted(&key).await, 1);
 }

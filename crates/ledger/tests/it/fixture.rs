@@ -1,4 +1,4 @@
-//! A server, a ledger on it, and keys that a durable store would know.
+//! A Redis server, a ledger, and keys.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ipseity_ledger::{ChargeId, Fence, Ledger, LedgerOptions, Verdict};
 use ipseity_testkit::{Redis, RedisCluster, RedisOptions, TestClock};
 use redis::aio::MultiplexedConnection;
 
-/// Long enough that a busy machine never makes a verdict late.
+/// Long enough for a busy machine.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A midnight in January 2027.
 pub const MIDNIGHT_MS: u64 = 1_800_000_000_000 / 86_400_000 * 86_400_000;
@@ -22,53 +22,53 @@ impl LedgerFixture {
         Self::with_options(RedisOptions::default()).await
     }
 
-    /// On a clock that stands still at noon until it is moved.
+    /// Starts Redis with a clock that is frozen at noon.
     pub async fn at_noon() -> (Self, TestClock) {
-        let clock = TestClock::open().expect("a clock");
-        clock.freeze_at_ms(i64::try_from(MIDNIGHT_MS + 43_200_000).expect("a time"));
+        let clock = TestClock::open().expect("clock opens");
+        clock.freeze_at_ms(i64::try_from(MIDNIGHT_MS + 43_200_000).expect("time fits into i64"));
         (Self::with_options(RedisOptions { clock: Some(clock.clone()), ..RedisOptions::default() }).await, clock)
     }
 
     pub async fn with_options(options: RedisOptions) -> Self {
-        let redis = Redis::start(options).await.expect("a server");
+        let redis = Redis::start(options).await.expect("Redis starts");
         let ledger = ledger_on(&redis);
         Self { redis, ledger }
     }
 
     pub async fn connection(&self) -> MultiplexedConnection {
-        self.redis.connect().await.expect("a connection")
+        self.redis.connect().await.expect("Redis accepts a connection")
     }
 }
 
 impl LedgerFixture<RedisCluster> {
     pub async fn cluster() -> Self {
-        let redis = RedisCluster::start().await.expect("a cluster");
+        let redis = RedisCluster::start().await.expect("cluster starts");
         let ledger = ledger_at(redis.url());
         Self { redis, ledger }
     }
 }
 
 impl<S> LedgerFixture<S> {
-    /// A key that the counter store knows.
+    /// Returns a key that has a record in Redis.
     pub async fn filled_key(&self, daily_limit: u64) -> (ApiKey, KeyRecord) {
         let (key, key_record) = new_key(daily_limit);
         self.fill(&key, &key_record).await;
         (key, key_record)
     }
 
-    /// What the service does for a key that the counter store does not know.
+    /// Fills the record of a key as a node does.
     pub async fn fill(&self, key: &ApiKey, key_record: &KeyRecord) {
         let fence = self.expect_unknown(key).await;
-        assert!(self.ledger.fill(key_record, &fence).await.expect("a fill"), "overtaken");
+        assert!(self.ledger.fill(key_record, &fence).await.expect("fill succeeds"), "a change overtook the fill");
     }
 
     pub async fn charge(&self, key: &ApiKey) -> Verdict {
-        self.ledger.charge(key, ChargeId::next()).await.expect("a verdict")
+        self.ledger.charge(key, ChargeId::next()).await.expect("charge succeeds")
     }
 
     pub async fn expect_unknown(&self, key: &ApiKey) -> Fence {
         let verdict = self.charge(key).await;
-        let Verdict::Unknown(fence) = verdict else { panic!("known: {verdict:?}") };
+        let Verdict::Unknown(fence) = verdict else { panic!("record exists: {verdict:?}") };
         fence
     }
 
@@ -87,20 +87,20 @@ impl<S> LedgerFixture<S> {
     }
 }
 
-/// Another node's ledger on the same server.
+/// The ledger of another node on the same server.
 pub fn ledger_on(redis: &Redis) -> Ledger {
     ledger_at(redis.url())
 }
 
 pub fn ledger_at(url: String) -> Ledger {
-    Ledger::new(&LedgerOptions { url, timeout: REQUEST_TIMEOUT }).expect("a ledger")
+    Ledger::new(&LedgerOptions { url, timeout: REQUEST_TIMEOUT }).expect("valid URL")
 }
 
 pub fn generate_key() -> ApiKey {
     PlaintextKey::generate(|| fastrand::u8(..)).to_api_key()
 }
 
-/// A key and its standing as it was issued.
+/// A new key and its record.
 pub fn new_key(daily_limit: u64) -> (ApiKey, KeyRecord) {
     let key = generate_key();
     let flags = KeyFlags { deactivated: false, paused: false };
@@ -112,7 +112,7 @@ pub fn new_key(daily_limit: u64) -> (ApiKey, KeyRecord) {
     )
 }
 
-/// How much of its day an admitted request left used.
+/// The number of used requests after an admitted request.
 pub fn admitted_count(verdict: &Verdict) -> u64 {
     let Verdict::Admitted { quota, .. } = verdict else { panic!("not admitted: {verdict:?}") };
     quota.used

@@ -1,4 +1,4 @@
-//! The ledger against real redis-servers.
+//! Tests of the ledger with real Redis servers.
 
 mod batch;
 mod cluster;

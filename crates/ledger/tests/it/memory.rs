@@ -1,4 +1,4 @@
-//! What keys cost, and that strangers' keys cost nothing.
+//! Memory per key. Unknown keys take none.
 
 use std::sync::Arc;
 
@@ -26,20 +26,20 @@ async fn unknown_keys_store_nothing_but_fences() {
     }
     assert!(calls.join_all().await.into_iter().all(|unknown| unknown));
     let redis_keys: Vec<String> =
-        cmd("KEYS").arg("*").query_async(&mut fixture.connection().await).await.expect("names");
-    assert!(redis_keys.len() <= BUCKET_COUNT, "{} names", redis_keys.len());
+        cmd("KEYS").arg("*").query_async(&mut fixture.connection().await).await.expect("KEYS succeeds");
+    assert!(redis_keys.len() <= BUCKET_COUNT, "{} Redis keys", redis_keys.len());
     assert!(redis_keys.iter().all(|redis_key| redis_key.ends_with(":fence")));
 }
 
-/// Bytes of everything that is kept of one key.
+/// Bytes of all Redis keys of one API key.
 async fn key_bytes(connection: &mut MultiplexedConnection, key: &ipseity_domain::ApiKey) -> u64 {
     let redis_keys: Vec<String> =
-        cmd("KEYS").arg(format!("*:{}", key.id)).query_async(connection).await.expect("a key's names");
+        cmd("KEYS").arg(format!("*:{}", key.id)).query_async(connection).await.expect("KEYS succeeds");
     let mut bytes = 0;
     for redis_key in redis_keys {
         let usage =
             cmd("MEMORY").arg("USAGE").arg(redis_key).arg("SAMPLES").arg(0).query_async::<u64>(connection).await;
-        bytes += usage.expect("a size");
+        bytes += usage.expect("size is known");
     }
     bytes
 }
@@ -49,7 +49,7 @@ async fn idle_key_takes_600_bytes_and_a_busy_one_3500() {
     let fixture = LedgerFixture::open().await;
     let mut connection = fixture.connection().await;
     let (key, key_record) = new_key(10_000);
-    // As large as a record gets: rolled a moment ago.
+    // The largest record: the key was just rotated.
     let old = PlaintextKey::rotate(key.id, || fastrand::u8(..)).to_api_key();
     let previous = Some(PreviousDigest { digest: old.digest, expires_at_s: 4_000_000_000 });
     fixture.fill(&key, &KeyRecord { previous, ..key_record }).await;

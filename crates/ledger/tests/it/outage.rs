@@ -1,4 +1,4 @@
-//! A counter store that is away, slow or not in charge: told in time, and healed without a restart.
+//! Redis is down, frozen, full or demoted: requests fail in time, and the ledger recovers without a restart.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use redis::cmd;
 use crate::fixture::{LedgerFixture, ledger_on};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
-/// The timeout, and what a busy machine may take besides.
+/// The timeout and a margin for a busy machine.
 const FAILURE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 fn short_timeout_ledger(fixture: &LedgerFixture) -> Ledger {
@@ -18,13 +18,13 @@ fn short_timeout_ledger(fixture: &LedgerFixture) -> Ledger {
 }
 
 fn ledger_with_timeout(fixture: &LedgerFixture, timeout: Duration) -> Ledger {
-    Ledger::new(&LedgerOptions { url: fixture.redis.url(), timeout }).expect("a ledger")
+    Ledger::new(&LedgerOptions { url: fixture.redis.url(), timeout }).expect("valid URL")
 }
 
-/// The failure of a charge, which has to come in time.
+/// Charges a key and returns the error, which must come in time.
 async fn expect_failure(ledger: &Ledger, key: &ipseity_domain::ApiKey) -> LedgerError {
     let start = Instant::now();
-    let error = ledger.charge(key, ChargeId::next()).await.expect_err("a failure");
+    let error = ledger.charge(key, ChargeId::next()).await.expect_err("charge fails");
     assert!(start.elapsed() < FAILURE_TIMEOUT, "{error} after {:?}", start.elapsed());
     error
 }
@@ -34,12 +34,12 @@ async fn flushed_scripts_are_reloaded_within_the_same_request() {
     let fixture = LedgerFixture::open().await;
     let (key, mut key_record) = fixture.filled_key(10).await;
     for generation in 2..5 {
-        cmd("SCRIPT").arg("FLUSH").exec_async(&mut fixture.connection().await).await.expect("no scripts");
+        cmd("SCRIPT").arg("FLUSH").exec_async(&mut fixture.connection().await).await.expect("scripts are flushed");
         fixture.charge_admitted(&key).await;
-        cmd("SCRIPT").arg("FLUSH").exec_async(&mut fixture.connection().await).await.expect("no scripts");
+        cmd("SCRIPT").arg("FLUSH").exec_async(&mut fixture.connection().await).await.expect("scripts are flushed");
         key_record.generation = generation;
-        fixture.ledger.publish(&key_record).await.expect("a publish");
-        fixture.ledger.charge_demo().await.expect("a verdict");
+        fixture.ledger.publish(&key_record).await.expect("publish succeeds");
+        fixture.ledger.charge_demo().await.expect("charge succeeds");
     }
     assert_eq!(fixture.charge_admitted(&key).await, 4);
 }
@@ -50,8 +50,8 @@ async fn demoted_redis_applies_nothing_until_it_is_promoted() {
     let (key, key_record) = fixture.filled_key(10).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
     let mut connection = fixture.connection().await;
-    // Nobody listens there: it keeps what it has, read-only.
-    cmd("REPLICAOF").arg("127.0.0.1").arg(1).exec_async(&mut connection).await.expect("a replica");
+    // No server listens on that port: Redis keeps its data and is read-only.
+    cmd("REPLICAOF").arg("127.0.0.1").arg(1).exec_async(&mut connection).await.expect("server becomes a replica");
     for _ in 0..3 {
         let error = expect_failure(&fixture.ledger, &key).await;
         assert!(matches!(&error, LedgerError::NotApplied(cause) if cause.code() == Some("READONLY")), "{error:?}");
@@ -68,9 +68,9 @@ async fn demoted_redis_applies_nothing_until_it_is_promoted() {
         assert!(matches!(outcome, Err(LedgerError::NotApplied(_))), "{outcome:?}");
     }
 
-    cmd("REPLICAOF").arg("NO").arg("ONE").exec_async(&mut connection).await.expect("a primary");
+    cmd("REPLICAOF").arg("NO").arg("ONE").exec_async(&mut connection).await.expect("server becomes a primary");
     fixture.fill(&key, &key_record).await;
-    assert_eq!(fixture.charge_admitted(&key).await, 2, "nothing was applied in between");
+    assert_eq!(fixture.charge_admitted(&key).await, 2, "no request was applied in between");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,7 +79,13 @@ async fn full_redis_applies_nothing_and_reports_it() {
     let (key, _) = fixture.filled_key(10).await;
     let mut connection = fixture.connection().await;
     for (memory, is_full) in [(1, true), (0, false)] {
-        cmd("CONFIG").arg("SET").arg("maxmemory").arg(memory).exec_async(&mut connection).await.expect("a setting");
+        cmd("CONFIG")
+            .arg("SET")
+            .arg("maxmemory")
+            .arg(memory)
+            .exec_async(&mut connection)
+            .await
+            .expect("CONFIG SET succeeds");
         for outcome in [
             fixture.ledger.charge(&key, ChargeId::next()).await.map(drop),
             fixture.ledger.delete_key_record(key.id).await,
@@ -94,27 +100,27 @@ async fn killed_redis_fails_requests_in_time_and_recovers() {
     let mut fixture = LedgerFixture::open().await;
     let ledger = ledger_with_timeout(&fixture, Duration::from_secs(1));
     let (key, key_record) = fixture.filled_key(10).await;
-    ledger.ping().await.expect("an answer");
+    ledger.ping().await.expect("Redis answers");
     for round in 0..3 {
         fixture.redis.kill9();
         for _ in 0..3 {
             let error = expect_failure(&ledger, &key).await;
-            // A call that is written while the other end dies is at times not told of it, and waits for as long as it may.
+            // A request that is sent while Redis dies sometimes gets no error, and times out.
             let is_expected = matches!(
                 error,
                 LedgerError::NotApplied(_) | LedgerError::ConnectionLost(_) | LedgerError::ReplyTimeout
             );
             assert!(is_expected, "round {round}: {error:?}");
         }
-        fixture.redis.restart().await.expect("a server that comes back");
+        fixture.redis.restart().await.expect("Redis restarts");
         let verdict = ledger.charge(&key, ChargeId::next()).await;
         assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "round {round}: {verdict:?}");
     }
     fixture.fill(&key, &key_record).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
-    fixture.redis.restart().await.expect("a server that comes back");
+    fixture.redis.restart().await.expect("Redis restarts");
     let verdict = ledger.charge(&key, ChargeId::next()).await;
-    assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "restarted with no call in between: {verdict:?}");
+    assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "restarted without a request in between: {verdict:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,21 +128,24 @@ async fn frozen_redis_times_out_and_is_used_again_once_thawed() {
     let mut fixture = LedgerFixture::open().await;
     let (connected, unconnected) = (short_timeout_ledger(&fixture), short_timeout_ledger(&fixture));
     let (key, _) = fixture.filled_key(10).await;
-    connected.ping().await.expect("an answer");
+    connected.ping().await.expect("Redis answers");
     fixture.redis.freeze();
     for _ in 0..2 {
         assert!(
             matches!(expect_failure(&connected, &key).await, LedgerError::ReplyTimeout),
             "it may have been applied"
         );
-        assert!(matches!(expect_failure(&unconnected, &key).await, LedgerError::Unreachable), "nothing was sent");
+        assert!(
+            matches!(expect_failure(&unconnected, &key).await, LedgerError::Unreachable),
+            "the request was not sent"
+        );
     }
     fixture.redis.thaw();
     for ledger in [&connected, &unconnected] {
         let responds = async || ledger.ping().await.is_ok();
-        eventually("the ledger heals", Duration::from_secs(10), responds).await.expect("an answer");
+        eventually("the ledger recovers", Duration::from_secs(10), responds).await.expect("Redis answers");
     }
-    assert_eq!(fixture.charge_admitted(&key).await, 3, "and two of four were");
+    assert_eq!(fixture.charge_admitted(&key).await, 3, "two of the four charges were applied");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,7 +154,7 @@ async fn ledger_can_be_created_while_redis_is_down() {
     fixture.redis.kill9();
     let ledger = ledger_on(&fixture.redis);
     assert!(ledger.ping().await.is_err());
-    fixture.redis.restart().await.expect("a server");
-    ledger.ping().await.expect("an answer");
+    fixture.redis.restart().await.expect("Redis starts");
+    ledger.ping().await.expect("Redis answers");
     assert!(Ledger::new(&LedgerOptions { url: "nonsense".to_owned(), timeout: TIMEOUT }).is_err());
 }

@@ -1,4 +1,4 @@
-//! Pauses: made exactly once, and lost to nothing but a resume.
+//! Pauses happen once, and last until the key is resumed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ pub fn is_paused(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Paused(_))
 }
 
-/// What becomes of 400 charges of one key that race over these nodes.
+/// Sends 400 concurrent charges of one key over several nodes, and counts the verdicts.
 pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'static str, usize> {
     let mut tasks = JoinSet::new();
     for task in 0..64 {
         let ledger = Arc::clone(&ledgers[task % ledgers.len()]);
-        // 400 in all: sixteen tasks make seven, the others six.
+        // 400 in total: 16 × 7 + 48 × 6.
         let charges = if task < 16 { 7 } else { 6 };
         tasks.spawn(async move {
             let mut verdicts = Vec::new();
             for _ in 0..charges {
-                verdicts.push(ledger.charge(&key, ChargeId::next()).await.expect("a verdict"));
+                verdicts.push(ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds"));
             }
             verdicts
         });
@@ -37,7 +37,7 @@ pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'st
             Verdict::PausedNow(_) => "paused now",
             Verdict::Paused(_) => "paused",
             Verdict::Unknown(_) | Verdict::WrongSecret(_) | Verdict::Inactive(_) | Verdict::QuotaExhausted { .. } => {
-                "odd"
+                "other"
             }
         };
         *outcomes.entry(name).or_insert(0) += 1;
@@ -45,7 +45,7 @@ pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'st
     outcomes
 }
 
-/// The only right outcome of a race.
+/// The expected verdicts of `race_charges`.
 pub fn expected_race_outcome() -> BTreeMap<&'static str, usize> {
     BTreeMap::from([("admitted", 300), ("paused now", 1), ("paused", 99)])
 }
@@ -67,22 +67,25 @@ async fn unrecorded_pause_ends_only_by_a_resume() {
     assert_eq!(pause.counts.iter().map(|&count| u32::from(count)).sum::<u32>(), 301);
 
     let plan_change = KeyRecord { daily_limit: 20_000, generation: 2, ..key_record.clone() };
-    fixture.ledger.publish(&plan_change).await.expect("a publish");
+    fixture.ledger.publish(&plan_change).await.expect("publish succeeds");
     assert!(is_paused(&fixture.charge(&key).await), "after a plan change");
 
-    fixture.redis.save_snapshot().await.expect("a snapshot");
-    fixture.redis.restore_snapshot().await.expect("a server that comes back");
+    fixture.redis.save_snapshot().await.expect("snapshot is saved");
+    fixture.redis.restore_snapshot().await.expect("Redis restarts");
     fixture.fill(&key, &plan_change).await;
-    assert!(is_paused(&fixture.charge(&key).await), "after a refill");
+    assert!(is_paused(&fixture.charge(&key).await), "after a fill");
 
-    let redis_keys: Vec<String> =
-        cmd("KEYS").arg(format!("*:{}", key.id)).query_async(&mut fixture.connection().await).await.expect("names");
-    cmd("DEL").arg(redis_keys).exec_async(&mut fixture.connection().await).await.expect("a loss");
+    let redis_keys: Vec<String> = cmd("KEYS")
+        .arg(format!("*:{}", key.id))
+        .query_async(&mut fixture.connection().await)
+        .await
+        .expect("KEYS succeeds");
+    cmd("DEL").arg(redis_keys).exec_async(&mut fixture.connection().await).await.expect("data is deleted");
     fixture.fill(&key, &plan_change).await;
-    assert!(is_paused(&fixture.charge(&key).await), "after the record alone was lost");
+    assert!(is_paused(&fixture.charge(&key).await), "after only the record was lost");
 
     let resumed = KeyRecord { flags: KeyFlags::default(), generation: 4, burst_epoch: 2, ..plan_change };
-    fixture.ledger.publish(&resumed).await.expect("a publish");
+    fixture.ledger.publish(&resumed).await.expect("publish succeeds");
     for _ in 0..300 {
         fixture.charge_admitted(&key).await;
     }
@@ -95,12 +98,12 @@ async fn resumed_key_starts_a_new_window_and_keeps_its_daily_count() {
     let (key, key_record) = fixture.filled_key(10_000).await;
     let resumed = |burst_epoch| KeyRecord { generation: burst_epoch, burst_epoch, ..key_record.clone() };
     fixture.charge_until_paused(&key).await;
-    fixture.ledger.publish(&resumed(2)).await.expect("a publish");
+    fixture.ledger.publish(&resumed(2)).await.expect("publish succeeds");
     for used in 301..=500 {
         assert_eq!(fixture.charge_admitted(&key).await, used);
     }
-    // This pause only the durable store knew of.
-    fixture.ledger.publish(&resumed(3)).await.expect("a publish");
+    // A pause that only PostgreSQL has.
+    fixture.ledger.publish(&resumed(3)).await.expect("publish succeeds");
     for used in 501..=800 {
         assert_eq!(fixture.charge_admitted(&key).await, used);
     }
@@ -112,9 +115,9 @@ async fn recorded_pause_survives_a_change_made_before_it() {
     let fixture = LedgerFixture::open().await;
     let (key, key_record) = fixture.filled_key(10_000).await;
     let pause = fixture.charge_until_paused(&key).await;
-    fixture.ledger.mark_pause_recorded(&pause).await.expect("a confirmation");
+    fixture.ledger.mark_pause_recorded(&pause).await.expect("pause is marked as recorded");
     let late = KeyRecord { daily_limit: 20_000, generation: 2, ..key_record };
-    fixture.ledger.publish(&late).await.expect("a publish");
+    fixture.ledger.publish(&late).await.expect("publish succeeds");
     assert!(is_paused(&fixture.charge(&key).await));
 }
 
@@ -128,20 +131,20 @@ async fn one_node_at_a_time_claims_pauses_until_they_are_recorded() {
     let mut expected = [fixture.charge_until_paused(&first).await, fixture.charge_until_paused(&second).await];
     expected.sort_by_key(|pause| pause.key);
 
-    let mut claimed = fixture.ledger.claim_unrecorded_pauses(interval).await.expect("a sweep");
+    let mut claimed = fixture.ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds");
     claimed.sort_by_key(|pause| pause.key);
     assert_eq!(claimed, expected);
     assert_eq!(
-        other_ledger.claim_unrecorded_pauses(interval).await.expect("a sweep"),
+        other_ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds"),
         [],
-        "another node's turn comes later"
+        "only one node reads the pauses per interval"
     );
 
-    fixture.ledger.mark_pause_recorded(&expected[0]).await.expect("a confirmation");
+    fixture.ledger.mark_pause_recorded(&expected[0]).await.expect("pause is marked as recorded");
     clock.advance_ms(2_000);
-    assert_eq!(other_ledger.claim_unrecorded_pauses(interval).await.expect("a sweep"), expected[1..]);
-    other_ledger.mark_pause_recorded(&expected[1]).await.expect("a confirmation");
+    assert_eq!(other_ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds"), expected[1..]);
+    other_ledger.mark_pause_recorded(&expected[1]).await.expect("pause is marked as recorded");
     clock.advance_ms(2_000);
-    assert_eq!(fixture.ledger.claim_unrecorded_pauses(interval).await.expect("a sweep"), []);
+    assert_eq!(fixture.ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds"), []);
     assert!(is_paused(&fixture.charge(&first).await));
 }

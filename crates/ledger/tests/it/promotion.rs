@@ -1,4 +1,4 @@
-//! A primary and a replica that is promoted by hand: found without a restart, whatever became of the primary.
+//! A replica is promoted manually. The ledger finds it without a restart.
 
 use std::time::{Duration, Instant};
 
@@ -11,27 +11,27 @@ use crate::fixture::{LedgerFixture, admitted_count, new_key};
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The stage's server with a replica in step, and a ledger that knows of both; the replica is named first.
+/// A primary, a replica in sync, and a ledger with both addresses. The replica comes first.
 async fn primary_and_replica() -> (LedgerFixture, Redis, Ledger) {
     let fixture = LedgerFixture::open().await;
-    let replica = Redis::start(RedisOptions::default()).await.expect("a server");
-    replica.replicate_from(&fixture.redis).await.expect("a replica in step");
+    let replica = Redis::start(RedisOptions::default()).await.expect("Redis starts");
+    replica.replicate_from(&fixture.redis).await.expect("replica is in sync");
     let url = format!("{}, {}", replica.url(), fixture.redis.url());
-    let ledger = Ledger::new(&LedgerOptions { url, timeout: SHORT_TIMEOUT }).expect("a ledger");
+    let ledger = Ledger::new(&LedgerOptions { url, timeout: SHORT_TIMEOUT }).expect("valid URL");
     (fixture, replica, ledger)
 }
 
-/// A key that was charged once, by way of the primary.
+/// A key that was charged once.
 async fn key_charged_once(ledger: &Ledger) -> (ApiKey, KeyRecord) {
     let (key, key_record) = new_key(10);
     assert_eq!(charge_until_admitted(ledger, &key, &key_record).await.0, 1);
     (key, key_record)
 }
 
-/// Charges until it succeeds, filling if need be; returns the count and how long it took.
+/// Charges until it succeeds, with a fill if needed. Returns the count and how long it took.
 async fn charge_until_admitted(ledger: &Ledger, key: &ApiKey, key_record: &KeyRecord) -> (u64, Duration) {
     let (start, mut count) = (Instant::now(), 0);
-    eventually("a verdict", Duration::from_secs(30), async || {
+    eventually("charge is admitted", Duration::from_secs(30), async || {
         match ledger.charge(key, ChargeId::next()).await {
             Ok(Verdict::Unknown(fence)) => drop(ledger.fill(key_record, &fence).await),
             Ok(verdict) => count = admitted_count(&verdict),
@@ -40,17 +40,17 @@ async fn charge_until_admitted(ledger: &Ledger, key: &ApiKey, key_record: &KeyRe
         count > 0
     })
     .await
-    .expect("a heal");
+    .expect("ledger recovers");
     (count, start.elapsed())
 }
 
-/// Waits until the replica has what the primary has, so that a promotion loses nothing.
+/// Waits until the replica is in sync, so that a promotion loses no data.
 async fn wait_for_replica(primary: &Redis) {
-    let mut connection = primary.connect().await.expect("a connection");
-    // WAIT speaks of its own connection's writes; this one comes after all others.
+    let mut connection = primary.connect().await.expect("Redis accepts a connection");
+    // WAIT waits for writes of the same connection. This write comes after all others.
     let (acknowledged,): (u32,) = redis::pipe()
         .cmd("SET")
-        .arg("in step")
+        .arg("sync marker")
         .arg(1)
         .ignore()
         .cmd("WAIT")
@@ -58,7 +58,7 @@ async fn wait_for_replica(primary: &Redis) {
         .arg(10_000)
         .query_async(&mut connection)
         .await
-        .expect("an answer");
+        .expect("Redis answers");
     assert_eq!(acknowledged, 1);
 }
 
@@ -69,11 +69,11 @@ async fn replica_promoted_after_its_primary_was_killed_is_found() {
     wait_for_replica(&fixture.redis).await;
     fixture.redis.kill9();
     for _ in 0..5 {
-        // At the most it says that it does not know the key, and takes no fill.
+        // A replica may return unknown, but rejects the fill.
         let verdict = ledger.charge(&key, ChargeId::next()).await;
-        assert!(matches!(verdict, Err(_) | Ok(Verdict::Unknown(_))), "a replica admits nobody: {verdict:?}");
+        assert!(matches!(verdict, Err(_) | Ok(Verdict::Unknown(_))), "a replica admits no request: {verdict:?}");
     }
-    replica.promote().await.expect("a promotion");
+    replica.promote().await.expect("replica is promoted");
     let (count, took) = charge_until_admitted(&ledger, &key, &key_record).await;
     assert_eq!(count, 2);
     assert!(took < RECOVERY_TIMEOUT, "{took:?}");
@@ -86,7 +86,7 @@ async fn replica_promoted_while_its_primary_is_frozen_is_found() {
     wait_for_replica(&fixture.redis).await;
     fixture.redis.freeze();
     assert!(matches!(ledger.charge(&key, ChargeId::next()).await, Err(LedgerError::ReplyTimeout)));
-    replica.promote().await.expect("a promotion");
+    replica.promote().await.expect("replica is promoted");
     let (count, took) = charge_until_admitted(&ledger, &key, &key_record).await;
     assert_eq!(count, 2);
     assert!(took < RECOVERY_TIMEOUT, "{took:?}");
@@ -100,8 +100,8 @@ async fn ledger_follows_repeated_role_swaps() {
     for (round, expected) in [(0, 2), (1, 3), (0, 4)] {
         let (old, new) = (servers[round], servers[1 - round]);
         wait_for_replica(old).await;
-        new.promote().await.expect("a promotion");
-        old.replicate_from(new).await.expect("a replica in step");
+        new.promote().await.expect("replica is promoted");
+        old.replicate_from(new).await.expect("replica is in sync");
         let (count, took) = charge_until_admitted(&ledger, &key, &key_record).await;
         assert_eq!(count, expected);
         assert!(took < RECOVERY_TIMEOUT, "{took:?}");

@@ -1,4 +1,4 @@
-//! Settling: what a node admitted on its own is in the books once, whatever was lost on the way.
+//! Pending charges are counted once, even if replies are lost.
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, DailyUsage, KeyPause, UtcDay};
 use ipseity_ledger::{
@@ -22,18 +22,18 @@ fn empty_batch(key: &ApiKey) -> ReconcileBatch {
     }
 }
 
-/// Requests that were surely not charged, so long before noon.
+/// Requests that were certainly not charged, `ago_ms` before noon.
 fn batch_with_requests(key: &ApiKey, count: u64, ago_ms: u64) -> ReconcileBatch {
     let charge = || PendingCharge { at: LedgerTime(NOON.0 - ago_ms), id: ChargeId::next() };
     let recent = (0..count.min(300)).map(|_| charge()).collect();
     ReconcileBatch { days: vec![DailyUsage { day: TODAY, count }], recent, ..empty_batch(key) }
 }
 
-/// The day's count after a batch, and how many of its requests nobody can tell of.
+/// Reconciles a batch. Returns today's count and the number of unverifiable charges.
 async fn reconcile(fixture: &LedgerFixture, batch: &ReconcileBatch) -> (u64, u64) {
-    match fixture.ledger.reconcile(batch).await.expect("an answer") {
+    match fixture.ledger.reconcile(batch).await.expect("Redis answers") {
         Reconciled::Done { quota, unverifiable, .. } => (quota.used, unverifiable),
-        Reconciled::Unknown(_) => panic!("the record is unknown"),
+        Reconciled::Unknown(_) => panic!("no record"),
     }
 }
 
@@ -54,7 +54,7 @@ async fn charge_with_a_lost_reply_is_found_by_its_id() {
     let (key, _) = fixture.filled_key(10_000).await;
     clock.advance_ms(1);
     let [applied, lost] = [ChargeId::next(), ChargeId::next()];
-    fixture.ledger.charge(&key, applied).await.expect("a verdict that nobody hears of");
+    fixture.ledger.charge(&key, applied).await.expect("charge succeeds");
     let pending = |id| PendingCharge { at: LedgerTime(NOON.0 + 1), id };
     let unconfirmed = vec![pending(applied), pending(lost)];
     assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (2, 0));
@@ -65,13 +65,13 @@ async fn charge_older_than_the_log_is_not_charged_again() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (key, _) = fixture.filled_key(10_000).await;
     let id = ChargeId::next();
-    fixture.ledger.charge(&key, id).await.expect("a verdict that nobody hears of");
+    fixture.ledger.charge(&key, id).await.expect("charge succeeds");
     clock.advance_ms(61_000);
     redis::cmd("DEL")
         .arg(log_key(&fixture, &key).await)
         .exec_async(&mut fixture.connection().await)
         .await
-        .expect("a log that expired");
+        .expect("log is deleted");
     let unconfirmed = vec![PendingCharge { at: NOON, id }];
     assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (1, 1));
 }
@@ -79,8 +79,8 @@ async fn charge_older_than_the_log_is_not_charged_again() {
 async fn log_key(fixture: &LedgerFixture, key: &ApiKey) -> String {
     let pattern = format!("i2:*:log:{}", key.id);
     let redis_keys: Vec<String> =
-        redis::cmd("KEYS").arg(pattern).query_async(&mut fixture.connection().await).await.expect("names");
-    redis_keys.into_iter().next().expect("a log")
+        redis::cmd("KEYS").arg(pattern).query_async(&mut fixture.connection().await).await.expect("KEYS succeeds");
+    redis_keys.into_iter().next().expect("log exists")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +115,7 @@ async fn lost_quota_refusal_is_not_mistaken_for_a_charge() {
     assert_eq!(fixture.charge_admitted(&key).await, 1);
     clock.advance_ms(1);
     let id = ChargeId::next();
-    let verdict = fixture.ledger.charge(&key, id).await.expect("a verdict that comes too late");
+    let verdict = fixture.ledger.charge(&key, id).await.expect("charge succeeds");
     assert!(matches!(verdict, Verdict::QuotaExhausted { .. }), "{verdict:?}");
     let unconfirmed = vec![PendingCharge { at: LedgerTime(NOON.0 + 1), id }];
     assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (2, 0));
@@ -130,8 +130,9 @@ async fn requests_are_reconciled_to_their_day_even_over_the_limit() {
     }
     clock.advance_ms(86_400_000);
     let days = vec![DailyUsage { day: TODAY, count: 3 }, DailyUsage { day: UtcDay(TODAY.0 + 1), count: 4 }];
-    let reconciled = fixture.ledger.reconcile(&ReconcileBatch { days, ..empty_batch(&key) }).await.expect("an answer");
-    let Reconciled::Done { quota, yesterday, .. } = reconciled else { panic!("unknown") };
+    let reconciled =
+        fixture.ledger.reconcile(&ReconcileBatch { days, ..empty_batch(&key) }).await.expect("Redis answers");
+    let Reconciled::Done { quota, yesterday, .. } = reconciled else { panic!("no record") };
     assert_eq!((quota.day, quota.used), (UtcDay(TODAY.0 + 1), 4));
     assert_eq!(yesterday, Some(DailyUsage { day: TODAY, count: 13 }));
     assert_eq!(fixture.charge_admitted(&key).await, 5);
@@ -145,7 +146,7 @@ async fn local_pause_is_reconciled_unless_its_burst_epoch_is_over() {
         let pause = KeyPause { key: key.id, burst_epoch, at_ms: NOON.0, counts: [5; 60] };
         reconcile(&fixture, &ReconcileBatch { burst_epoch, pause: Some(pause.clone()), ..empty_batch(&key) }).await;
         assert_eq!(matches!(fixture.charge(&key).await, Verdict::Paused(_)), is_paused);
-        let unrecorded = fixture.ledger.unrecorded_pauses_of(key.id).await.expect("an answer");
+        let unrecorded = fixture.ledger.unrecorded_pauses_of(key.id).await.expect("Redis answers");
         assert_eq!(unrecorded.contains(&pause), is_paused);
     }
 }
@@ -155,12 +156,12 @@ async fn batch_of_a_lost_key_waits_for_its_record() {
     let (fixture, _clock) = LedgerFixture::at_noon().await;
     let (key, key_record) = new_key(10_000);
     let batch = batch_with_requests(&key, 5, 1_000);
-    let Reconciled::Unknown(fence) = fixture.ledger.reconcile(&batch).await.expect("an answer") else {
-        panic!("known")
+    let Reconciled::Unknown(fence) = fixture.ledger.reconcile(&batch).await.expect("Redis answers") else {
+        panic!("record exists")
     };
     let record_with_usage =
         ipseity_domain::KeyRecord { usage: Some(DailyUsage { day: TODAY, count: 20 }), ..key_record };
-    assert!(fixture.ledger.fill(&record_with_usage, &fence).await.expect("a fill"));
+    assert!(fixture.ledger.fill(&record_with_usage, &fence).await.expect("fill succeeds"));
     assert_eq!(reconcile(&fixture, &batch).await, (25, 0));
 }
 
@@ -168,12 +169,12 @@ async fn batch_of_a_lost_key_waits_for_its_record() {
 async fn demo_batch_is_reconciled_once() {
     let (fixture, _clock) = LedgerFixture::at_noon().await;
     let batch = DemoReconcileBatch { batch_id: 1, days: vec![DailyUsage { day: TODAY, count: 6 }] };
-    assert!(!fixture.ledger.reconcile_demo(&batch, None).await.expect("an answer"), "the count is lost");
+    assert!(!fixture.ledger.reconcile_demo(&batch, None).await.expect("Redis answers"), "Redis has no count");
     let stored_usage = Some(Some(DailyUsage { day: TODAY, count: 30 }));
     for _ in 0..2 {
-        assert!(fixture.ledger.reconcile_demo(&batch, stored_usage).await.expect("an answer"));
+        assert!(fixture.ledger.reconcile_demo(&batch, stored_usage).await.expect("Redis answers"));
     }
-    let DemoVerdict::Admitted { quota, .. } = fixture.ledger.charge_demo().await.expect("a verdict") else {
+    let DemoVerdict::Admitted { quota, .. } = fixture.ledger.charge_demo().await.expect("charge succeeds") else {
         panic!("not admitted")
     };
     assert_eq!(quota.used, 37);
@@ -184,14 +185,14 @@ async fn charge_made_before_a_data_loss_is_not_charged_again() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (key, key_record) = fixture.filled_key(10_000).await;
     let id = ChargeId::next();
-    fixture.ledger.charge(&key, id).await.expect("a verdict that nobody hears of");
-    assert_eq!(fixture.charge_admitted(&key).await, 2, "the next verdict tells of it, and is rolled up");
-    fixture.redis.flushall().await.expect("a lost store");
+    fixture.ledger.charge(&key, id).await.expect("charge succeeds");
+    assert_eq!(fixture.charge_admitted(&key).await, 2, "the next verdict includes it, and is flushed to PostgreSQL");
+    fixture.redis.flushall().await.expect("data is deleted");
     clock.advance_ms(10);
     let record_with_usage =
         ipseity_domain::KeyRecord { usage: Some(DailyUsage { day: TODAY, count: 2 }), ..key_record };
     fixture.fill(&key, &record_with_usage).await;
     let batch = ReconcileBatch { unconfirmed: vec![PendingCharge { at: NOON, id }], ..empty_batch(&key) };
     assert_eq!(reconcile(&fixture, &batch).await, (2, 1));
-    assert_eq!(reconcile(&fixture, &batch).await, (2, 1), "whoever asks again is told the same");
+    assert_eq!(reconcile(&fixture, &batch).await, (2, 1), "a second attempt returns the same");
 }

@@ -1,4 +1,4 @@
-//! Slots that move between primaries: nothing that they hold is lost or believed too long, and no call is applied twice.
+//! Slots that migrate between primaries: no data is lost, no outdated data is trusted, and no request is applied twice.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use ipseity_testkit::RedisCluster;
 use crate::fixture::{LedgerFixture, admitted_count, new_key};
 use crate::pause::is_paused;
 
-/// A key that is known, its slot, its owner and another primary.
+/// A key with a record, its slot, its owner and another primary.
 struct MovedKey {
     key: ApiKey,
     key_record: KeyRecord,
@@ -20,18 +20,18 @@ struct MovedKey {
 
 async fn movable_key(fixture: &LedgerFixture<RedisCluster>) -> MovedKey {
     let (key, key_record) = fixture.filled_key(10_000).await;
-    let (from, record) = fixture.redis.find_key(&format!("*:k:{}", key.id)).await.expect("a record");
-    let slot = fixture.redis.slot_of(&record).await.expect("a slot");
+    let (from, record) = fixture.redis.find_key(&format!("*:k:{}", key.id)).await.expect("record exists");
+    let slot = fixture.redis.slot_of(&record).await.expect("slot is known");
     MovedKey { key, key_record, slot, from, to: (from + 1) % 3 }
 }
 
 impl MovedKey {
     async fn move_away(&self, fixture: &LedgerFixture<RedisCluster>) {
-        fixture.redis.move_slots(self.slot..=self.slot, self.from, self.to).await.expect("a move");
+        fixture.redis.move_slots(self.slot..=self.slot, self.from, self.to).await.expect("slot migrates");
     }
 
     async fn move_back(&self, fixture: &LedgerFixture<RedisCluster>) {
-        fixture.redis.move_slots(self.slot..=self.slot, self.to, self.from).await.expect("a move");
+        fixture.redis.move_slots(self.slot..=self.slot, self.to, self.from).await.expect("slot migrates");
     }
 }
 
@@ -45,21 +45,23 @@ async fn moved_slot_keeps_counts_request_times_and_pauses() {
     moved.move_away(&fixture).await;
     fixture.fill(&moved.key, &moved.key_record).await;
     for count in 201..=300 {
-        assert_eq!(fixture.charge_admitted(&moved.key).await, count, "the durable store knows of none");
+        assert_eq!(fixture.charge_admitted(&moved.key).await, count, "the count came with the record");
     }
-    let Verdict::PausedNow(pause) = fixture.charge(&moved.key).await else { panic!("200 before the move count too") };
+    let Verdict::PausedNow(pause) = fixture.charge(&moved.key).await else {
+        panic!("requests before the migration must count")
+    };
     assert_eq!(pause.counts.iter().map(|&count| u32::from(count)).sum::<u32>(), 301);
 
     moved.move_back(&fixture).await;
     fixture.fill(&moved.key, &moved.key_record).await;
-    assert!(is_paused(&fixture.charge(&moved.key).await), "a pause that the durable store does not know yet");
-    assert_eq!(fixture.ledger.claim_unrecorded_pauses(Duration::from_secs(2)).await.expect("a sweep"), [pause]);
+    assert!(is_paused(&fixture.charge(&moved.key).await), "the pause is not in PostgreSQL yet");
+    assert_eq!(fixture.ledger.claim_unrecorded_pauses(Duration::from_secs(2)).await.expect("claim succeeds"), [pause]);
 
-    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("a verdict");
-    let (from, demo_key) = fixture.redis.find_key("*{demo}*").await.expect("the demo's record");
-    let slot = fixture.redis.slot_of(&demo_key).await.expect("a slot");
-    fixture.redis.move_slots(slot..=slot, from, (from + 1) % 3).await.expect("a move");
-    let verdict = fixture.ledger.charge_demo_with_stored_usage(None).await.expect("a verdict");
+    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
+    let (from, demo_key) = fixture.redis.find_key("*{demo}*").await.expect("demo record exists");
+    let slot = fixture.redis.slot_of(&demo_key).await.expect("slot is known");
+    fixture.redis.move_slots(slot..=slot, from, (from + 1) % 3).await.expect("slot migrates");
+    let verdict = fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
     assert!(matches!(verdict, ipseity_ledger::DemoVerdict::Admitted { quota, .. } if quota.used == 2), "{verdict:?}");
 }
 
@@ -71,24 +73,24 @@ async fn change_made_while_a_slot_was_moved_survives_its_return() {
     moved.move_away(&fixture).await;
     let flags = KeyFlags { deactivated: true, paused: false };
     let inactive = KeyRecord { flags, generation: 2, ..moved.key_record.clone() };
-    fixture.ledger.publish(&inactive).await.expect("a publish");
+    fixture.ledger.publish(&inactive).await.expect("publish succeeds");
     moved.move_back(&fixture).await;
     fixture.fill(&moved.key, &inactive).await;
     assert!(matches!(fixture.charge(&moved.key).await, Verdict::Inactive(_)));
 
     let active = KeyRecord { flags: KeyFlags::default(), generation: 3, ..inactive };
-    fixture.ledger.publish(&active).await.expect("a publish");
-    assert_eq!(fixture.charge_admitted(&moved.key).await, 2, "and no count was lost on the way");
+    fixture.ledger.publish(&active).await.expect("publish succeeds");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 2, "no count was lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fill_with_a_fence_of_the_previous_owner_is_rejected() {
     let fixture = LedgerFixture::cluster().await;
     let moved = movable_key(&fixture).await;
-    fixture.ledger.delete_key_record(moved.key.id).await.expect("a loss");
+    fixture.ledger.delete_key_record(moved.key.id).await.expect("data is deleted");
     let fence = fixture.expect_unknown(&moved.key).await;
     moved.move_away(&fixture).await;
-    assert!(!fixture.ledger.fill(&moved.key_record, &fence).await.expect("an answer"));
+    assert!(!fixture.ledger.fill(&moved.key_record, &fence).await.expect("Redis answers"));
     fixture.fill(&moved.key, &moved.key_record).await;
     assert_eq!(fixture.charge_admitted(&moved.key).await, 1);
 }
@@ -98,26 +100,26 @@ async fn requests_to_a_migrating_slot_wait_and_are_applied_once() {
     let fixture = LedgerFixture::cluster().await;
     let moved = movable_key(&fixture).await;
     assert_eq!(fixture.charge_admitted(&moved.key).await, 1);
-    let mut migration = fixture.redis.begin_migration(moved.from, moved.to).await.expect("a move");
-    migration.begin_slot(moved.slot).await.expect("an open slot");
+    let mut migration = fixture.redis.begin_migration(moved.from, moved.to).await.expect("slot migrates");
+    migration.begin_slot(moved.slot).await.expect("slot migration starts");
 
     let short_timeout = LedgerOptions { url: fixture.redis.url(), timeout: Duration::from_millis(100) };
-    let short_timeout = Ledger::new(&short_timeout).expect("a ledger");
+    let short_timeout = Ledger::new(&short_timeout).expect("valid URL");
     let start = Instant::now();
-    let error = short_timeout.charge(&moved.key, ChargeId::next()).await.expect_err("a slot that is nowhere");
+    let error = short_timeout.charge(&moved.key, ChargeId::next()).await.expect_err("slot is migrating");
     assert!(matches!(&error, LedgerError::NotApplied(cause) if cause.code() == Some("TRYAGAIN")), "{error:?}");
     assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
 
     let finish_migration = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        while migration.migrate_keys(moved.slot, 1).await.expect("a step") > 0 {
+        while migration.migrate_keys(moved.slot, 1).await.expect("keys migrate") > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        migration.finish_slot(moved.slot).await.expect("a new owner");
+        migration.finish_slot(moved.slot).await.expect("slot migration ends");
     };
     let (verdict, ()) = tokio::join!(fixture.charge(&moved.key), finish_migration);
-    let Verdict::Unknown(fence) = verdict else { panic!("known: {verdict:?}") };
-    assert!(fixture.ledger.fill(&moved.key_record, &fence).await.expect("a fill"));
+    let Verdict::Unknown(fence) = verdict else { panic!("record exists: {verdict:?}") };
+    assert!(fixture.ledger.fill(&moved.key_record, &fence).await.expect("fill succeeds"));
     assert_eq!(fixture.charge_admitted(&moved.key).await, 2);
 }
 
@@ -125,34 +127,37 @@ async fn requests_to_a_migrating_slot_wait_and_are_applied_once() {
 async fn migrating_slot_serves_keys_complete_on_one_side() {
     let fixture = LedgerFixture::cluster().await;
     let moved = movable_key(&fixture).await;
-    // With a pause that waits in its bucket, all four names of the key are there.
+    // With an unrecorded pause, all four Redis keys exist.
     let pause = fixture.charge_until_paused(&moved.key).await;
     let resumed = KeyRecord { generation: 2, burst_epoch: 2, ..moved.key_record.clone() };
-    fixture.ledger.publish(&resumed).await.expect("a publish");
+    fixture.ledger.publish(&resumed).await.expect("publish succeeds");
     assert_eq!(fixture.charge_admitted(&moved.key).await, 301);
     let patterns = ["k", "log"].map(|kind| format!("*:{kind}:{}", moved.key.id));
-    let (_, record) = fixture.redis.find_key(&patterns[0]).await.expect("a record");
-    let bucket = record.split(":k:").next().expect("a bucket").to_owned();
-    let mut migration = fixture.redis.begin_migration(moved.from, moved.to).await.expect("a move");
-    migration.begin_slot(moved.slot).await.expect("an open slot");
+    let (_, record) = fixture.redis.find_key(&patterns[0]).await.expect("record exists");
+    let bucket = record.split(":k:").next().expect("key has a bucket").to_owned();
+    let mut migration = fixture.redis.begin_migration(moved.from, moved.to).await.expect("slot migrates");
+    migration.begin_slot(moved.slot).await.expect("slot migration starts");
 
-    assert_eq!(fixture.charge_admitted(&moved.key).await, 302, "none has left");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 302, "no Redis key has migrated");
     let changed = KeyRecord { generation: 3, daily_limit: 20_000, ..resumed };
-    fixture.ledger.publish(&changed).await.expect("a publish");
-    assert_eq!(fixture.charge_admitted(&moved.key).await, 303, "a record is changed in its place");
+    fixture.ledger.publish(&changed).await.expect("publish succeeds");
+    assert_eq!(fixture.charge_admitted(&moved.key).await, 303, "the record is overwritten");
 
-    let (_, log) = fixture.redis.find_key(&patterns[1]).await.expect("a log");
+    let (_, log) = fixture.redis.find_key(&patterns[1]).await.expect("log exists");
     for redis_key in [record, log, format!("{bucket}:fence"), format!("{bucket}:pending")] {
-        migration.migrate_key(&redis_key).await.expect("a step");
+        migration.migrate_key(&redis_key).await.expect("keys migrate");
     }
-    let Verdict::Unknown(fence) = fixture.charge(&moved.key).await else { panic!("another owner believes the record") };
-    assert!(fixture.ledger.fill(&changed, &fence).await.expect("a fill"), "all have arrived");
+    let Verdict::Unknown(fence) = fixture.charge(&moved.key).await else { panic!("the new owner trusts the record") };
+    assert!(fixture.ledger.fill(&changed, &fence).await.expect("fill succeeds"), "all Redis keys have migrated");
     let verdict = fixture.charge(&moved.key).await;
     assert_eq!(admitted_count(&verdict), 304);
-    assert_eq!(fixture.ledger.unrecorded_pauses_of(moved.key.id).await.expect("a look"), std::slice::from_ref(&pause));
-    fixture.ledger.mark_pause_recorded(&pause).await.expect("a confirmation");
-    while migration.migrate_keys(moved.slot, 10).await.expect("a step") > 0 {}
-    migration.finish_slot(moved.slot).await.expect("a new owner");
+    assert_eq!(
+        fixture.ledger.unrecorded_pauses_of(moved.key.id).await.expect("read succeeds"),
+        std::slice::from_ref(&pause)
+    );
+    fixture.ledger.mark_pause_recorded(&pause).await.expect("pause is marked as recorded");
+    while migration.migrate_keys(moved.slot, 10).await.expect("keys migrate") > 0 {}
+    migration.finish_slot(moved.slot).await.expect("slot migration ends");
     assert_eq!(fixture.charge_admitted(&moved.key).await, 305);
 
     let (unknown_key, _) = new_key(1);

@@ -1,4 +1,4 @@
-//! How time moves on a walk: mostly a little, often to an edge, now and then back.
+//! Random clock steps: mostly small, often to a boundary, sometimes back.
 
 use redis::cmd;
 
@@ -24,7 +24,7 @@ impl RandomWalk {
         self.drop_idle_records().await;
     }
 
-    /// Just before, at, or just after the moment when some request of some key stops to count, or its old secret to hold.
+    /// A time within 1 ms of the end of a request's burst window, or of the expiry of a previous secret.
     fn boundary_ms(&mut self) -> u64 {
         let index = self.pick_key();
         let Some(record) = &self.keys[index].record else { return self.now_ms };
@@ -55,10 +55,10 @@ impl RandomWalk {
 
     pub fn set_clock(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        self.clock.freeze_at_ms(i64::try_from(now_ms).expect("a time"));
+        self.clock.freeze_at_ms(i64::try_from(now_ms).expect("time fits into i64"));
     }
 
-    /// Expiry only cleans up, and at no exact moment. A record that is on its way to expire is lost on purpose, so that the model knows.
+    /// Redis expires keys at no exact time. Records that are about to expire are deleted here, so that the model knows it.
     async fn drop_idle_records(&mut self) {
         for index in 0..self.keys.len() {
             if self.keys[index].record.as_ref().is_some_and(|record| self.now_ms >= record.written_ms + 2 * DAY_MS) {
@@ -67,14 +67,14 @@ impl RandomWalk {
         }
     }
 
-    /// A log whose minute is over may have expired or not, which makes a difference only when its minute comes again.
+    /// A log outside the burst window may have expired or not. That matters only if the clock goes back into the window.
     async fn delete_expired_logs(&mut self) {
         for index in 0..self.keys.len() {
             let Some(record) = &mut self.keys[index].record else { continue };
             if record.requests.last().is_some_and(|last| self.now_ms >= last + MINUTE_MS) {
                 record.requests.clear();
                 let log_key = self.redis_key(index, "log").await;
-                cmd("DEL").arg(log_key).exec_async(&mut self.connection).await.expect("a log removed");
+                cmd("DEL").arg(log_key).exec_async(&mut self.connection).await.expect("log is deleted");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One key by the specification: all request times, plain counts. Written without the script in view.
+//! The model of one key, from the specification: all request times and plain counts. It is independent of the scripts.
 
 use ipseity_domain::{
     ApiKey, BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, PlaintextKey,
@@ -8,29 +8,29 @@ use ipseity_ledger::{LedgerTime, Quota, Verdict};
 
 const BURST_WINDOW_MS: u64 = BURST_WINDOW_S * 1000;
 const DAY_MS: u64 = 86_400_000;
-/// A clock that goes back by no more than this is held.
+/// If the clock goes back by at most this, the time of the newest request is used.
 const CLOCK_SKEW_TOLERANCE_MS: u64 = 1_000;
 
-/// What the durable store and the counter store should hold of a key.
+/// The expected state of a key in PostgreSQL and Redis.
 pub struct KeyModel {
     pub key: ApiKey,
     pub previous_key: Option<ApiKey>,
-    /// What the durable store says; deleted there if `gone`.
+    /// The record in PostgreSQL, unless `deleted`.
     pub stored: KeyRecord,
     pub deleted: bool,
-    /// Changes that have not reached the counter store yet.
+    /// Changes that are not published yet.
     pub undelivered: Vec<KeyRecord>,
-    /// Pauses that the durable store does not know of yet.
+    /// Pauses that PostgreSQL does not have yet.
     pub unrecorded_pauses: Vec<KeyPause>,
     pub record: Option<RecordModel>,
 }
 
-/// What the counter store should hold of a key.
+/// The expected state of a key in Redis.
 pub struct RecordModel {
     pub key_record: KeyRecord,
-    /// When each request since the last resume was made.
+    /// The time of each request since the last resume.
     pub requests: Vec<u64>,
-    /// Of the newest request, also when the log is gone.
+    /// The time of the newest request, even if the log is deleted.
     pub newest_ms: u64,
     pub today: DailyUsage,
     pub yesterday: Option<DailyUsage>,
@@ -62,7 +62,7 @@ impl KeyModel {
         }
     }
 
-    /// A change in the durable store; it reaches the counter store when it is published.
+    /// Changes the key in PostgreSQL. The change reaches Redis when it is published.
     pub fn change(&mut self, change: impl FnOnce(&mut KeyRecord)) {
         change(&mut self.stored);
         self.stored.generation += 1;
@@ -78,7 +78,7 @@ impl KeyModel {
         }
     }
 
-    /// The durable store learns of a pause; one of another window is old news.
+    /// Records a pause in PostgreSQL, unless its burst epoch is over.
     pub fn record_pause(&mut self, pause: &KeyPause) {
         self.unrecorded_pauses.retain(|unrecorded| unrecorded != pause);
         if !self.deleted && self.stored.burst_epoch == pause.burst_epoch && !self.stored.flags.paused {
@@ -122,7 +122,7 @@ impl KeyModel {
         });
     }
 
-    /// A change reaches the counter store, which only keeps newer ones of keys that it knows.
+    /// Publishes a change. Redis keeps it only if it has a record of the key and the change is newer.
     pub fn publish(&mut self, key_record: &KeyRecord, now_ms: u64) {
         let has_unrecorded_pause = self.has_unrecorded_pause(key_record.burst_epoch);
         let Some(record) = &mut self.record else { return };
@@ -140,7 +140,7 @@ impl KeyModel {
         record.written_ms = now_ms;
     }
 
-    /// The verdict on a request; `None` when the counter store does not know the key.
+    /// The expected verdict, or `None` if Redis has no record of the key.
     pub fn charge(&mut self, digest: KeyDigest, clock_ms: u64) -> Option<Verdict> {
         let record = self.record.as_mut()?;
         let key_record = &mut record.key_record;
@@ -168,7 +168,7 @@ impl KeyModel {
         if recent.clone().count() >= BURST_LIMIT {
             let mut counts = [0; BURST_WINDOW_S as usize];
             for at in recent.chain([&now_ms]) {
-                counts[59 - usize::try_from((now_ms - at) / 1000).expect("a second of the minute")] += 1;
+                counts[59 - usize::try_from((now_ms - at) / 1000).expect("second of the window")] += 1;
             }
             let pause = KeyPause { key: key_record.id, burst_epoch: key_record.burst_epoch, at_ms: now_ms, counts };
             key_record.flags.paused = true;
@@ -183,7 +183,7 @@ impl KeyModel {
 
 impl RecordModel {
     fn charge_quota(&mut self, now_ms: u64, clock_ms: u64) -> Verdict {
-        let day = UtcDay(u32::try_from(now_ms / DAY_MS).expect("a day"));
+        let day = UtcDay(u32::try_from(now_ms / DAY_MS).expect("day fits into u32"));
         if day > self.today.day {
             if self.today.count > 0 {
                 self.yesterday = Some(self.today);
@@ -213,7 +213,7 @@ impl RecordModel {
 
 const NO_USAGE: DailyUsage = DailyUsage { day: UtcDay(0), count: 0 };
 
-/// The newer day; the greater count of the same day.
+/// The newer day, or the larger count if the days are equal.
 fn newer_usage(one: DailyUsage, other: DailyUsage) -> DailyUsage {
     if (one.day, one.count) > (other.day, other.count) { one } else { other }
 }

@@ -1,4 +1,4 @@
-//! A walk: one random step after the other, on both sides.
+//! A run of random steps, on the ledger and on the model.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
@@ -25,7 +25,7 @@ pub struct RandomWalk {
     pub now_ms: u64,
     pub connection: MultiplexedConnection,
     pub keys: Vec<KeyModel>,
-    /// Requests and other acts.
+    /// Requests and other steps.
     pub steps: u64,
     seed: u64,
     ledger: Arc<Ledger>,
@@ -39,7 +39,7 @@ impl RandomWalk {
         let (LedgerFixture { redis, ledger }, clock) = LedgerFixture::at_noon().await;
         let mut rng = fastrand::Rng::with_seed(seed);
         Self {
-            connection: redis.connect().await.expect("a connection"),
+            connection: redis.connect().await.expect("Redis accepts a connection"),
             keys: (0..KEYS).map(|_| KeyModel::issue(&mut rng)).collect(),
             steps: 0,
             now_ms: MIDNIGHT_MS + 43_200_000,
@@ -97,7 +97,7 @@ impl RandomWalk {
         self.charge(index, digest, count).await;
     }
 
-    /// Requests at an even pace around the one that a key can keep up for ever.
+    /// Requests at an even rate, near the highest one that never exceeds the burst limit.
     async fn send_steady_requests(&mut self, index: usize) {
         let gap_ms = self.rng.u64(197..=203);
         let digest = self.keys[index].key.digest;
@@ -107,7 +107,7 @@ impl RandomWalk {
         }
     }
 
-    /// Bursts that together come close to the limit, within a minute or two, on a clock that may be set back.
+    /// Bursts that together come close to the limit, within a minute or two. The clock may be set back.
     async fn send_bursts(&mut self, index: usize) {
         if self.keys[index].deleted {
             return;
@@ -131,7 +131,7 @@ impl RandomWalk {
         }
     }
 
-    /// The same request so many times at the same moment: whichever comes first, the verdicts are the same.
+    /// Sends the same request several times at the same time. The set of verdicts does not depend on the order.
     async fn charge(&mut self, index: usize, digest: KeyDigest, count: usize) {
         self.steps += count as u64 - 1;
         let key = ApiKey { id: self.keys[index].key.id, digest };
@@ -140,12 +140,12 @@ impl RandomWalk {
         let mut calls: JoinSet<_> = (0..count)
             .map(|_| {
                 let ledger = Arc::clone(&self.ledger);
-                async move { ledger.charge(&key, ChargeId::next()).await.expect("a verdict") }
+                async move { ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") }
             })
             .collect();
         let mut actual = Vec::with_capacity(count);
         while let Some(verdict) = calls.join_next().await {
-            actual.push(verdict.expect("a call that ended"));
+            actual.push(verdict.expect("task ends"));
         }
         actual.sort_by_key(verdict_order);
         let mut paused = None;
@@ -173,15 +173,15 @@ impl RandomWalk {
             (expected, actual) => expected == Some(actual),
         };
         if !is_equal {
-            self.fail(&format!("the model expects {expected:?}\nthe script says {actual:?}"));
+            self.fail(&format!("the model expects {expected:?}\nthe script returned {actual:?}"));
         }
     }
 
-    /// Reads the durable store and fills, sometimes with changes in between.
+    /// Fills the record from PostgreSQL, sometimes with changes in between.
     async fn fill(&mut self, index: usize) {
         let key = self.keys[index].key;
-        let Verdict::Unknown(fence) = self.ledger.charge(&key, ChargeId::next()).await.expect("a verdict") else {
-            self.fail("a record out of nowhere");
+        let Verdict::Unknown(fence) = self.ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") else {
+            self.fail("unexpected record");
         };
         let key_record = self.keys[index].stored.clone();
         let overtaken = self.rng.u32(..8) == 0;
@@ -190,12 +190,12 @@ impl RandomWalk {
             let latest = self.keys[index].stored.clone();
             self.publish(index, &latest).await;
         } else if self.rng.u32(..8) == 0 {
-            // The change is under way while the old standing is written.
+            // The change is committed, but not yet published.
             self.keys[index].change(|stored| stored.daily_limit += 1);
         }
         self.log_step(|| format!("fill of key {index}, overtaken: {overtaken}"));
-        if self.ledger.fill(&key_record, &fence).await.expect("a fill") == overtaken {
-            self.fail("a fill by the wrong fence");
+        if self.ledger.fill(&key_record, &fence).await.expect("fill succeeds") == overtaken {
+            self.fail("fill did not respect the fence");
         }
         if !overtaken {
             self.keys[index].fill(&key_record, self.now_ms);
@@ -222,7 +222,7 @@ impl RandomWalk {
         }
     }
 
-    /// Brings a change to the counter store: often the newest, sometimes an older one, sometimes twice.
+    /// Publishes a change: often the newest, sometimes an older one, sometimes twice.
     async fn deliver_change(&mut self, index: usize) {
         let undelivered = &mut self.keys[index].undelivered;
         let Some(newest) = undelivered.len().checked_sub(1) else { return };
@@ -235,41 +235,41 @@ impl RandomWalk {
     async fn publish(&mut self, index: usize, key_record: &KeyRecord) {
         let now_ms = self.now_ms;
         self.log_step(|| format!("publish to key {index} at {now_ms}: {key_record:?}"));
-        self.ledger.publish(key_record).await.expect("a publish");
+        self.ledger.publish(key_record).await.expect("publish succeeds");
         self.keys[index].publish(key_record, self.now_ms);
     }
 
     async fn record_pause(&mut self, index: usize, pause: &KeyPause) {
         self.log_step(|| format!("pause of key {index} recorded"));
         self.keys[index].record_pause(pause);
-        self.ledger.mark_pause_recorded(pause).await.expect("a confirmation");
+        self.ledger.mark_pause_recorded(pause).await.expect("pause is marked as recorded");
     }
 
     async fn record_all_pauses(&mut self) {
-        cmd("DEL").arg("i2:{sweep}:turn").exec_async(&mut self.connection).await.expect("a free turn");
-        let mut claimed = self.ledger.claim_unrecorded_pauses(Duration::from_millis(10)).await.expect("a sweep");
+        cmd("DEL").arg("i2:{sweep}:turn").exec_async(&mut self.connection).await.expect("claim is deleted");
+        let mut claimed = self.ledger.claim_unrecorded_pauses(Duration::from_millis(10)).await.expect("claim succeeds");
         let mut expected: Vec<KeyPause> = self.keys.iter().flat_map(|key| key.unrecorded_pauses.clone()).collect();
         for pauses in [&mut claimed, &mut expected] {
             pauses.sort_by_key(|pause| (pause.key, pause.burst_epoch));
         }
         if claimed != expected {
-            self.fail(&format!("the model expects {expected:?}\nthe sweep found {claimed:?}"));
+            self.fail(&format!("the model expects {expected:?}\nthe ledger returned {claimed:?}"));
         }
         for pause in claimed {
-            let owner = self.keys.iter().position(|key| key.key.id == pause.key).expect("a key");
+            let owner = self.keys.iter().position(|key| key.key.id == pause.key).expect("known key");
             self.record_pause(owner, &pause).await;
         }
     }
 
     async fn clear_yesterday(&mut self, index: usize) {
-        self.log_step(|| format!("yesterday of key {index} forgotten"));
-        self.ledger.clear_yesterday(self.keys[index].key.id).await.expect("an answer");
+        self.log_step(|| format!("yesterday of key {index} cleared"));
+        self.ledger.clear_yesterday(self.keys[index].key.id).await.expect("Redis answers");
         if let Some(record) = &mut self.keys[index].record {
             record.yesterday = None;
         }
     }
 
-    /// Deletes a key; one that is gone gives its place to a new one.
+    /// Deletes a key, or replaces a deleted key by a new one.
     async fn delete_or_issue(&mut self, index: usize) {
         if self.keys[index].deleted {
             self.log_step(|| format!("key {index} issued"));
@@ -278,54 +278,56 @@ impl RandomWalk {
             }
         } else {
             self.log_step(|| format!("key {index} deleted"));
-            self.ledger.delete_key_record(self.keys[index].key.id).await.expect("an answer");
+            self.ledger.delete_key_record(self.keys[index].key.id).await.expect("Redis answers");
             self.keys[index].deleted = true;
             self.keys[index].record = None;
         }
     }
 
     pub async fn drop_record(&mut self, index: usize) {
-        self.log_step(|| format!("record of key {index} lost"));
+        self.log_step(|| format!("record of key {index} deleted"));
         let redis_keys = [self.redis_key(index, "k").await, self.redis_key(index, "log").await];
-        cmd("DEL").arg(&redis_keys).exec_async(&mut self.connection).await.expect("a loss");
+        cmd("DEL").arg(&redis_keys).exec_async(&mut self.connection).await.expect("data is deleted");
         self.keys[index].record = None;
     }
 
     async fn drop_everything(&mut self) {
-        self.log_step(|| "everything lost".to_owned());
-        cmd("FLUSHALL").exec_async(&mut self.connection).await.expect("a loss");
+        self.log_step(|| "all data deleted".to_owned());
+        cmd("FLUSHALL").exec_async(&mut self.connection).await.expect("data is deleted");
         for key in &mut self.keys {
             key.record = None;
             key.unrecorded_pauses.clear();
         }
     }
 
-    /// A name of a key in the counter store.
+    /// The Redis key of an API key.
     pub async fn redis_key(&mut self, index: usize, kind: &str) -> String {
         let pattern = format!("i2:*:k:{}", self.keys[index].key.id);
-        let found: Vec<String> = cmd("KEYS").arg(pattern).query_async(&mut self.connection).await.expect("names");
+        let found: Vec<String> =
+            cmd("KEYS").arg(pattern).query_async(&mut self.connection).await.expect("KEYS succeeds");
         found.first().map_or_else(|| "none".to_owned(), |record| record.replace(":k:", &format!(":{kind}:")))
     }
 
-    /// No log is longer than it has to be, and none holds anything but times and names of charges.
+    /// A log has at most 300 entries, each with a time and a charge id.
     pub async fn check_logs(&mut self) {
-        let log_keys: Vec<String> = cmd("KEYS").arg("*:log:*").query_async(&mut self.connection).await.expect("names");
+        let log_keys: Vec<String> =
+            cmd("KEYS").arg("*:log:*").query_async(&mut self.connection).await.expect("KEYS succeeds");
         for log_key in log_keys {
             let entries: Vec<String> =
-                cmd("LRANGE").arg(log_key).arg(0).arg(-1).query_async(&mut self.connection).await.expect("a log");
+                cmd("LRANGE").arg(log_key).arg(0).arg(-1).query_async(&mut self.connection).await.expect("log exists");
             let is_valid = |entry: &String| entry.len() == 19 && entry.bytes().all(|digit| digit.is_ascii_digit());
             if entries.len() > BURST_LIMIT || !entries.iter().all(is_valid) {
-                self.fail(&format!("a log of {} entries: {entries:?}", entries.len()));
+                self.fail(&format!("log with {} entries: {entries:?}", entries.len()));
             }
         }
     }
 
-    /// A long walk has seen every verdict many times; otherwise it would prove little.
+    /// Checks that every verdict occurred often enough.
     pub fn check_verdict_counts(&self, steps: u64) {
-        let verdicts = ["unknown", "wrong_secret", "inactive", "paused", "paused_now", "day_spent", "admitted"];
+        let verdicts = ["unknown", "wrong_secret", "inactive", "paused", "paused_now", "quota_exhausted", "admitted"];
         for verdict in verdicts {
             let count = self.verdict_counts.get(verdict).copied().unwrap_or_default();
-            assert!(count >= steps / 5_000, "{verdict} seen {count} times only: {:?}", self.verdict_counts);
+            assert!(count >= steps / 5_000, "only {count} × {verdict}: {:?}", self.verdict_counts);
         }
     }
 
@@ -341,7 +343,7 @@ impl RandomWalk {
         for step in &self.last_steps {
             let _ = writeln!(steps, "  {step}");
         }
-        panic!("{difference}\nafter {} steps; IPSEITY_MODEL_SEED={}\nthe last steps:\n{steps}", self.steps, self.seed)
+        panic!("{difference}\nafter {} steps; IPSEITY_MODEL_SEED={}\nlast steps:\n{steps}", self.steps, self.seed)
     }
 }
 
@@ -352,12 +354,12 @@ fn verdict_name(verdict: &Verdict) -> &'static str {
         Verdict::Inactive(_) => "inactive",
         Verdict::Paused(_) => "paused",
         Verdict::PausedNow(_) => "paused_now",
-        Verdict::QuotaExhausted { .. } => "day_spent",
+        Verdict::QuotaExhausted { .. } => "quota_exhausted",
         Verdict::Admitted { .. } => "admitted",
     }
 }
 
-/// The order in which verdicts on the same request at the same moment can only come.
+/// The only possible order of the verdicts on equal requests at the same time.
 fn verdict_order(verdict: &Verdict) -> (u8, u64) {
     match verdict {
         Verdict::Admitted { quota, .. } => (0, quota.used),
