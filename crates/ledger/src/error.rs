@@ -15,7 +15,7 @@ pub enum LedgerError {
     #[error("Redis did not reply within [ledger] timeout_ms. The request may have been applied")]
     ReplyTimeout,
     /// The connection was lost before the reply. The request may have been applied.
-    #[error("lost the connection to Redis. The request may have been applied")]
+    #[error("lost the connection to Redis (the request may have been applied)")]
     ConnectionLost(#[source] RedisError),
     /// Redis returned an error that only a bug in a script causes.
     #[error("failed to run a script in Redis")]

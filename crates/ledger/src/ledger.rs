@@ -16,7 +16,7 @@ pub struct LedgerOptions {
     pub timeout: Duration,
 }
 
-/// A handle to Redis. Its methods are in the modules of this crate.
+/// A handle to Redis.
 pub struct Ledger {
     pub(crate) router: Arc<RedisRouter>,
     pub(crate) timeout: Duration,

@@ -9,12 +9,12 @@
 //!
 //! - Both limits are exact, on any number of nodes.
 //! - Every admitted request is counted exactly once.
-//! - A request that exceeds the burst limit pauses the key exactly once.
+//! - The first request over the burst limit pauses the key. No later request is admitted until the key is resumed.
 //!
 //! Otherwise:
 //!
-//! - **No answer in time.** Every method returns a [`LedgerError`]. [`LedgerError::may_have_been_applied`] is `false` if Redis did
-//!   certainly not apply the request. This crate has no local limits: degraded mode is in the crate `ipseity-api`, module
+//! - **No answer in time.** Methods return a [`LedgerError`]. [`LedgerError::may_have_been_applied`] is `false` if Redis certainly
+//!   did not apply the request. This crate has no local limits: degraded mode is in the crate `ipseity-api`, module
 //!   `admission::degraded`. It admits requests with local limits and keeps them as pending charges. [`Ledger::reconcile`] counts
 //!   them when Redis is back, and finds charges whose reply was lost by their [`ChargeId`].
 //! - **Lost or restored memory.** A record holds the incarnation of the Redis data set that it was written in. A charge does not

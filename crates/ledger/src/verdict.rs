@@ -134,6 +134,7 @@ pub(crate) fn parse_pause_counts(text: &[u8]) -> Option<PerSecondCounts> {
 #[derive(Clone, Copy)]
 pub(crate) struct ScriptReply<'a>(&'a [u8]);
 
+const FIRST: Column = column("newest_ms");
 const NOW: Range<usize> = reply_range("newest_ms");
 const TODAY: Range<usize> = reply_range("today");
 const TODAY_COUNT: Range<usize> = reply_range("today_count");
@@ -144,8 +145,6 @@ const BURST_EPOCH: Range<usize> = reply_range("burst_epoch");
 const SCOPE: Range<usize> = reply_range("scope");
 /// Code 4: the time is followed by the burst epoch and the counts per second.
 const PAUSE_BURST_EPOCH: Range<usize> = NOW.end..NOW.end + column("burst_epoch").width;
-
-const FIRST: Column = column("newest_ms");
 
 const fn reply_range(column_name: &str) -> Range<usize> {
     let column = column(column_name);

@@ -1,6 +1,6 @@
 //! Batches of charges. While a batch is in flight, new charges are queued for the next one.
 //!
-//! A call of Redis costs far more than a charge. A charge never waits for others: without a batch in flight it is sent immediately.
+//! A call costs Redis and the node far more than a charge in it. Without a batch in flight, a charge is sent immediately.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::scripts::{self, random_nonce};
 /// Charges per batch. Redis does nothing else while it runs a batch.
 const BATCH_CHARGES_MAX: usize = 64;
 const CHARGE_ARG_BYTES: usize = column("charge_id").end();
-/// Estimated size of the command: bytes per charge, and arguments and bytes besides. With it, the buffer is allocated once.
+/// Estimated size of a command, so that its buffer is allocated once: bytes per charge, then arguments and bytes of the rest.
 const CHARGE_CAPACITY_BYTES: usize = 86;
 const OVERHEAD_ARGS: usize = 7;
 const OVERHEAD_BYTES: usize = 160;

@@ -10,7 +10,7 @@ use crate::layout::HashSlot;
 use crate::redis::connection::RedisConnection;
 use crate::redis::node::RedisNode;
 
-/// A newer slot map than this is not refreshed.
+/// A slot map younger than this is not refreshed.
 const REFRESH_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct SlotMap {

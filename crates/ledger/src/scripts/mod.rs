@@ -2,7 +2,7 @@
 //!
 //! The sources contain placeholders, which are replaced by numbers when a script is loaded:
 //!
-//! | Placeholder | Value for the column `paused`, the byte 49 of the record |
+//! | Placeholder | Value for the column `paused`, byte 49 of the record |
 //! |---|---|
 //! | `{{paused}}` | `49, 49`: the arguments of `string.sub` |
 //! | `{{paused.first}}`, `{{paused.last}}` | 49: positions as Lua counts, from 1 |
