@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::columns::column;
 
-/// Number of ids. A log entry is the time in milliseconds and the id; as one number it fits into 64 bits, which Redis stores compactly.
+/// Number of ids. The time in milliseconds followed by an id still fits into 64 bits, which Redis stores compactly.
 const CHARGE_IDS: u32 = 500_000;
 const CHARGE_ID_DIGITS: usize = column("charge_id").width;
 
@@ -19,9 +19,9 @@ pub struct ChargeId(u32);
 impl ChargeId {
     /// Returns the next id of this process.
     ///
-    /// A process repeats an id after 500,000 charges. A log covers 60 seconds, so two charges in one log can have the same id only
-    /// if the process makes more than 8,333 charges per second. Each process starts at a random id, so a collision between
-    /// processes is unlikely but possible.
+    /// A process repeats its ids after 500,000 charges. Ids are looked up among the charges of the last 60 seconds, so
+    /// they are unambiguous up to 8,333 charges per second and process. Each process starts at a random id, so charges
+    /// of one key on different nodes rarely share an id.
     #[must_use]
     pub fn next() -> Self {
         static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));

@@ -1,4 +1,5 @@
-//! The byte columns of the strings in Redis. The Lua scripts and the parsers of their replies take every offset from here.
+//! The byte columns of the strings in Redis. The Lua scripts and the parsers of their replies take every offset from
+//! here.
 
 /// A key record: name and width in bytes of each column, in order. Numbers are decimal, with leading zeros.
 const RECORD: &[(&str, usize)] = &[

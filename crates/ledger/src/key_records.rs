@@ -20,8 +20,8 @@ const INCARNATION_MISMATCH: i64 = 2;
 const DAILY_LIMIT_MAX: u64 = 10_u64.pow(column("daily_limit").width as u32) - 1;
 
 impl Ledger {
-    /// Writes a record that was read from PostgreSQL after a charge returned [`Verdict::Unknown`](crate::Verdict::Unknown). Returns
-    /// `false` if the key has changed since that charge.
+    /// Writes a record that was read from PostgreSQL after a charge returned
+    /// [`Verdict::Unknown`](crate::Verdict::Unknown). Returns `false` if the key has changed since that charge.
     ///
     /// # Errors
     /// Fails if Redis does not answer in time.

@@ -1,4 +1,5 @@
-//! The names of keys in Redis. All Redis keys of one API key share the hash tag of its bucket, so a request touches one cluster slot.
+//! The names of keys in Redis. All Redis keys of one API key share the hash tag of its bucket, so a request touches one
+//! cluster slot.
 
 use std::sync::LazyLock;
 

@@ -9,8 +9,8 @@ use crate::redis::router::RedisRouter;
 /// How to reach Redis.
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
-    /// One `redis://…` URL or several, separated by commas. For a cluster, any of its servers; otherwise a primary and the replicas
-    /// that may be promoted.
+    /// One `redis://…` URL or several, separated by commas. For a cluster, any of its servers; otherwise a primary and
+    /// the replicas that may be promoted.
     pub url: String,
     /// Time limit of a call, including the time to connect.
     pub timeout: Duration,
@@ -31,7 +31,8 @@ impl Ledger {
         Ok(Self { router: Arc::new(RedisRouter::new(&options.url)?), timeout: options.timeout })
     }
 
-    /// Closes all connections, because a connection without an answer may never answer again. The next call connects again.
+    /// Closes all connections, because a connection without an answer may never answer again. The next call connects
+    /// again.
     pub fn disconnect_all(&self) {
         self.router.disconnect_all();
     }

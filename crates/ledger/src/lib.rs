@@ -1,7 +1,7 @@
 //! The rate limiter and the quota counters of API keys, kept in Redis (Redis 7 or Valkey 8).
 //!
-//! [`Ledger::charge`] authenticates a key, checks its burst limit (300 requests in 60 seconds) and its daily quota, and counts the
-//! request. One Lua script does this in one atomic step. The result is a [`Verdict`].
+//! [`Ledger::charge`] authenticates a key, checks its burst limit (300 requests in 60 seconds) and its daily quota, and
+//! counts the request. One Lua script does this in one atomic step. The result is a [`Verdict`].
 //!
 //! # Guarantees
 //!
@@ -13,17 +13,20 @@
 //!
 //! Otherwise:
 //!
-//! - **No answer in time.** Methods return a [`LedgerError`]. [`LedgerError::may_have_been_applied`] is `false` if Redis certainly
-//!   did not apply the request. This crate has no local limits: degraded mode is in the crate `ipseity-api`, module
-//!   `admission::degraded`. It admits requests with local limits and keeps them as pending charges. [`Ledger::reconcile`] counts
-//!   them when Redis is back, and finds charges whose reply was lost by their [`ChargeId`].
-//! - **Lost or restored memory.** A record holds the incarnation of the Redis data set that it was written in. A charge does not
-//!   trust a record of another incarnation and returns [`Verdict::Unknown`]. The caller then reads PostgreSQL and calls
-//!   [`Ledger::fill`]. Requests since the last usage flush can be missing from the count.
-//! - **A clock that was set back.** Up to one second, the time of the newest request is used instead. Beyond that, the burst window
-//!   of the key starts again, which admits at most 300 additional requests. A past day is never charged again.
+//! - **No answer in time.** Methods return a [`LedgerError`]. [`LedgerError::may_have_been_applied`] is `false` if
+//!   Redis certainly did not apply the request. This crate has no local limits: degraded mode is in the crate
+//!   `ipseity-api`, module `admission::degraded`. It admits requests with local limits and keeps them as pending
+//!   charges. [`Ledger::reconcile`] counts them when Redis is back, and finds charges whose reply was lost by their
+//!   [`ChargeId`].
+//! - **Lost or restored memory.** A record holds the incarnation of the Redis data set that it was written in. A charge
+//!   does not trust a record of another incarnation and returns [`Verdict::Unknown`]. The caller then reads PostgreSQL
+//!   and calls [`Ledger::fill`]. Requests since the last usage flush can be missing from the count.
+//! - **A clock that was set back.** Up to one second, the time of the newest request is used instead. Beyond that, the
+//!   burst window of the key starts again, which admits at most 300 additional requests. A past day is never charged
+//!   again.
 //!
-//! `docs/reliability.md` lists the bounds. This crate does not use PostgreSQL, and it never sends IP addresses to Redis.
+//! `docs/reliability.md` lists the bounds. This crate does not use PostgreSQL, and it never sends IP addresses to
+//! Redis.
 
 mod charge;
 mod charge_id;

@@ -1,4 +1,5 @@
-//! Pauses that PostgreSQL may not have yet, because the node that got the verdict may have crashed before it wrote them.
+//! Pauses that PostgreSQL may not have yet, because the node that got the verdict may have crashed before it wrote
+//! them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use crate::ledger::Ledger;
 use crate::verdict::parse_pause_counts;
 
 impl Ledger {
-    /// Returns all pauses that are not yet recorded in PostgreSQL. The result is empty if another node did so within `interval`.
+    /// Returns all pauses that are not yet recorded in PostgreSQL. The result is empty if another node did so within
+    /// `interval`.
     ///
     /// # Errors
     /// Fails if Redis does not answer in time.

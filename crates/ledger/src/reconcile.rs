@@ -74,8 +74,8 @@ pub enum Reconciled {
 }
 
 impl Ledger {
-    /// Counts a batch of pending charges. A batch that is sent again within an hour is counted once, unless Redis loses its memory in
-    /// between.
+    /// Counts a batch of pending charges. A batch that is sent again within an hour is counted once, unless Redis loses
+    /// its memory in between.
     ///
     /// # Errors
     /// Fails if Redis does not answer in time. You can send the same batch again.
@@ -113,8 +113,8 @@ impl Ledger {
         }
     }
 
-    /// Counts a batch of demo requests. Returns `false` if Redis has lost the count: read it from PostgreSQL and pass it as
-    /// `stored_usage`.
+    /// Counts a batch of demo requests. Returns `false` if Redis has lost the count: read it from PostgreSQL and pass
+    /// it as `stored_usage`.
     ///
     /// # Errors
     /// Fails if Redis does not answer in time. You can send the same batch again.

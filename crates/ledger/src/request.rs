@@ -1,4 +1,5 @@
-//! Requests to the owner of a slot, with one deadline for all attempts. A request is sent again only if Redis did not apply it.
+//! Requests to the owner of a slot, with one deadline for all attempts. A request is sent again only if Redis did not
+//! apply it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +45,9 @@ impl Ledger {
         Ok(RedisRequest { connection, node, slot, asking: false, redirected: false, deadline })
     }
 
-    /// Reads the server's identity again after a record had another incarnation. Returns `true` if the identity has changed, so that
-    /// the request can be retried. A server changes it on open connections when it gets its first replica.
+    /// Reads the server's identity again after a record had another incarnation. Returns `true` if the identity has
+    /// changed, so that the request can be retried. A server changes it on open connections when it gets its first
+    /// replica.
     pub(crate) async fn refresh_identity(&self, request: &mut RedisRequest) -> Result<bool, LedgerError> {
         let refreshed = self.with_deadline(request, request.node.refresh_identity(&request.connection)).await?;
         Ok(refreshed.map(|connection| request.connection = connection).is_some())
@@ -230,7 +232,8 @@ impl ConnectionLike for RequestConnection {
         if !self.asking {
             return self.conn.req_packed_command(command);
         }
-        // ASKING applies to the next command of the connection. Requests share the connection, so both must be sent together.
+        // ASKING applies to the next command of the connection. Requests share the connection, so both must be sent
+        // together.
         let mut pipeline = redis::pipe();
         pipeline.cmd("ASKING").ignore().add_command(command.clone());
         Box::pin(async move {

@@ -12,7 +12,8 @@ const TODAY: Column = column("today");
 const TODAY_COUNT: Column = column("today_count");
 
 impl Ledger {
-    /// Returns the newest day with requests and its count for each key, in the order of `keys`. Keys without a record are `None`.
+    /// Returns the newest day with requests and its count for each key, in the order of `keys`. Keys without a record
+    /// are `None`.
     ///
     /// # Errors
     /// Fails if Redis does not answer in time.

@@ -1,6 +1,7 @@
 //! Batches of charges. While a batch is in flight, new charges are queued for the next one.
 //!
-//! A call costs Redis and the node far more than a charge in it. Without a batch in flight, a charge is sent immediately.
+//! A call costs Redis and the node far more than a charge in it. Without a batch in flight, a charge is sent
+//! immediately.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use crate::scripts::{self, random_nonce};
 /// Charges per batch. Redis does nothing else while it runs a batch.
 const BATCH_CHARGES_MAX: usize = 64;
 const CHARGE_ARG_BYTES: usize = column("charge_id").end();
-/// Estimated size of a command, so that its buffer is allocated once: bytes per charge, then arguments and bytes of the rest.
+/// Estimated size of a command, so that its buffer is allocated once: bytes per charge, then arguments and bytes of the
+/// rest.
 const CHARGE_CAPACITY_BYTES: usize = 86;
 const OVERHEAD_ARGS: usize = 7;
 const OVERHEAD_BYTES: usize = 160;

@@ -6,8 +6,8 @@ use redis::aio::MultiplexedConnection;
 /// The identity and the role of a server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerIdentity {
-    /// Identifies the data set, by `run_id` and `master_replid`. It changes when a server is restarted, restored or promoted. Records
-    /// of another incarnation are not trusted.
+    /// Identifies the data set, by `run_id` and `master_replid`. It changes when a server is restarted, restored or
+    /// promoted. Records of another incarnation are not trusted.
     pub(crate) incarnation: String,
     pub(crate) is_primary: bool,
     pub(crate) is_cluster: bool,

@@ -14,7 +14,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::error::LedgerError;
 use crate::redis::connection::RedisConnection;
 
-/// Closes a connection whose data is not acknowledged. A slow or frozen server still acknowledges data, and keeps its connection.
+/// Closes a connection whose data is not acknowledged. A slow or frozen server still acknowledges data, and keeps its
+/// connection.
 pub(crate) const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for connecting. It may exceed the deadline of the request that started it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -56,7 +57,8 @@ impl RedisNode {
         self.current_connection.load_full().filter(|connection| !connection.is_dead())
     }
 
-    /// Connects in a separate task. If the request times out, the task continues, and a later request uses the connection.
+    /// Connects in a separate task. If the request times out, the task continues, and a later request uses the
+    /// connection.
     async fn connect(self: &Arc<Self>) -> Result<Arc<RedisConnection>, LedgerError> {
         let guard = Arc::clone(&self.connecting).lock_owned().await;
         if let Some(connection) = self.live_connection() {

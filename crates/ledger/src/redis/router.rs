@@ -1,4 +1,5 @@
-//! Finds the server for a request: the owner of the slot in a cluster, the primary of several servers, or the only server.
+//! Finds the server for a request: the owner of the slot in a cluster, the primary of several servers, or the only
+//! server.
 //!
 //! Replicas are never used. They lag behind their primary, and a verdict needs the current state.
 

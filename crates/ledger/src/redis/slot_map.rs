@@ -95,8 +95,8 @@ fn parse_slot_range(entry: &Value) -> Option<(u16, u16, &str, u16)> {
     Some((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, host, u16::try_from(*port).ok()?))
 }
 
-/// The address of another server of the cluster, with the same encryption. If a server does not report its host, it is the host
-/// that was queried.
+/// The address of another server of the cluster, with the same encryption. If a server does not report its host, it is
+/// the host that was queried.
 pub(crate) fn sibling_addr(queried_addr: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
     let host =
         |queried_host: &String| if host.is_empty() || host == "?" { queried_host.clone() } else { host.to_owned() };

@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 use crate::fixture::{LedgerFixture, admitted_count, ledger_at, new_key};
 use crate::pause::{expected_race_outcome, race_charges};
 
-/// From the failure of a primary to verdicts on its keys. The cluster takes 1 s to detect it and 0.5 s to elect a new primary.
+/// From the failure of a primary to verdicts on its keys. The cluster takes 1 s to detect it and 0.5 s to elect a new
+/// primary.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Short, so that requests to a frozen server time out.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);

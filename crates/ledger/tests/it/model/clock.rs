@@ -58,7 +58,8 @@ impl RandomWalk {
         self.clock.freeze_at_ms(i64::try_from(now_ms).expect("time fits into i64"));
     }
 
-    /// Redis expires keys at no exact time. Records that are about to expire are deleted here, so that the model knows it.
+    /// Redis expires keys at no exact time. Records that are about to expire are deleted here, so that the model knows
+    /// it.
     async fn drop_idle_records(&mut self) {
         for index in 0..self.keys.len() {
             if self.keys[index].record.as_ref().is_some_and(|record| self.now_ms >= record.written_ms + 2 * DAY_MS) {
@@ -67,7 +68,8 @@ impl RandomWalk {
         }
     }
 
-    /// A log outside the burst window may have expired or not. That matters only if the clock goes back into the window.
+    /// A log outside the burst window may have expired or not. That matters only if the clock goes back into the
+    /// window.
     async fn delete_expired_logs(&mut self) {
         for index in 0..self.keys.len() {
             let Some(record) = &mut self.keys[index].record else { continue };

@@ -1,4 +1,5 @@
-//! A model-based test: random steps run against the real scripts and a small model of the specification. Both must always agree.
+//! A model-based test: random steps run against the real scripts and a small model of the specification. Both must
+//! always agree.
 //!
 //! `IPSEITY_MODEL_STEPS` sets the number of steps. `IPSEITY_MODEL_SEED` repeats a run.
 
