@@ -1,4 +1,4 @@
-//! The client: one method, `lookup`.
+//! The client, with one method: `lookup`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::retry::{self, RetryBudget};
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_RETRY_BUDGET: u32 = 10;
 
-/// A lookup's answer.
+/// Response to a lookup.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LookupResponse<S> {
-    /// What the service knows of you.
+    /// The fields of the scope.
     pub facts: S,
-    /// What is left of the day's quota.
+    /// The daily quota and what is left of it.
     pub rate_limit: RateLimit,
-    /// The request's id, to be told when you ask for help.
+    /// Request ID. Include it when you contact support.
     pub request_id: Option<String>,
 }
 
-/// A client for one scope. Clones share their connections and their retry budget.
+/// A client for one scope. Clones share connections and the retry budget.
 #[derive(Debug)]
 pub struct Client<S> {
     http: reqwest::Client,
@@ -49,17 +49,17 @@ impl<S> Clone for Client<S> {
 }
 
 impl<S: KeyScope> Client<S> {
-    /// A client of the service at this address, such as `https://ip.example`, with a key whose scope is `S` or wider.
+    /// Creates a client for a base URL, such as `https://ip.example`, and a key with scope `S` or wider.
     pub fn open(base_url: &str, key: &str) -> Result<Self, Error> {
         let bearer = HeaderValue::from_str(&format!("Bearer {key}"));
-        let mut bearer = bearer.map_err(|_| Error::Setup("the key holds what no header can".to_owned()))?;
+        let mut bearer = bearer.map_err(|_| Error::Setup("the key contains invalid characters".to_owned()))?;
         bearer.set_sensitive(true);
         Self::with_headers(base_url, HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
     }
 }
 
 impl Client<Demo> {
-    /// A client of the demo, which needs no key; all its callers share one quota.
+    /// Creates a client for the demo, which needs no key. All callers share its quota.
     pub fn open_demo(base_url: &str) -> Result<Self, Error> {
         Self::with_headers(base_url, HeaderMap::new())
     }
@@ -68,37 +68,37 @@ impl Client<Demo> {
 impl<S: LookupScope> Client<S> {
     fn with_headers(base_url: &str, headers: HeaderMap) -> Result<Self, Error> {
         let url = Url::parse(&format!("{}/api/v1/{}", base_url.trim_end_matches('/'), S::PATH));
-        let url = url.map_err(|error| Error::Setup(format!("the base URL cannot be read: {error}")))?;
+        let url = url.map_err(|error| Error::Setup(format!("invalid base URL: {error}")))?;
         let http = reqwest::Client::builder().build().map_err(|error| Error::Setup(error.to_string()))?;
         let budget = Arc::new(RetryBudget::new(DEFAULT_RETRY_BUDGET));
         Ok(Self { http, url, headers, timeout: DEFAULT_TIMEOUT, budget, scope: PhantomData })
     }
 
-    /// Uses this HTTP client: one that is shared, has its own trust, or goes through a proxy.
+    /// Sets the HTTP client, to share connections, trust other certificates or use a proxy.
     #[must_use]
     pub fn http_client(self, http: reqwest::Client) -> Self {
         Self { http, ..self }
     }
 
-    /// Sets the time for a lookup, retries and the waits between them included: 10 seconds unless told.
+    /// Sets the timeout of a lookup, including retries and the waits between them. Default: 10 seconds.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Sets how many retries the client may make, refilled by one for every ten answers: 10 unless told, 0 for none.
+    /// Sets the maximum number of retries. Ten successful responses add one back. Default: 10; 0 disables retries.
     #[must_use]
     pub fn retry_budget(self, retries: u32) -> Self {
         Self { budget: Arc::new(RetryBudget::new(retries)), ..self }
     }
 
-    /// Asks who you are. Dropping the future ends the lookup.
+    /// Looks up the caller. Dropping the future cancels the lookup.
     pub async fn lookup(&self) -> Result<LookupResponse<S>, Error> {
         let deadline = Instant::now() + self.timeout;
         timeout(self.timeout, self.lookup_with_retries(deadline)).await.unwrap_or(Err(Error::Timeout(self.timeout)))
     }
 
-    /// Asks until an answer comes, or another try is in vain, too late or beyond the budget.
+    /// Sends the request until it succeeds, or until a retry is pointless, too late or over the budget.
     async fn lookup_with_retries(&self, deadline: Instant) -> Result<LookupResponse<S>, Error> {
         let mut attempts = 1;
         loop {
@@ -117,7 +117,6 @@ impl<S: LookupScope> Client<S> {
         }
     }
 
-    /// Asks once.
     async fn send_once(&self) -> Result<LookupResponse<S>, Error> {
         let request = self.http.get(self.url.clone()).headers(self.headers.clone());
         let response = request.send().await.map_err(Error::Connection)?;
@@ -128,7 +127,7 @@ impl<S: LookupScope> Client<S> {
         if facts["status"] != "success" {
             return Err(api_error());
         }
-        // Optional fields may be missing as far as serde is concerned; null is what the contract says.
+        // serde accepts a missing optional field, but the API sends every field of a scope.
         if facts.get(S::MARKER_FIELD).is_none() {
             return Err(Error::InsufficientScope(S::NAME));
         }

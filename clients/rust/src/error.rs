@@ -1,4 +1,4 @@
-//! All that can go wrong, and whose turn it then is.
+//! Errors of a lookup.
 
 use std::time::Duration;
 
@@ -7,93 +7,93 @@ use serde::Deserialize;
 
 use crate::rate_limit::{RateLimit, header_value, retry_after};
 
-/// Why there are no facts.
+/// Why a lookup failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The client cannot be made: the base URL is no address, the key holds what no header can, or TLS trusts nobody.
-    #[error("the client cannot be made: {0}")]
+    /// The client cannot be created: the base URL is invalid, the key has invalid characters, or TLS setup failed.
+    #[error("failed to create the client: {0}")]
     Setup(String),
-    /// No answer came: no connection, or one that broke. The lookup may have been charged.
-    #[error("the service cannot be reached")]
+    /// The connection failed or broke. The lookup may have been charged.
+    #[error("failed to reach the service")]
     Connection(#[source] reqwest::Error),
-    /// No answer came in this time. The lookup may have been charged.
-    #[error("no answer came within {0:?}")]
+    /// The lookup timed out. It may have been charged.
+    #[error("no response within {0:?}")]
     Timeout(Duration),
-    /// The key's scope is narrower than this one, the client's: the lookup was answered, and charged, with fewer fields
-    /// than its type has.
-    #[error("the key's scope is narrower than `{0}`; ask for less, or use another key")]
+    /// The key's scope is narrower than this scope of the client. The lookup succeeded and was charged, but lacks
+    /// fields of its type.
+    #[error("the key's scope is narrower than `{0}`; use a narrower scope or another key")]
     InsufficientScope(&'static str),
-    /// The service, or something in front of it, answered that it does not tell.
+    /// The service, or a proxy in front of it, returned an error.
     #[error("{0}")]
     Api(Box<ApiError>),
 }
 
-/// An answer without facts.
+/// An error response.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct ApiError {
     /// HTTP status.
     pub status: u16,
-    /// The error's code, such as `invalid_api_key`; empty when the answer was not the service's own.
+    /// Error code, such as `invalid_api_key`. Empty if the response is not from the service.
     pub code: String,
-    /// What happened, in a sentence.
+    /// Description of the error.
     pub message: String,
-    /// Where the error is explained.
+    /// URL of the error's documentation.
     pub docs: String,
-    /// The request's id, to be told when you ask for help.
+    /// Request ID. Include it when you contact support.
     pub request_id: Option<String>,
-    /// How long to wait before it is worth asking again, when the answer says so.
+    /// Time to wait, from `Retry-After`.
     pub retry_after: Option<Duration>,
-    /// Why.
+    /// Cause of the error.
     pub kind: ApiErrorKind,
 }
 
-/// Why the service does not tell.
+/// Cause of an error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApiErrorKind {
     /// 401: the key is empty.
     MissingKey,
-    /// 401: no such key exists.
+    /// 401: the key does not exist.
     InvalidKey,
-    /// 403: the key is deactivated; its owner can reactivate it.
+    /// 403: the key is deactivated. Its owner can reactivate it.
     InactiveKey,
-    /// 403: the key is paused, because it exceeded the burst limit; its owner can resume it, and waiting does not help.
+    /// 403: the key exceeded the burst limit and is paused until its owner resumes it. Waiting does not help.
     PausedKey,
     /// 429: this request exceeded the burst limit and paused the key.
     BurstLimit {
-        /// The limit of a minute.
+        /// The burst limit, per 60 seconds.
         rate_limit: RateLimit,
     },
-    /// 429: the key's requests for today are used up.
+    /// 429: the key reached its daily quota.
     DailyQuota {
-        /// The limit of a day.
+        /// The daily limit.
         rate_limit: RateLimit,
-        /// Where to ask for more.
+        /// URL to request a higher limit.
         enterprise: String,
     },
-    /// 429: the demo's requests for today, shared by all callers, are used up.
+    /// 429: the demo reached its daily quota, which all callers share.
     DemoQuota {
-        /// The limit of a day.
+        /// The daily limit.
         rate_limit: RateLimit,
-        /// Where to get a key.
+        /// URL to get a key.
         signup: String,
     },
-    /// 404: the base URL leads to nothing.
+    /// 404: the base URL is wrong.
     NotFound,
-    /// 405: a proxy on the way changed the method.
+    /// 405: a proxy changed the method.
     MethodNotAllowed,
-    /// 414: the request's address is too long.
+    /// 414: the URL is too long.
     UriTooLong,
-    /// 500: something failed inside the service.
+    /// 500: the service failed.
     Internal,
-    /// Any other status, or a body that is not the service's: most likely of a proxy in front of it.
+    /// Any other status, or a body that is not from the service; most likely from a proxy in front of it.
     Unexpected,
 }
 
-/// The body of every refusal.
+/// Body of an error response.
 #[derive(Default, Deserialize)]
 struct ErrorBody {
     error: String,
@@ -104,12 +104,9 @@ struct ErrorBody {
 }
 
 impl ApiError {
-    /// Reads an answer that holds no facts.
     pub(crate) fn from_response(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let body = serde_json::from_slice(body).unwrap_or_else(|_| ErrorBody {
-            message: format!(
-                "the answer has status {status} and is not one of Ipseity's; does the base URL lead to it?"
-            ),
+            message: format!("Unexpected response with status {status}. Check that the base URL leads to Ipseity."),
             ..ErrorBody::default()
         });
         Self {
@@ -125,7 +122,7 @@ impl ApiError {
 }
 
 impl ApiErrorKind {
-    /// Two codes have several causes: what the bodies carry, and their frozen `docs` anchors, tell them apart.
+    /// For two codes, extra fields or the stable `docs` anchor identify the cause.
     fn from_body(body: &ErrorBody, headers: &HeaderMap) -> Self {
         let rate_limit = || RateLimit::from_headers(headers);
         match body.error.as_str() {

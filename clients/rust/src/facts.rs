@@ -1,22 +1,20 @@
-//! What each scope is told. Every field of a scope is always there, and `None` when it is unknown.
+//! The fields of each scope. Every field is always present; unknown values are `None`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What a client asks for: the facts of a key's scope, or of the demo.
+/// The scope of a key, or the demo.
 pub trait LookupScope: DeserializeOwned + sealed::ScopeSpec {}
 
-/// A scope of keys: all but the demo.
+/// The scope of a key; not the demo.
 pub trait KeyScope: LookupScope {}
 
 pub(crate) mod sealed {
-    /// How a scope is asked for.
     pub trait ScopeSpec {
-        /// Its name.
         const NAME: &'static str;
-        /// What follows `/api/v1/`.
+        /// Path and query below `/api/v1/`.
         const PATH: &'static str;
         /// A field that no narrower scope has.
         const MARKER_FIELD: &'static str;
@@ -42,23 +40,23 @@ macro_rules! define_scope {
     };
 }
 
-/// Each scope has the fields of those before it; the demo lacks the last few.
+/// Each scope has the fields of the previous ones. The demo lacks those of `full`.
 macro_rules! define_scopes {
     (ip { $($ip:tt)* } geo { $($geo:tt)* } demo { $($demo:tt)* } full { $($full:tt)* }) => {
-        define_scope! { "The facts of scope `ip`." Ip "ip" "ip?scope=ip" "ip" { $($ip)* } }
-        define_scope! { "The facts of scope `geo`." Geo "geo" "ip?scope=geo" "country" { $($ip)* $($geo)* } }
-        define_scope! { "The facts of the demo." Demo "demo" "ip/demo" "colo" { $($ip)* $($geo)* $($demo)* } }
+        define_scope! { "The fields of scope `ip`." Ip "ip" "ip?scope=ip" "ip" { $($ip)* } }
+        define_scope! { "The fields of scope `geo`." Geo "geo" "ip?scope=geo" "country" { $($ip)* $($geo)* } }
+        define_scope! { "The fields of the demo." Demo "demo" "ip/demo" "colo" { $($ip)* $($geo)* $($demo)* } }
         define_scope! {
-            "The facts of scope `full`." Full "full" "ip?scope=full" "hosting" { $($ip)* $($geo)* $($demo)* $($full)* }
+            "The fields of scope `full`." Full "full" "ip?scope=full" "hosting" { $($ip)* $($geo)* $($demo)* $($full)* }
         }
     };
 }
 
 define_scopes! {
     ip {
-        /// IPv4 address; `None` for a client that came over IPv6.
+        /// IPv4 address; `None` for a client on IPv6.
         pub ip: Option<Ipv4Addr>,
-        /// IPv6 address; `None` for a client that came over IPv4.
+        /// IPv6 address; `None` for a client on IPv4.
         pub ipv6: Option<Ipv6Addr>,
     }
     geo {
@@ -86,9 +84,9 @@ define_scopes! {
         pub postal_code: Option<String>,
         /// Autonomous system number.
         pub asn: Option<u32>,
-        /// Name of the network's organisation.
+        /// Name of the network's organization.
         pub org: Option<String>,
-        /// `AS`, the number, a space and the organisation; `None` unless both are known.
+        /// `AS`, the number, a space and the organization; `None` unless both are known.
         pub r#as: Option<String>,
         /// Whether the country is in the European Union.
         pub is_eu: Option<bool>,
@@ -98,15 +96,15 @@ define_scopes! {
     demo {
         /// HTTP version of the request.
         pub http_protocol: Option<String>,
-        /// TLS version of the connection; `None` when it is clear.
+        /// TLS version of the connection; `None` for plain HTTP.
         pub tls_version: Option<String>,
-        /// Round-trip time in whole milliseconds, measured on the client's own socket.
+        /// Round-trip time in whole milliseconds, measured on the client's socket.
         pub rtt: Option<u32>,
         /// IATA code of the site that answered.
         pub colo: Option<String>,
     }
     full {
-        /// IANA name of the TLS cipher suite; `None` when it is clear.
+        /// IANA name of the TLS cipher suite; `None` for plain HTTP.
         pub tls_cipher: Option<String>,
         /// Whether the network belongs to a known VPN or proxy operator.
         pub proxy: Option<bool>,

@@ -1,23 +1,23 @@
-//! What answers say of limits, in their headers.
+//! Reads the rate limit headers of a response.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// A limit, and what is left of it.
+/// A limit and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateLimit {
-    /// Requests that are allowed: in a day, or in a minute for the burst limit.
+    /// Maximum number of requests: per day, or per 60 seconds for the burst limit.
     pub limit: u64,
-    /// Requests that are left.
+    /// Requests left.
     pub remaining: u64,
-    /// When the limit begins anew.
+    /// When the limit resets.
     pub reset: SystemTime,
 }
 
 impl RateLimit {
-    /// What the headers say; zeros where something on the way has taken them off.
+    /// A header that a proxy removed counts as zero.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let number = |name| header_value(headers, name).and_then(|text| text.parse().ok()).unwrap_or(0);
         let reset = UNIX_EPOCH + Duration::from_secs(number("x-ratelimit-reset"));
@@ -25,7 +25,7 @@ impl RateLimit {
     }
 }
 
-/// How long the service wants to be left alone. A proxy in front of it may name a date.
+/// Time to wait, from `Retry-After`. A proxy may send a date instead of seconds.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = header_value(headers, RETRY_AFTER.as_str())?;
     match value.parse() {
@@ -37,7 +37,6 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// A header's value, if it is there and text.
 pub(crate) fn header_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     fn parse_retry_after(value: &str) -> Option<Duration> {
-        retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value.parse().expect("a header"))]))
+        retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value.parse().expect("value is a valid header"))]))
     }
 
     #[test]

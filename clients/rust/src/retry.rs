@@ -1,5 +1,5 @@
-//! When a lookup may be sent again, and how often. A lookup that got no answer may have been charged, so each retry can
-//! cost one more request of the quota; the budget bounds that cost.
+//! Decides when a lookup is retried, and how often. A lookup without a response may have been charged, so each retry
+//! can cost one more request of the quota. The budget limits that cost.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,13 +8,12 @@ use crate::error::{ApiErrorKind, Error};
 
 const ATTEMPTS_MAX: u32 = 3;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(250);
-/// One retry is earned by so many answers.
 const RESPONSES_PER_RETRY: u32 = 10;
 
-/// Retries that a client may make: a number to begin with, and one more for every ten answers, never above that number.
+/// Retries that a client may make. Ten successful responses add one back, up to the initial number.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
-    /// In answers, of which ten make a retry.
+    /// A response adds one token, a retry costs ten.
     tokens: AtomicU32,
     tokens_max: u32,
 }
@@ -38,7 +37,7 @@ impl RetryBudget {
     }
 }
 
-/// How long to wait before the next try; `None` when another one would be in vain.
+/// Time to wait before the next attempt, or `None` if a retry is pointless.
 pub(crate) fn retry_delay(error: &Error, attempts: u32) -> Option<Duration> {
     if attempts >= ATTEMPTS_MAX {
         return None;
@@ -46,11 +45,11 @@ pub(crate) fn retry_delay(error: &Error, attempts: u32) -> Option<Duration> {
     let backoff = (INITIAL_BACKOFF * 2_u32.pow(attempts - 1)).mul_f64(0.5 + fastrand::f64());
     match error {
         Error::Connection(_) => Some(backoff),
-        Error::Api(refusal) => {
+        Error::Api(api_error) => {
             let is_quota_error =
-                matches!(refusal.kind, ApiErrorKind::DailyQuota { .. } | ApiErrorKind::DemoQuota { .. });
-            // On top of what the service asks for: its callers should not all come back at the same moment.
-            (is_quota_error || refusal.status >= 500).then(|| refusal.retry_after.unwrap_or_default() + backoff)
+                matches!(api_error.kind, ApiErrorKind::DailyQuota { .. } | ApiErrorKind::DemoQuota { .. });
+            // The random backoff is added to Retry-After so that clients do not all return at the same moment.
+            (is_quota_error || api_error.status >= 500).then(|| api_error.retry_after.unwrap_or_default() + backoff)
         }
         Error::Setup(_) | Error::Timeout(_) | Error::InsufficientScope(_) => None,
     }

@@ -1,47 +1,47 @@
-// The client: one method, `lookup`.
+// The client, with one method: `lookup`.
 
-import { ConnectionError, NarrowKeyError, TimeoutError, refusalOf } from './errors.js';
-import { type Facts, type Scope, WITNESS } from './facts.js';
-import { type Limits, limitsOf } from './limits.js';
-import { RetryBudget, sleep, waitMs } from './retry.js';
+import { ConnectionError, InsufficientScopeError, TimeoutError, apiErrorOf } from './error.js';
+import { type Facts, type LookupScope, MARKER_FIELDS } from './facts.js';
+import { type RateLimit, rateLimitOf } from './rate_limit.js';
+import { RetryBudget, retryDelayMs, sleep } from './retry.js';
 
-const TIMEOUT_MS = 10_000;
-const RETRY_BUDGET = 10;
+const DEFAULT_TIMEOUT_MS = 10_000;
+const DEFAULT_RETRY_BUDGET = 10;
 
-/** How a client is made. */
-export interface Options<S extends Scope> {
-  /** Where the service is, such as `https://ip.example`. */
+/** Options of a client. */
+export interface ClientOptions<S extends LookupScope> {
+  /** Base URL of the service, such as `https://ip.example`. */
   baseUrl: string;
-  /** What to ask for: `ip`, `geo` or `full`, no wider than the key's own scope, or `demo`. */
+  /** `ip`, `geo` or `full`, no wider than the key's scope; or `demo`. */
   scope: S;
-  /** The API key; the demo needs none. */
+  /** API key. The demo needs none. */
   key?: string;
-  /** Time for a lookup, retries and the waits between them included: 10 seconds unless told. */
+  /** Timeout of a lookup in milliseconds, including retries and the waits between them. Default: 10,000. */
   timeoutMs?: number;
-  /** Retries that the client may make, refilled by one for every ten answers: 10 unless told, 0 for none at all. */
+  /** Maximum number of retries. Ten successful responses add one back. Default: 10; 0 disables retries. */
   retryBudget?: number;
-  /** Used in place of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   fetch?: typeof fetch;
 }
 
-/** How a lookup is made. */
-export interface CallOptions {
-  /** Ends the lookup early; it then rejects with the signal's reason. */
+/** Options of a lookup. */
+export interface LookupOptions {
+  /** Cancels the lookup, which then rejects with the signal's reason. */
   signal?: AbortSignal;
 }
 
-/** A lookup's answer. */
-export interface Answer<S extends Scope> {
-  /** What the service knows of you. */
+/** Response to a lookup. */
+export interface LookupResponse<S extends LookupScope> {
+  /** The fields of the scope. */
   facts: Facts[S];
-  /** What is left of the day's quota. */
-  limits: Limits;
-  /** The request's id, to be told when you ask for help. */
+  /** The daily quota and what is left of it. */
+  rateLimit: RateLimit;
+  /** Request ID. Include it when you contact support. */
   requestId: string | null;
 }
 
 /** A client for one scope. */
-export class Ipseity<S extends Scope> {
+export class Client<S extends LookupScope> {
   readonly #scope: S;
   readonly #url: URL;
   readonly #headers: Headers;
@@ -49,71 +49,70 @@ export class Ipseity<S extends Scope> {
   readonly #budget: RetryBudget;
   readonly #fetch: typeof fetch | undefined;
 
-  constructor(options: Options<S> & (S extends 'demo' ? unknown : { key: string })) {
+  constructor(options: ClientOptions<S> & (S extends 'demo' ? unknown : { key: string })) {
     const isDemo = options.scope === 'demo';
     const path = isDemo ? 'ip/demo' : `ip?scope=${options.scope}`;
     this.#scope = options.scope;
     this.#url = new URL(`${options.baseUrl.replace(/\/+$/, '')}/api/v1/${path}`);
     this.#headers = new Headers(isDemo ? {} : { authorization: `Bearer ${options.key}` });
-    this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
-    this.#budget = new RetryBudget(options.retryBudget ?? RETRY_BUDGET);
+    this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    this.#budget = new RetryBudget(options.retryBudget ?? DEFAULT_RETRY_BUDGET);
     this.#fetch = options.fetch;
   }
 
-  /** Asks who you are. Rejects with an `IpseityError`, or with the reason of a signal that was aborted. */
-  async lookup({ signal }: CallOptions = {}): Promise<Answer<S>> {
+  /** Looks up the caller. Rejects with an `IpseityError`, or with the reason of an aborted signal. */
+  async lookup({ signal }: LookupOptions = {}): Promise<LookupResponse<S>> {
     signal?.throwIfAborted();
-    const end = new AbortController();
-    const abort = () => end.abort(signal?.reason);
+    const controller = new AbortController();
+    const abort = () => controller.abort(signal?.reason);
     signal?.addEventListener('abort', abort);
-    const late = () => end.abort(new TimeoutError(`No answer came within ${this.#timeoutMs} ms.`));
-    const timer = setTimeout(late, this.#timeoutMs);
+    const expire = () => controller.abort(new TimeoutError(`No response within ${this.#timeoutMs} ms.`));
+    const timer = setTimeout(expire, this.#timeoutMs);
     try {
-      return await this.#persist(end.signal, performance.now() + this.#timeoutMs);
+      return await this.#lookupWithRetries(controller.signal, performance.now() + this.#timeoutMs);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);
     }
   }
 
-  /** Asks until an answer comes, or another try is in vain, too late or beyond the budget. */
-  async #persist(signal: AbortSignal, deadline: number): Promise<Answer<S>> {
-    for (let tries = 1; ; tries++) {
+  /** Sends the request until it succeeds, or until a retry is pointless, too late or over the budget. */
+  async #lookupWithRetries(signal: AbortSignal, deadline: number): Promise<LookupResponse<S>> {
+    for (let attempts = 1; ; attempts++) {
       try {
-        const answer = await this.#ask(signal);
-        this.#budget.earn();
-        return answer;
+        const response = await this.#sendOnce(signal);
+        this.#budget.deposit();
+        return response;
       } catch (error) {
-        const wait = waitMs(error, tries);
-        if (wait === undefined || performance.now() + wait >= deadline || !this.#budget.spend()) throw error;
-        await sleep(wait, signal);
+        const delayMs = retryDelayMs(error, attempts);
+        if (delayMs === undefined || performance.now() + delayMs >= deadline || !this.#budget.withdraw()) throw error;
+        await sleep(delayMs, signal);
       }
     }
   }
 
-  /** Asks once. */
-  async #ask(signal: AbortSignal): Promise<Answer<S>> {
+  async #sendOnce(signal: AbortSignal): Promise<LookupResponse<S>> {
     let response: Response, text: string;
     try {
       response = await (this.#fetch ?? fetch)(this.#url, { headers: this.#headers, signal });
       text = await response.text();
     } catch (cause) {
-      // What the caller or the clock has ended is no failure of the network.
-      throw signal.aborted ? signal.reason : new ConnectionError('The service cannot be reached.', { cause });
+      // A cancellation or timeout is not a network failure.
+      throw signal.aborted ? signal.reason : new ConnectionError('Failed to reach the service.', { cause });
     }
-    const body = parse(text);
-    if (body.status !== 'success') throw refusalOf(response, body);
-    const { [this.#scope]: witness } = WITNESS;
-    if (!(witness in body)) {
-      const message = `The key's scope is narrower than \`${this.#scope}\`; ask for less, or use another key.`;
-      throw new NarrowKeyError(message, body);
+    const body = parseObject(text);
+    if (body.status !== 'success') throw apiErrorOf(response, body);
+    const { [this.#scope]: markerField } = MARKER_FIELDS;
+    if (!(markerField in body)) {
+      const message = `The key's scope is narrower than \`${this.#scope}\`. Use a narrower scope or another key.`;
+      throw new InsufficientScopeError(message, body);
     }
-    return { facts: body, limits: limitsOf(response.headers), requestId: response.headers.get('x-request-id') };
+    return { facts: body, rateLimit: rateLimitOf(response.headers), requestId: response.headers.get('x-request-id') };
   }
 }
 
-/** The object that a body holds; an empty one when it is something else. */
-function parse(text: string) {
+/** Parses a body; anything but an object becomes an empty one. */
+function parseObject(text: string) {
   try {
     return Object(JSON.parse(text));
   } catch {

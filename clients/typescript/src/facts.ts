@@ -1,11 +1,11 @@
-// What each scope is told. Every field of a scope is always there, and null when it is unknown.
+// The fields of each scope. Every field is always present; unknown values are null.
 
 /** The fields of scope `ip`. */
 export interface IpFacts {
   status: 'success';
-  /** IPv4 address; null for a client that came over IPv6. */
+  /** IPv4 address; null for a client on IPv6. */
   ip: string | null;
-  /** IPv6 address; null for a client that came over IPv4. */
+  /** IPv6 address; null for a client on IPv4. */
   ipv6: string | null;
 }
 
@@ -35,9 +35,9 @@ export interface GeoFacts extends IpFacts {
   postal_code: string | null;
   /** Autonomous system number. */
   asn: number | null;
-  /** Name of the network's organisation. */
+  /** Name of the network's organization. */
   org: string | null;
-  /** `AS`, the number, a space and the organisation; null unless both are known. */
+  /** `AS`, the number, a space and the organization; null unless both are known. */
   as: string | null;
   /** Whether the country is in the European Union. */
   is_eu: boolean | null;
@@ -49,11 +49,11 @@ export interface GeoFacts extends IpFacts {
 export interface FullFacts extends GeoFacts {
   /** HTTP version of the request. */
   http_protocol: string | null;
-  /** TLS version of the connection; null when it is clear. */
+  /** TLS version of the connection; null for plain HTTP. */
   tls_version: string | null;
-  /** IANA name of the TLS cipher suite; null when it is clear. */
+  /** IANA name of the TLS cipher suite; null for plain HTTP. */
   tls_cipher: string | null;
-  /** Round-trip time in whole milliseconds, measured on the client's own socket. */
+  /** Round-trip time in whole milliseconds, measured on the client's socket. */
   rtt: number | null;
   /** IATA code of the site that answered. */
   colo: string | null;
@@ -66,7 +66,7 @@ export interface FullFacts extends GeoFacts {
 /** The demo's fixed fields. */
 export interface DemoFacts extends GeoFacts, Pick<FullFacts, 'http_protocol' | 'tls_version' | 'rtt' | 'colo'> {}
 
-/** The facts of each scope. */
+/** Maps each scope to its fields. */
 export interface Facts {
   ip: IpFacts;
   geo: GeoFacts;
@@ -74,8 +74,8 @@ export interface Facts {
   demo: DemoFacts;
 }
 
-/** What a client asks for: a key's scope, or the demo, which needs no key. */
-export type Scope = keyof Facts;
+/** The scope of a key, or the demo, which needs no key. */
+export type LookupScope = keyof Facts;
 
-/** For each scope a field that no narrower one has. */
-export const WITNESS = { ip: 'ip', geo: 'country', full: 'hosting', demo: 'colo' } as const;
+/** A field of each scope that no narrower scope has. */
+export const MARKER_FIELDS = { ip: 'ip', geo: 'country', full: 'hosting', demo: 'colo' } as const;

@@ -1,7 +1,7 @@
 // The public interface of the package.
 
-export { Ipseity } from './client.js';
-export type { Answer, CallOptions, Options } from './client.js';
-export * from './errors.js';
-export type { DemoFacts, Facts, FullFacts, GeoFacts, IpFacts, Scope } from './facts.js';
-export type { Limits } from './limits.js';
+export { Client } from './client.js';
+export type { ClientOptions, LookupOptions, LookupResponse } from './client.js';
+export * from './error.js';
+export type { DemoFacts, Facts, FullFacts, GeoFacts, IpFacts, LookupScope } from './facts.js';
+export type { RateLimit } from './rate_limit.js';

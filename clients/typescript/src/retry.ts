@@ -1,14 +1,13 @@
-// When a lookup may be sent again, and how often. A lookup that got no answer may have been charged, so each retry can
-// cost one more request of the quota; the budget bounds that cost.
+// Decides when a lookup is retried, and how often. A lookup without a response may have been charged, so each retry can
+// cost one more request of the quota. The budget limits that cost.
 
-import { ConnectionError, DailyQuotaError, DemoQuotaError, Refusal } from './errors.js';
+import { ApiError, ConnectionError, DailyQuotaError, DemoQuotaError } from './error.js';
 
-const TRIES_MAX = 3;
-const FIRST_WAIT_MS = 250;
-/** One retry is earned by so many answers. */
-const ANSWERS_PER_RETRY = 10;
+const ATTEMPTS_MAX = 3;
+const INITIAL_BACKOFF_MS = 250;
+const RESPONSES_PER_RETRY = 10;
 
-/** Retries that a client may make: a number to begin with, and one more for every ten answers, never above it. */
+/** Retries that a client may make. Ten successful responses add one back, up to the initial number. */
 export class RetryBudget {
   #left: number;
 
@@ -16,25 +15,25 @@ export class RetryBudget {
     this.#left = max;
   }
 
-  earn() {
-    this.#left = Math.min(this.max, this.#left + 1 / ANSWERS_PER_RETRY);
+  deposit() {
+    this.#left = Math.min(this.max, this.#left + 1 / RESPONSES_PER_RETRY);
   }
 
-  spend(): boolean {
+  withdraw(): boolean {
     if (this.#left < 1) return false;
     this.#left -= 1;
     return true;
   }
 }
 
-/** Milliseconds to wait before the next try; undefined when another one would be in vain. */
-export function waitMs(error: unknown, tries: number): number | undefined {
-  if (tries >= TRIES_MAX) return undefined;
-  const backoffMs = FIRST_WAIT_MS * 2 ** (tries - 1) * (0.5 + Math.random());
+/** Milliseconds to wait before the next attempt, or undefined if a retry is pointless. */
+export function retryDelayMs(error: unknown, attempts: number): number | undefined {
+  if (attempts >= ATTEMPTS_MAX) return undefined;
+  const backoffMs = INITIAL_BACKOFF_MS * 2 ** (attempts - 1) * (0.5 + Math.random());
   if (error instanceof ConnectionError) return backoffMs;
-  const heals = error instanceof DailyQuotaError || error instanceof DemoQuotaError;
-  if (!(error instanceof Refusal) || !(heals || error.status >= 500)) return undefined;
-  // On top of what the service asks for: its callers should not all come back at the same moment.
+  const isQuotaError = error instanceof DailyQuotaError || error instanceof DemoQuotaError;
+  if (!(error instanceof ApiError) || !(isQuotaError || error.status >= 500)) return undefined;
+  // The random backoff is added to Retry-After so that clients do not all return at the same moment.
   return (error.retryAfterS ?? 0) * 1000 + backoffMs;
 }
 

@@ -1,4 +1,4 @@
-// The package in a real browser, on a page of another origin than the service's.
+// The package in a real browser, on a page of another origin than the service.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -9,13 +9,13 @@ import { build } from 'esbuild';
 
 import { launch } from '../../../tools/chromium.mjs';
 
-export function browser(house) {
+export function browser(context) {
   let chromium, page, site;
   before(async () => {
     const options = { entryPoints: ['dist/index.js'], bundle: true, format: 'iife', globalName: 'ipseity' };
     const { outputFiles } = await build({ ...options, write: false });
     const html = `<script>${outputFiles[0].text}</script>`;
-    site = createServer((_asked, answer) => answer.setHeader('content-type', 'text/html').end(html));
+    site = createServer((_request, response) => response.setHeader('content-type', 'text/html').end(html));
     await once(site.listen(0, '127.0.0.1'), 'listening');
     chromium = await launch();
     page = await chromium.newPage();
@@ -29,27 +29,27 @@ export function browser(house) {
   const lookup = (options) =>
     page.evaluate(async (options) => {
       try {
-        return await new ipseity.Ipseity(options).lookup();
+        return await new ipseity.Client(options).lookup();
       } catch (error) {
         return { ...error, name: error.name };
       }
     }, options);
 
-  test('an answer is read, with its limits', async () => {
-    const { http: baseUrl, keys } = house.own;
-    const { facts, limits, requestId } = await lookup({ baseUrl, key: keys.geo, scope: 'geo' });
-    assert.deepEqual([facts.ip, facts.country, limits.limit], ['127.0.0.1', null, 10_000]);
+  test('a response is readable, with its rate limit', async () => {
+    const { http: baseUrl, keys } = context.deployment;
+    const { facts, rateLimit, requestId } = await lookup({ baseUrl, key: keys.geo, scope: 'geo' });
+    assert.deepEqual([facts.ip, facts.country, rateLimit.limit], ['127.0.0.1', null, 10_000]);
     assert.match(requestId, /^[0-9a-f]{16}$/);
   });
 
-  test('a refusal is read, with its limits and its time to wait', async () => {
-    const { key } = await house.own.spent('ip');
-    const { name, limits, retryAfterS } = await lookup({ baseUrl: house.own.http, key, scope: 'ip' });
-    assert.deepEqual([name, limits.limit, limits.remaining], ['DailyQuotaError', 1, 0]);
+  test('an error is readable, with its rate limit and Retry-After', async () => {
+    const { key } = await context.deployment.exhaustedKey('ip');
+    const { name, rateLimit, retryAfterS } = await lookup({ baseUrl: context.deployment.http, key, scope: 'ip' });
+    assert.deepEqual([name, rateLimit.limit, rateLimit.remaining], ['DailyQuotaError', 1, 0]);
     assert.ok(retryAfterS > 0);
   });
 
-  test('a service that is not there is a connection that failed', async () => {
+  test('an unreachable service is a connection error', async () => {
     const { name } = await lookup({ baseUrl: 'http://127.0.0.1:1', key: 'ips_', scope: 'ip', retryBudget: 0 });
     assert.equal(name, 'ConnectionError');
   });

@@ -1,12 +1,12 @@
-// Compiled by `types.mjs`, never run: the compiler must find the errors that stand at the ends of lines, and no others.
+// `types.mjs` compiles this file and never runs it. The compiler must report exactly the errors in the line comments.
 
-import { DailyQuotaError, InvalidKeyError, Ipseity, PausedKeyError } from '../dist/index.js';
+import { Client, DailyQuotaError, InvalidKeyError, PausedKeyError } from '../dist/index.js';
 
 const baseUrl = 'https://ip.example';
-const ip = (await new Ipseity({ baseUrl, key: 'ips_…', scope: 'ip' }).lookup()).facts;
-const geo = (await new Ipseity({ baseUrl, key: 'ips_…', scope: 'geo' }).lookup()).facts;
-const full = (await new Ipseity({ baseUrl, key: 'ips_…', scope: 'full' }).lookup()).facts;
-const demo = (await new Ipseity({ baseUrl, scope: 'demo' }).lookup()).facts;
+const ip = (await new Client({ baseUrl, key: 'ips_…', scope: 'ip' }).lookup()).facts;
+const geo = (await new Client({ baseUrl, key: 'ips_…', scope: 'geo' }).lookup()).facts;
+const full = (await new Client({ baseUrl, key: 'ips_…', scope: 'full' }).lookup()).facts;
+const demo = (await new Client({ baseUrl, scope: 'demo' }).lookup()).facts;
 
 export const names: (string | null)[] = [ip.ipv6, geo.city, full.city, full.tls_cipher, demo.city, demo.tls_version];
 export const others: (number | boolean | null)[] = [geo.latitude, full.rtt, full.hosting, demo.rtt];
@@ -20,9 +20,9 @@ export const outside = [
 ];
 export const certain: string = geo.city; // TS2322
 
-new Ipseity({ baseUrl, scope: 'geo' }); // TS2345
+new Client({ baseUrl, scope: 'geo' }); // TS2345
 
-export function tell(error: unknown): string | number {
+export function describe(error: unknown): string | number {
   if (error instanceof DailyQuotaError) return error.retryAfterS;
   if (error instanceof InvalidKeyError) return error.enterprise; // TS2339
   return error instanceof PausedKeyError ? error.docs : '';

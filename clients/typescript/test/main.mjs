@@ -1,20 +1,21 @@
-// All tests against one running house; each suite is a file beside this one.
+// Runs all tests against one deployment; each suite is a file in this directory.
 
 import { after, before, describe } from 'node:test';
 
-import { House } from '../../../tools/house.mjs';
+import { Deployment } from '../../../tools/deployment.mjs';
 import { browser } from './browser.mjs';
-import { refusals } from './refusals.mjs';
+import { errors } from './errors.mjs';
 import { retries } from './retries.mjs';
 import { scopes } from './scopes.mjs';
 import { types } from './types.mjs';
 
-const house = {};
-before(async () => Object.assign(house, { own: await House.start() }));
-after(() => house.own?.end());
+// Suites are declared before the deployment runs, so they get an object that is filled later.
+const context = {};
+before(async () => Object.assign(context, { deployment: await Deployment.start() }));
+after(() => context.deployment?.stop());
 
 describe('types', types);
-describe('scopes', () => scopes(house));
-describe('browser', () => browser(house));
-describe('refusals', () => refusals(house));
-describe('retries', () => retries(house));
+describe('scopes', () => scopes(context));
+describe('browser', () => browser(context));
+describe('errors', () => errors(context));
+describe('retries', () => retries(context));

@@ -1,5 +1,4 @@
-//! A proxy before the service that counts requests, changes them or their answers, and can lead to another server each
-//! time.
+//! A proxy in front of the service that counts and rewrites requests and can send each one to another server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,17 +13,18 @@ pub(crate) struct CountingProxy {
 }
 
 impl CountingProxy {
-    /// Passes requests on to these servers in turn, the last one again and again, one on each connection. `edit` may
-    /// change the text of a request and of its answer.
+    /// Forwards one request per connection to these servers in turn, and all further ones to the last. `rewrite` may
+    /// change the text of a request and of its response.
     pub(crate) async fn start(servers: Vec<SocketAddr>, rewrite: fn(String) -> String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let proxy = Self { address: listener.local_addr().expect("an address"), request_count: Arc::default() };
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind a port");
+        let proxy =
+            Self { address: listener.local_addr().expect("listener has an address"), request_count: Arc::default() };
         let request_count = Arc::clone(&proxy.request_count);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let index = request_count.fetch_add(1, Ordering::Relaxed).min(servers.len() - 1);
                 let server = servers[index];
-                // A server that is not there ends in a connection that is closed.
+                // If the server is unreachable, the client's connection closes.
                 tokio::spawn(async move { forward(client, server, rewrite).await.ok() });
             }
         });
@@ -35,7 +35,6 @@ impl CountingProxy {
         format!("http://{}", self.address)
     }
 
-    /// How many requests came.
     pub(crate) fn request_count(&self) -> usize {
         self.request_count.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Every status that the service can answer, as the cause that it becomes; each is asked for once, whatever the budget.
+//! Every error status of the service maps to its kind, after a single request.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,22 +11,22 @@ use crate::{base_url, deployment, exhausted_key, failing_deployment, issue_key, 
 
 const UNKNOWN_KEY: &str = "ips_000000000000000000000000000000000000000000000000";
 
-/// What the client for this key is told through this relay, which is asked once.
+/// Looks up through the proxy and checks that it got one request.
 async fn lookup_error(proxy: &CountingProxy, path: &str, key: &str) -> ApiError {
     let before = proxy.request_count();
-    let client = Client::<Ip>::open(&format!("{}{path}", proxy.url()), key).expect("a client");
+    let client = Client::<Ip>::open(&format!("{}{path}", proxy.url()), key).expect("create a client");
     let error = unwrap_api_error(client.lookup().await);
     assert_eq!(proxy.request_count() - before, 1, "{error}");
     error
 }
 
 fn unwrap_api_error<A: std::fmt::Debug>(outcome: Result<A, Error>) -> ApiError {
-    let error = outcome.expect_err("a refusal");
+    let error = outcome.expect_err("the lookup fails");
     let Error::Api(api_error) = error else { panic!("{error}") };
     *api_error
 }
 
-/// Holds a refusal of the service's own to what all of them carry.
+/// Checks the fields that every error of the service has.
 #[track_caller]
 fn assert_api_error(error: &ApiError, status: u16, code: &str, anchor: &str) {
     assert_eq!((error.status, error.code.as_str()), (status, code));
@@ -38,8 +38,8 @@ fn assert_api_error(error: &ApiError, status: u16, code: &str, anchor: &str) {
 #[track_caller]
 fn assert_rate_limit(error: &ApiError, rate_limit: &RateLimit, limit: u64) {
     assert_eq!((rate_limit.limit, rate_limit.remaining), (limit, 0));
-    let to_reset = rate_limit.reset.duration_since(SystemTime::now()).expect("in the future");
-    let difference = to_reset.abs_diff(error.retry_after.expect("Retry-After"));
+    let to_reset = rate_limit.reset.duration_since(SystemTime::now()).expect("reset is in the future");
+    let difference = to_reset.abs_diff(error.retry_after.expect("Retry-After is set"));
     assert!(difference < Duration::from_secs(5), "{difference:?}");
 }
 
@@ -62,7 +62,11 @@ async fn client_maps_401_to_missing_and_invalid_key() {
 async fn client_maps_403_to_inactive_key() {
     let (deployment, proxy) = (deployment().await, passthrough_proxy().await);
     let key = issue_key(deployment, Scope::Ip).await;
-    deployment.cli(&["key", "deactivate", &key.id]).await.and_then(CommandOutput::ensure_success).expect("deactivated");
+    deployment
+        .cli(&["key", "deactivate", &key.id])
+        .await
+        .and_then(CommandOutput::ensure_success)
+        .expect("deactivate the key");
     let inactive = lookup_error(&proxy, "", &key.key).await;
     assert_api_error(&inactive, 403, "inactive_api_key", "inactive-keys");
     assert_eq!(inactive.kind, ApiErrorKind::InactiveKey);
@@ -95,11 +99,11 @@ async fn client_maps_429_to_daily_quota() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_maps_429_to_demo_quota() {
-    // Other tests ask the demo too, and a node remembers that it is spent.
+    // A separate deployment, because other tests use the demo too and a node caches that its quota is exhausted.
     let deployment = crate::start_deployment().await;
     let mut caller = deployment.nodes[0].client();
-    while caller.get("/api/v1/ip/demo", &[]).await.expect("an answer").status == 200 {}
-    let error = unwrap_api_error(Client::open_demo(&base_url(&deployment)).expect("a client").lookup().await);
+    while caller.get("/api/v1/ip/demo", &[]).await.expect("response").status == 200 {}
+    let error = unwrap_api_error(Client::open_demo(&base_url(&deployment)).expect("create a client").lookup().await);
     assert_api_error(&error, 429, "rate_limit_exceeded", "demo-quota");
     let ApiErrorKind::DemoQuota { rate_limit, signup } = &error.kind else { panic!("{error:?}") };
     assert_rate_limit(&error, rate_limit, 1_000);
@@ -138,8 +142,9 @@ async fn client_maps_400_and_431_without_body_to_unexpected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn client_maps_500_without_postgres_and_redis() {
     let (deployment, key) = failing_deployment().await;
-    let keyed = Client::<Ip>::open(&base_url(deployment), &key.key).expect("a client").retry_budget(0).lookup().await;
-    let demo = Client::open_demo(&base_url(deployment)).expect("a client").retry_budget(0).lookup().await;
+    let keyed =
+        Client::<Ip>::open(&base_url(deployment), &key.key).expect("create a client").retry_budget(0).lookup().await;
+    let demo = Client::open_demo(&base_url(deployment)).expect("create a client").retry_budget(0).lookup().await;
     for error in [unwrap_api_error(keyed), unwrap_api_error(demo)] {
         assert_api_error(&error, 500, "internal_error", "internal_error");
         assert_eq!(error.kind, ApiErrorKind::Internal);

@@ -1,4 +1,4 @@
-//! The client against the real service: every scope, every status, and what is sent again.
+//! Tests the client against the real service: every scope, every status, and retries.
 
 mod counting_proxy;
 mod errors;
@@ -10,13 +10,13 @@ use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey};
 use tokio::sync::OnceCell;
 
-/// The house that all tests share; ends with the process.
+/// The deployment that all tests share. It ends with the process.
 async fn deployment() -> &'static Deployment {
     static DEPLOYMENT: OnceCell<Deployment> = OnceCell::const_new();
     DEPLOYMENT.get_or_init(start_deployment).await
 }
 
-/// A house whose stores are gone, and a key that its node has never seen: neither it nor the demo can be answered.
+/// A deployment without PostgreSQL and Redis, and a key that its node has never seen. Lookups with it and of the demo fail.
 async fn failing_deployment() -> &'static (Deployment, IssuedKey) {
     static FAILING_DEPLOYMENT: OnceCell<(Deployment, IssuedKey)> = OnceCell::const_new();
     let make = async || {
@@ -30,44 +30,43 @@ async fn failing_deployment() -> &'static (Deployment, IssuedKey) {
 }
 
 async fn start_deployment() -> Deployment {
-    // How the service bears a busy machine is not the question here.
+    // These tests do not cover timeouts, so a busy machine must not cause any.
     let long_timeouts =
         [("LEDGER__TIMEOUT_MS", "5000"), ("STORE__TIMEOUT_MS", "5000"), ("EDGE__REQUEST_TIMEOUT_MS", "20000")];
     let env: Env = long_timeouts.map(|(name, value)| (format!("IPSEITY__{name}"), value.to_owned())).into();
-    Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("a house")
+    Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("deployment starts")
 }
 
-/// A key of an account that no other test uses.
+/// Issues a key on a new account.
 async fn issue_key(deployment: &Deployment, scope: Scope) -> IssuedKey {
     let email = format!("{:016x}@example.com", fastrand::u64(..));
-    deployment.create_account(&email).await.expect("an account");
-    deployment.issue_key(&email, scope).await.expect("a key")
+    deployment.create_account(&email).await.expect("create an account");
+    deployment.issue_key(&email, scope).await.expect("issue a key")
 }
 
-/// A key whose plan allows one request a day, which is used up, and its account.
+/// A key with an exhausted daily quota of one request, and its account.
 async fn exhausted_key(deployment: &Deployment) -> (IssuedKey, String) {
     let name = format!("{:016x}", fastrand::u64(..));
     let (email, plan) = (format!("{name}@example.com"), format!("p{name}"));
     let cli = async |args: &[&str]| {
-        deployment.cli(args).await.and_then(ipseity_testkit::CommandOutput::ensure_success).expect("done")
+        deployment.cli(args).await.and_then(ipseity_testkit::CommandOutput::ensure_success).expect("command succeeds")
     };
     cli(&["plan", "add", &plan, "--daily-limit", "1"]).await;
     cli(&["account", "create", "--email", &email, "--plan", &plan]).await;
-    let key = deployment.issue_key(&email, Scope::Ip).await.expect("a key");
+    let key = deployment.issue_key(&email, Scope::Ip).await.expect("issue a key");
     send_lookups(deployment, &key, 1).await;
     (key, email)
 }
 
-/// Uses a key so often.
+/// Sends this many lookups, which must all succeed.
 async fn send_lookups(deployment: &Deployment, key: &IssuedKey, count: usize) {
     let mut caller = deployment.nodes[0].client();
     for _ in 0..count {
-        let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer");
+        let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response");
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
 }
 
-/// Where a house is.
 fn base_url(deployment: &Deployment) -> String {
     format!("http://{}", deployment.nodes[0].http())
 }

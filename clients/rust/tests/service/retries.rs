@@ -1,4 +1,4 @@
-//! What is sent again, how often, and what ends a lookup early.
+//! Which lookups are retried, how often, and what ends a lookup early.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use crate::counting_proxy::CountingProxy;
 use crate::{deployment, exhausted_key, failing_deployment, issue_key};
 
-/// Nothing listens here.
+/// Nothing listens on this port.
 const CLOSED_PORT: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
 
 async fn proxy_to(servers: Vec<SocketAddr>) -> CountingProxy {
@@ -19,7 +19,7 @@ async fn proxy_to(servers: Vec<SocketAddr>) -> CountingProxy {
 }
 
 fn client_of(proxy: &CountingProxy, key: &str) -> Client<Ip> {
-    Client::open(&proxy.url(), key).expect("a client")
+    Client::open(&proxy.url(), key).expect("create a client")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +28,7 @@ async fn client_retries_500_and_broken_connections() {
     let key = issue_key(healthy, Scope::Ip).await.key;
     for failing_addr in [failing_deployment().await.0.nodes[0].http(), CLOSED_PORT.into()] {
         let proxy = proxy_to(vec![failing_addr, healthy.nodes[0].http()]).await;
-        client_of(&proxy, &key).lookup().await.expect("an answer");
+        client_of(&proxy, &key).lookup().await.expect("lookup succeeds");
         assert_eq!(proxy.request_count(), 2);
     }
 }
@@ -37,11 +37,12 @@ async fn client_retries_500_and_broken_connections() {
 async fn client_stops_after_three_attempts() {
     let (failing_node, key) = failing_deployment().await;
     let closed_proxy = proxy_to(vec![CLOSED_PORT.into()]).await;
-    let error = client_of(&closed_proxy, &key.key).lookup().await.expect_err("nobody");
+    let error = client_of(&closed_proxy, &key.key).lookup().await.expect_err("connection fails");
     assert!(matches!(error, Error::Connection(_)), "{error}");
     let failing_proxy = proxy_to(vec![failing_node.nodes[0].http()]).await;
-    // Each try waits for stores that are not there, on a busy machine for seconds.
-    let error = client_of(&failing_proxy, &key.key).timeout(Duration::from_secs(60)).lookup().await.expect_err("a 500");
+    // Each attempt waits for PostgreSQL and Redis, on a busy machine for seconds.
+    let error =
+        client_of(&failing_proxy, &key.key).timeout(Duration::from_secs(60)).lookup().await.expect_err("status 500");
     assert!(matches!(&error, Error::Api(api_error) if api_error.kind == ApiErrorKind::Internal), "{error}");
     assert_eq!((closed_proxy.request_count(), failing_proxy.request_count()), (3, 3));
 }
@@ -51,7 +52,7 @@ async fn retry_budget_is_shared_by_a_client_and_its_clones() {
     let proxy = proxy_to(vec![CLOSED_PORT.into()]).await;
     let client = client_of(&proxy, "ips_").retry_budget(3);
     for request_count in [3, 5, 6] {
-        client.clone().lookup().await.expect_err("nobody");
+        client.clone().lookup().await.expect_err("connection fails");
         assert_eq!(proxy.request_count(), request_count, "1 + 2 retries, 1 + 1, 1 + 0");
     }
 }
@@ -60,7 +61,7 @@ async fn retry_budget_is_shared_by_a_client_and_its_clones() {
 async fn client_waits_for_retry_after_within_its_timeout() {
     let deployment = deployment().await;
     let (key, email) = exhausted_key(deployment).await;
-    // Midnight may be far: the wait is shortened on the way, and what heals the key is a larger plan.
+    // Midnight may be far away, so Retry-After is shortened and a larger plan makes the retry succeed.
     let shorten_retry_after = |text: String| match text.split_once("\r\nretry-after: ") {
         Some((head, tail)) => {
             format!("{head}\r\nretry-after: 2{}", tail.trim_start_matches(|c: char| c.is_ascii_digit()))
@@ -70,29 +71,28 @@ async fn client_waits_for_retry_after_within_its_timeout() {
     let proxy = CountingProxy::start(vec![deployment.nodes[0].http()], shorten_retry_after).await;
     let start = Instant::now();
     let short_timeout_client = client_of(&proxy, &key.key).timeout(Duration::from_millis(1_500));
-    let error = short_timeout_client.lookup().await.expect_err("a spent day");
+    let error = short_timeout_client.lookup().await.expect_err("daily quota is exhausted");
     assert!(matches!(error, Error::Api(api_error) if api_error.retry_after == Some(Duration::from_secs(2))));
     assert_eq!(proxy.request_count(), 1);
 
     let default_timeout_client = client_of(&proxy, &key.key);
     let lookup = tokio::spawn(async move { default_timeout_client.lookup().await });
-    ipseity_testkit::eventually("the day is told to be spent", Duration::from_secs(10), async || {
-        proxy.request_count() == 2
-    })
-    .await
-    .expect("asked");
+    ipseity_testkit::eventually("the first attempt", Duration::from_secs(10), async || proxy.request_count() == 2)
+        .await
+        .expect("the first attempt arrives");
     let plan = ["account", "plan", "--email", &email, "--plan", "free"];
-    deployment.cli(&plan).await.and_then(CommandOutput::ensure_success).expect("a larger plan");
-    let response = lookup.await.expect("a task").expect("an answer");
+    deployment.cli(&plan).await.and_then(CommandOutput::ensure_success).expect("change the plan");
+    let response = lookup.await.expect("task does not panic").expect("lookup succeeds");
     assert_eq!((response.rate_limit.limit, proxy.request_count()), (10_000, 3));
     assert!(start.elapsed() > Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_timeout_ends_the_lookup_without_a_retry() {
-    let unresponsive = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let proxy = proxy_to(vec![unresponsive.local_addr().expect("an address")]).await;
-    let error = client_of(&proxy, "ips_").timeout(Duration::from_millis(200)).lookup().await.expect_err("silence");
+    let unresponsive = TcpListener::bind("127.0.0.1:0").await.expect("bind a port");
+    let proxy = proxy_to(vec![unresponsive.local_addr().expect("listener has an address")]).await;
+    let error =
+        client_of(&proxy, "ips_").timeout(Duration::from_millis(200)).lookup().await.expect_err("lookup times out");
     assert!(matches!(error, Error::Timeout(limit) if limit == Duration::from_millis(200)), "{error}");
     assert_eq!(proxy.request_count(), 1);
 }
@@ -100,13 +100,13 @@ async fn client_timeout_ends_the_lookup_without_a_retry() {
 #[test]
 fn client_constructor_rejects_invalid_url_or_key() {
     for (base_url, key) in [("no address", "ips_"), ("https://ip.example", "two\nlines")] {
-        let error = Client::<Ip>::open(base_url, key).expect_err("no client");
+        let error = Client::<Ip>::open(base_url, key).expect_err("arguments are invalid");
         assert!(matches!(error, Error::Setup(_)) && !error.to_string().contains(key), "{error}");
     }
 }
 
 #[test]
 fn client_debug_output_omits_the_key() {
-    let client = Client::<Ip>::open("https://ip.example", "ips_secret").expect("a client");
+    let client = Client::<Ip>::open("https://ip.example", "ips_secret").expect("create a client");
     assert!(!format!("{client:?}").contains("ips_secret"));
 }

@@ -1,21 +1,21 @@
-// What answers say of limits, in their headers.
+// Reads the rate limit headers of a response.
 
-/** A limit, and what is left of it. */
-export interface Limits {
-  /** Requests that are allowed: in a day, or in a minute for the burst limit. */
+/** A limit and what is left of it. */
+export interface RateLimit {
+  /** Maximum number of requests: per day, or per 60 seconds for the burst limit. */
   limit: number;
-  /** Requests that are left. */
+  /** Requests left. */
   remaining: number;
-  /** When the limit begins anew. */
+  /** When the limit resets. */
   reset: Date;
 }
 
-export function limitsOf(headers: Headers): Limits {
+export function rateLimitOf(headers: Headers): RateLimit {
   const number = (name: string) => Number(headers.get(`x-ratelimit-${name}`));
   return { limit: number('limit'), remaining: number('remaining'), reset: new Date(number('reset') * 1000) };
 }
 
-/** Seconds until it is worth asking again; undefined when the answer does not say. A proxy in front may name a date. */
+/** Seconds in `Retry-After`, or undefined without one. A proxy may send a date instead of seconds. */
 export function retryAfterS(headers: Headers): number | undefined {
   const text = headers.get('retry-after');
   if (!text) return undefined;

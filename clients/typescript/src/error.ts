@@ -1,0 +1,164 @@
+// One class for each error. Distinguish them by `instanceof` or by `name`.
+
+import type { IpFacts } from './facts.js';
+import { type RateLimit, rateLimitOf, retryAfterS } from './rate_limit.js';
+
+/** Base class of all errors of this package. */
+export abstract class IpseityError extends Error {}
+
+/** The connection failed or broke. The lookup may have been charged. */
+export class ConnectionError extends IpseityError {
+  override readonly name = 'ConnectionError';
+}
+
+/** The lookup timed out. It may have been charged. */
+export class TimeoutError extends IpseityError {
+  override readonly name = 'TimeoutError';
+}
+
+/** The key's scope is narrower than the client's. The lookup succeeded and was charged, but lacks fields of its type. */
+export class InsufficientScopeError extends IpseityError {
+  override readonly name = 'InsufficientScopeError';
+  constructor(message: string, readonly facts: IpFacts) {
+    super(message);
+  }
+}
+
+/** Body of an error response. */
+interface ErrorBody {
+  error: string;
+  message: string;
+  docs: string;
+  enterprise?: string;
+  signup?: string;
+}
+
+/** The service, or a proxy in front of it, returned an error. */
+export abstract class ApiError extends IpseityError {
+  /** HTTP status. */
+  readonly status: number;
+  /** Error code, such as `invalid_api_key`. Empty if the response is not from the service. */
+  readonly code: string;
+  /** URL of the error's documentation. */
+  readonly docs: string;
+  /** Request ID. Include it when you contact support. */
+  readonly requestId: string | null;
+  /** Seconds in `Retry-After`, or undefined without one. */
+  readonly retryAfterS: number | undefined;
+
+  constructor({ status, headers }: Response, body: Partial<ErrorBody>) {
+    super(body.message ?? `Unexpected response with status ${status}. Check that the base URL leads to Ipseity.`);
+    this.status = status;
+    this.code = body.error ?? '';
+    this.docs = body.docs ?? '';
+    this.requestId = headers.get('x-request-id');
+    this.retryAfterS = retryAfterS(headers);
+  }
+}
+
+/** 401: the key is empty. */
+export class MissingKeyError extends ApiError {
+  override readonly name = 'MissingKeyError';
+}
+
+/** 401: the key does not exist. */
+export class InvalidKeyError extends ApiError {
+  override readonly name = 'InvalidKeyError';
+}
+
+/** 403: the key is deactivated. Its owner can reactivate it. */
+export class InactiveKeyError extends ApiError {
+  override readonly name = 'InactiveKeyError';
+}
+
+/** 403: the key exceeded the burst limit and is paused until its owner resumes it. Waiting does not help. */
+export class PausedKeyError extends ApiError {
+  override readonly name = 'PausedKeyError';
+}
+
+/** 404: the base URL is wrong. */
+export class NotFoundError extends ApiError {
+  override readonly name = 'NotFoundError';
+}
+
+/** 405: a proxy or the `fetch` option changed the method. */
+export class MethodNotAllowedError extends ApiError {
+  override readonly name = 'MethodNotAllowedError';
+}
+
+/** 414: the URL is too long. */
+export class UriTooLongError extends ApiError {
+  override readonly name = 'UriTooLongError';
+}
+
+/** 500: the service failed. */
+export class InternalError extends ApiError {
+  override readonly name = 'InternalError';
+}
+
+/** Any other status, or a body that is not from the service; most likely from a proxy in front of it. */
+export class UnexpectedResponseError extends ApiError {
+  override readonly name = 'UnexpectedResponseError';
+}
+
+/** 429: the request exceeded a limit. */
+export abstract class RateLimitError extends ApiError {
+  declare readonly retryAfterS: number;
+  /** The exceeded limit. */
+  readonly rateLimit: RateLimit;
+
+  constructor(response: Response, body: Partial<ErrorBody>) {
+    super(response, body);
+    this.rateLimit = rateLimitOf(response.headers);
+  }
+}
+
+/** 429: this request exceeded the burst limit and paused the key; see {@link PausedKeyError}. */
+export class BurstLimitError extends RateLimitError {
+  override readonly name = 'BurstLimitError';
+}
+
+/** 429: the key reached its daily quota. */
+export class DailyQuotaError extends RateLimitError {
+  override readonly name = 'DailyQuotaError';
+  /** URL to request a higher limit. */
+  readonly enterprise: string;
+
+  constructor(response: Response, body: Partial<ErrorBody>) {
+    super(response, body);
+    this.enterprise = body.enterprise ?? '';
+  }
+}
+
+/** 429: the demo reached its daily quota, which all callers share. */
+export class DemoQuotaError extends RateLimitError {
+  override readonly name = 'DemoQuotaError';
+  /** URL to get a key. */
+  readonly signup: string;
+
+  constructor(response: Response, body: Partial<ErrorBody>) {
+    super(response, body);
+    this.signup = body.signup ?? '';
+  }
+}
+
+const CODES: Record<string, new (response: Response, body: Partial<ErrorBody>) => ApiError> = {
+  missing_api_key: MissingKeyError,
+  invalid_api_key: InvalidKeyError,
+  not_found: NotFoundError,
+  method_not_allowed: MethodNotAllowedError,
+  uri_too_long: UriTooLongError,
+  internal_error: InternalError,
+};
+
+/** Maps a response to its error. For two codes, extra fields or the stable `docs` anchor identify the cause. */
+export function apiErrorOf(response: Response, body: Partial<ErrorBody>): ApiError {
+  switch (body.error) {
+    case 'inactive_api_key':
+      return new (body.docs?.endsWith('#paused-keys') ? PausedKeyError : InactiveKeyError)(response, body);
+    case 'rate_limit_exceeded':
+      return new (body.enterprise ? DailyQuotaError : body.signup ? DemoQuotaError : BurstLimitError)(response, body);
+    default:
+      return new (CODES[body.error ?? ''] ?? UnexpectedResponseError)(response, body);
+  }
+}
