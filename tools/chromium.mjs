@@ -1,9 +1,9 @@
-// Debian's chromium without a window, by the library that the tour has installed.
+// Launches Debian's headless chromium with the copy of Playwright in the end-to-end tests.
 
 import { createRequire } from 'node:module';
 import path from 'node:path';
 
-import { ROOT } from './house.mjs';
+import { ROOT } from './deployment.mjs';
 
 export const PROGRAM = '/usr/bin/chromium';
 

@@ -1,11 +1,11 @@
-"""Every figure about the data, with its bar, in one table; the exit code is 1 when a bar is missed.
+"""Measures the geo data and prints one table of figures and targets. The exit code is 1 if a target is missed.
 
 Usage: python3 tools/data_report.py [--short] [--folder DIR] [--lists DIR] [--fuzz SECONDS] [--seed N] [--now UNIX_TIME]
-(needs cargo, npm, pip and tools/requirements.txt; databases are fetched into the folder and kept)
+(needs cargo, npm, pip and tools/requirements.txt; downloads databases into the folder once)
 
---short asks for fewer addresses. --lists names a folder with public AS lists to measure the classification against:
-asn-hosting-x4bnet.txt of X4BNet/lists_vpn and asn-isp-oxl.csv of O-X-L/risk-db-lists. tools/carriers.csv names the networks of
-the first that host nobody, and why. --fuzz needs a nightly toolchain and cargo-fuzz.
+--short uses fewer addresses. --lists is a folder with public AS lists to compare the classification with:
+asn-hosting-x4bnet.txt of X4BNet/lists_vpn and asn-isp-oxl.csv of O-X-L/risk-db-lists. tools/carriers.csv lists the networks in
+the first list that offer no hosting, with the reason. --fuzz needs a nightly toolchain and cargo-fuzz.
 """
 
 import argparse
@@ -46,14 +46,14 @@ NEITHER = [7922, 3320, 9318, 12389, 11426]
 
 
 class Report:
-    """The table as it grows; a row that cannot be measured is missed, unless nobody asked for it."""
+    """Prints the table and counts missed targets. A failed measurement counts as missed; a skipped one does not."""
 
     def __init__(self) -> None:
         self.missed = 0
 
-    def row(self, what: str, figure: str, bar: str, met: bool | None) -> None:
+    def row(self, what: str, figure: str, target: str, met: bool | None) -> None:
         self.missed += met is False
-        print(f"{ {True: 'met', False: 'MISSED', None: '-'}[met]:7}{what:<58}{figure:<44}{bar}", flush=True)
+        print(f"{ {True: 'met', False: 'MISSED', None: '-'}[met]:7}{what:<58}{figure:<44}{target}", flush=True)
 
     def part(self, measure: Callable[[], None]) -> None:
         start = time.monotonic()
@@ -76,11 +76,11 @@ class Measures:
     def fields(self) -> None:
         anonymous = "GeoIP2-Anonymous-IP-Test"
         source = json.loads((self.samples / f"source-data/{anonymous}.json").read_text(encoding="utf-8"))
-        # A random address would hardly ever meet one of the few networks of a sample.
-        few = [network for entry in source for network in entry]
+        # Random addresses would rarely hit the few networks of a sample.
+        networks_in_sample = [network for entry in source for network in entry]
         for file, networks in (
             *((file, []) for file in (self.city, self.asn, *self.dbip)),
-            (self.samples / f"test-data/{anonymous}.mmdb", few),
+            (self.samples / f"test-data/{anonymous}.mmdb", networks_in_sample),
         ):
             truth = Truth([str(file)], self.cldr)
             options = self.options
@@ -96,44 +96,44 @@ class Measures:
             "inspect_databases", [str(file) for file in files], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, cap)
         )
         counts = Counter(outcome["outcome"] for outcome in outcomes)
-        figure = f"0 panics; {counts['sound']} sound, {counts['refused']} refused, under {MEMORY_BYTES_MAX >> 30} GiB"
-        # A panic ends the program, and so the measure.
+        figure = f"0 panics; {counts['valid']} valid, {counts['rejected']} rejected, under {MEMORY_BYTES_MAX >> 30} GiB"
+        # A panic ends the program and fails the measurement.
         met = len(outcomes) == len(files)
         self.report.row(f"{len(files)} sample, broken and bad-data files", figure, "0 panics", met)
 
     def offsets(self) -> None:
-        names = self.offsets_by([], "timezone_offset, by the release that is bundled")
+        names = self.offsets_by([], "timezone_offset, bundled tzdata")
         zones = Truth([], self.cldr).zones
-        # Names without a place (Etc/UTC, EST5EDT) are in no country's list.
-        placed = {name: told for name, told in names.items() if "/" in name and "Etc/" not in name + told}
-        legacy = [name for name, told in placed.items() if told not in zones]
-        changed = sum(name != told for name, told in names.items())
-        figure = f"{len(legacy)} ({changed} made canonical) {legacy[:5] or ''}"
+        # Names without a location (Etc/UTC, EST5EDT) are in no country's list.
+        located = {name: canonical for name, canonical in names.items() if "/" in name and "Etc/" not in name + canonical}
+        legacy = [name for name, canonical in located.items() if canonical not in zones]
+        changed = sum(name != canonical for name, canonical in names.items())
+        figure = f"{len(legacy)} ({changed} replaced by canonical names) {legacy[:5] or ''}"
         self.report.row("legacy zone names left", figure, "0", not legacy)
 
     def newest_offsets(self) -> None:
         newest = pypi_source(*NEWEST_TZDATA, self.options.folder) / "src/tzdata/zoneinfo"
-        self.offsets_by([newest], f"timezone_offset, by tzdata {NEWEST_TZDATA[1]}")
+        self.offsets_by([newest], f"timezone_offset, tzdata {NEWEST_TZDATA[1]}")
 
     def offsets_by(self, tzpath: list[Path], what: str) -> dict[str, str]:
-        """Asks for every zone's offset at many instants; returns the names that the zones were given."""
+        """Checks every zone's offset at many instants; returns the canonical name of each zone."""
         zoneinfo.reset_tzpath(to=tzpath)
         zoneinfo.ZoneInfo.clear_cache()
-        questions, wrong = [], Counter()
+        queries, wrong = [], Counter()
         for name in sorted(zoneinfo.available_timezones()):
             zone = zoneinfo.ZoneInfo(name)
             edges = [edge + step for edge in transitions(zone) for step in (-1, 0)]
             moments = self.chance.sample(edges, min(len(edges), INSTANTS // 2))
             moments += [self.chance.randrange(UNTIL_S) for _ in range(INSTANTS - len(moments))]
-            questions += [(name, moment) for moment in moments]
-        text = "".join(f"{json.dumps(question)}\n" for question in questions)
+            queries += [(name, moment) for moment in moments]
+        text = "".join(f"{json.dumps(query)}\n" for query in queries)
         names = {}
-        for (name, moment), (told, offset) in zip(questions, example("zone_offsets", [], text), strict=True):
-            names[name] = told
+        for (name, moment), (canonical, offset) in zip(queries, example("zone_offsets", [], text), strict=True):
+            names[name] = canonical
             wrong[name] += offset != offset_s(zoneinfo.ZoneInfo(name), moment)
         wrong = +wrong
         print("".join(f"       {name}: {count} wrong\n" for name, count in wrong.most_common(SHOWN_MAX)), end="")
-        figure = f"{wrong.total()} of {len(questions):,} wrong ({len(wrong)} of {len(names)} zones)"
+        figure = f"{wrong.total()} of {len(queries):,} wrong ({len(wrong)} of {len(names)} zones)"
         self.report.row(what, figure, "0 wrong", not wrong)
         zoneinfo.reset_tzpath(to=[])
         zoneinfo.ZoneInfo.clear_cache()
@@ -141,62 +141,62 @@ class Measures:
 
     def points(self) -> None:
         reader = maxminddb.open_database(self.city)
-        told = {}
-        while len(told) < POINTS:
+        zone_of = {}
+        while len(zone_of) < POINTS:
             location = (reader.get(random_ipv4(self.chance)) or {}).get("location", {})
             if "time_zone" in location:
-                told[location["latitude"], location["longitude"]] = location["time_zone"]
-        text = "".join(f"{json.dumps([*point, self.options.now])}\n" for point in told)
+                zone_of[location["latitude"], location["longitude"]] = location["time_zone"]
+        text = "".join(f"{json.dumps([*point, self.options.now])}\n" for point in zone_of)
         same = sum(
             offset == offset_s(zoneinfo.ZoneInfo(zone), self.options.now)
-            for zone, (_, offset) in zip(told.values(), example("zone_offsets", [], text), strict=True)
+            for zone, (_, offset) in zip(zone_of.values(), example("zone_offsets", [], text), strict=True)
         )
-        figure = f"{same / len(told):.2%} of {len(told):,} points"
-        self.report.row("zone of GeoLite2's coordinates: same offset", figure, "99.95 %", same / len(told) >= 0.9995)
+        figure = f"{same / len(zone_of):.2%} of {len(zone_of):,} points"
+        self.report.row("time zone by GeoLite2's coordinates: same offset", figure, "99.95 %", same / len(zone_of) >= 0.9995)
 
     def countries(self) -> None:
         wrong = Counter()
-        for code, answer in self.told_of_countries().items():
-            wrong["country_name"] += answer["country_name"] != self.cldr.names[code]
-            wrong["continent"] += answer["continent"] != self.cldr.continent(code) or answer["continent"] is None
-            wrong["is_eu"] += answer["is_eu"] != (code in self.cldr.union)
-            wrong["currency"] += answer["currency"] not in self.cldr.currencies(code)
-            wrong["currency"] += answer["currency"] is None and code != "AQ"
+        for code, facts in self.country_facts().items():
+            wrong["country_name"] += facts["country_name"] != self.cldr.names[code]
+            wrong["continent"] += facts["continent"] != self.cldr.continent(code) or facts["continent"] is None
+            wrong["is_eu"] += facts["is_eu"] != (code in self.cldr.union)
+            wrong["currency"] += facts["currency"] not in self.cldr.currencies(code)
+            wrong["currency"] += facts["currency"] is None and code != "AQ"
         for field in ("country_name", "continent", "is_eu", "currency"):
             figure = f"{wrong[field]} of {len(self.cldr.codes)} wrong or missing"
-            self.report.row(f"{field} of every country, against CLDR", figure, "0", not wrong[field])
+            self.report.row(f"{field} of every country, compared with CLDR", figure, "0", not wrong[field])
 
-    def told_of_countries(self) -> dict[str, dict]:
-        answers = example("country_facts", self.cldr.codes)
-        return {answer["country"]: answer for answer in answers}
+    def country_facts(self) -> dict[str, dict]:
+        results = example("country_facts", self.cldr.codes)
+        return {facts["country"]: facts for facts in results}
 
     def region_codes(self) -> None:
         valid = {subdivision.code for subdivision in pycountry.subdivisions}
         truth = Truth([], self.cldr)
         for label, files in (("GeoLite2-City", [self.city]), ("DB-IP", self.dbip)):
-            *told, total = example("region_codes", [str(file) for file in files])
-            codes = {(line["region_code"], line["country"]) for line in told if line["region_code"]}
+            *lines, total = example("region_codes", [str(file) for file in files])
+            codes = {(line["region_code"], line["country"]) for line in lines if line["region_code"]}
             wrong = [code for code, country in codes if code not in valid or code[:2] != country]
-            named = [line for line in told if line["region"]]
+            named = [line for line in lines if line["region"]]
             coded = sum(line["region_code"] is not None for line in named)
-            figure = f"{len(wrong)} invalid; {coded:,} of {len(named):,} regions coded"
+            figure = f"{len(wrong)} invalid; {coded:,} of {len(named):,} regions with a code"
             what = f"region_code over all {total['records']:,} records of {label}"
             self.report.row(what, figure, "0 invalid", not wrong)
             if label == "GeoLite2-City":
                 pairs = [(truth.region_by_name(line["country"], line["region"]), line["region_code"]) for line in named]
-                both = [(by_name, own) for by_name, own in pairs if by_name and own]
-                figure = f"{sum(by_name == own for by_name, own in both):,} of {len(both):,} the same"
-                self.report.row("region_code by name, against GeoLite2's own", figure, "-", None)
+                both = [(by_name, listed) for by_name, listed in pairs if by_name and listed]
+                figure = f"{sum(by_name == listed for by_name, listed in both):,} of {len(both):,} equal"
+                self.report.row("region_code by name, compared with GeoLite2's code", figure, "-", None)
 
     def classification(self) -> None:
-        truths = [(number, "hosting", True) for number in HOSTING] + [(number, "proxy", True) for number in PROXIES]
-        truths += [(number, mark, False) for number in NEITHER for mark in ("hosting", "proxy")]
-        marks = marks_of(number for number, _, _ in truths)
-        wrong = [f"{number} {mark}" for number, mark, value in truths if marks[number][mark] is not value]
-        self.report.row("known truths about networks", f"{len(wrong)} of {len(truths)} wrong {wrong or ''}", "0", not wrong)
+        expected = [(number, "hosting", True) for number in HOSTING] + [(number, "proxy", True) for number in PROXIES]
+        expected += [(number, mark, False) for number in NEITHER for mark in ("hosting", "proxy")]
+        marks = marks_of(number for number, _, _ in expected)
+        wrong = [f"{number} {mark}" for number, mark, value in expected if marks[number][mark] is not value]
+        self.report.row("known networks", f"{len(wrong)} of {len(expected)} wrong {wrong or ''}", "0", not wrong)
         lists = self.options.lists
         if lists is None or not lists.exists():
-            self.report.row("hosting recall; false marks", "not measured: no lists", "90 %; 0", None)
+            self.report.row("hosting recall; false positives", "not measured: no lists", "90 %; 0", None)
             return
         space = Counter()
         for network, record in maxminddb.open_database(self.asn):
@@ -207,7 +207,7 @@ class Measures:
         largest = sorted(providers, key=lambda number: -space[number])[:ACCESS_PROVIDERS]
         marks = marks_of(largest)
         false = [number for number in largest if marks[number]["hosting"] or marks[number]["proxy"]]
-        what = f"marks on the {ACCESS_PROVIDERS} largest access providers"
+        what = f"false positives among the {ACCESS_PROVIDERS} largest access providers"
         self.report.row(what, f"{len(false)} {false or ''}", "0", not false)
 
     def recall(self, file: Path, space: Counter) -> None:
@@ -221,39 +221,39 @@ class Measures:
             self.report.row(f"hosting recall by IPv4 space, X4BNet {label}", f"{recall:.2%}", "90 %", recall >= 0.9)
 
 
-    def swaps(self) -> None:
-        told = figures(["just", "swaps"])
-        self.report.row("100 swaps of an edition under load", told, "0 failed or mixed", " 0 failed or mixed" in told)
+    def reloads(self) -> None:
+        output = figures(["just", "geo-reload"])
+        self.report.row("100 reloads under load", output, "0 failed or mixed", " 0 failed or mixed" in output)
 
     def updates(self) -> None:
         suite = ["just", "blackbox", "geo_update"]
         run = subprocess.run(suite, cwd=ROOT, capture_output=True, text=True)
         counts = re.search(r"(\d+) passed; (\d+) failed", run.stdout)
-        figure = counts[0] if counts else "no outcome"
-        self.report.row("geo update against a local HTTPS server", figure, "all passed", run.returncode == 0 and bool(counts))
+        figure = counts[0] if counts else "no result"
+        self.report.row("geo update from a local HTTPS server", figure, "all passed", run.returncode == 0 and bool(counts))
 
-    def weight(self) -> None:
-        told = figures(["just", "weight"])
-        files, resident, peak = (int(re.search(rf"(\d+) MB {word}", told)[1]) for word in ("of files", "resident", "at the peak"))
-        ready_s = re.search(r"ready after ([\d.]+)(ms|s)", told)
+    def memory(self) -> None:
+        output = figures(["just", "geo-memory"])
+        files, resident, peak = (int(re.search(rf"(\d+) MB {word}", output)[1]) for word in ("of files", "resident", "at the peak"))
+        ready_s = re.search(r"ready after ([\d.]+)(ms|s)", output)
         ready_s = float(ready_s[1]) / (1000 if ready_s[2] == "ms" else 1)
-        self.report.row("resident with GeoLite2 City and ASN", f"{resident} MB", "150 MB", resident <= 150)
-        self.report.row("resident at the peak of a swap", f"{peak} MB", f"{2 * files} MB", peak <= 2 * files)
-        self.report.row("from start to ready", f"{ready_s:.2f} s", "1 s", ready_s <= 1)
+        self.report.row("resident memory with GeoLite2 City and ASN", f"{resident} MB", "150 MB", resident <= 150)
+        self.report.row("peak resident memory during a reload", f"{peak} MB", f"{2 * files} MB", peak <= 2 * files)
+        self.report.row("time from start to ready", f"{ready_s:.2f} s", "1 s", ready_s <= 1)
 
 
     def fuzz(self) -> None:
-        what = "arbitrary bytes: open, verify, look up"
+        what = "fuzzing: open, verify, look up"
         if not self.options.fuzz:
             return self.report.row(what, "not measured: no --fuzz", "-", None)
         run = subprocess.run(["just", "fuzz", str(self.options.fuzz)], cwd=ROOT, capture_output=True, text=True)
         done = re.search(r"Done (\d+) runs in (\d+) second", run.stderr)
-        figure = f"{int(done[1]):,} runs in {done[2]} s" if done else "ended early"
+        figure = f"{int(done[1]):,} runs in {done[2]} s" if done else "failed early"
         self.report.row(what, figure, "0 crashes, 512 MB", run.returncode == 0 and bool(done))
 
 
 def figures(recipe: list[str]) -> str:
-    """The line of figures that a recipe prints."""
+    """Returns the line of figures that a recipe prints."""
     run = subprocess.run(recipe, cwd=ROOT, capture_output=True, text=True)
     lines = [line for line in (run.stdout + run.stderr).splitlines() if re.search(r" MB of files|failed or mixed", line)]
     if not lines:
@@ -275,7 +275,7 @@ def offset_s(zone: zoneinfo.ZoneInfo, moment: int) -> int:
 
 
 def transitions(zone: zoneinfo.ZoneInfo) -> list[int]:
-    """The moments from 1970 to 2100 at which the offset changes; two within a week may hide each other."""
+    """The times from 1970 to 2100 at which the offset changes. Two changes within a week may be missed."""
     edges, before = [], offset_s(zone, 0)
     for week in range(WEEK_S, UNTIL_S, WEEK_S):
         after = offset_s(zone, week)
@@ -310,11 +310,11 @@ def main() -> None:
         measures.countries,
         measures.region_codes,
         measures.classification,
-        # The short version leaves out what other suites run anyway, and what only a new release of a library can mend.
-        *(() if options.short else (measures.newest_offsets, measures.swaps, measures.updates, measures.weight, measures.fuzz)),
+        # The short version skips what other suites run, and what only a new release of a library can fix.
+        *(() if options.short else (measures.newest_offsets, measures.reloads, measures.updates, measures.memory, measures.fuzz)),
     ):
         report.part(measure)
-    print(f"seed {options.seed}; {report.missed} bars missed")
+    print(f"seed {options.seed}; {report.missed} targets missed")
     sys.exit(bool(report.missed))
 
 

@@ -1,4 +1,4 @@
-"""A running house for the checks: the service with its own PostgreSQL and Redis, and as many keys as are asked for."""
+"""Starts the service for Python checks: `dev --json` with its PostgreSQL and Redis on free ports, and issues keys."""
 
 import http.client
 import itertools
@@ -9,53 +9,53 @@ import subprocess
 import tempfile
 import urllib.parse
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = (ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug").resolve()
 KEYS_PER_ACCOUNT = 10
-NUMBERS = itertools.count(1)
-# A machine that does many things at once is not what these checks are about.
-PATIENT = ["ledger.timeout_ms=5000", "store.timeout_ms=10000", "portal.query_timeout_ms=10000", "edge.request_timeout_ms=20000"]
+ACCOUNT_NUMBERS = itertools.count(1)
+# Checks do not test timeouts, so a busy machine must not cause any.
+LONG_TIMEOUTS = ["ledger.timeout_ms=5000", "store.timeout_ms=10000", "portal.query_timeout_ms=10000", "edge.request_timeout_ms=20000"]
 
 
-class House:
-    """Ends with its `with` block."""
+class Deployment:
+    """Ends with its `with` block. What `dev --json` prints is in `info`: http, https, portal, ca, keys, env."""
 
     def __enter__(self):
-        settings = [part for setting in PATIENT for part in ("--set", setting)]
+        settings = [part for setting in LONG_TIMEOUTS for part in ("--set", setting)]
         command = ["setpriv", "--pdeathsig", "TERM", TARGET / "dev", "--json", *settings]
-        # Away from the project's own folder, where real geo data may lie.
+        # Not in the checkout, whose geo databases would change responses.
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir())
-        self.shown = json.loads(self.process.stdout.readline())
-        self.http = self.shown["http"]
-        self.base = self.shown["portal"]
+        self.info = json.loads(self.process.stdout.readline())
+        self.http = self.info["http"]
+        self.portal = self.info["portal"]
         return self
 
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
 
-    def command(self, *arguments):
-        """Runs `ipseity` on this house, and gives what it prints."""
-        environment = {**os.environ, **self.shown["env"]}
+    def cli(self, *arguments):
+        """Runs `ipseity` and returns what it prints."""
+        environment = {**os.environ, **self.info["env"]}
         return subprocess.run([TARGET / "ipseity", *arguments], env=environment, check=True, capture_output=True).stdout
 
-    def issue(self, count, scope):
-        """So many keys of a scope, on accounts of their own."""
+    def issue_keys(self, count, scope):
+        """Issues keys on new accounts."""
         keys = []
         for number in range(count):
             if number % KEYS_PER_ACCOUNT == 0:
-                email = f"{next(NUMBERS)}@example.com"
-                self.command("account", "create", "--email", email)
-            shown = self.command("key", "issue", "--account", email, "--scope", scope, "--name", f"key {number}", "--json")
-            keys.append(json.loads(shown))
+                email = f"{next(ACCOUNT_NUMBERS)}@example.com"
+                self.cli("account", "create", "--email", email)
+            output = self.cli("key", "issue", "--account", email, "--scope", scope, "--name", f"key {number}", "--json")
+            keys.append(json.loads(output))
         return keys
 
-    def ask(self, path, method="GET", headers=None):
-        """Asks over the clear listener; gives status, headers and body."""
+    def request(self, path, method="GET", headers=None):
+        """Sends a request over plain HTTP; returns status, headers and body."""
         address = urllib.parse.urlsplit(self.http)
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
         connection.request(method, path, headers=headers or {})
-        answer = connection.getresponse()
-        body = answer.read()
+        response = connection.getresponse()
+        body = response.read()
         connection.close()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, body
+        return response.status, {name.lower(): value for name, value in response.getheaders()}, body

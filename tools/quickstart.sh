@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Runs README's quick start as it is written, in a clean clone, and looks at what comes out.
+# Runs README's quick start in a clean clone and checks its output.
 set -euo pipefail
 source=$(git -C "$(dirname "$0")" rev-parse --show-toplevel)
-# The clone is clean; what was compiled from the same source is not compiled again.
+# The clone is clean, but reuses the build of the same sources.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$source/target}
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT
-git clone --quiet "$source" "$folder/ipseity"
-cd "$folder/ipseity"
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$dir"' EXIT
+git clone --quiet "$source" "$dir/ipseity"
+cd "$dir/ipseity"
 
 # The first block of README marked `sh quickstart`.
-awk '/^```sh quickstart$/ { on = 1; next } /^```$/ { if (on) exit } on' README.md >"$folder/quickstart.sh"
-[ -s "$folder/quickstart.sh" ] || { echo "README.md has no block marked 'sh quickstart'"; exit 1; }
-# A line that fails must end the house that runs in the background as well.
-timeout 1800 bash -euc 'trap "kill \$(jobs -p) 2>/dev/null || true; wait" EXIT; source "$1"' -- "$folder/quickstart.sh" | tee "$folder/answer"
+awk '/^```sh quickstart$/ { on = 1; next } /^```$/ { if (on) exit } on' README.md >"$dir/quickstart.sh"
+[ -s "$dir/quickstart.sh" ] || { echo "README.md has no block marked 'sh quickstart'"; exit 1; }
+# A failing line must also end the deployment in the background.
+timeout 1800 bash -euc 'trap "kill \$(jobs -p) 2>/dev/null || true; wait" EXIT; source "$1"' -- "$dir/quickstart.sh" | tee "$dir/output"
 
-grep -q '"status":"success"' "$folder/answer" || { echo "no answer came"; exit 1; }
-grep -q '"tls_version":"TLSv1.3"' "$folder/answer" || { echo "the answer did not come over TLS"; exit 1; }
+grep -q '"status":"success"' "$dir/output" || { echo "the lookup failed"; exit 1; }
+grep -q '"tls_version":"TLSv1.3"' "$dir/output" || { echo "the lookup did not use TLS"; exit 1; }
 echo "quick start: 1 passed, 0 failed"

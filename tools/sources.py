@@ -1,4 +1,4 @@
-"""Files out of npm and PyPI packages. `npm pack` runs no install script."""
+"""Reads files from npm and PyPI packages. `npm pack` runs no install script."""
 
 import subprocess
 import tarfile
@@ -9,7 +9,7 @@ CLDR = "48.2.0"
 
 
 def npm_file(package: str, path: str) -> bytes:
-    """One file of a package, such as ("cldr-core@48.2.0", "supplemental/currencyData.json")."""
+    """Returns one file of a package, such as ("cldr-core@48.2.0", "supplemental/currencyData.json")."""
     return npm_files(package, [path])[path]
 
 
@@ -22,7 +22,7 @@ def npm_files(package: str, paths: list[str]) -> dict[str, bytes]:
 
 
 def pypi_source(package: str, release: str, folder: Path) -> Path:
-    """The source package of a release, unpacked in the folder and kept there."""
+    """Unpacks the source package of a release into the folder, once."""
     target = folder / f"{package}-{release}"
     if not target.exists():
         with tempfile.TemporaryDirectory() as download:

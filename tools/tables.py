@@ -1,4 +1,4 @@
-"""Writes the tables of crates/geo/src/tables from CLDR and ISO 3166.
+"""Generates the tables in crates/geo/src/tables from CLDR and ISO 3166.
 
 Usage: python3 tools/tables.py (needs npm and tools/requirements.txt)
 """
@@ -19,30 +19,30 @@ from sources import CLDR, npm_file
 
 TABLES = Path(__file__).resolve().parent.parent / "crates/geo/src/tables"
 TODAY = datetime.date.today().isoformat()
-# CLDR's groups of territories, and the continents that databases call by two letters. Antarctica is in none of CLDR's.
+# CLDR's territory groups and their two-letter continent codes. Antarctica is in no group.
 CONTINENTS = {"002": "AF", "142": "AS", "150": "EU", "021": "NA", "013": "NA", "029": "NA", "005": "SA", "009": "OC"}
-# Words that say what kind of region a name belongs to; crates/geo/src/enrich.rs has the same list.
+# Words for kinds of regions. crates/geo/src/enrich.rs has the same list.
 KINDS = """autonomous community county department district division governorate krai kray oblast of okrug parish prefecture
 province region republic state territory the""".split()
-# Parts of the kinds that ISO 3166-2 calls a town, whatever the words of its name.
+# Parts of ISO 3166-2's type names that mean a town.
 TOWNS = ["city", "municipality", "capital", "town"]
-# Letters that do not come apart into a base letter and a mark; crates/geo/src/enrich.rs folds in the same way.
+# Letters that Unicode does not decompose. crates/geo/src/enrich.rs folds in the same way.
 LETTERS = {"æ": "ae", "œ": "oe", "ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i", "ə": "e"}
 
 
 def main() -> None:
     cldr = f"CLDR {CLDR} (Unicode-3.0)"
-    write("countries.txt", "A country, its continent and its name in English.", cldr, countries())
-    write("currencies.txt", "A currency and the countries whose legal tender it is today.", cldr, currencies())
+    write("countries.txt", "A country, its continent and its English name.", cldr, countries())
+    write("currencies.txt", "A currency and the countries where it is legal tender.", cldr, currencies())
     write("zones.txt", "A time zone's canonical name and its legacy names.", cldr, zones())
     iso = f"ISO 3166-2, by pycountry {version('pycountry')}"
-    write("subdivisions.txt", "The codes of ISO 3166-2, sorted, a country a line.", iso, subdivisions())
-    meaning = "A code of ISO 3166-2 and a folded name that is its alone; after ~ one without the word for its kind."
+    write("subdivisions.txt", "ISO 3166-2 codes, sorted, one line per country.", iso, subdivisions())
+    meaning = "An ISO 3166-2 code and its unique folded name; ~ marks a name without the word for its kind."
     write("regions.txt", meaning, f"{cldr}; {iso}", regions())
 
 
 def write(name: str, meaning: str, source: str, lines: list[str]) -> None:
-    head = [f"# {meaning}", f"# Source: {source}. Written on {TODAY} by tools/tables.py; do not edit."]
+    head = [f"# {meaning}", f"# Source: {source}. Generated on {TODAY} by tools/tables.py; do not edit."]
     (TABLES / name).write_text("\n".join(head + lines) + "\n", encoding="utf-8")
 
 
@@ -58,7 +58,7 @@ def countries() -> list[str]:
 
 
 def country_codes() -> list[str]:
-    """The countries of ISO 3166-1, and Kosovo by the code that databases give it."""
+    """The countries of ISO 3166-1, and Kosovo with the code that databases use."""
     return sorted([country.alpha_2 for country in pycountry.countries] + ["XK"])
 
 
@@ -72,7 +72,7 @@ def currencies() -> list[str]:
     countries_of = {}
     for country, history in sorted(data["supplemental"]["currencyData"]["region"].items()):
         current = [code for entry in history for code, life in entry.items() if is_tender(life)]
-        # Of several, the country's own: LSL rather than ZAR for LS. Else CLDR's first: ILS for PS.
+        # Of several, prefer the country's national currency (LSL, not ZAR, for LS), then CLDR's first (ILS for PS).
         current.sort(key=lambda code: not code.startswith(country))
         if current:
             countries_of.setdefault(current[0], []).append(country)
@@ -88,10 +88,10 @@ def zones() -> list[str]:
     legacy_of = {}
     for zone in data["keyword"]["u"]["tz"].values():
         names = zone.get("_alias", "").split() if isinstance(zone, dict) else []
-        # The first is the name that CLDR froze; `_iana` stands beside it where the tz database has moved on.
+        # The first name is frozen in CLDR. `_iana` is the current name where the tz database has changed it.
         canonical = zone.get("_iana", names[0]) if names else None
         legacy = sorted(name for name in names if name != canonical)
-        # Etc/Unknown is CLDR's own and no zone of the tz database.
+        # Etc/Unknown exists only in CLDR.
         if legacy and canonical != "Etc/Unknown":
             legacy_of[canonical] = legacy
     return grouped(legacy_of)
@@ -107,7 +107,7 @@ def subdivisions() -> list[str]:
 def regions() -> list[str]:
     holders = {}
     for subdivision in pycountry.subdivisions:
-        # Indonesia's islands are no regions, and have the names of provinces.
+        # Indonesia's islands are not regions but share names with provinces.
         if subdivision.type != "Geographical unit":
             country, code = subdivision.code[:2], subdivision.code
             for name in names(subdivision):
@@ -116,7 +116,7 @@ def regions() -> list[str]:
                     holders.setdefault((country, bare(name)), {}).setdefault(code, set()).add("bare")
     found = []
     for (country, name), codes in holders.items():
-        # Databases tell the first level: a province that is called like its region gives way.
+        # Databases name the first level, so a region wins over a province of the same name.
         code, *others = [code for code in codes if is_top(code)] or codes
         if name and not others:
             # "Minsk Region" is not the city of Minsk.
@@ -133,20 +133,20 @@ def english_names() -> dict[str, str]:
     data = json.loads(npm_file(f"cldr-subdivisions-full@{CLDR}", "subdivisions/en/en.json"))
     english = data["subdivisions"]["localeDisplayNames"]["subdivisions"]
     names = {s.code: english[key] for s in pycountry.subdivisions if (key := s.code.replace("-", "").lower()) in english}
-    # ISO gives freed codes to other regions, and CLDR still tells the old ones' names.
+    # ISO reassigns codes, and CLDR still has the old names.
     stale = [code for code, name in names.items() if is_stale(code, fold(name))]
     renumbered = {country for country, count in Counter(code[:2] for code in stale).items() if count > 2}
     return {code: name for code, name in names.items() if code not in stale and code[:2] not in renumbered}
 
 
 def is_stale(code: str, name: str) -> bool:
-    """Whether a name is not that of its own code, but nearly that of another of the country."""
+    """Whether a name does not match its code but nearly matches another code of the country."""
     likeness = {
         subdivision.code: SequenceMatcher(None, name, fold(subdivision.name)).ratio()
         for subdivision in pycountry.subdivisions.get(country_code=code[:2])
     }
-    own = likeness.pop(code)
-    return own < 0.5 and max(likeness.values(), default=0) >= 0.9
+    similarity = likeness.pop(code)
+    return similarity < 0.5 and max(likeness.values(), default=0) >= 0.9
 
 
 def is_top(code: str) -> bool:
@@ -158,14 +158,14 @@ def names(subdivision) -> set[str]:
 
 
 def bare(name: str) -> str:
-    """A folded name without the words that say what kind of region it is."""
+    """A folded name without the words for kinds of regions."""
     return "".join(word for word in map(fold, re.split(r"\W+", name)) if word not in KINDS)
 
 
 def fold(name: str) -> str:
-    """ASCII letters and digits alone, in small letters and without marks."""
-    apart = "".join(LETTERS.get(letter, letter) for letter in unicodedata.normalize("NFKD", name.lower()))
-    return "".join(letter for letter in apart if letter.isascii() and letter.isalnum())
+    """Reduces a name to lowercase ASCII letters and digits, without diacritics."""
+    decomposed = "".join(LETTERS.get(letter, letter) for letter in unicodedata.normalize("NFKD", name.lower()))
+    return "".join(letter for letter in decomposed if letter.isascii() and letter.isalnum())
 
 
 def grouped(members_of: dict[str, list[str]]) -> list[str]:

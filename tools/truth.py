@@ -1,4 +1,4 @@
-"""What should be answered of an address: from the databases by an independent reader, and from the tables' sources."""
+"""Expected geo fields of an address, from an independent database reader and the sources of the tables."""
 
 import csv
 import datetime
@@ -21,7 +21,7 @@ PROXY_FLAGS = ["is_anonymous_vpn", "is_public_proxy", "is_residential_proxy", "i
 
 
 class Cldr:
-    """What CLDR says of countries."""
+    """Country data of CLDR."""
 
     def __init__(self, now_s: int) -> None:
         core = f"cldr-core@{CLDR}"
@@ -58,13 +58,13 @@ class Cldr:
 
 
 class Truth:
-    """What should be answered from databases that each tell another thing: places, networks, or anonymity."""
+    """Expected fields from databases of different kinds: locations, networks or anonymizers."""
 
     def __init__(self, files: list[str], cldr: Cldr) -> None:
         self.readers = [maxminddb.open_database(file) for file in files]
         self.cldr = cldr
         self.subdivisions = {subdivision.code for subdivision in pycountry.subdivisions}
-        # Not the machine's time zones, but those of the tzdata package.
+        # Use the tzdata package instead of the system's time zones.
         zoneinfo.reset_tzpath(to=[])
         zone_tab = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text(encoding="utf-8")
         self.zones = {line.split("\t")[2] for line in zone_tab.splitlines() if not line.startswith("#")}
@@ -74,28 +74,28 @@ class Truth:
         self.regions = {(code[:2], name): code for code, name in (line.split(" ") for line in lines if line[0] != "#")}
 
     def record(self, address: str) -> dict:
-        """All that the databases say; each says something else, and one of the other family says nothing."""
-        told = {}
+        """Merges the records of all databases. A database of the other address family has none."""
+        merged = {}
         for reader in self.readers:
             if ":" not in address or reader.metadata().ip_version == 6:
-                told |= reader.get(address) or {}
-        return told
+                merged |= reader.get(address) or {}
+        return merged
 
-    def differences(self, address: str, now_s: int, answer: dict) -> list[str]:
+    def differences(self, address: str, now_s: int, result: dict) -> list[str]:
         record = self.record(address)
-        expected = self.place(record) | self.network(record)
+        expected = self.location(record) | self.network(record)
         found = [
-            f"{field}: {answer[field]!r}, expected {value!r}"
+            f"{field}: {result[field]!r}, expected {value!r}"
             for field, value in expected.items()
-            if answer[field] != value
+            if result[field] != value
         ]
-        found += self.zone_differences(record, expected["latitude"], now_s, answer)
-        if answer["currency"] not in self.cldr.currencies(expected["country"]):
-            found.append(f"currency: {answer['currency']!r} for {expected['country']}")
-        unchecked = set(answer) - set(expected) - {"timezone", "timezone_offset", "currency"}
+        found += self.zone_differences(record, expected["latitude"], now_s, result)
+        if result["currency"] not in self.cldr.currencies(expected["country"]):
+            found.append(f"currency: {result['currency']!r} for {expected['country']}")
+        unchecked = set(result) - set(expected) - {"timezone", "timezone_offset", "currency"}
         return found + [f"{field}: not checked" for field in unchecked]
 
-    def place(self, record: dict) -> dict:
+    def location(self, record: dict) -> dict:
         country = record.get("country") or record.get("registered_country") or {}
         region = (record.get("subdivisions") or [{}])[0]
         city = record.get("city") or {}
@@ -131,25 +131,25 @@ class Truth:
             "hosting": record.get("is_hosting_provider") or ((number, "hosting") in self.marks if number else None),
         }
 
-    def zone_differences(self, record: dict, latitude: float | None, now_s: int, answer: dict) -> list[str]:
-        told = record.get("location", {}).get("time_zone") or record.get("timezone") or None
-        name, offset = answer["timezone"], answer["timezone_offset"]
+    def zone_differences(self, record: dict, latitude: float | None, now_s: int, result: dict) -> list[str]:
+        zone = record.get("location", {}).get("time_zone") or record.get("timezone") or None
+        name, offset = result["timezone"], result["timezone_offset"]
         if name is None:
             # A point at sea has no zone.
-            return [] if told is None and offset is None else [f"timezone: {name!r} {offset!r}, expected {told!r}"]
-        # zone.tab names every country's zones; a name outside it is a legacy one and must have become one of them.
-        if name not in self.zones or (told in self.zones and name != told) or (told is latitude is None):
-            return [f"timezone: {name!r}, expected {told!r} or its canonical name"]
-        clock = datetime.datetime.fromtimestamp(now_s, zoneinfo.ZoneInfo(told or name))
+            return [] if zone is None and offset is None else [f"timezone: {name!r} {offset!r}, expected {zone!r}"]
+        # zone.tab lists the canonical zones of every country. A legacy name must have been replaced by one of them.
+        if name not in self.zones or (zone in self.zones and name != zone) or (zone is latitude is None):
+            return [f"timezone: {name!r}, expected {zone!r} or its canonical name"]
+        clock = datetime.datetime.fromtimestamp(now_s, zoneinfo.ZoneInfo(zone or name))
         expected = int(clock.utcoffset().total_seconds())
-        return [] if offset == expected else [f"timezone_offset: {offset!r} in {told}, expected {expected!r}"]
+        return [] if offset == expected else [f"timezone_offset: {offset!r} in {zone}, expected {expected!r}"]
 
 
 def coordinates(record: dict) -> tuple[float | None, float | None]:
     location = record.get("location", {})
     if "latitude" in location:
         return location["latitude"], location["longitude"]
-    # The flat files hold 32 bits: the fewest digits that they cannot tell from the number read.
+    # Flat files store 32-bit floats. Use the shortest number with the same 32-bit value.
     return shortest(record.get("latitude")), shortest(record.get("longitude"))
 
 

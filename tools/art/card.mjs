@@ -1,4 +1,4 @@
-// Draws the social card (1200 × 630) and the icon for those who ask for favicon.ico, with Debian's chromium.
+// Draws the social card (1200 × 630) and favicon.ico with Debian's chromium.
 //
 // Usage: node card.mjs. Writes crates/portal/assets/card.png and favicon.ico.
 
@@ -9,12 +9,12 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const ASSETS = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../crates/portal/assets');
-const folder = mkdtempSync(path.join(tmpdir(), 'card-'));
+const dir = mkdtempSync(path.join(tmpdir(), 'card-'));
 
-function shot(html, file, width, height) {
-  const page = path.join(folder, 'page.html');
+function screenshot(html, file, width, height) {
+  const page = path.join(dir, 'page.html');
   writeFileSync(page, html);
-  const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--default-background-color=00000000', `--user-data-dir=${folder}`];
+  const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--default-background-color=00000000', `--user-data-dir=${dir}`];
   execFileSync('/usr/bin/chromium', [...flags, `--screenshot=${file}`, `--window-size=${width},${height}`, `file://${page}`], { stdio: 'ignore' });
 }
 
@@ -33,13 +33,13 @@ p { position: absolute; left: 72px; bottom: 56px; color: #b3b7be; font: 400 26px
 <circle cx="1012" cy="150" r="56" fill="#93a0ff" fill-opacity=".16"/><circle cx="1012" cy="150" r="13" fill="#93a0ff" stroke="#0c0d0f" stroke-width="5"/></svg>
 <div class="shade"></div><div class="words"><div class="brand"><svg viewBox="0 0 24 24">${mark}</svg>Ipseity</div></div>
 <h1>Who you are on the network,<br>in one GET.</h1><p><b>GET</b> /api/v1/ip</p>`;
-shot(card, path.join(ASSETS, 'card.png'), 1200, 630);
+screenshot(card, path.join(ASSETS, 'card.png'), 1200, 630);
 
-// An icon file may hold a PNG as it is: a header of 6 bytes, an entry of 16, the picture.
-const picture = path.join(folder, 'icon.png');
+// An icon file may contain a PNG: a header of 6 bytes, an entry of 16 bytes, the image.
+const picture = path.join(dir, 'icon.png');
 const side = 48;
 const ink = mark.replace('#eeeff1', '#3b4bdc').replace('#93a0ff', '#3b4bdc');
-shot(`<!doctype html><style>*{margin:0}svg{display:block;width:${side}px}</style><svg viewBox="0 0 24 24">${ink}</svg>`, picture, side, side);
+screenshot(`<!doctype html><style>*{margin:0}svg{display:block;width:${side}px}</style><svg viewBox="0 0 24 24">${ink}</svg>`, picture, side, side);
 const png = readFileSync(picture);
 const head = Buffer.alloc(22);
 head.writeUInt16LE(1, 2);
@@ -51,4 +51,4 @@ head.writeUInt16LE(32, 12);
 head.writeUInt32LE(png.length, 14);
 head.writeUInt32LE(head.length, 18);
 writeFileSync(path.join(ASSETS, 'favicon.ico'), Buffer.concat([head, png]));
-rmSync(folder, { recursive: true, force: true });
+rmSync(dir, { recursive: true, force: true });

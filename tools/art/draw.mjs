@@ -1,8 +1,8 @@
-// Draws the world for the landing page: Natural Earth's countries at 1:110 million (public domain, by way of the npm package `world-atlas`) in the
-// Equal Earth projection, as SVG paths with whole numbers.
+// Draws the landing page's world map: Natural Earth's countries at 1:110 million (public domain, from the npm package `world-atlas`) in the
+// Equal Earth projection, as SVG paths with integer coordinates.
 //
-// Usage: npm ci && node draw.mjs > ../../crates/portal/assets/world.tsv. Each line is a name, a tab and a path: `land`, `borders`, then each country's
-// own outline under its ISO 3166-1 alpha-2 code. `crates/portal/src/landing/map.rs` puts places on it with the same projection.
+// Usage: npm ci && node draw.mjs > ../../crates/portal/assets/world.tsv. Each line is a name, a tab and a path: `land`, `borders`, then the outline of
+// each country by its ISO 3166-1 alpha-2 code. `crates/portal/src/landing/map.rs` uses the same projection.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -11,13 +11,13 @@ import countries from 'i18n-iso-countries';
 import { feature, merge, mesh } from 'topojson-client';
 import { presimplify, simplify } from 'topojson-simplify';
 
-// The globe's width in the picture, and the parallel at its upper edge; the lower one is where only ice follows.
+// Width of the map, and the parallel at its upper edge. Antarctica is cut off at the lower edge.
 const WIDTH = 2000;
 const TOP_DEGREES = 84;
 const NOT_DRAWN = ['Antarctica', 'Fr. S. Antarctic Lands'];
-// Bends of a line that span less are left out, in square degrees.
+// Smaller bends of a line are removed, in square degrees.
 const BEND_MIN = 0.06;
-// Islands of fewer square units are left out.
+// Smaller islands are removed, in square units.
 const AREA_MIN = 6;
 
 const radians = (degrees) => (degrees * Math.PI) / 180;
@@ -25,7 +25,7 @@ const SCALE = WIDTH / (2 * geoEqualEarthRaw(Math.PI, 0)[0]);
 const top = geoEqualEarthRaw(0, radians(TOP_DEGREES))[1] * SCALE;
 const projection = geoEqualEarth().scale(SCALE).translate([WIDTH / 2, top]).precision(0);
 
-// The lines and rings of a shape as they lie in the picture, cut where the globe is.
+// The projected lines and rings of a shape, cut at the antimeridian.
 function lines(shape) {
   const found = [];
   let current;
@@ -42,7 +42,7 @@ function lines(shape) {
   return found;
 }
 
-// A line as a path: a start, then steps; points that fall together are one.
+// Converts a line to an SVG path with relative steps and without duplicate points.
 function path({ points, isRing }) {
   const kept = points.filter(([x, y], at) => at === 0 || x !== points[at - 1][0] || y !== points[at - 1][1]);
   const [first, last] = [kept[0], kept.at(-1)];

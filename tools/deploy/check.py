@@ -1,6 +1,6 @@
-"""Holds the files of deploy/ to their schemas, and their settings to default.toml.
+"""Validates the files of deploy/ against their schemas, and their settings against default.toml.
 
-What needs an engine or a cluster is not tried here.
+Checks that need a container engine or a cluster are not included.
 """
 
 import re
@@ -26,8 +26,8 @@ def claim(text, problems):
 
 
 def run(*command):
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return [] if ended.returncode == 0 else [f"{' '.join(map(str, command))}\n{ended.stdout}{ended.stderr}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return [] if done.returncode == 0 else [f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"]
 
 
 def manifests():
@@ -47,10 +47,10 @@ def invalid_manifests(version):
 
 
 def unlisted_manifests():
-    """What the kustomization names and what there is must be the same."""
+    """The kustomization must list exactly the manifests in its folder."""
     listed = {name for _, document in manifests() if document["kind"] == "Kustomization" for name in document["resources"]}
-    there = {name for name, document in manifests() if document["kind"] != "Kustomization"}
-    return [f"kustomization.yaml and the folder differ in {name}" for name in sorted(listed ^ there)]
+    existing = {name for name, document in manifests() if document["kind"] != "Kustomization"}
+    return [f"kustomization.yaml and the folder differ in {name}" for name in sorted(listed ^ existing)]
 
 
 def unknown_settings(known):
@@ -60,22 +60,22 @@ def unknown_settings(known):
             if (section, setting) == ("SECTION", "SETTING"):
                 continue
             if setting.lower() not in known.get(section.lower(), {}):
-                yield f"{file.relative_to(ROOT)}: there is no [{section.lower()}] {setting.lower()}"
+                yield f"{file.relative_to(ROOT)}: unknown setting [{section.lower()}] {setting.lower()}"
     texts = {"debian/ipseity.toml": (DEPLOY / "debian/ipseity.toml").read_text()}
     texts |= {f"kubernetes/{name}": document["data"]["ipseity.toml"] for name, document in manifests() if document["kind"] == "ConfigMap"}
     for name, text in texts.items():
         for section, settings in tomllib.loads(text).items():
             for setting in settings:
                 if setting not in known.get(section, {}):
-                    yield f"{name}: there is no [{section}] {setting}"
+                    yield f"{name}: unknown setting [{section}] {setting}"
 
 
 def main():
     known = tomllib.loads((ROOT / "crates/server/src/config/default.toml").read_text())
-    claim("every setting in deploy/ is one of default.toml", list(unknown_settings(known)))
+    claim("every setting in deploy/ exists in default.toml", list(unknown_settings(known)))
     for version in KUBERNETES:
         claim(f"the manifests are valid for Kubernetes {version}", list(invalid_manifests(version)))
-    claim("the kustomization names every manifest", unlisted_manifests())
+    claim("the kustomization lists every manifest", unlisted_manifests())
     claim("the compose file is valid", run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/container/compose.yaml"))
     claim("hadolint finds nothing in the Dockerfile", run("hadolint", "deploy/container/Dockerfile"))
     scripts = [*sorted((ROOT / "tools").rglob("*.sh")), *sorted((DEPLOY / "debian").glob("p*")), DEPLOY / "debian/ipseityctl"]
@@ -83,7 +83,7 @@ def main():
     claim("shellcheck finds nothing in the scripts", run("shellcheck", "--severity=warning", *scripts))
     workflows = sorted((ROOT / ".github/workflows").glob("*.yaml"))
     claim("the workflows are valid", run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows))
-    claim("zizmor finds no weakness in the workflows", run("zizmor", "--offline", "--quiet", *workflows))
+    claim("zizmor finds no vulnerability in the workflows", run("zizmor", "--offline", "--quiet", *workflows))
     print(f"deploy: {len(failures)} problems")
     sys.exit(bool(failures))
 

@@ -1,4 +1,4 @@
-"""Follows every link of every page, from the landing page, the sitemap and llms.txt on, anchors included; and every link of every error."""
+"""Follows every link and anchor, starting with the landing page, the sitemap and llms.txt, and the links of every error."""
 
 import html.parser
 import json
@@ -6,7 +6,7 @@ import re
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 
-# Addresses that only members may open, and those that change something or are charged when they are followed.
+# Paths that need a session, change something or are charged.
 NOT_FOLLOWED = ("/signout", "/api/v1/ip")
 SEEDS = ["/", "/docs", "/reference", "/enterprise", "/sitemap.xml", "/llms.txt", "/robots.txt", "/favicon.ico",
          "/.well-known/security.txt", "/.well-known/api-catalog", "/api/v1/openapi.json", "/api/v1/openapi.yaml"]
@@ -14,18 +14,18 @@ HEADINGS = {"h1", "h2", "h3", "h4"}
 
 
 class Page(html.parser.HTMLParser):
-    """A page's links, its ids, and what its headings say."""
+    """Links, ids and headings of a page."""
 
     def __init__(self, text):
         super().__init__()
-        self.links, self.ids, self.twice, self.headings = [], set(), [], {}
+        self.links, self.ids, self.duplicate_ids, self.headings = [], set(), [], {}
         self.heading = None
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
         if "id" in attributes:
-            (self.twice.append if attributes["id"] in self.ids else self.ids.add)(attributes["id"])
+            (self.duplicate_ids.append if attributes["id"] in self.ids else self.ids.add)(attributes["id"])
         if tag in HEADINGS:
             self.heading = attributes.get("id")
             self.headings.setdefault(self.heading, "")
@@ -44,7 +44,7 @@ class Page(html.parser.HTMLParser):
 
 
 def links_in(kind, body):
-    """The links of a document, and its ids if it is a page."""
+    """Returns the links of a document, and the page if it has ids."""
     text = body.decode(errors="replace")
     if kind.startswith("text/html"):
         page = Page(text)
@@ -62,26 +62,26 @@ def links_in(kind, body):
 
 
 class Crawler:
-    """Follows the links of one house."""
+    """Follows the links of a deployment."""
 
-    def __init__(self, house):
-        self.house = house
+    def __init__(self, deployment):
+        self.deployment = deployment
         self.seen, self.wanted, self.dead, self.external = {}, {}, [], set()
 
     def crawl(self):
-        """Follows everything; gives what is dead."""
-        queue = [(seed, "the beginning") for seed in SEEDS]
+        """Follows every link and returns the dead ones."""
+        queue = [(seed, "the start list") for seed in SEEDS]
         while queue:
             path, origin = queue.pop()
             if path in self.seen:
                 continue
-            status, headers, body = self.house.ask(path)
+            status, headers, body = self.deployment.request(path)
             links, page = links_in(headers.get("content-type", ""), body)
             self.seen[path] = page
             if status not in (200, 303) and not (status == 401 and path == "/api/v1/ip"):
-                self.dead.append(f"{path} answers {status} (linked from {origin})")
-            if page and page.twice:
-                self.dead.append(f"{path} has ids twice: {page.twice}")
+                self.dead.append(f"{path} returns {status} (linked from {origin})")
+            if page and page.duplicate_ids:
+                self.dead.append(f"{path} has duplicate ids: {page.duplicate_ids}")
             for link in links:
                 link = "".join(link) if isinstance(link, tuple) else link
                 queue += self.follow(path, link)
@@ -92,38 +92,38 @@ class Crawler:
         return self.dead
 
     def follow(self, path, link):
-        """Where a link leads within the house; notes the anchor that must be there."""
-        absolute = urllib.parse.urljoin(self.house.base + path, link)
+        """Returns the path of an internal link and records its anchor."""
+        absolute = urllib.parse.urljoin(self.deployment.portal + path, link)
         address, _, anchor = absolute.partition("#")
-        if not (address == self.house.base or address.startswith(self.house.base + "/")):
+        if not (address == self.deployment.portal or address.startswith(self.deployment.portal + "/")):
             self.external.add(address)
             return []
-        target = address[len(self.house.base):] or "/"
+        target = address[len(self.deployment.portal):] or "/"
         if anchor:
             self.wanted.setdefault((target, urllib.parse.unquote(anchor)), path)
         return [] if target.startswith(NOT_FOLLOWED) else [(target, path)]
 
 
-def errors_lead_home(house, document):
-    """Every error's links answer 200, at a heading about that very error; gives how many, and what is wrong."""
+def check_error_links(deployment, document):
+    """Checks that every error links to a heading with its code; returns the number of errors and the failures."""
     bodies = []
     for path in document["paths"].values():
         for response in path["get"]["responses"].values():
             for content in response["content"].values():
                 bodies += [example["value"] for example in content.get("examples", {}).values() if "error" in example["value"]]
-    inactive = house.issue(1, "ip")[0]
-    house.command("key", "deactivate", inactive["id"])
-    asked = [("/api/v1/ip", "GET"), ("/api/v1/ip?key=x", "GET"), (f"/api/v1/ip?key={inactive['key']}", "GET"), ("/nowhere", "GET"),
+    inactive = deployment.issue_keys(1, "ip")[0]
+    deployment.cli("key", "deactivate", inactive["id"])
+    requests = [("/api/v1/ip", "GET"), ("/api/v1/ip?key=x", "GET"), (f"/api/v1/ip?key={inactive['key']}", "GET"), ("/nowhere", "GET"),
              ("/api/v1/ip", "DELETE"), ("/?" + "x" * 5000, "GET")]
-    bodies += [json.loads(house.ask(path, method)[2]) for path, method in asked]
+    bodies += [json.loads(deployment.request(path, method)[2]) for path, method in requests]
     wrong = []
     for body in bodies:
-        path, _, anchor = body["docs"].removeprefix(house.base).partition("#")
-        status, _, text = house.ask(path)
+        path, _, anchor = body["docs"].removeprefix(deployment.portal).partition("#")
+        status, _, text = deployment.request(path)
         heading = Page(text.decode()).headings.get(anchor, "")
         if status != 200 or body["error"] not in heading:
-            wrong.append(f"{body['docs']} answers {status} with “{heading}”, not a heading about {body['error']}")
+            wrong.append(f"{body['docs']} returns {status} with the heading “{heading}”, which lacks {body['error']}")
         for name in ("signup", "enterprise"):
-            if name in body and house.ask(body[name].removeprefix(house.base))[0] != 200:
+            if name in body and deployment.request(body[name].removeprefix(deployment.portal))[0] != 200:
                 wrong.append(f"{name} of {body['error']} leads to {body[name]}")
     return len(bodies), wrong

@@ -1,11 +1,11 @@
-"""The OpenAPI document itself: both forms say the same, and every example is what its schema says."""
+"""Checks the OpenAPI document: JSON and YAML are equal, and every example matches its schema."""
 
 import jsonschema
 import yaml
 
 
 def examples_of(node, place=""):
-    """Every schema that has examples beside or within it, with those examples."""
+    """Yields every example with its schema."""
     if isinstance(node, dict):
         schema = node.get("schema", node if "type" in node else None)
         if schema is not None:
@@ -15,7 +15,7 @@ def examples_of(node, place=""):
             for example in examples:
                 yield place, schema, example
         for name, inner in node.items():
-            # What an example holds is no schema.
+            # An example contains no schemas.
             if name not in ("examples", "example"):
                 yield from examples_of(inner, f"{place}/{name}")
     elif isinstance(node, list):
@@ -24,12 +24,12 @@ def examples_of(node, place=""):
 
 
 def check(document, as_yaml):
-    """Gives how many examples there are, and what is wrong."""
-    wrong = [] if yaml.safe_load(as_yaml) == document else ["openapi.yaml and openapi.json differ"]
+    """Returns the number of examples and the failures."""
+    failures = [] if yaml.safe_load(as_yaml) == document else ["openapi.yaml and openapi.json differ"]
     count = 0
     for place, schema, example in examples_of(document):
         count += 1
         whole = {**schema, "components": document["components"]}
         for error in jsonschema.Draft202012Validator(whole, format_checker=jsonschema.FormatChecker()).iter_errors(example):
-            wrong.append(f"{place}: {error.message}")
-    return count, wrong
+            failures.append(f"{place}: {error.message}")
+    return count, failures

@@ -1,4 +1,4 @@
-"""For schemathesis: each request with the next of many keys, so that none is paused."""
+"""A schemathesis hook that rotates through many keys, so that none is paused."""
 
 import itertools
 import os
@@ -10,7 +10,7 @@ KEYS = itertools.cycle(os.environ["IPSEITY_KEYS"].split(","))
 
 @schemathesis.auth(refresh_interval=None)
 class NextKey:
-    """The next key, as a bearer token."""
+    """Sends the next key as a bearer token."""
 
     def get(self, _case, _context):
         return next(KEYS)

@@ -1,43 +1,33 @@
-// Rates the landing page, the documentation, the reference and the keys page with Lighthouse's mobile profile, and weighs the landing page.
+// Rates the landing page, docs, reference and keys page with Lighthouse's mobile profile, and measures the landing page's size.
 //
-// Usage: node run.mjs [--short]. `just lighthouse` builds and installs what it needs first. Reports go to target/lighthouse.
+// Usage: node run.mjs [--short]. `just lighthouse` first builds and installs its dependencies. Reports go to target/lighthouse.
 
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import https from 'node:https';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { launch } from 'chrome-launcher';
 import lighthouse from 'lighthouse';
 
-const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const TARGET = path.resolve(ROOT, process.env.CARGO_TARGET_DIR ?? 'target');
+import { PROGRAM } from '../chromium.mjs';
+import { Deployment, TARGET } from '../deployment.mjs';
+
 const SCORE_MIN = 95;
 const LANDING_BYTES_MAX = 150_000;
-// What else the machine does can only lower a score: the best of some tries is nearest to the page's own.
-const TRIES_MAX = 3;
+// Other load on the machine can only lower a score, so the best of several attempts counts.
+const ATTEMPTS_MAX = 3;
 const CATEGORIES = ['performance', 'accessibility', 'best-practices', 'seo'];
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--ignore-certificate-errors', '--disable-quic'];
 const short = process.argv.includes('--short');
 
-async function startHouse() {
-  const house = spawn('setpriv', ['--pdeathsig', 'TERM', path.join(TARGET, 'debug/dev'), '--json'], { cwd: tmpdir(), stdio: ['ignore', 'pipe', 'ignore'] });
-  const [line] = await once(createInterface({ input: house.stdout }), 'line');
-  return { house, portal: JSON.parse(line).portal };
-}
-
-// One request; forms are sent as the portal's own pages would.
-function ask(portal, method, target, { cookie = '', fields } = {}) {
+// Sends one request. Forms are sent as from a page of the portal.
+function send(portal, method, target, { cookie = '', fields } = {}) {
   const headers = { cookie, ...(fields && { 'content-type': 'application/x-www-form-urlencoded', origin: portal, 'sec-fetch-site': 'same-origin' }) };
   return new Promise((resolve, reject) => {
-    const request = https.request(new URL(target, portal), { method, headers, rejectUnauthorized: false }, (answer) => {
+    const request = https.request(new URL(target, portal), { method, headers, rejectUnauthorized: false }, (response) => {
       let body = '';
-      answer.on('data', (piece) => (body += piece)).on('end', () => {
-        const set = (answer.headers['set-cookie'] ?? []).map((line) => line.split(';')[0]).join('; ');
-        resolve({ status: answer.statusCode, body, cookie: set });
+      response.on('data', (chunk) => (body += chunk)).on('end', () => {
+        const set = (response.headers['set-cookie'] ?? []).map((line) => line.split(';')[0]).join('; ');
+        resolve({ status: response.statusCode, body, cookie: set });
       });
     });
     request.on('error', reject);
@@ -45,17 +35,17 @@ function ask(portal, method, target, { cookie = '', fields } = {}) {
   });
 }
 
-// Signs up, and gives the cookie of the session. Without mail the account is there at once.
+// Signs up, creates a key and returns the session cookie. Without email, accounts need no confirmation.
 async function signUp(portal) {
-  const form = await ask(portal, 'GET', '/signup');
+  const form = await send(portal, 'GET', '/signup');
   const csrf = form.body.match(/name="csrf" value="([^"]+)"/)[1];
   const fields = { csrf, email: 'ada@example.com', password: 'a long way to Tipperary' };
-  const done = await ask(portal, 'POST', '/signup', { cookie: form.cookie, fields });
-  if (done.status !== 303) throw new Error(`signing up was answered with ${done.status}`);
+  const done = await send(portal, 'POST', '/signup', { cookie: form.cookie, fields });
+  if (done.status !== 303) throw new Error(`signing up returned ${done.status}`);
   const session = done.cookie || form.cookie;
-  const page = await ask(portal, 'GET', '/keys/new', { cookie: session });
+  const page = await send(portal, 'GET', '/keys/new', { cookie: session });
   const token = page.body.match(/name="csrf" value="([^"]+)"/)[1];
-  await ask(portal, 'POST', '/keys', { cookie: session, fields: { csrf: token, name: 'laptop', scope: 'full' } });
+  await send(portal, 'POST', '/keys', { cookie: session, fields: { csrf: token, name: 'laptop', scope: 'full' } });
   return session;
 }
 
@@ -69,8 +59,9 @@ async function rate(chrome, address, categories, cookie) {
   return { scores, bytes, report, lost, final: lhr.finalDisplayedUrl };
 }
 
-const { house, portal } = await startHouse();
-const chrome = await launch({ chromePath: '/usr/bin/chromium', chromeFlags: FLAGS });
+const deployment = await Deployment.start({ stderr: 'ignore' });
+const { portal } = deployment;
+const chrome = await launch({ chromePath: PROGRAM, chromeFlags: FLAGS });
 let failed = 0;
 try {
   const cookie = await signUp(portal);
@@ -80,9 +71,9 @@ try {
   for (const [name, target, categories, session] of short ? pages.filter(([name]) => name !== 'errors') : pages) {
     const address = new URL(target, portal).href;
     let best;
-    for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+    for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts += 1) {
       const found = await rate(chrome, address, categories, session);
-      if (found.final !== address) throw new Error(`${address} led to ${found.final}`);
+      if (found.final !== address) throw new Error(`${address} redirected to ${found.final}`);
       const lowest = Math.min(...Object.values(found.scores));
       if (!best || lowest > best.lowest) best = { ...found, lowest };
       if (best.lowest >= SCORE_MIN) break;
@@ -97,8 +88,7 @@ try {
   }
 } finally {
   await chrome.kill();
-  house.kill('SIGTERM');
-  await once(house, 'exit');
+  await deployment.stop();
 }
 console.log(`lighthouse: ${failed} failed`);
 process.exitCode = failed ? 1 : 0;

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# boot.sh LOWER ROOM: becomes the first process of a small system. To be run in namespaces of its own (check.sh).
+# boot.sh LOWER DIR: boots a small system as its first process. check.sh runs it in separate namespaces.
 set -euo pipefail
-lower=$1 room=$2
-mkdir "$room/layer" "$room/root"
-mount -t tmpfs tmpfs "$room/layer"
-mkdir "$room/layer/upper" "$room/layer/work"
-mount -t overlay overlay -o "lowerdir=$lower,upperdir=$room/layer/upper,workdir=$room/layer/work" "$room/root"
-cd "$room/root"
+lower=$1 dir=$2
+mkdir "$dir/layer" "$dir/root"
+mount -t tmpfs tmpfs "$dir/layer"
+mkdir "$dir/layer/upper" "$dir/layer/work"
+mount -t overlay overlay -o "lowerdir=$lower,upperdir=$dir/layer/upper,workdir=$dir/layer/work" "$dir/root"
+cd "$dir/root"
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
-for folder in run tmp; do mount -t tmpfs tmpfs $folder; done
+for mountpoint in run tmp; do mount -t tmpfs tmpfs $mountpoint; done
 mount -t tmpfs -o mode=755 tmpfs dev
 mkdir dev/pts dev/shm
 mount -t devpts devpts dev/pts
@@ -26,15 +26,15 @@ NODES
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 touch dev/console
-mount --bind "$room/console.log" dev/console
-mount --bind "$room/brought" mnt
+mount --bind "$dir/console.log" dev/console
+mount --bind "$dir/shared" mnt
 
-# What the system below has of its own stays out: its identity, its services, its data.
+# Remove the identity, services and data of the lower system.
 : >etc/machine-id
 rm -rf etc/systemd/system/*.target.wants var/lib/redis/* var/lib/postgresql/* etc/postgresql/*
 chroot . bash -c 'pg_createcluster "$(ls /usr/lib/postgresql | sort -n | tail -1)" main' >/dev/null
 chroot . systemctl enable --quiet postgresql redis-server
-# The layer becomes the root, not a mere chroot: services make mounts of their own in it. The old root is put on top of it, and taken off.
+# Services create mounts, so the layer must be the root, not a chroot. The old root is stacked on top and unmounted.
 pivot_root . .
 umount --lazy .
 exec chroot . env -i container=unshare PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system --unit=multi-user.target

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# build.sh PROGRAM FILE [ARGUMENT…]: makes a Debian package of a program that is built already; further arguments are cargo-deb's.
+# build.sh PROGRAM FILE [ARGUMENT…]: packages a built program for Debian. Further arguments are passed to cargo-deb.
 set -euo pipefail
 program=$(realpath "$1")
 file=$(realpath --canonicalize-missing "$2")
 shift 2
 cd "$(dirname "$0")/../.."
-# cargo-deb looks for the program in a target folder, by its own rules; it is given one that holds nothing else.
+# cargo-deb expects the program in a target directory.
 staged=$(mktemp -d)
 trap 'rm -rf "$staged"' EXIT
 mkdir -p "$staged/release" "$(dirname "$file")"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh [--short] [--program FILE] [--suite NAME]: makes two packages of one program, and tries them (check.sh).
+# run.sh [--short] [--program FILE] [--suite NAME]: builds two packages of one program and checks them with check.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")

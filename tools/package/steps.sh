@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What an operator does with the package, on a system that runs and is thrown away (check.sh).
+# Installs, upgrades and removes the package as an operator would, on the temporary system of check.sh.
 set -uo pipefail
 cd /mnt || exit
 export DEBIAN_FRONTEND=noninteractive
@@ -19,14 +19,14 @@ claim() { # claim TEXT COMMAND…
         journalctl --quiet --no-pager --unit ipseity --lines 10 | sed 's/^/          /'
     fi
 }
-# Every path that a package could leave, without what dpkg, the stores and the log write themselves.
+# Every path that a package could leave behind, without the files of dpkg, PostgreSQL, Redis and the journal.
 files() {
     find /etc /usr /opt /srv /var -xdev \( -path /var/lib/dpkg -o -path /var/log -o -path /var/cache -o -path /var/lib/apt \
         -o -path /var/lib/PackageKit -o -path /var/lib/postgresql -o -path /var/lib/redis \) -prune -o -print | sort
 }
-ask() { curl --silent --show-error --fail --max-time 20 --cacert /etc/ssl/house.pem --header "Authorization: Bearer $(cat /tmp/key)" "$@" https://localhost/api/v1/ip; }
+lookup() { curl --silent --show-error --fail --max-time 20 --cacert /etc/ssl/localhost.pem --header "Authorization: Bearer $(cat /tmp/key)" "$@" https://localhost/api/v1/ip; }
 install_package() { apt-get install --quiet --quiet --yes --no-install-recommends "$1" </dev/null; }
-documented() { # The blocks of the runbook that are marked so, as they are written.
+documented() { # Prints the code blocks of the runbook with this mark.
     awk -v mark="$1" '$0 == "```sh " mark { on = 1; next } /^```$/ { on = 0 } on' ./*.md
 }
 pid() { systemctl show --value --property MainPID ipseity; }
@@ -36,19 +36,19 @@ is_closed_to_others() {
         [ "$(stat --format '%a %U:%G' /etc/ipseity/ipseity.toml)" = '640 root:ipseity' ] &&
         [ "$(stat --format '%a %U:%G' /var/lib/ipseity)" = '750 ipseity:ipseity' ]
 }
-verifies() { local said; said=$(systemd-analyze verify ipseity.service ipseity.socket 2>&1 | grep ipseity); echo "$said"; [ -z "$said" ]; }
+verifies() { local output; output=$(systemd-analyze verify ipseity.service ipseity.socket 2>&1 | grep ipseity); echo "$output"; [ -z "$output" ]; }
 is_configured() {
-    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout /tmp/key.pem -out /etc/ssl/house.pem &&
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout /tmp/key.pem -out /etc/ssl/localhost.pem &&
         install -d -m 0750 -o root -g ipseity /etc/ipseity/tls &&
         install -m 0640 -o root -g ipseity /tmp/key.pem /etc/ipseity/tls/private-key.pem &&
-        install -m 0640 -o root -g ipseity /etc/ssl/house.pem /etc/ipseity/tls/certificate.pem &&
-        sed -i 's|^\[public\]|# By the operator.\n[public]|' /etc/ipseity/ipseity.toml
+        install -m 0640 -o root -g ipseity /etc/ssl/localhost.pem /etc/ipseity/tls/certificate.pem &&
+        sed -i 's|^\[public\]|# Edited by the operator.\n[public]|' /etc/ipseity/ipseity.toml
 }
-first_answer() {
+first_lookup() {
     documented install >/tmp/install.sh && [ -s /tmp/install.sh ] &&
         bash -euxc 'source /tmp/install.sh' | tee /tmp/installed &&
         grep --only-matching 'ips_[0-9A-Za-z_]*' /tmp/installed >/tmp/key &&
-        ask --retry 10 --retry-delay 1 --retry-connrefused | tee /dev/stderr | grep -q '"tls_version":"TLSv1.3"'
+        lookup --retry 10 --retry-delay 1 --retry-connrefused | tee /dev/stderr | grep -q '"tls_version":"TLSv1.3"'
 }
 is_confined() {
     local status
@@ -59,67 +59,68 @@ is_confined() {
         grep -q '^NoNewPrivs:.1$' <<<"$status" && grep -q '^Seccomp:.2$' <<<"$status"
 }
 speaks_http3() { ss --no-header --listening --udp --numeric 'sport = :443' | grep -q 443; }
-serves_pages() { curl --silent --fail --cacert /etc/ssl/house.pem https://localhost/ | grep -q '<h1>'; }
-complains_of_nothing() { local said; said=$(journalctl --quiet --no-pager --unit ipseity --output cat | grep -E '"level":"(WARN|ERROR)"'); echo "$said"; [ -z "$said" ]; }
+serves_pages() { curl --silent --fail --cacert /etc/ssl/localhost.pem https://localhost/ | grep -q '<h1>'; }
+logs_no_warnings() { local output; output=$(journalctl --quiet --no-pager --unit ipseity --output cat | grep -E '"level":"(WARN|ERROR)"'); echo "$output"; [ -z "$output" ]; }
 
-# Asks until it is told to stop; leaves the number of answers and of failures.
-keep_asking() {
-    local answered=0 lost=0
-    until [ -e /tmp/enough ]; do
-        if ask --output /dev/null; then answered=$((answered + 1)); else lost=$((lost + 1)); fi
+# Looks up until /tmp/stop exists; writes the number of successes and failures.
+keep_looking_up() {
+    local succeeded=0 failed=0
+    until [ -e /tmp/stop ]; do
+        if lookup --output /dev/null; then succeeded=$((succeeded + 1)); else failed=$((failed + 1)); fi
         sleep 0.25
     done
-    echo "$answered $lost" >/tmp/asked
+    echo "$succeeded $failed" >/tmp/lookups
 }
 restart_with_sockets() {
-    rm -f /tmp/enough
+    rm -f /tmp/stop
     systemctl stop ipseity && systemctl enable --quiet --now ipseity.socket && systemctl start ipseity || return 1
-    keep_asking &
+    keep_looking_up &
     sleep 1
     systemctl restart ipseity && sleep 2 && systemctl restart ipseity
     sleep 1
-    touch /tmp/enough
+    touch /tmp/stop
     wait
-    read -r answered lost </tmp/asked
-    echo "$answered answered, $lost lost"
-    [ "$answered" -ge 5 ] && [ "$lost" = 0 ]
+    local succeeded failed
+    read -r succeeded failed </tmp/lookups
+    echo "$succeeded lookups succeeded, $failed failed"
+    [ "$succeeded" -ge 5 ] && [ "$failed" = 0 ]
 }
 upgrade() {
     local before
     before=$(pid)
-    install_package ./next.deb && [ "$(pid)" = "$before" ] && ask && documented upgrade >/tmp/upgrade.sh && [ -s /tmp/upgrade.sh ] &&
+    install_package ./next.deb && [ "$(pid)" = "$before" ] && lookup && documented upgrade >/tmp/upgrade.sh && [ -s /tmp/upgrade.sh ] &&
         bash -euxc 'source /tmp/upgrade.sh' && [ "$(pid)" != "$before" ]
 }
-keeps_data() { ask --retry 10 --retry-delay 1 --retry-connrefused && ipseityctl account list | grep you@example.com && grep -q 'By the operator' /etc/ipseity/ipseity.toml && is_closed_to_others; }
+keeps_data() { lookup --retry 10 --retry-delay 1 --retry-connrefused && ipseityctl account list | grep you@example.com && grep -q 'Edited by the operator' /etc/ipseity/ipseity.toml && is_closed_to_others; }
 restore() {
     documented backup >/tmp/backup.sh && documented restore >/tmp/restore.sh && [ -s /tmp/backup.sh ] && [ -s /tmp/restore.sh ] &&
         bash -euxc 'source /tmp/backup.sh' && systemctl stop ipseity.socket ipseity &&
         runuser -u postgres -- dropdb --force ipseity && runuser -u postgres -- dropuser ipseity &&
-        bash -euxc 'source /tmp/restore.sh' && rm -r /var/backups/ipseity && ask --retry 10 --retry-delay 1 --retry-connrefused
+        bash -euxc 'source /tmp/restore.sh' && rm -r /var/backups/ipseity && lookup --retry 10 --retry-delay 1 --retry-connrefused
 }
 remove() { apt-get remove --quiet --quiet --yes ipseity && ! pgrep -x ipseity && [ -e /etc/ipseity/tls/private-key.pem ] && [ -d /var/lib/ipseity ] && [ ! -e /usr/bin/ipseity ]; }
 purge() { apt-get purge --quiet --quiet --yes ipseity && ! getent passwd ipseity && ! getent group ipseity; }
-nothing_is_left() { rm -f /etc/ssl/house.pem && files | diff /tmp/before - ; }
+leaves_no_file() { rm -f /etc/ssl/localhost.pem && files | diff /tmp/before - ; }
 
-echo "$(. /etc/os-release && echo "$PRETTY_NAME"), $(systemctl --version | head -1), as the first process: $(cat /proc/1/comm)"
+echo "$(. /etc/os-release && echo "$PRETTY_NAME"), $(systemctl --version | head -1), init: $(cat /proc/1/comm)"
 files >/tmp/before
-claim "the package installs, and starts nothing by itself" eval 'install_package ./first.deb && ! systemctl is-active ipseity'
-claim "settings and data are closed to others" is_closed_to_others
+claim "the package installs and starts no service" eval 'install_package ./first.deb && ! systemctl is-active ipseity'
+claim "settings and data are not readable by other users" is_closed_to_others
 claim "the units verify" verifies
 claim "the service is rated at most 2.5 ($(systemd-analyze security --offline=true /lib/systemd/system/ipseity.service | sed -n 's/.*level for ipseity.service: \([0-9.]*\).*/\1/p'))" \
     systemd-analyze security --offline=true --threshold=25 /lib/systemd/system/ipseity.service
-claim "a certificate is put in place" is_configured
-claim "after the documented commands the first answer comes over TLS" first_answer
-claim "the process is confined as its unit says" is_confined
-claim "HTTP/3 listens beside it" speaks_http3
+claim "the certificate is installed" is_configured
+claim "after the documented commands the first lookup succeeds over TLS" first_lookup
+claim "the process has the privileges of its unit and no others" is_confined
+claim "HTTP/3 listens on the same port" speaks_http3
 claim "pages are served" serves_pages
 claim "with the socket unit, restarts lose no request" restart_with_sockets
-claim "an upgrade leaves the running service alone until it is restarted" upgrade
+claim "an upgrade does not affect the running service until its restart" upgrade
 claim "the upgrade kept keys and settings" keeps_data
-claim "after the documented backup, a loss and the documented restore the same key is answered" restore
-claim "the service complains of nothing" complains_of_nothing
+claim "after a documented backup, data loss and a documented restore the same key works" restore
+claim "the service logs no warnings or errors" logs_no_warnings
 claim "a removal keeps settings and data" remove
 claim "a purge removes the user" purge
-claim "a purge leaves no file" nothing_is_left
+claim "a purge leaves no files" leaves_no_file
 echo "package: $passed passed, $failed failed"
 [ "$failed" = 0 ]
