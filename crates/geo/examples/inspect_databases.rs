@@ -16,8 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     for file in std::env::args().skip(1) {
         let (outcome, reason) = match inspect_file(PathBuf::from(&file)) {
-            Ok(known) => ("sound", format!("{known} of {LOOKUPS} addresses known")),
-            Err(error) => ("refused", error.to_string()),
+            Ok(known) => ("valid", format!("{known} of {LOOKUPS} addresses known")),
+            Err(error) => ("rejected", error.to_string()),
         };
         writeln!(out, "{}", json!({ "file": file, "outcome": outcome, "reason": reason }))?;
     }

@@ -1,6 +1,6 @@
 //! Geo files that change under a running node: good ones are swapped in, bad ones cost nothing but freshness.
 //!
-//! `IPSEITY_SWAPS`, `IPSEITY_SWAP_RATE` (requests a second) and `IPSEITY_SWAP_S` make the load larger than a suite can afford.
+//! `IPSEITY_RELOADS`, `IPSEITY_RELOAD_RATE` (requests a second) and `IPSEITY_RELOAD_S` make the load larger than a suite can afford.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -143,7 +143,7 @@ async fn run_client(
 #[tokio::test(flavor = "multi_thread")]
 async fn geo_reloads_under_load_fail_no_request_and_mix_no_data() {
     let (reload_total, rate, span_s) =
-        (env_number("IPSEITY_SWAPS", 10), env_number("IPSEITY_SWAP_RATE", 300), env_number("IPSEITY_SWAP_S", 5));
+        (env_number("IPSEITY_RELOADS", 10), env_number("IPSEITY_RELOAD_RATE", 300), env_number("IPSEITY_RELOAD_S", 5));
     let (deployment, _folder, file) = start_fixture(50).await;
     let node = &deployment.nodes[0];
     // A third more than the plan, for swaps that take their time.
@@ -180,7 +180,7 @@ async fn geo_reloads_under_load_fail_no_request_and_mix_no_data() {
     // Each edition is in use for a while, so that callers see nearly all.
     assert!(all.editions.len() > reload_total as usize * 8 / 10, "{measured}");
     assert_eq!(reload_count(node, "rejected").await, 0);
-    if std::env::var_os("IPSEITY_SWAPS").is_some() {
+    if std::env::var_os("IPSEITY_RELOADS").is_some() {
         print_figures(&measured);
     }
 }
