@@ -95,7 +95,7 @@ async def main():
     kind, host, port, seconds, connections = sys.argv[1:]
     attack = Attack(host, int(port), float(seconds))
     await asyncio.gather(*(attack.repeat(lambda: attack.flood(kind)) for _ in range(int(connections))))
-    print(json.dumps({"begun": attack.opened, "closed": attack.closed}))
+    print(json.dumps({"started": attack.opened, "closed": attack.closed}))
 
 
 asyncio.run(main())

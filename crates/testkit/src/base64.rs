@@ -1,6 +1,6 @@
-//! Base64 (RFC 4648), as far as searches need it.
+//! Base64 (RFC 4648) for searches.
 
-/// The characters that are certain wherever the bytes begin within a longer encoded text.
+/// The characters that are the same wherever the bytes start within a longer encoded text.
 pub(crate) fn base64_substrings(bytes: &[u8]) -> Vec<Vec<u8>> {
     let stable_chars = |offset: usize| {
         let encoded = base64(&[&vec![0; offset], bytes].concat());

@@ -1,4 +1,4 @@
-//! A certificate authority of its own and a server certificate for this machine's names, as PEM files.
+//! Creates certificate authorities and server certificates for tests, as PEM files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber, date_time_ymd,
 };
 
-/// Where the files of a certificate are.
+/// Paths of a certificate, its key and its authority.
 #[derive(Debug, Clone)]
 pub struct TestCertificate {
-    /// The authority's certificate, for clients to trust.
+    /// Certificate of the authority, for clients to trust.
     pub ca_file: PathBuf,
-    /// The server's certificate for localhost, 127.0.0.1 and ::1.
+    /// Server certificate for localhost, 127.0.0.1 and ::1.
     pub chain_file: PathBuf,
-    /// The server's private key.
+    /// Private key of the server.
     pub private_key_file: PathBuf,
 }
 
 impl TestCertificate {
-    /// Makes a new authority and a new certificate in a folder, over whatever was there.
-    pub fn generate_in(folder: &Path) -> Result<Self> {
+    /// Creates an authority and a certificate in a directory and overwrites existing files.
+    pub fn generate_in(dir: &Path) -> Result<Self> {
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "Ipseity test authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,9 +38,9 @@ impl TestCertificate {
         let server_certificate = server.signed_by(&server_key, &Issuer::new(authority, authority_key))?;
 
         let files = Self {
-            ca_file: folder.join("authority.pem"),
-            chain_file: folder.join("server.pem"),
-            private_key_file: folder.join("server.key"),
+            ca_file: dir.join("authority.pem"),
+            chain_file: dir.join("server.pem"),
+            private_key_file: dir.join("server.key"),
         };
         fs::write(&files.ca_file, authority_certificate.pem())?;
         fs::write(&files.chain_file, server_certificate.pem())?;
@@ -49,40 +49,40 @@ impl TestCertificate {
     }
 }
 
-/// From an hour ago, for clocks that differ, to 90 days from now; made for any type of time that the library takes.
+/// Valid since an hour ago, in case clocks differ, for 90 days. Generic over the library's time type.
 fn valid_for_90_days<T: From<SystemTime>>() -> (T, T) {
     const HOUR: Duration = Duration::from_secs(60 * 60);
     let now = SystemTime::now();
     ((now - HOUR).into(), (now + 90 * 24 * HOUR).into())
 }
 
-/// When a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// For 90 days from now.
+    /// Valid for the next 90 days.
     Current,
-    /// Until some time ago.
+    /// Expired.
     Expired,
-    /// From some distant time on.
+    /// Not valid yet.
     NotYetValid,
 }
 
-/// An authority that issues as many certificates as are asked for.
+/// An authority that issues any number of certificates.
 pub struct TestCa(Issuer<'static, KeyPair>);
 
-/// A certificate and its key, both PEM.
+/// A certificate and its key as PEM.
 #[derive(Debug, Clone)]
 pub struct IssuedCertificate {
     /// The certificate.
     pub chain: String,
     /// Its private key.
     pub private_key: String,
-    /// Its serial number, in lower-case hexadecimal.
+    /// Serial number in lowercase hexadecimal.
     pub serial: String,
 }
 
 impl TestCa {
-    /// Makes an authority, and writes its certificate for clients to trust.
+    /// Creates an authority and writes its certificate to a file.
     pub fn create(file: &Path) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "Ipseity test authority");
@@ -96,7 +96,7 @@ impl TestCa {
     /// Issues a certificate for these names.
     pub fn issue_certificate(&self, names: &[&str], validity: Validity) -> Result<IssuedCertificate> {
         let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
-        // Positive, and without a zero at its head that a reader might leave out.
+        // Positive and without leading zeros, which some parsers drop.
         let serial = fastrand::u64(1 << 60..1 << 62);
         params.serial_number = Some(SerialNumber::from(serial.to_be_bytes().to_vec()));
         match validity {

@@ -1,8 +1,8 @@
-/* A wall clock that a test sets: preloaded into redis-server, it answers for the C library.
+/* A wall clock that a test sets. Preloaded into a process, it replaces the time functions of the C library.
  *
- * One 64-bit word in a shared file says what time it is: its lowest bit 0, the real time plus the rest in microseconds; 1, exactly
- * the rest, standing still. Monotonic clocks are left alone, or timers would hang. System calls are made directly: looking up the
- * library's own functions allocates, and an allocator that asks for the time would come back here. */
+ * One 64-bit word in a shared file contains the time. If its lowest bit is 0, the other bits are an offset to the real time in
+ * microseconds. If it is 1, they are the frozen time. Monotonic clocks are unchanged, because timers would hang. System calls are
+ * made directly: looking up the library's functions allocates, and an allocator that reads the time would recurse. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdatomic.h>

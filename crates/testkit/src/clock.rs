@@ -1,6 +1,6 @@
-//! A wall clock that a test sets, by a small library of ours preloaded into a process (`clock.c`).
+//! A wall clock that a test controls, through a library preloaded into a process (`clock.c`).
 //!
-//! Limits follow the counter store's clock, so that Redis alone is enough for most tests; those that live through months share one clock
+//! Limits use the clock of Redis, so most tests only need to control Redis. Tests that simulate months share one clock
 //! between Redis, PostgreSQL and the service.
 
 use std::fs::{self, File};
@@ -15,11 +15,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::test_dir::TestDir;
 
-/// Microseconds in a millisecond, moved past the bit that says whether the clock stands still.
+/// Microseconds in a millisecond, shifted past the bit that freezes the clock.
 const UNITS_PER_MS: i64 = 1_000 << 1;
 const FROZEN_BIT: i64 = 1;
 
-/// A clock; its clones are the same clock. It starts as the real time.
+/// A clock. Clones share it. It starts at the real time.
 #[derive(Debug, Clone)]
 pub struct TestClock {
     word: &'static AtomicI64,
@@ -27,39 +27,39 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    /// Compiles the library and makes the clock that it will read.
+    /// Compiles the library and creates the shared clock.
     pub fn open() -> Result<Self> {
-        let folder = TestDir::create()?;
-        let source = folder.path().join("clock.c");
+        let dir = TestDir::create()?;
+        let source = dir.path().join("clock.c");
         fs::write(&source, include_str!("clock.c"))?;
-        let clock = Self { word: map_word(&folder)?, dir: Arc::new(folder) };
+        let clock = Self { word: map_word(&dir)?, dir: Arc::new(dir) };
         let arguments = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"];
         let gcc = Command::new("gcc").args(arguments).arg(clock.library_path()).arg(source).output();
-        let output = gcc.context("cannot run gcc, which compiles the test clock")?;
+        let output = gcc.context("failed to run gcc, which compiles the test clock")?;
         ensure!(
             output.status.success(),
-            "the test clock does not compile: {}",
+            "failed to compile the test clock: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         Ok(clock)
     }
 
-    /// The real time, moved by so much.
+    /// Sets the clock to the real time plus an offset.
     pub fn set_offset_ms(&self, by_ms: i64) {
         self.word.store(by_ms * UNITS_PER_MS, Ordering::SeqCst);
     }
 
-    /// Exactly this time, standing still.
+    /// Freezes the clock at this time.
     pub fn freeze_at_ms(&self, unix_ms: i64) {
         self.word.store((unix_ms * UNITS_PER_MS) | FROZEN_BIT, Ordering::SeqCst);
     }
 
-    /// Moves the clock, running or still, from where it is; backwards too.
+    /// Moves the clock forward or, with a negative number, backward.
     pub fn advance_ms(&self, by_ms: i64) {
         self.word.fetch_add(by_ms * UNITS_PER_MS, Ordering::SeqCst);
     }
 
-    /// What a process needs in its environment to live by this clock.
+    /// Environment variables for a process that uses this clock.
     #[must_use]
     pub fn env(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.library_path()), ("IPSEITY_CLOCK", self.dir.path().join("clock"))]
@@ -70,18 +70,15 @@ impl TestClock {
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "a word shared with another process has to be mapped: a write to the file may be seen in halves"
-)]
-fn map_word(folder: &TestDir) -> Result<&'static AtomicI64> {
+#[expect(unsafe_code, reason = "a shared mapping makes writes atomic; a file write could be read half-written")]
+fn map_word(dir: &TestDir) -> Result<&'static AtomicI64> {
     let size = size_of::<AtomicI64>();
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(folder.path().join("clock"))?;
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(dir.path().join("clock"))?;
     file.set_len(size as u64)?;
     let (access, sharing) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, of a file of this size that nobody shortens.
+    // SAFETY: a new mapping of a file of this size, which is never truncated.
     let page = unsafe { libc::mmap(ptr::null_mut(), size, access, sharing, file.as_raw_fd(), 0) };
-    ensure!(page != libc::MAP_FAILED, "cannot map the clock: {}", std::io::Error::last_os_error());
+    ensure!(page != libc::MAP_FAILED, "failed to map the clock: {}", std::io::Error::last_os_error());
     // SAFETY: page-aligned, zeroed, and never unmapped; all access is atomic.
     Ok(unsafe { &*page.cast::<AtomicI64>() })
 }

@@ -1,4 +1,4 @@
-//! Commands that run to their end, with what they said.
+//! Runs commands and collects their output.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use tokio::time::timeout;
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a command left behind.
+/// Exit code and output of a command.
 #[derive(Debug, Clone)]
 pub struct CommandOutput {
-    /// Exit code; `None` when a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Its standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// Its standard error, as text.
+    /// Standard error as text.
     pub stderr: String,
 }
 
 impl CommandOutput {
-    /// Whether the command ended well.
+    /// Whether the exit code is 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
 
-    /// The standard output as text.
+    /// Standard output as text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The standard output as JSON.
+    /// Standard output as JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_slice(&self.stdout).with_context(|| format!("not JSON: {}{}", self.text(), self.stderr))
     }
 
-    /// The output of a command that ended well; otherwise an error with what it said.
+    /// Returns the output, or an error with the output if the command failed.
     pub fn ensure_success(self) -> Result<Self> {
         ensure!(self.is_success(), "exit code {:?}: {}{}", self.code, self.text(), self.stderr);
         Ok(self)
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command until it exits.
 pub(crate) async fn run_command(command: &mut Command) -> Result<CommandOutput> {
     let name = command.as_std().get_program().to_string_lossy().into_owned();
     let output = timeout(COMMAND_TIMEOUT, command.kill_on_drop(true).output())
         .await
-        .with_context(|| format!("{name} did not end within {COMMAND_TIMEOUT:?}"))?
-        .with_context(|| format!("cannot run {name}"))?;
+        .with_context(|| format!("{name} did not exit within {COMMAND_TIMEOUT:?}"))?
+        .with_context(|| format!("failed to run {name}"))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     Ok(CommandOutput { code: output.status.code(), stdout: output.stdout, stderr })
 }

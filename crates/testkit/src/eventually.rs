@@ -1,4 +1,4 @@
-//! Waiting for a condition with a deadline, in place of fixed sleeps.
+//! Waits for a condition with a deadline instead of a fixed sleep.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Asks until the condition holds; fails with `what` when it does not within the time, also when the question itself hangs.
+/// Polls until the condition holds. Fails with `what` after the timeout, even if the condition hangs.
 pub async fn eventually(what: &str, within: Duration, mut condition: impl AsyncFnMut() -> bool) -> Result<()> {
     let deadline = Instant::now() + within;
     loop {

@@ -1,7 +1,7 @@
-//! Real PostgreSQL, Redis and Ipseity processes for tests: started, killed, frozen and removed.
+//! Starts, kills, freezes and removes real PostgreSQL, Redis and Ipseity processes for tests.
 //!
-//! Nothing here stands in for our own code, and nothing outlives the process that started it. Linux only: children die with
-//! their parent by `PR_SET_PDEATHSIG`, families are found in `/proc`.
+//! There are no mocks, and no process outlives the one that started it. Linux only: `PR_SET_PDEATHSIG` ends children
+//! with their parent, and `/proc` lists descendants.
 
 mod base64;
 pub mod certificate;

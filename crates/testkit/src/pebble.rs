@@ -1,4 +1,5 @@
-//! Pebble, a small ACME authority made for tests, and the name server that leads every name to this machine. Debian: `pebble`.
+//! Pebble, an ACME server for tests, and a DNS server that resolves every name to this machine. Debian package:
+//! `pebble`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::test_dir::TestDir;
 
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running authority; ended when dropped.
+/// A running ACME server; killed when dropped.
 #[derive(Debug)]
 pub struct Pebble {
     directory_port: ReservedPort,
@@ -29,10 +30,10 @@ pub struct Pebble {
 }
 
 impl Pebble {
-    /// Starts an authority that looks for proofs on these ports of this machine.
+    /// Starts a server that validates challenges on these ports of this machine.
     pub async fn start(http_port: u16, tls_port: u16) -> Result<Self> {
-        let folder = TestDir::create()?;
-        let certificate = TestCertificate::generate_in(folder.path())?;
+        let dir = TestDir::create()?;
+        let certificate = TestCertificate::generate_in(dir.path())?;
         let directory_port = ReservedPort::reserve_free()?;
         let ports = [ReservedPort::reserve_free()?, ReservedPort::reserve_free()?, ReservedPort::reserve_free()?];
         let [management, dns, dns_management] = ports.each_ref().map(|port| port.address().to_string());
@@ -44,7 +45,7 @@ impl Pebble {
             "httpPort": http_port,
             "tlsPort": tls_port,
         }});
-        let file = folder.path().join("pebble.json");
+        let file = dir.path().join("pebble.json");
         fs::write(&file, config.to_string())?;
         let mut dns_server = Command::new("pebble-challtestsrv");
         dns_server.args([
@@ -58,12 +59,12 @@ impl Pebble {
             &dns_management,
         ]);
         dns_server.args(["-http01", "", "-https01", "", "-tlsalpn01", ""]);
-        let log = folder.path().join("pebble.log");
-        let dns_server =
-            ChildProcess::spawn(dns_server, &log).context("pebble-challtestsrv is in Debian's package pebble")?;
+        let log = dir.path().join("pebble.log");
+        let dns_server = ChildProcess::spawn(dns_server, &log)
+            .context("failed to start pebble-challtestsrv; install Debian's package pebble")?;
         let mut acme_server = Command::new("pebble");
         acme_server.arg("-config").arg(&file).args(["-dnsserver", &dns]).env("PEBBLE_VA_NOSLEEP", "1");
-        // A share of good nonces is refused on purpose otherwise; a client has to cope, but not in every test.
+        // By default Pebble rejects a larger share of valid nonces.
         acme_server.env("PEBBLE_WFE_NONCEREJECT", "5");
         let acme_server = ChildProcess::spawn(acme_server, &log)?;
         let address = directory_port.address();
@@ -74,23 +75,23 @@ impl Pebble {
             _acme_server: acme_server,
             _dns_server: dns_server,
             certificate,
-            dir: folder,
+            dir: dir,
         })
     }
 
-    /// The address of its directory.
+    /// URL of the ACME directory.
     #[must_use]
     pub fn directory_url(&self) -> String {
         format!("https://localhost:{}/dir", self.directory_port.number())
     }
 
-    /// The authority (PEM) of its own interface, which is not the one that it issues with.
+    /// Authority (PEM) of its HTTPS interface; not the one that signs issued certificates.
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
         self.certificate.ca_file.clone()
     }
 
-    /// What it has said.
+    /// Log of the server.
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.dir.path().join("pebble.log"))?)
     }

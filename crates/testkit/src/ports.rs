@@ -1,8 +1,8 @@
-//! Ports on 127.0.0.1 that stay free for a server that is killed and started again.
+//! Reserves ports on 127.0.0.1 for servers that are killed and restarted.
 //!
-//! Taken from below the kernel's ephemeral range: a client that keeps calling a dead server on an ephemeral port is sooner or later
-//! given that very port to call from, connects to itself and keeps the server from coming back. Against each other, test
-//! processes reserve a port by binding an abstract socket of its name, which the kernel lets go when they die.
+//! Ports are below the kernel's ephemeral range. Otherwise a client that retries a dead server may get that port as its
+//! source port, connect to itself and block the restart. Test processes reserve a port by binding an abstract socket
+//! with its number, which the kernel releases when they exit.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 const PORT_RANGE: Range<u16> = 12_000..32_000;
 const ATTEMPTS_MAX: usize = 1_000;
 
-/// A port that no other test process takes while this lives.
+/// A port that no other test process uses.
 #[derive(Debug)]
 pub struct ReservedPort {
     number: u16,
@@ -22,7 +22,7 @@ pub struct ReservedPort {
 }
 
 impl ReservedPort {
-    /// Reserves a port on which nobody listens.
+    /// Reserves a free port.
     pub fn reserve_free() -> Result<Self> {
         (0..ATTEMPTS_MAX)
             .find_map(|_| Self::try_reserve(fastrand::u16(PORT_RANGE)))
@@ -36,13 +36,13 @@ impl ReservedPort {
         Some(Self { number, _reservation: reservation })
     }
 
-    /// Its number.
+    /// Port number.
     #[must_use]
     pub const fn number(&self) -> u16 {
         self.number
     }
 
-    /// It on 127.0.0.1.
+    /// Address on 127.0.0.1.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()

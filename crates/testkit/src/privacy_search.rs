@@ -1,6 +1,7 @@
-//! A search of bytes for addresses and keys, in every guise in which they could have been written.
+//! Searches bytes for addresses and keys in every encoding in which they could have been written.
 //!
-//! Four raw bytes turn up by chance in about every fourth gigabyte of noise per address: look for IPv4 addresses whose bytes no text holds.
+//! Four raw bytes occur by chance about once in four gigabytes of random data per address. Search for IPv4 addresses
+//! whose bytes are not text.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,40 +13,40 @@ use anyhow::{Context, Result};
 
 use crate::base64::{base64_encodings, base64_substrings};
 
-/// What is looked for.
+/// What to search for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needle {
-    /// An address, in all its notations.
+    /// An address in all its notations.
     Address(IpAddr),
     /// A text, such as a key.
     Text(String),
 }
 
-/// The guise in which a needle was found.
+/// How a needle was encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeedleEncoding {
-    /// As people write it.
+    /// Plain text.
     Text,
-    /// Two hexadecimal digits a byte, of the text or of the address's own bytes; also where only unprintable bytes are escaped so.
+    /// Two hexadecimal digits per byte, of the text or the address bytes; also if only unprintable bytes are escaped.
     Hex,
-    /// Either alphabet, at any place within a longer encoded text.
+    /// Either alphabet, at any offset within a longer encoded text.
     Base64,
-    /// The address's own bytes, in network order; of IPv4 also in the other.
+    /// Address bytes in network order; for IPv4 also reversed.
     Binary,
-    /// The address as one decimal number.
+    /// The address as a decimal number.
     Decimal,
 }
 
-/// A needle that was found.
+/// A found needle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivacyFinding {
-    /// Which.
+    /// The needle.
     pub needle: Needle,
-    /// In what guise.
+    /// Its encoding.
     pub encoding: NeedleEncoding,
-    /// In what was searched: the name that the caller gave, or the file.
+    /// Where it was found: the caller's name for the bytes, or the file.
     pub source: String,
-    /// After how many bytes.
+    /// Offset in bytes.
     pub offset: usize,
 }
 
@@ -56,28 +57,29 @@ struct SearchPattern {
     boundary: BoundaryRule,
 }
 
-/// When a finding is part of something else, and none.
+/// When a match is only part of something else.
 #[derive(Clone, Copy)]
 enum BoundaryRule {
-    /// Never: it is long enough to be nothing else.
+    /// Never, because it is long enough to be unambiguous.
     Unrestricted,
-    /// With a decimal digit on either side.
+    /// If a decimal digit is next to it.
     NoAdjacentDigit,
-    /// With a hexadecimal digit on either side: eight of them turn up in every thousandth megabyte of digests per address.
+    /// If a hexadecimal digit is next to it. Eight digits occur by chance about once in a gigabyte of digests per
+    /// address.
     NoAdjacentHexDigit,
 }
 
-/// A search for many needles at once.
+/// A search for many needles.
 pub struct PrivacySearch {
     needles: Vec<Needle>,
-    /// Patterns whose letters' case matters, and those where it does not.
+    /// Patterns where case matters, and where it does not.
     case_sensitive: (AhoCorasick, Vec<SearchPattern>),
     case_insensitive: (AhoCorasick, Vec<SearchPattern>),
     bytes_searched: AtomicU64,
 }
 
 impl PrivacySearch {
-    /// Prepares a search.
+    /// Prepares a search for these needles.
     pub fn new(needles: impl IntoIterator<Item = Needle>) -> Result<Self> {
         let needles: Vec<Needle> = needles.into_iter().collect();
         let (mut case_sensitive, mut case_insensitive) = (Vec::new(), Vec::new());
@@ -99,13 +101,13 @@ impl PrivacySearch {
         })
     }
 
-    /// How many bytes were searched so far.
+    /// Number of bytes searched so far.
     #[must_use]
     pub fn searched_bytes(&self) -> u64 {
         self.bytes_searched.load(Ordering::Relaxed)
     }
 
-    /// Searches bytes, which findings call `place`.
+    /// Searches bytes; findings call them `source`.
     #[must_use]
     pub fn search_bytes(&self, source: &str, bytes: &[u8]) -> Vec<PrivacyFinding> {
         self.bytes_searched.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -130,7 +132,7 @@ impl PrivacySearch {
         findings
     }
 
-    /// Searches a file, or every file under a folder. What vanishes meanwhile is passed over.
+    /// Searches a file, or every file in a directory. Skips files that vanish meanwhile.
     pub fn search_files(&self, path: &Path) -> Result<Vec<PrivacyFinding>> {
         let mut findings = Vec::new();
         let mut pending = vec![path.to_owned()];
@@ -139,7 +141,7 @@ impl PrivacySearch {
                 match fs::read_dir(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     entries => {
-                        for entry in entries.with_context(|| format!("cannot list {}", path.display()))? {
+                        for entry in entries.with_context(|| format!("failed to list {}", path.display()))? {
                             pending.push(entry?.path());
                         }
                     }
@@ -170,7 +172,7 @@ fn encodings_of(needle: &Needle) -> Vec<(NeedleEncoding, BoundaryRule, Vec<u8>)>
     let is_v4 = matches!(needle, Needle::Address(IpAddr::V4(_)));
     let mut encodings = Vec::new();
     for text in texts {
-        // Encoded, capitals are other bytes.
+        // Uppercase letters have other encodings.
         let uppercase = text.to_uppercase();
         let is_both = raw.is_some() && uppercase != text;
         for text in [Some(&text), is_both.then_some(&uppercase)].into_iter().flatten() {
@@ -194,7 +196,8 @@ fn encodings_of(needle: &Needle) -> Vec<(NeedleEncoding, BoundaryRule, Vec<u8>)>
             if is_v4 { BoundaryRule::NoAdjacentHexDigit } else { BoundaryRule::Unrestricted },
             hex_bytes(&raw),
         ));
-        // Of four bytes within a longer text only four characters are certain, and these are in every text: whole values only.
+        // Within a longer text only four characters are stable for four bytes, which occur in every text. Search for
+        // whole values only.
         let encoded = if is_v4 { base64_encodings(&raw) } else { base64_substrings(&raw) };
         encodings
             .extend(encoded.into_iter().map(|encoded| (NeedleEncoding::Base64, BoundaryRule::Unrestricted, encoded)));
@@ -207,8 +210,8 @@ fn encodings_of(needle: &Needle) -> Vec<(NeedleEncoding, BoundaryRule, Vec<u8>)>
     encodings
 }
 
-/// An IPv4 address dotted, with all digits, reversed as in the DNS, and mapped into IPv6; an IPv6 address shortened, with all groups, with
-/// all digits, and as in URLs.
+/// Notations of IPv4: dotted, padded, reversed as in DNS, and mapped into IPv6. Of IPv6: shortened, with all groups,
+/// padded, and as in URLs.
 fn notations(address: IpAddr) -> Vec<String> {
     let mut notations = match address {
         IpAddr::V4(v4) => {
@@ -231,7 +234,7 @@ fn notations(address: IpAddr) -> Vec<String> {
             notations
         }
     };
-    // Often two are the same.
+    // Some notations may be equal.
     notations.sort_unstable();
     notations.dedup();
     notations
@@ -244,7 +247,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// As Redis shows bytes to its monitors, and Rust those of a byte string.
+/// Escapes bytes like Redis' MONITOR and Rust's byte strings.
 fn escape_like_redis(bytes: &[u8]) -> Vec<u8> {
     let short = |byte: u8| match byte {
         0x07 => Some(*b"\\a"),
@@ -266,11 +269,11 @@ mod tests {
     const KEY: &str = "ips_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL";
 
     fn needle_address(text: &str) -> Needle {
-        Needle::Address(text.parse().expect("an address"))
+        Needle::Address(text.parse().expect("valid address"))
     }
 
     fn encodings_found(needle: Needle, bytes: &[u8]) -> Vec<NeedleEncoding> {
-        let search = PrivacySearch::new([needle]).expect("a search");
+        let search = PrivacySearch::new([needle]).expect("create a search");
         search.search_bytes("here", bytes).into_iter().map(|finding| finding.encoding).collect()
     }
 

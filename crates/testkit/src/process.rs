@@ -1,7 +1,7 @@
-//! Child processes that cannot outlive us, with signals to whole families.
+//! Child processes that end with this process, and signals to them and their descendants.
 //!
-//! `PR_SET_PDEATHSIG` fires when the *thread* that forked ends, and test threads end early; so one thread, which lives as long as the
-//! process does, forks them all.
+//! `PR_SET_PDEATHSIG` fires when the *thread* that forked ends, and test threads end early. So one thread that lives as
+//! long as the process forks all children.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,37 +22,37 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 type SpawnRequest = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// A running child in its own process group; killed with its family when dropped.
+/// A running child in a separate process group. Dropping it kills it and its descendants.
 #[derive(Debug)]
 pub struct ChildProcess {
     child: Child,
 }
 
 impl ChildProcess {
-    /// Starts a command whose output goes to the end of the file `log`.
+    /// Starts a command and appends its output to the file `log`.
     pub fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         kill_on_parent_exit(&mut command);
         let name = command.get_program().to_string_lossy().into_owned();
         let (reply, child) = mpsc::channel();
-        spawner().send((command, reply)).context("the thread that starts processes is gone")?;
-        let child = child.recv()?.with_context(|| format!("cannot start {name}"))?;
+        spawner().send((command, reply)).context("the thread that starts processes has ended")?;
+        let child = child.recv()?.with_context(|| format!("failed to start {name}"))?;
         Ok(Self { child })
     }
 
-    /// Its process id.
+    /// Process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has not ended yet.
+    /// Whether it is still running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends a signal to the process alone; nothing when it has ended.
+    /// Sends a signal to the process only, if it is running.
     pub(crate) fn signal(&mut self, signal: i32) {
         if self.is_running() {
             send_signal(self.child.id(), signal);
@@ -61,25 +61,25 @@ impl ChildProcess {
 
     /// Waits for the process to end.
     pub(crate) async fn wait_for_exit(&mut self, within: Duration) -> Result<ExitStatus> {
-        let name = format!("the end of process {}", self.pid());
+        let name = format!("process {} exits", self.pid());
         eventually(&name, within, async || !self.is_running()).await?;
         Ok(self.child.wait()?)
     }
 
-    /// Stops the process and its descendants where they stand.
+    /// Stops the process and its descendants with SIGSTOP.
     pub(crate) fn freeze(&mut self) {
-        // The parent first, so that it forks no more while its children are looked up.
+        // The parent first, so that it cannot fork while its children are listed.
         self.signal(libc::SIGSTOP);
         self.signal_descendants(libc::SIGSTOP);
     }
 
-    /// Lets a frozen family go on.
+    /// Resumes a frozen process and its descendants.
     pub(crate) fn thaw(&mut self) {
         self.signal_descendants(libc::SIGCONT);
         self.signal(libc::SIGCONT);
     }
 
-    /// Kills the family with SIGKILL and waits until none of it runs.
+    /// Kills the process and its descendants with SIGKILL and waits until all are gone.
     pub(crate) fn kill9(&mut self) {
         if !self.is_running() {
             return;
@@ -95,7 +95,7 @@ impl ChildProcess {
         }
     }
 
-    /// Sends a signal, waits a while without an async runtime, and kills what is left.
+    /// Sends a signal, waits without an async runtime, and kills what still runs.
     pub(crate) fn stop_or_kill(&mut self, signal: i32, within: Duration) {
         self.thaw();
         self.signal(signal);
@@ -125,7 +125,7 @@ fn spawner() -> mpsc::Sender<SpawnRequest> {
         let (requests, inbox) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, reply) in inbox {
-                // Whoever ordered it may have given up; the child is then dropped by nobody, and dies with us.
+                // If the requester is gone, the child is never dropped and ends with this process.
                 let _ = reply.send(command.spawn());
             }
         });
@@ -140,22 +140,22 @@ fn kill_on_parent_exit(command: &mut Command) {
     let setup = move || {
         // SAFETY: both are plain system calls without memory.
         let (set, now) = unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
-        // A parent that died before the call above would never be noticed.
+        // The parent may have died before the call above.
         if set == 0 && u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
     // SAFETY: the closure neither allocates nor locks.
     unsafe { command.pre_exec(setup) };
 }
 
-#[expect(unsafe_code, reason = "std sends no signal but SIGKILL")]
+#[expect(unsafe_code, reason = "std can only send SIGKILL")]
 fn send_signal(pid: u32, signal: i32) {
     if let Ok(pid) = libc::pid_t::try_from(pid) {
-        // SAFETY: kill takes no memory. A process that is gone already is what we wanted.
+        // SAFETY: kill takes no memory. It is fine if the process no longer exists.
         unsafe { libc::kill(pid, signal) };
     }
 }
 
-/// All processes that a process has begotten, and they in turn.
+/// All descendants of a process.
 #[must_use]
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -181,7 +181,7 @@ fn is_alive(pid: u32) -> bool {
 
 fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it stands in parentheses and may hold any character.
+    // The name before this field is in parentheses and may contain any character.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }

@@ -1,4 +1,4 @@
-//! Real nginx and haproxy processes in front of a node, with the configuration that a test gives them.
+//! Real nginx and haproxy processes in front of a node, with a test's configuration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use crate::test_dir::TestDir;
 
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which proxy.
+/// Kind of proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReverseProxyKind {
-    /// nginx; the configuration stands within `http { … }`.
+    /// nginx; the configuration goes into `http { … }`.
     Nginx,
-    /// haproxy; the configuration stands behind `defaults`.
+    /// haproxy; the configuration follows `defaults`.
     Haproxy,
 }
 
@@ -34,46 +34,46 @@ pub struct ReverseProxy {
 }
 
 impl ReverseProxy {
-    /// Starts a proxy with a configuration made for so many free ports, and waits until the first of them takes connections.
+    /// Starts a proxy with a configuration for this many free ports, and waits until the first accepts connections.
     pub async fn start(kind: ReverseProxyKind, ports: usize, configure: impl FnOnce(&[u16]) -> String) -> Result<Self> {
-        let folder = TestDir::create()?;
+        let dir = TestDir::create()?;
         let ports = (0..ports).map(|_| ReservedPort::reserve_free()).collect::<Result<Vec<_>>>()?;
         let numbers: Vec<_> = ports.iter().map(ReservedPort::number).collect();
-        let file = folder.path().join("proxy.conf");
-        fs::write(&file, full_config(kind, folder.path(), &configure(&numbers)))?;
-        let log = folder.path().join("proxy.log");
-        let process = ChildProcess::spawn(proxy_command(kind, &file, folder.path()), &log)?;
-        let mut proxy = Self { process, ports, dir: folder };
+        let file = dir.path().join("proxy.conf");
+        fs::write(&file, full_config(kind, dir.path(), &configure(&numbers)))?;
+        let log = dir.path().join("proxy.log");
+        let process = ChildProcess::spawn(proxy_command(kind, &file, dir.path()), &log)?;
+        let mut proxy = Self { process, ports, dir: dir };
         let first = proxy.ports.first().context("a proxy needs a port")?.address();
-        let ready = eventually("the proxy takes connections", READY_TIMEOUT, async || {
+        let ready = eventually("the proxy accepts connections", READY_TIMEOUT, async || {
             !proxy.process.is_running() || TcpStream::connect(first).await.is_ok()
         });
         ready.await.with_context(|| proxy.log())?;
-        ensure!(proxy.process.is_running(), "the proxy ended; it says:\n{}", proxy.log());
+        ensure!(proxy.process.is_running(), "the proxy exited:\n{}", proxy.log());
         Ok(proxy)
     }
 
-    /// Its ports on 127.0.0.1, in the order in which the configuration was given them.
+    /// Addresses of its ports, in the order of the configuration.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(ReservedPort::address).collect()
     }
 
-    /// Everything that it has said.
+    /// Log of the proxy.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("proxy.log")).unwrap_or_default()
     }
 }
 
-/// What a test's configuration needs around it to run without rights and without traces.
-fn full_config(kind: ReverseProxyKind, folder: &Path, configuration: &str) -> String {
-    let folder = folder.display();
+/// Completes a test's configuration so that the proxy needs no privileges and leaves no files.
+fn full_config(kind: ReverseProxyKind, dir: &Path, configuration: &str) -> String {
+    let dir = dir.display();
     match kind {
         ReverseProxyKind::Nginx => format!(
-            "daemon off;\nuser root;\nworker_processes 1;\npid {folder}/pid;\nerror_log stderr;\nevents {{ worker_connections 512; }}\nhttp {{\n\
-             access_log off;\nclient_body_temp_path {folder}/body;\nproxy_temp_path {folder}/proxy;\nfastcgi_temp_path {folder}/fastcgi;\n\
-             uwsgi_temp_path {folder}/uwsgi;\nscgi_temp_path {folder}/scgi;\n{configuration}\n}}\n"
+            "daemon off;\nuser root;\nworker_processes 1;\npid {dir}/pid;\nerror_log stderr;\nevents {{ worker_connections 512; }}\nhttp {{\n\
+             access_log off;\nclient_body_temp_path {dir}/body;\nproxy_temp_path {dir}/proxy;\nfastcgi_temp_path {dir}/fastcgi;\n\
+             uwsgi_temp_path {dir}/uwsgi;\nscgi_temp_path {dir}/scgi;\n{configuration}\n}}\n"
         ),
         ReverseProxyKind::Haproxy => format!(
             "global\n    maxconn 500\ndefaults\n    timeout connect 10s\n    timeout client 30s\n    timeout server 30s\n\n{configuration}\n"
@@ -81,13 +81,13 @@ fn full_config(kind: ReverseProxyKind, folder: &Path, configuration: &str) -> St
     }
 }
 
-fn proxy_command(kind: ReverseProxyKind, file: &Path, folder: &Path) -> Command {
+fn proxy_command(kind: ReverseProxyKind, file: &Path, dir: &Path) -> Command {
     let mut command = Command::new(match kind {
         ReverseProxyKind::Nginx => "/usr/sbin/nginx",
         ReverseProxyKind::Haproxy => "/usr/sbin/haproxy",
     });
     match kind {
-        ReverseProxyKind::Nginx => command.arg("-p").arg(folder).arg("-c").arg(file),
+        ReverseProxyKind::Nginx => command.arg("-p").arg(dir).arg("-c").arg(file),
         ReverseProxyKind::Haproxy => command.arg("-db").arg("-f").arg(file),
     };
     command

@@ -1,6 +1,7 @@
-//! A mail server on a port of its own: accepts everything from everybody, and keeps it to be read.
+//! An SMTP server on a free port that accepts all emails and keeps them.
 //!
-//! On threads of its own: tests that share one have each their own runtime. It does not speak TLS and asks for no password.
+//! It runs on its own threads, because tests that share one have separate runtimes. It supports neither TLS nor
+//! authentication.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,19 +16,19 @@ use crate::eventually;
 
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A mail that arrived.
+/// A received email.
 #[derive(Debug, Clone)]
 pub struct ReceivedEmail {
-    /// Whom its envelope names.
+    /// Recipients of the envelope.
     pub to: Vec<String>,
-    /// Its subject.
+    /// Subject.
     pub subject: String,
-    /// Its text, decoded.
+    /// Decoded text.
     pub text: String,
 }
 
 impl ReceivedEmail {
-    /// The addresses that it links to.
+    /// URLs in the text.
     #[must_use]
     pub fn links(&self) -> Vec<&str> {
         self.text.split_whitespace().filter(|word| word.starts_with("http")).collect()
@@ -47,7 +48,7 @@ impl SmtpSinkState {
     }
 }
 
-/// A running mail server; ends when dropped.
+/// A running SMTP server; ends when dropped.
 #[derive(Debug)]
 pub struct SmtpSink {
     address: SocketAddr,
@@ -66,28 +67,28 @@ impl SmtpSink {
                     return;
                 }
                 let state = Arc::clone(&state);
-                // A conversation that breaks off leaves no mail, as with any server.
+                // A session that breaks off leaves no email, as with any server.
                 thread::spawn(move || serve_session(stream, &state));
             }
         });
         Ok(sink)
     }
 
-    /// Where it takes mails, as `[mail] smtp_url` names it.
+    /// URL for the setting `[mail] smtp_url`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("smtp://{}", self.address)
     }
 
-    /// From now on hangs up on everybody, or takes mails again.
+    /// Rejects all connections, or accepts them again.
     pub fn set_offline(&self, is_offline: bool) {
         self.state.is_offline.store(is_offline, Ordering::Release);
     }
 
-    /// Waits for a mail to this address with this in its subject, and takes the oldest out.
+    /// Waits for an email to this address with this text in its subject, and removes the oldest.
     pub async fn wait_for_email(&self, address: &str, subject_part: &str) -> Result<ReceivedEmail> {
         let mut found = None;
-        let what = format!("a mail to {address} about {subject_part:?}");
+        let what = format!("an email to {address} with the subject {subject_part:?}");
         eventually(&what, ARRIVAL_TIMEOUT, async || {
             found = self.take_email(address, subject_part);
             found.is_some()
@@ -96,13 +97,13 @@ impl SmtpSink {
         found.context(what)
     }
 
-    /// The mails to this address that nobody has taken out, oldest first.
+    /// Remaining emails to this address, oldest first.
     #[must_use]
     pub fn emails_to(&self, address: &str) -> Vec<ReceivedEmail> {
         self.state.lock().iter().filter(|mail| mail.to.iter().any(|to| to == address)).cloned().collect()
     }
 
-    /// Every mail that nobody has taken out.
+    /// All remaining emails.
     #[must_use]
     pub fn emails(&self) -> Vec<ReceivedEmail> {
         self.state.lock().clone()
@@ -120,12 +121,12 @@ impl SmtpSink {
 impl Drop for SmtpSink {
     fn drop(&mut self) {
         self.state.is_stopped.store(true, Ordering::Release);
-        // Wakes the thread that waits for a connection.
+        // Wakes the thread that accepts connections.
         drop(TcpStream::connect(self.address));
     }
 }
 
-/// One conversation (RFC 5321).
+/// Serves one session (RFC 5321).
 fn serve_session(mut stream: TcpStream, state: &SmtpSinkState) -> io::Result<()> {
     if state.is_offline.load(Ordering::Acquire) {
         return Ok(());
@@ -142,7 +143,7 @@ fn serve_session(mut stream: TcpStream, state: &SmtpSinkState) -> io::Result<()>
                 b"250 ok\r\n"
             }
             "DATA" => {
-                stream.write_all(b"354 go on\r\n")?;
+                stream.write_all(b"354 continue\r\n")?;
                 let email = read_email(&mut lines, std::mem::take(&mut to))?;
                 state.lock().push(email);
                 b"250 kept\r\n"
@@ -155,7 +156,7 @@ fn serve_session(mut stream: TcpStream, state: &SmtpSinkState) -> io::Result<()>
     Ok(())
 }
 
-/// A mail up to the line with a single dot.
+/// Reads an email up to the line with a single dot.
 fn read_email(lines: &mut impl Iterator<Item = io::Result<String>>, to: Vec<String>) -> io::Result<ReceivedEmail> {
     let mut text = Vec::new();
     for line in lines {
@@ -172,7 +173,7 @@ fn parse_email(lines: &[String], to: Vec<String>) -> ReceivedEmail {
         Some(blank) => (&lines[..blank], &lines[blank + 1..]),
         None => (lines, &[][..]),
     };
-    // A header line that begins with a space goes on from the one before.
+    // A header line that starts with a space continues the previous one.
     let head = head.join("\n").replace("\n ", " ").replace("\n\t", " ");
     let header =
         |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
@@ -182,7 +183,7 @@ fn parse_email(lines: &[String], to: Vec<String>) -> ReceivedEmail {
     ReceivedEmail { to, subject: header("Subject:"), text }
 }
 
-/// Reads quoted-printable text (RFC 2045).
+/// Decodes quoted-printable text (RFC 2045).
 fn decode_quoted_printable(text: &str) -> String {
     let joined = text.replace("=\n", "");
     let mut parts = joined.split('=');
@@ -207,7 +208,7 @@ mod tests {
 
     fn parse_test_email(text: &str) -> ReceivedEmail {
         let mut lines = text.lines().map(|line| Ok(line.to_owned()));
-        read_email(&mut lines, vec!["ada@example.com".to_owned()]).expect("a mail")
+        read_email(&mut lines, vec!["ada@example.com".to_owned()]).expect("email arrives")
     }
 
     #[test]
@@ -222,21 +223,24 @@ mod tests {
         assert_eq!(quoted.text, "80\u{a0}%, one line=");
     }
 
-    /// Says all of a conversation at once, and hears what the server said.
+    /// Sends all commands of a session and returns the server's replies.
     fn send_session(mailbox: &SmtpSink, lines: &str) -> String {
-        let mut stream = TcpStream::connect(mailbox.address).expect("a connection");
+        let mut stream = TcpStream::connect(mailbox.address).expect("connection opens");
         let mut received = String::new();
-        stream.write_all(lines.as_bytes()).and_then(|()| stream.read_to_string(&mut received)).expect("a conversation");
+        stream
+            .write_all(lines.as_bytes())
+            .and_then(|()| stream.read_to_string(&mut received))
+            .expect("session succeeds");
         received
     }
 
     #[tokio::test]
     async fn email_is_taken_once_and_refused_while_the_sink_is_offline() {
-        let mailbox = SmtpSink::start().expect("a mailbox");
+        let mailbox = SmtpSink::start().expect("SMTP server starts");
         let mail = "EHLO me\r\nMAIL FROM:<a@b>\r\nRCPT TO:<ada@example.com>\r\nDATA\r\nSubject: hello\r\n\r\nhi\r\n.\r\nQUIT\r\n";
         assert!(send_session(&mailbox, mail).contains("250 kept"));
         assert_eq!(mailbox.emails_to("ada@example.com").len(), 1);
-        let taken = mailbox.wait_for_email("ada@example.com", "hell").await.expect("a mail");
+        let taken = mailbox.wait_for_email("ada@example.com", "hell").await.expect("email arrives");
         assert_eq!(taken.text, "hi");
         assert!(mailbox.emails_to("ada@example.com").is_empty());
         mailbox.set_offline(true);

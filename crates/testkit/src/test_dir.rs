@@ -1,7 +1,7 @@
-//! Folders that are removed with their owner.
+//! Temporary directories that are removed with their owner.
 //!
-//! A process that is killed removes nothing, so each folder holds a locked file; whoever opens the next folder removes those
-//! whose lock has fallen.
+//! A killed process removes nothing. So each directory contains a locked file, and creating a directory removes all
+//! whose lock is free.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -14,10 +14,10 @@ use anyhow::{Context, Result};
 
 const PREFIX: &str = "ipseity-";
 const LOCK_FILE: &str = ".owner";
-/// A folder this young may not have locked its file yet.
+/// A younger directory may not have locked its file yet.
 const LOCK_GRACE: Duration = Duration::from_secs(10);
 
-/// A folder of its own under the system's temporary one, gone when dropped.
+/// A temporary directory; removed when dropped.
 #[derive(Debug)]
 pub struct TestDir {
     path: PathBuf,
@@ -25,17 +25,17 @@ pub struct TestDir {
 }
 
 impl TestDir {
-    /// Makes a new, empty folder.
+    /// Creates an empty directory.
     pub fn create() -> Result<Self> {
         static REMOVE_ORPHANS: Once = Once::new();
         REMOVE_ORPHANS.call_once(remove_orphans);
         let path = loop {
             let path = std::env::temp_dir().join(format!("{PREFIX}{:012x}", fastrand::u64(..) >> 16));
-            // 0711: PostgreSQL's user must pass through to its own folder inside.
+            // 0711, so that PostgreSQL's user can reach its directory inside.
             match DirBuilder::new().mode(0o711).create(&path) {
                 Ok(()) => break path,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).context(format!("cannot make the folder {}", path.display())),
+                Err(error) => return Err(error).context(format!("failed to create {}", path.display())),
             }
         };
         let lock = File::create(path.join(LOCK_FILE))?;
@@ -43,7 +43,7 @@ impl TestDir {
         Ok(Self { path, _lock: lock })
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -52,7 +52,7 @@ impl TestDir {
 
 impl Drop for TestDir {
     fn drop(&mut self) {
-        // Nothing to do about a failure here; the next sweep tries again.
+        // If this fails, a later cleanup removes it.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

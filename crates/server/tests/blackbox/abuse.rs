@@ -78,7 +78,7 @@ impl AbuseFixture<'_> {
         let url = format!("http://{clear}/api/v1/ip");
         let (host, port) = (clear.ip().to_string(), clear.port().to_string());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/attack.py");
-        let program = find_service_binary().expect("the service").with_file_name("attack").display().to_string();
+        let program = find_service_binary().expect("service responds").with_file_name("attack").display().to_string();
         let authority = self.deployment.certificate.ca_file.display().to_string();
         let common = ["-c", &connections, "-r", "500", "-l", &seconds, "-u", &url];
         let arguments: Vec<&str> = match name {
@@ -95,7 +95,7 @@ impl AbuseFixture<'_> {
         let mut command = Command::new("sh");
         command.args(["-c", r#"ulimit -n "$(ulimit -Hn)"; exec nice -n 19 "$@""#, "sh"]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.kill_on_drop(true).spawn().expect("a shell; the attacks need slowhttptest and python3")
+        command.kill_on_drop(true).spawn().expect("attack starts; install slowhttptest and python3")
     }
 
     /// Goes through all attacks; gives the bars that did not hold.
@@ -115,7 +115,7 @@ impl AbuseFixture<'_> {
             let attacker = self.start_attack(name, connections);
             let stats = baseline::measure_baseline(self.deployment, self.node, self.keys, duration).await;
             let (rss, cpu_s) = (rss_kib(self.node), cpu_s(self.node) - cpu_before);
-            let output = attacker.wait_with_output().await.expect("the attacker ends");
+            let output = attacker.wait_with_output().await.expect("attacker exits");
             let counts = close_counts(self.node).await.into_iter().zip(before);
             let counts: Vec<_> =
                 counts.map(|((what, now), (_, old))| (what, now - old)).filter(|(_, n)| *n > 0).collect();
@@ -156,22 +156,22 @@ fn format_stats(stats: &[BaselineStats; 2]) -> String {
 }
 
 fn rss_kib(node: &Node) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("a running node");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("node runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("read the memory");
+    line.trim().trim_end_matches(" kB").parse().expect("valid number")
 }
 
 /// Time that the processors have spent on a node, in its own code and in the kernel.
 fn cpu_s(node: &Node) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", node.pid())).expect("a running node");
-    let fields = stat.rsplit_once(')').expect("a name").1.split_whitespace().skip(11).take(2);
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", node.pid())).expect("node runs");
+    let fields = stat.rsplit_once(')').expect("name exists").1.split_whitespace().skip(11).take(2);
     // In ticks, of which Linux tells a hundred a second.
-    fields.map(|ticks| ticks.parse::<f64>().expect("a number") / 100.0).sum()
+    fields.map(|ticks| ticks.parse::<f64>().expect("valid number") / 100.0).sum()
 }
 
 /// Connections that each bound has closed so far, and callers that were asked to prove their address.
 async fn close_counts(node: &Node) -> Vec<(String, u64)> {
-    let text = node.metrics().await.expect("metrics");
+    let text = node.metrics().await.expect("read the metrics");
     let counts = text.lines().filter_map(|line| {
         let (name, count) = line.rsplit_once(' ')?;
         let reason =
@@ -188,7 +188,7 @@ async fn legitimate_client_is_served_during_every_attack() {
     // Nobody on the loopback is trusted here: a trusted proxy is not bounded by its network.
     env.insert("IPSEITY__EDGE__TRUSTED_PROXIES".to_owned(), String::new());
     let deployment =
-        &Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("a house");
+        &Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("deployment starts");
     let mut keys = Vec::new();
     for _ in 0..KEYS {
         keys.push(fresh_key(deployment, Scope::Full).await);
@@ -197,7 +197,7 @@ async fn legitimate_client_is_served_during_every_attack() {
     let default_node =
         AbuseFixture { deployment, node: &deployment.nodes[0], keys, label: "as it is", networks: ATTACKER_NETWORKS };
     let mut failures = default_node.run_attacks().await;
-    let fd_limited = deployment.start_node_with_fd_limit(&Env::new(), 256).await.expect("a node");
+    let fd_limited = deployment.start_node_with_fd_limit(&Env::new(), 256).await.expect("node starts");
     let fd_limited = AbuseFixture {
         deployment,
         node: &fd_limited,
@@ -219,20 +219,21 @@ async fn node_out_of_file_descriptors_recovers_when_some_are_freed() {
         .await
         .start_node_with_fd_limit(&edge_env(&[("OPEN_FILES_RESERVED", "0")]), 128)
         .await
-        .expect("a node");
+        .expect("node starts");
     let start = Instant::now();
     let mut held = Vec::new();
     for _ in 0..HELD_CONNECTIONS {
-        held.push(TcpStream::connect(node.http()).await.expect("a place in the kernel's queue"));
+        held.push(TcpStream::connect(node.http()).await.expect("connection is queued"));
     }
     let is_out = async || node.log().is_ok_and(|log| log.contains("could not be accepted"));
-    eventually("the node is out of files", max_wait, is_out).await.expect("it has a limit");
+    eventually("the node is out of files", max_wait, is_out).await.expect("limit exists");
     drop(held);
     let served = async || node.client().get("/api/v1/meta", &[]).await.is_ok_and(|reply| reply.status == 200);
-    eventually("it serves again", max_wait, served).await.expect("there are files again");
-    let metrics = node.metrics().await.expect("metrics");
-    let errors = metrics.lines().find_map(|line| line.strip_prefix("ipseity_accept_errors_total ")).expect("a count");
+    eventually("it serves again", max_wait, served).await.expect("node accepts again");
+    let metrics = node.metrics().await.expect("read the metrics");
+    let errors =
+        metrics.lines().find_map(|line| line.strip_prefix("ipseity_accept_errors_total ")).expect("valid count");
     // Three listeners at their pace; and one try for each connection that has ended, since its file is free.
     let attempts_max = 3 * (start.elapsed().as_millis() / 100 + 1) + HELD_CONNECTIONS as u128;
-    assert!((1..=attempts_max).contains(&errors.parse().expect("a number")), "{errors} of {attempts_max}");
+    assert!((1..=attempts_max).contains(&errors.parse().expect("valid number")), "{errors} of {attempts_max}");
 }

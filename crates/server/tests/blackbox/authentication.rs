@@ -12,16 +12,16 @@ use crate::lookup::{IP_FIELDS, field_names, lookup_with_key};
 /// Asks with these Authorization lines and this query.
 async fn lookup_with_credentials(caller: &mut TestClient, header_values: &[&str], query: &str) -> TestResponse {
     let headers: Vec<_> = header_values.iter().map(|value| ("authorization", *value)).collect();
-    caller.get(&format!("/api/v1/ip{query}"), &headers).await.expect("an answer")
+    caller.get(&format!("/api/v1/ip{query}"), &headers).await.expect("response arrives")
 }
 
 async fn run_cli(deployment: &Deployment, arguments: &[&str]) -> ipseity_testkit::CommandOutput {
-    deployment.cli(arguments).await.and_then(ipseity_testkit::CommandOutput::ensure_success).expect("done")
+    deployment.cli(arguments).await.and_then(ipseity_testkit::CommandOutput::ensure_success).expect("command succeeds")
 }
 
 async fn rotate_key(deployment: &Deployment, key: &IssuedKey, overlap_s: &str) -> IssuedKey {
     let rotated = run_cli(deployment, &["key", "roll", &key.id, "--overlap-s", overlap_s, "--json"]).await;
-    serde_json::from_slice(&rotated.stdout).expect("the new key")
+    serde_json::from_slice(&rotated.stdout).expect("issue a key")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn key_is_accepted_in_header_or_query() {
     for (header_values, query) in placements {
         let reply = lookup_with_credentials(&mut caller, header_values, query).await;
         assert_eq!(
-            (reply.status, field_names(&reply.json().expect("JSON"))),
+            (reply.status, field_names(&reply.json().expect("valid JSON"))),
             (200, IP_FIELDS.into()),
             "{header_values:?} {query}"
         );
@@ -72,7 +72,7 @@ async fn header_key_takes_precedence_over_query_even_if_invalid() {
     let (narrow, wide) = (fresh_key(deployment, Scope::Ip).await, fresh_key(deployment, Scope::Full).await);
     let wide_query = format!("?key={}", wide.key);
     let reply = lookup_with_credentials(&mut caller, &[&narrow.bearer()], &wide_query).await;
-    assert_eq!(field_names(&reply.json().expect("JSON")), IP_FIELDS.into());
+    assert_eq!(field_names(&reply.json().expect("valid JSON")), IP_FIELDS.into());
     ExpectedError::INVALID_KEY
         .assert_matches(&lookup_with_credentials(&mut caller, &["Bearer nonsense"], &wide_query).await);
     assert_eq!(lookup_with_credentials(&mut caller, &[&narrow.bearer()], "?key=nonsense").await.status, 200);
@@ -117,7 +117,7 @@ async fn first_of_several_credentials_is_used() {
 async fn unknown_key_is_invalid() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
-    let known = KeyId::parse(&key.id).expect("an id");
+    let known = KeyId::parse(&key.id).expect("ID exists");
     let unknown_key = PlaintextKey::generate(|| fastrand::u8(..));
     let wrong_secret = PlaintextKey::rotate(known, || fastrand::u8(..));
     for invalid in [
@@ -208,12 +208,12 @@ async fn inactive_state_takes_precedence_over_paused() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
     let pause = format!("update keys set paused_at = now() where id = '{}'", key.id);
-    deployment.postgres.psql("ipseity", &pause).await.expect("paused");
+    deployment.postgres.psql("ipseity", &pause).await.expect("key is paused");
     let state = async || {
         let owner =
             format!("select email from accounts a join keys k on k.account_id = a.id where k.id = '{}'", key.id);
         let owner = deployment.postgres.psql("ipseity", &owner).await.expect("an owner");
-        run_cli(deployment, &["key", "list", "--account", &owner, "--json"]).await.json().expect("JSON")[0]["state"]
+        run_cli(deployment, &["key", "list", "--account", &owner, "--json"]).await.json().expect("valid JSON")[0]["state"]
             .clone()
     };
     ExpectedError::PAUSED_KEY.assert_matches(&lookup_with_key(&mut caller, &key).await);
@@ -235,25 +235,27 @@ async fn inactive_state_takes_precedence_over_paused() {
 async fn key_has_the_documented_format() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Ip).await;
-    let rest = key.key.strip_prefix("ips_").expect("the prefix");
+    let rest = key.key.strip_prefix("ips_").expect("prefix exists");
     assert!(rest.len() == 48 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     assert_eq!(&rest[..10], key.id);
     assert!(ApiKey::parse(&key.key).is_some(), "the checksum");
-    let page = deployment.nodes[0].client().get("/docs/authentication", &[]).await.expect("a page").text();
+    let page = deployment.nodes[0].client().get("/docs/authentication", &[]).await.expect("page loads").text();
     assert!(page.contains("ips_[0-9A-Za-z]{48}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_is_stored_as_a_digest_and_listed_by_id() {
     let deployment = shared_deployment().await;
-    deployment.create_account("digest@example.com").await.expect("an account");
-    let key = deployment.issue_key("digest@example.com", Scope::Geo).await.expect("a key");
+    deployment.create_account("digest@example.com").await.expect("create an account");
+    let key = deployment.issue_key("digest@example.com", Scope::Geo).await.expect("issue a key");
     let digest_query = format!("select digest = sha256('{}') from keys where id = '{}'", key.key, key.id);
-    assert_eq!(deployment.postgres.psql("ipseity", &digest_query).await.expect("a row"), "t");
+    assert_eq!(deployment.postgres.psql("ipseity", &digest_query).await.expect("query returns a row"), "t");
     let row = format!("select keys::text from keys where id = '{}'", key.id);
-    assert!(!deployment.postgres.psql("ipseity", &row).await.expect("a row").contains(&key.key[14..]));
-    let listed =
-        run_cli(deployment, &["key", "list", "--account", "digest@example.com", "--json"]).await.json().expect("JSON");
+    assert!(!deployment.postgres.psql("ipseity", &row).await.expect("query returns a row").contains(&key.key[14..]));
+    let listed = run_cli(deployment, &["key", "list", "--account", "digest@example.com", "--json"])
+        .await
+        .json()
+        .expect("valid JSON");
     assert_eq!((&listed[0]["id"], &listed[0]["scope"]), (&Value::from(key.id.as_str()), &Value::from("geo")));
     assert_eq!(listed[0]["state"], "active");
     assert!(!listed.to_string().contains(&key.key[14..]));
@@ -265,18 +267,22 @@ async fn request_body_is_ignored() {
     let key = fresh_key(deployment, Scope::Ip).await;
     let url = format!("http://{}/api/v1/ip", deployment.nodes[0].http());
     let bearer = format!("authorization: {}", key.bearer());
-    let plain = deployment.curl(&["-H", &bearer, &url]).await.expect("an answer").json().expect("JSON");
+    let plain = deployment.curl(&["-H", &bearer, &url]).await.expect("response arrives").json().expect("valid JSON");
     assert_eq!(field_names(&plain), IP_FIELDS.into());
     for kind in ["content-type: application/json", "content-type: nonsense", "transfer-encoding: chunked"] {
         let sent = ["-X", "GET", "-H", kind, "--data-binary", "{\"key\":\"x\",\"scope\":\"full\"}"];
-        let with_body = deployment.curl(&[&sent[..], &["-H", &bearer, &url]].concat()).await.expect("an answer");
-        assert_eq!(with_body.json().expect("JSON"), plain, "{kind}");
+        let with_body = deployment.curl(&[&sent[..], &["-H", &bearer, &url]].concat()).await.expect("response arrives");
+        assert_eq!(with_body.json().expect("valid JSON"), plain, "{kind}");
     }
     let demo = format!("{url}/demo");
-    let response =
-        deployment.curl(&["-X", "GET", "--data-binary", "{}", &demo]).await.expect("an answer").json().expect("JSON");
+    let response = deployment
+        .curl(&["-X", "GET", "--data-binary", "{}", &demo])
+        .await
+        .expect("response arrives")
+        .json()
+        .expect("valid JSON");
     assert_eq!(response["status"], "success");
     let in_body = format!("key={}", key.key);
-    let keyless = deployment.curl(&["-X", "GET", "--data-binary", &in_body, &url]).await.expect("an answer");
-    assert_eq!(keyless.json().expect("JSON")["error"], "missing_api_key");
+    let keyless = deployment.curl(&["-X", "GET", "--data-binary", &in_body, &url]).await.expect("response arrives");
+    assert_eq!(keyless.json().expect("valid JSON")["error"], "missing_api_key");
 }

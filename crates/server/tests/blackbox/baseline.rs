@@ -33,7 +33,7 @@ pub(crate) async fn measure_baseline(
         ..Http3TestOptions::localhost(node.https(), &deployment.certificate.ca_file)
     };
     let mut reused = TestClient::from_source(node.http(), CLIENT_ADDRESS);
-    let mut reused_quic = Http3TestClient::connect(options.clone()).await.expect("a connection");
+    let mut reused_quic = Http3TestClient::connect(options.clone()).await.expect("connection opens");
     let clear = measure_protocol(keys, duration, async |is_new, headers| {
         if is_new {
             TestClient::from_source(node.http(), CLIENT_ADDRESS).get(LOOKUP_PATH, headers).await

@@ -57,7 +57,7 @@ impl KeyTransition {
             Self::Delete => "delete",
             Self::Pause => return pause_key(issued, node_a).await,
         };
-        let output = deployment.cli(&["key", verb, &issued.id]).await.expect("a command");
+        let output = deployment.cli(&["key", verb, &issued.id]).await.expect("command runs");
         assert!(output.is_success() && output.stderr.is_empty(), "key {verb} says: {}", output.stderr);
         true
     }
@@ -67,7 +67,7 @@ impl KeyTransition {
 async fn pause_key(issued: &IssuedKey, node_a: &mut TestClient) -> bool {
     let bearer = issued.bearer();
     for _ in 0..301 {
-        match node_a.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("an answer").status {
+        match node_a.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("response arrives").status {
             200 => {}
             429 => return true,
             _ => return false,
@@ -84,19 +84,19 @@ async fn run_worker(
 ) -> BTreeMap<KeyTransition, (usize, usize)> {
     let (mut node_a, mut node_b) = (deployment.nodes[0].client(), deployment.nodes[1].client());
     let account = format!("worker-{number}@example.com");
-    deployment.create_account(&account).await.expect("an account");
+    deployment.create_account(&account).await.expect("create an account");
     let mut counts: BTreeMap<KeyTransition, (usize, usize)> = BTreeMap::new();
     loop {
-        let issued = deployment.issue_key(&account, Scope::Ip).await.expect("a key");
+        let issued = deployment.issue_key(&account, Scope::Ip).await.expect("issue a key");
         let bearer = issued.bearer();
-        let known = node_b.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("an answer");
+        let known = node_b.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("response arrives");
         assert_eq!(known.status, 200, "a new key");
         for change in KEY_LIFECYCLE {
             if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
                 return counts;
             }
             let is_current = change.apply(deployment, &issued, &mut node_a).await;
-            let next = node_b.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("an answer");
+            let next = node_b.get(LOOKUP_PATH, &[("authorization", &bearer)]).await.expect("response arrives");
             let (status, section) = change.expected_response();
             let (count, stale) = counts.entry(change).or_default();
             *count += 1;

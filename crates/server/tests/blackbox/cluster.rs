@@ -77,7 +77,8 @@ impl ClusterLoad {
 
 /// A request's status, and how much of the day it leaves used.
 async fn lookup_usage(caller: &mut TestClient, key: &str) -> (u16, Option<u64>) {
-    let reply = caller.get(LOOKUP_PATH, &[("authorization", &format!("Bearer {key}"))]).await.expect("an answer");
+    let reply =
+        caller.get(LOOKUP_PATH, &[("authorization", &format!("Bearer {key}"))]).await.expect("response arrives");
     let left = reply.header("x-ratelimit-remaining").and_then(|left| left.parse::<u64>().ok());
     (reply.status, left.map(|left| DAILY_LIMIT - left))
 }
@@ -92,7 +93,7 @@ async fn audit_charges(deployment: &Deployment, keys: &[String], outcomes: &[Clu
         let failed = key_outcomes().count() as u64 - admitted;
         let (status, used) = lookup_usage(&mut caller, key).await;
         assert_eq!(status, 200, "a key that kept its limits");
-        let charged = used.expect("a count") - 1;
+        let charged = used.expect("valid count") - 1;
         assert!(charged <= admitted + failed, "{charged} charged, {admitted} admitted, {failed} failed");
         assert!(charged + lost_max >= admitted, "{charged} charged, {admitted} admitted, {failed} failed");
         lost += admitted.saturating_sub(charged);
@@ -122,7 +123,9 @@ fn print_summary(what: &str, outcomes: &[ClusterOutcome], recovered_after: Durat
 async fn start_deployment(redis_url: String) -> Deployment {
     let mut env: Env = relaxed_timeouts();
     env.insert("IPSEITY__LEDGER__URL".to_owned(), redis_url);
-    Deployment::start(DeploymentOptions { nodes: NODES, env, ..DeploymentOptions::default() }).await.expect("a house")
+    Deployment::start(DeploymentOptions { nodes: NODES, env, ..DeploymentOptions::default() })
+        .await
+        .expect("deployment starts")
 }
 
 async fn all_nodes_ready(deployment: &Deployment) -> bool {
@@ -137,7 +140,7 @@ async fn all_nodes_ready(deployment: &Deployment) -> bool {
 /// Answers of all keys, so that no node meets one for the first time during a fault.
 async fn warm_up(deployment: &Deployment, keys: &[String]) -> Vec<ClusterOutcome> {
     let load = ClusterLoad::start(deployment, keys);
-    tokio::time::sleep(REQUEST_INTERVAL * u32::try_from(2 * KEYS / WORKERS).expect("a few")).await;
+    tokio::time::sleep(REQUEST_INTERVAL * u32::try_from(2 * KEYS / WORKERS).expect("a few files")).await;
     load.stop().await
 }
 
@@ -152,7 +155,7 @@ static FIXTURE: OnceCell<Mutex<ClusterFixture>> = OnceCell::const_new();
 /// A turn in a house on a cluster, which is whole.
 async fn lock_fixture() -> MutexGuard<'static, ClusterFixture> {
     let start = async || {
-        let cluster = RedisCluster::start().await.expect("a cluster");
+        let cluster = RedisCluster::start().await.expect("cluster starts");
         let deployment = start_deployment(cluster.url()).await;
         let keys = issue_1000_keys(&deployment).await;
         Mutex::new(ClusterFixture { deployment, cluster, keys })
@@ -169,7 +172,7 @@ async fn limits_are_exact_on_a_redis_cluster() {
         assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
         assert_eq!(distinct_remaining(&replies), (9_700..10_000).collect());
         let row = format!("select count(*) from pauses where key_id = '{}'", issued.id);
-        assert_eq!(deployment.postgres.psql("ipseity", &row).await.expect("a row"), "1");
+        assert_eq!(deployment.postgres.psql("ipseity", &row).await.expect("query returns a row"), "1");
     }
 }
 
@@ -180,8 +183,8 @@ async fn slot_migration_under_load_loses_no_charge() {
     let load = ClusterLoad::start(deployment, keys);
     // The second primary gives slots to the third, and gets some of them back.
     let first = *cluster.initial_slots(1).start();
-    cluster.move_slots(first..=first + MOVED_SLOTS, 1, 2).await.expect("a move");
-    cluster.move_slots(first..=first + MOVED_SLOTS / 2, 2, 1).await.expect("a move back");
+    cluster.move_slots(first..=first + MOVED_SLOTS, 1, 2).await.expect("slots move");
+    cluster.move_slots(first..=first + MOVED_SLOTS / 2, 2, 1).await.expect("slots move back");
     let outcomes = load.stop().await;
     let failed = outcomes.iter().filter(|outcome| outcome.status != 200).count();
     assert_eq!(failed, 0, "of {}", outcomes.len());
@@ -205,15 +208,15 @@ async fn cluster_failover_under_load_recovers() {
     let lost = audit_charges(deployment, keys, &outcomes, LOST_CHARGES_MAX).await;
     print_summary("a primary killed", &outcomes, recovered_after, lost);
     assert!(recovered_after <= RECOVERY_TIMEOUT, "healed after {recovered_after:?}");
-    cluster.servers[0].restart().await.expect("a server that comes back");
-    cluster.wait_until_healthy().await.expect("a whole cluster");
+    cluster.servers[0].restart().await.expect("server restarts");
+    cluster.wait_until_healthy().await.expect("cluster is healthy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manually_promoted_replica_is_found_under_load() {
-    let mut primary = Redis::start(RedisOptions::default()).await.expect("a server");
-    let replica = Redis::start(RedisOptions::default()).await.expect("a server");
-    replica.replicate_from(&primary).await.expect("a replica in step");
+    let mut primary = Redis::start(RedisOptions::default()).await.expect("server starts");
+    let replica = Redis::start(RedisOptions::default()).await.expect("server starts");
+    replica.replicate_from(&primary).await.expect("replica is in sync");
     let deployment = start_deployment(format!("{},{}", primary.url(), replica.url())).await;
     let keys = &issue_1000_keys(&deployment).await[..KEYS];
     let mut outcomes = warm_up(&deployment, keys).await;
@@ -223,10 +226,10 @@ async fn manually_promoted_replica_is_found_under_load() {
     primary.kill9();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let promoted = Instant::now();
-    replica.promote().await.expect("a promotion");
+    replica.promote().await.expect("replica is promoted");
     eventually("all nodes are ready again", RECOVERY_TIMEOUT, async || all_nodes_ready(&deployment).await)
         .await
-        .expect("a heal");
+        .expect("cluster recovers");
     tokio::time::sleep(Duration::from_secs(2)).await;
     outcomes.extend(load.stop().await);
     let recovered_after = recovery_time(&outcomes, fault).saturating_sub(promoted - fault);

@@ -30,11 +30,11 @@ fn conformance_rows() -> Vec<ConformanceRow> {
     rows.map(|line| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         let ["", id, statement, tests, decision, ""] = cells[..] else { panic!("not five bars: {line}") };
-        let (section, number) = id.split_once('-').expect("an id");
+        let (section, number) = id.split_once('-').expect("ID exists");
         let decision = decision.split_once("](decisions/").map(|(_, rest)| rest.trim_end_matches(')'));
         ConformanceRow {
             section,
-            number: number.parse().expect("a number"),
+            number: number.parse().expect("valid number"),
             statement,
             tests: backquoted(tests),
             decision,
@@ -106,7 +106,7 @@ fn promises_page_names_existing_tests() {
     let names: Vec<_> = backquoted(PROMISES_PAGE).into_iter().filter(|name| name.contains("::")).collect();
     assert!(names.len() >= 10, "{names:?}");
     for name in names {
-        let (module, test) = name.rsplit_once("::").expect("a module and a test");
+        let (module, test) = name.rsplit_once("::").expect("name is module::test");
         assert!(tests_of(module).contains(test), "there is no test {name}");
     }
 }
@@ -152,11 +152,11 @@ fn every_listed_decision_exists() {
 #[test]
 fn every_contract_decision_is_listed() {
     let listed: BTreeSet<_> = conformance_rows().iter().filter_map(|row| row.decision).collect();
-    for page in fs::read_dir(crates_dir().join("../docs/decisions")).expect("the decisions") {
-        let page = page.expect("a page");
-        let name = page.file_name().into_string().expect("a name");
+    for page in fs::read_dir(crates_dir().join("../docs/decisions")).expect("list the decisions") {
+        let page = page.expect("page loads");
+        let name = page.file_name().into_string().expect("name exists");
         // The others tell how the service is built.
-        let is_about_contract = fs::read_to_string(page.path()).expect("a text").contains("The contract");
+        let is_about_contract = fs::read_to_string(page.path()).expect("value is text").contains("The contract");
         assert!(!is_about_contract || listed.contains(name.as_str()), "{name} is held by nothing");
     }
 }
@@ -178,7 +178,7 @@ fn every_field_error_code_and_limit_is_listed() {
         assert_eq!(count_rows("2.2", &format!("`{field}`: ")), 1, "{field}");
     }
     let codes = REFUSAL_SOURCE.split("const fn code").nth(1).and_then(|rest| rest.split("const fn").next());
-    let codes: BTreeSet<_> = codes.expect("the codes").split('"').skip(1).step_by(2).collect();
+    let codes: BTreeSet<_> = codes.expect("codes exist").split('"').skip(1).step_by(2).collect();
     assert!(codes.len() >= 8, "{codes:?}");
     for code in codes {
         assert!(count_rows("7", &format!("`{code}`")) > 0, "no row for {code}");

@@ -64,17 +64,18 @@ fn run_tool(program: &str, arguments: &[&str]) -> String {
 pub(crate) async fn curl_lookup(url: &str, key: &IssuedKey, options: &[&str]) -> CurlResponse {
     let authorization = format!("Authorization: {}", key.bearer());
     let common = ["--verbose", "--write-out", "\n%{http_version}", "--header", &authorization, url];
-    let output = curl(&[&common, options].concat()).await.expect("curl").ensure_success().expect("an answer");
+    let output =
+        curl(&[&common, options].concat()).await.expect("curl runs").ensure_success().expect("request succeeds");
     let text = output.text();
-    let (body, version) = text.rsplit_once('\n').expect("a version behind the body");
-    let body = serde_json::from_str(body).expect("JSON");
+    let (body, version) = text.rsplit_once('\n').expect("version follows the body");
+    let body = serde_json::from_str(body).expect("valid JSON");
     CurlResponse { body, negotiated: parse_session(version, &output.stderr) }
 }
 
 fn parse_session(version: &str, verbose: &str) -> NegotiatedSession {
     let protocol = if version == "1" { "HTTP/1.0".to_owned() } else { format!("HTTP/{version}") };
     if let Some(line) = verbose.lines().find(|line| line.contains("ALPN") && line.contains("server accepted")) {
-        let agreed = line.split_whitespace().last().expect("a word").to_uppercase();
+        let agreed = line.split_whitespace().last().expect("word exists").to_uppercase();
         assert_eq!(agreed.replace("H2", "HTTP/2"), protocol);
     }
     let tls = verbose.lines().find_map(|line| line.split_once("SSL connection using ")).map(|(_, tls)| tls);
@@ -96,7 +97,7 @@ fn edge_env(settings: &[(&str, &str)]) -> Env {
 }
 
 fn ca_path(deployment: &Deployment) -> &str {
-    deployment.certificate.ca_file.to_str().expect("a path")
+    deployment.certificate.ca_file.to_str().expect("valid path")
 }
 
 /// Forces each suite on HTTP/1.1 and on HTTP/2, and gives the suites that were agreed on.
@@ -114,7 +115,7 @@ async fn lookup_with_suites(
             let response = curl_lookup(url, key, &options).await;
             assert_eq!(response.reported(), response.negotiated, "{suite}");
             assert_eq!(response.negotiated[0], protocol);
-            agreed.insert(response.negotiated[2].as_str().expect("a suite").to_owned());
+            agreed.insert(response.negotiated[2].as_str().expect("cipher suite is reported").to_owned());
         }
     }
     agreed
@@ -128,14 +129,15 @@ async fn reported_cipher_suites_match_curl_and_openssl() {
     let mut agreed = lookup_with_suites(&url, trusted, &key, &TLS13_OPTIONS, &TLS13_SUITES).await;
     agreed.append(&mut lookup_with_suites(&url, trusted, &key, &TLS12_OPTIONS, &TLS12_ECDSA_SUITES).await);
 
-    let folder = TestDir::create().expect("a folder");
+    let folder = TestDir::create().expect("create a directory");
     let (certificate, private_key) = (folder.path().join("rsa.pem"), folder.path().join("rsa.key"));
-    let (certificate, private_key) = (certificate.to_str().expect("a path"), private_key.to_str().expect("a path"));
+    let (certificate, private_key) =
+        (certificate.to_str().expect("valid path"), private_key.to_str().expect("valid path"));
     let names = "subjectAltName=DNS:localhost,IP:127.0.0.1";
     let kind = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-addext", names];
     run_tool("openssl", &[&kind[..], &["-keyout", private_key, "-out", certificate]].concat());
     let pair = edge_env(&[("CERTIFICATE_FILE", certificate), ("PRIVATE_KEY_FILE", private_key)]);
-    let node = deployment.start_node(&pair).await.expect("a node");
+    let node = deployment.start_node(&pair).await.expect("node starts");
     agreed
         .append(&mut lookup_with_suites(&https_url(&node), certificate, &key, &TLS12_OPTIONS, &TLS12_RSA_SUITES).await);
     assert_eq!(agreed.len(), 9, "{agreed:?}");
@@ -154,7 +156,7 @@ async fn reported_session_matches_h2load() {
             let arguments = ["-n1", "-c1", &header, &forced, &url];
             let report = run_tool("h2load", &[&arguments[..], h2load_option.as_slice()].concat());
             let report_field =
-                |what: &str| report.lines().find_map(|line| line.strip_prefix(what)).expect("a line").trim();
+                |what: &str| report.lines().find_map(|line| line.strip_prefix(what)).expect("line exists").trim();
             assert!(report.contains("1 succeeded"), "{report}");
             assert_eq!(report_field("Application protocol:"), protocol);
             let options = ["--cacert", ca_path(deployment), curl_option, "--tlsv1.3", "--tls13-ciphers", suite];
@@ -195,7 +197,7 @@ async fn cleartext_connection_reports_protocol_without_tls() {
 async fn colo_is_the_configured_value_or_null() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Full).await;
-    let node = deployment.start_node(&edge_env(&[("COLO", "FRA")])).await.expect("a node");
+    let node = deployment.start_node(&edge_env(&[("COLO", "FRA")])).await.expect("node starts");
     let header = format!("X-Forwarded-For: {FORWARDED_FOR}");
     for (node, colo) in [(&node, json!("FRA")), (&deployment.nodes[0], Value::Null)] {
         for options in [&[][..], &["--header", &header]] {
@@ -224,7 +226,7 @@ async fn lookup_with_header(
 async fn proxy_connection_is_never_reported() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Full).await;
-    let node = deployment.start_node(&edge_env(&[("FORWARDING_HEADER", "forwarded")])).await.expect("a node");
+    let node = deployment.start_node(&edge_env(&[("FORWARDING_HEADER", "forwarded")])).await.expect("node starts");
     let de_facto = format!("X-Forwarded-For: {FORWARDED_FOR}");
     let standard = format!("Forwarded: for={FORWARDED_FOR}");
     let unrelated = "X-Unrelated: 1".to_owned();
@@ -244,16 +246,16 @@ async fn proxy_connection_is_never_reported() {
 
 /// The round-trip times told one after the other on one connection, and how long curl took to connect, all in milliseconds.
 fn parse_round_trips(output: CommandOutput) -> (Vec<u64>, f64) {
-    let text = output.ensure_success().expect("answers").text();
+    let text = output.ensure_success().expect("responses arrive").text();
     let lines: Vec<_> = text.lines().collect();
     let (mut reported_ms, mut connects, mut connect_ms) = (Vec::new(), 0, 0.0);
     for pair in lines.chunks_exact(2) {
-        let body: Value = serde_json::from_str(pair[0]).expect("JSON");
-        reported_ms.push(body["rtt"].as_u64().expect("a time"));
-        let (count, seconds) = pair[1].split_once(' ').expect("a count and a time");
-        connects += count.parse::<u32>().expect("a count");
+        let body: Value = serde_json::from_str(pair[0]).expect("valid JSON");
+        reported_ms.push(body["rtt"].as_u64().expect("valid time"));
+        let (count, seconds) = pair[1].split_once(' ').expect("count and time");
+        connects += count.parse::<u32>().expect("valid count");
         // 0 on a connection that is used again.
-        connect_ms += seconds.parse::<f64>().expect("seconds") * 1000.0;
+        connect_ms += seconds.parse::<f64>().expect("valid seconds") * 1000.0;
     }
     assert_eq!((reported_ms.len(), connects), (REQUESTS_PER_CONNECTION, 1));
     (reported_ms, connect_ms)
@@ -272,7 +274,7 @@ async fn assert_rtt_converges(
     let common = ["--header", &authorization, "--write-out", "\n%{num_connects} %{time_connect}\n"];
     let arguments = [&common[..], &[url; REQUESTS_PER_CONNECTION]].concat();
     for _ in 0..ATTEMPTS_MAX {
-        let (reported_ms, connect_ms) = parse_round_trips(caller(&arguments).await.expect("curl"));
+        let (reported_ms, connect_ms) = parse_round_trips(caller(&arguments).await.expect("curl runs"));
         print_line(&format!(
             "{link_rtt_ms} ms, {name}: rtt {reported_ms:?}, expected {expected_ms:?}; connected in {connect_ms:.1} ms"
         ));
@@ -293,13 +295,15 @@ pub(crate) fn print_line(line: &str) {
 async fn rtt_matches_the_delay_of_the_client_link() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Full).await;
-    let links = [40, 15].map(|ms| (ms, DelayedLink::open(Duration::from_millis(ms)).expect("a line")));
+    let links = [40, 15].map(|ms| (ms, DelayedLink::open(Duration::from_millis(ms)).expect("create a link")));
     let free = |link: &DelayedLink| TcpListener::bind((link.server_ip(), 0)).and_then(|port| port.local_addr());
-    let listeners = || links.iter().map(|(_, link)| free(link).expect("a port")).collect::<Vec<_>>();
+    let listeners = || links.iter().map(|(_, link)| free(link).expect("bind a port")).collect::<Vec<_>>();
     let (clear, tls) = (listeners(), listeners());
     let list = |all: &[SocketAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let node =
-        deployment.start_node(&edge_env(&[("HTTP", &list(&clear)), ("HTTPS", &list(&tls))])).await.expect("a node");
+    let node = deployment
+        .start_node(&edge_env(&[("HTTP", &list(&clear)), ("HTTPS", &list(&tls))]))
+        .await
+        .expect("node starts");
 
     for (index, (one_way_ms, link)) in links.iter().enumerate() {
         let url = format!("http://{}/api/v1/ip", clear[index]);
@@ -320,7 +324,7 @@ async fn rtt_is_at_most_one_ms_on_loopback() {
     let key = fresh_key(deployment, Scope::Full).await;
     for _ in 0..ATTEMPTS_MAX {
         let reported_ms =
-            curl_lookup(&http_url(&deployment.nodes[0]), &key, &[]).await.body["rtt"].as_u64().expect("a time");
+            curl_lookup(&http_url(&deployment.nodes[0]), &key, &[]).await.body["rtt"].as_u64().expect("valid time");
         print_line(&format!("loopback: rtt {reported_ms}"));
         if reported_ms <= 1 {
             return;

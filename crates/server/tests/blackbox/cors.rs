@@ -16,7 +16,7 @@ const ORIGIN: (&str, &str) = ("origin", "https://shop.example.com");
 async fn one_response_of_each_kind(deployment: &Deployment) -> Vec<(u16, TestResponse)> {
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Full).await);
     let inactive = fresh_key(deployment, Scope::Ip).await;
-    deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivated");
+    deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivate the key");
     let (good, bad) = (format!("/api/v1/ip?key={}", key.key), format!("/api/v1/ip?key={}", inactive.key));
     let long = format!("/?{}", "x".repeat(5_000));
     let mut responses = Vec::new();
@@ -42,7 +42,7 @@ async fn one_response_of_each_kind(deployment: &Deployment) -> Vec<(u16, TestRes
         (Method::DELETE, "/docs", 405),
         (Method::GET, &long, 414),
     ] {
-        let reply = caller.send(method, path, &[ORIGIN]).await.expect("an answer");
+        let reply = caller.send(method, path, &[ORIGIN]).await.expect("response arrives");
         responses.push((status, reply));
     }
     responses
@@ -62,14 +62,15 @@ async fn every_response_allows_any_origin_without_credentials() {
 async fn every_response_exposes_limits_and_request_id() {
     let mut ids = BTreeSet::new();
     for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
-        let exposed = reply.header("access-control-expose-headers").expect("exposed headers").to_ascii_lowercase();
+        let exposed =
+            reply.header("access-control-expose-headers").expect("exposed headers are set").to_ascii_lowercase();
         let exposed: BTreeSet<_> = exposed.split(", ").collect();
         for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "ratelimit-policy"]
         {
             assert!(exposed.contains(name), "{name} of a {status}");
         }
         assert!(exposed.contains("retry-after") && exposed.contains("x-request-id"), "{status}");
-        let id = reply.header("x-request-id").expect("a name").to_owned();
+        let id = reply.header("x-request-id").expect("name exists").to_owned();
         assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
         assert!(ids.insert(id), "a name was given twice");
     }
@@ -89,7 +90,7 @@ async fn every_api_response_is_json() {
     for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
         match reply.header("content-type") {
             Some("application/json") if reply.body.is_empty() => {}
-            Some("application/json") => assert!(reply.json().expect("JSON").is_object(), "{status}"),
+            Some("application/json") => assert!(reply.json().expect("valid JSON").is_object(), "{status}"),
             // The pages for people, beside the API.
             Some(kind) => {
                 assert!(kind.starts_with("text/html") && reply.text().starts_with("<!doctype html>"), "{kind}")
@@ -111,7 +112,7 @@ async fn preflight_is_204_without_body_key_or_charge() {
     ];
     for path in ["/api/v1/ip", "/api/v1/ip/demo", &format!("/api/v1/ip?key={}", key.key)] {
         for headers in [&[][..], &preflight_headers] {
-            let reply = caller.send(Method::OPTIONS, path, headers).await.expect("an answer");
+            let reply = caller.send(Method::OPTIONS, path, headers).await.expect("response arrives");
             assert_eq!((reply.status, reply.body.len()), (204, 0), "{path}");
             assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
             assert_eq!(reply.header("access-control-allow-methods"), Some("GET, HEAD, OPTIONS"));

@@ -16,12 +16,12 @@ const DEMO_PATH: &str = "/api/v1/ip/demo";
 const CONNECTION_FIELDS: [&str; 4] = ["http_protocol", "tls_version", "rtt", "colo"];
 
 async fn demo_from(caller: &mut TestClient, client: &str) -> TestResponse {
-    caller.get(DEMO_PATH, &[("x-forwarded-for", client)]).await.expect("an answer")
+    caller.get(DEMO_PATH, &[("x-forwarded-for", client)]).await.expect("response arrives")
 }
 
 fn success_body(reply: &TestResponse) -> Value {
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
-    reply.json().expect("JSON")
+    reply.json().expect("valid JSON")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,8 +35,8 @@ async fn demo_returns_fixed_fields_with_lookup_values() {
         assert_eq!(field_names(&demo), fields, "{client}");
         let headers = [("authorization", key.bearer()), ("x-forwarded-for", client.to_owned())];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let full = success_body(&caller.get("/api/v1/ip", &headers).await.expect("an answer"));
-        for (name, value) in demo.as_object().expect("an object") {
+        let full = success_body(&caller.get("/api/v1/ip", &headers).await.expect("response arrives"));
+        for (name, value) in demo.as_object().expect("value is an object") {
             assert_eq!(&full[name], value, "{name} of {client}");
         }
     }
@@ -46,7 +46,8 @@ async fn demo_returns_fixed_fields_with_lookup_values() {
 async fn demo_reports_the_client_connection() {
     let deployment = shared_deployment().await;
     let url = format!("https://{}{DEMO_PATH}", deployment.nodes[0].https());
-    let demo = deployment.curl(&["--http2", "--tlsv1.3", &url]).await.expect("an answer").json().expect("JSON");
+    let demo =
+        deployment.curl(&["--http2", "--tlsv1.3", &url]).await.expect("response arrives").json().expect("valid JSON");
     assert_eq!((&demo["http_protocol"], &demo["tls_version"]), (&json!("HTTP/2"), &json!("TLSv1.3")));
     assert!(demo["rtt"].is_u64() && demo["colo"].is_null(), "{demo}");
 }
@@ -59,7 +60,7 @@ async fn demo_ignores_parameters_and_keys() {
     let key_query = format!("?key={}", key.key);
     for query in ["?scope=ip", "?scope=full", "?key=nonsense", "?ip=73.162.0.7", &key_query] {
         let headers = [("x-forwarded-for", samples::PARIS.address), ("authorization", "Bearer nonsense")];
-        let reply = caller.get(&format!("{DEMO_PATH}{query}"), &headers).await.expect("an answer");
+        let reply = caller.get(&format!("{DEMO_PATH}{query}"), &headers).await.expect("response arrives");
         assert_eq!(success_body(&reply), plain, "{query}");
     }
     assert_eq!(
@@ -74,7 +75,7 @@ async fn demo_clients_share_one_quota_of_1000() {
     let fixture = frozen_clock().await;
     fixture.record_demo_usage(996).await;
     // A node remembers a spent demo until midnight, so each test has its own.
-    let node = fixture.deployment.start_node(&Env::new()).await.expect("a node");
+    let node = fixture.deployment.start_node(&Env::new()).await.expect("node starts");
     let expected = ReceivedRateLimit { limit: 1_000, remaining: 3, reset_s: fixture.midnight_s };
     for (client, remaining) in [("198.51.100.1", 3), ("2001:db8::2", 2), ("198.51.100.3", 1)] {
         let reply = demo_from(&mut node.client(), client).await;
@@ -82,14 +83,14 @@ async fn demo_clients_share_one_quota_of_1000() {
         assert_eq!(reply.header("ratelimit-policy"), Some("\"day\";q=1000;w=86400"));
         assert_eq!(reply.header("retry-after"), None);
     }
-    let head = node.client().send(Method::HEAD, DEMO_PATH, &[]).await.expect("an answer");
+    let head = node.client().send(Method::HEAD, DEMO_PATH, &[]).await.expect("response arrives");
     assert_eq!((head.status, rate_limit_headers(&head).remaining), (200, 0));
     for client in ["198.51.100.1", "198.51.100.4", "2001:db8::5"] {
         let reply = demo_from(&mut node.client(), client).await;
         let body = ExpectedError::DEMO_QUOTA.assert_matches(&reply);
         assert_eq!(rate_limit_headers(&reply), ReceivedRateLimit { remaining: 0, ..expected });
         // The node counts on by its own clock.
-        let retry_after: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("seconds");
+        let retry_after: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("valid seconds");
         assert!((43_100..=43_200).contains(&retry_after), "{retry_after}");
         fetch_linked_page(&node, &body["signup"]).await;
     }
@@ -99,7 +100,7 @@ async fn demo_clients_share_one_quota_of_1000() {
 async fn exhausted_demo_resets_at_midnight() {
     let fixture = frozen_clock().await;
     fixture.record_demo_usage(999).await;
-    let node = fixture.deployment.start_node(&Env::new()).await.expect("a node");
+    let node = fixture.deployment.start_node(&Env::new()).await.expect("node starts");
     fixture.set_after_midnight_ms(-500);
     let mut caller = node.client();
     let exhausted = ReceivedRateLimit { limit: 1_000, remaining: 0, reset_s: fixture.midnight_s };
@@ -119,7 +120,7 @@ async fn exhausted_demo_resets_at_midnight() {
 async fn demo_has_no_burst_limit() {
     let fixture = frozen_clock().await;
     fixture.record_demo_usage(0).await;
-    let node = fixture.deployment.start_node(&Env::new()).await.expect("a node");
+    let node = fixture.deployment.start_node(&Env::new()).await.expect("node starts");
     let mut caller = node.client();
     for used in 1..=350 {
         let reply = demo_from(&mut caller, "198.51.100.1").await;

@@ -24,18 +24,18 @@ static DEPLOYMENT: OnceCell<Mutex<Deployment>> = OnceCell::const_new();
 async fn lock_deployment() -> MutexGuard<'static, Deployment> {
     let start = async || {
         let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
-        Mutex::new(Deployment::start(options).await.expect("a house"))
+        Mutex::new(Deployment::start(options).await.expect("deployment starts"))
     };
     DEPLOYMENT.get_or_init(start).await.lock().await
 }
 
 async fn start_node_with_failpoints(deployment: &Deployment, failpoints: &str) -> Node {
     let env = Env::from([("IPSEITY_FAILPOINTS".to_owned(), failpoints.to_owned())]);
-    deployment.start_node(&env).await.expect("a node")
+    deployment.start_node(&env).await.expect("node starts")
 }
 
 async fn lookup_with_key(caller: &mut TestClient, key: &IssuedKey) -> TestResponse {
-    try_lookup(caller, key).await.expect("an answer")
+    try_lookup(caller, key).await.expect("response arrives")
 }
 
 async fn try_lookup(caller: &mut TestClient, key: &IssuedKey) -> anyhow::Result<TestResponse> {
@@ -73,16 +73,16 @@ fn assert_paused(reply: &TestResponse) {
 }
 
 async fn query_rows(deployment: &Deployment, query: &str) -> String {
-    deployment.postgres.psql("ipseity", query).await.expect("rows")
+    deployment.postgres.psql("ipseity", query).await.expect("query succeeds")
 }
 
 async fn wait_until_held(node: &Node, point: &str) {
     eventually("a request is held", Duration::from_secs(20), async || {
-        let log = node.log().expect("a log");
+        let log = node.log().expect("read the log");
         log.lines().any(|line| line.contains("held at a fail point") && line.contains(point))
     })
     .await
-    .expect("a held request");
+    .expect("request is held");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,7 +90,7 @@ async fn pause_survives_flushall() {
     let deployment = lock_deployment().await;
     let node = start_node_with_failpoints(&deployment, "").await;
     let paused = paused_key(&deployment, &node).await;
-    deployment.redis.flushall().await.expect("an empty store");
+    deployment.redis.flushall().await.expect("flush Redis");
     assert_paused(&lookup_with_key(&mut node.client(), &paused).await);
 }
 
@@ -101,7 +101,7 @@ async fn pause_survives_loss_of_all_redis_data() {
     let paused = paused_key(&deployment, &node).await;
     deployment.redis.kill9();
     std::fs::remove_file(deployment.redis.data_dir().join("dump.rdb")).ok();
-    deployment.redis.restart().await.expect("Redis is back");
+    deployment.redis.restart().await.expect("Redis restarts");
     assert_paused(&lookup_with_key(&mut node.client(), &paused).await);
 }
 
@@ -111,10 +111,10 @@ async fn pause_survives_restore_of_an_older_redis_snapshot() {
     let node = start_node_with_failpoints(&deployment, "").await;
     let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
     assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
-    deployment.redis.save_snapshot().await.expect("a snapshot of an active key");
+    deployment.redis.save_snapshot().await.expect("save a snapshot");
     pause_key(&mut caller, &issued).await;
-    deployment.redis.restore_snapshot().await.expect("Redis is back");
-    let kept = deployment.redis.dump_all().await.expect("what Redis holds");
+    deployment.redis.restore_snapshot().await.expect("Redis restarts");
+    let kept = deployment.redis.dump_all().await.expect("read the data of Redis");
     assert!(String::from_utf8_lossy(&kept).contains(&format!(":k:{}", issued.id)), "the snapshot holds the record");
     assert_paused(&lookup_with_key(&mut caller, &issued).await);
 }
@@ -130,8 +130,8 @@ async fn counts_are_restored_from_postgres() {
     let used = format!("select admitted from usage where key_id = '{}'", issued.id);
     eventually("50 are rolled up", Duration::from_secs(20), async || query_rows(&deployment, &used).await == "50")
         .await
-        .expect("a roll-up");
-    deployment.redis.flushall().await.expect("an empty store");
+        .expect("usage flush");
+    deployment.redis.flushall().await.expect("flush Redis");
     let next = lookup_with_key(&mut caller, &issued).await;
     assert_eq!((next.status, next.header("x-ratelimit-remaining")), (200, Some("9949")));
 }
@@ -147,7 +147,7 @@ async fn pause_row_is_written_after_its_node_dies() {
     let last = spawn_lookup(&dying, &issued);
     wait_until_held(&dying, "pause-before-row").await;
     dying.kill9();
-    assert!(last.await.expect("no panic").is_err(), "the 301st request was answered by a dead node");
+    assert!(last.await.expect("task does not panic").is_err(), "the 301st request was answered by a dead node");
     let evidence = format!(
         "select count(*), coalesce(sum((select sum(count) from unnest(counts) count)), 0) from pauses where key_id = '{}'",
         issued.id
@@ -158,9 +158,9 @@ async fn pause_row_is_written_after_its_node_dies() {
         query_rows(&deployment, &evidence).await == "1|301"
     })
     .await
-    .expect("a row");
+    .expect("query returns a row");
     assert_paused(&lookup_with_key(&mut other.client(), &issued).await);
-    deployment.redis.flushall().await.expect("an empty store");
+    deployment.redis.flushall().await.expect("flush Redis");
     assert_paused(&lookup_with_key(&mut other.client(), &issued).await);
 }
 
@@ -177,7 +177,12 @@ async fn key_can_be_resumed_before_its_pause_is_recorded() {
     }
     let last = spawn_lookup(&slow, &issued);
     wait_until_held(&slow, "pause-before-row").await;
-    deployment.cli(&["key", "resume", &issued.id]).await.expect("a command").ensure_success().expect("resumed");
+    deployment
+        .cli(&["key", "resume", &issued.id])
+        .await
+        .expect("command runs")
+        .ensure_success()
+        .expect("resume the key");
     assert_eq!(lookup_with_key(&mut other.client(), &issued).await.status, 200);
     let evidence = format!("select count(*) from pauses where key_id = '{}'", issued.id);
     assert_eq!(query_rows(&deployment, &evidence).await, "1", "what was resumed stays written down");
@@ -188,18 +193,18 @@ async fn key_can_be_resumed_before_its_pause_is_recorded() {
 async fn pause_during_postgres_outage_is_recorded_later() {
     let mut deployment = lock_deployment().await;
     let short_timeout = Env::from([("IPSEITY__STORE__TIMEOUT_MS".to_owned(), "500".to_owned())]);
-    let node = deployment.start_node(&short_timeout).await.expect("a node");
+    let node = deployment.start_node(&short_timeout).await.expect("node starts");
     let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
     assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     deployment.postgres.kill9();
     pause_key(&mut caller, &issued).await;
     assert_paused(&lookup_with_key(&mut caller, &issued).await);
-    deployment.postgres.restart().await.expect("PostgreSQL is back");
+    deployment.postgres.restart().await.expect("PostgreSQL restarts");
     let row = format!("select count(*) from pauses where key_id = '{}'", issued.id);
     eventually("the row is there", Duration::from_secs(20), async || query_rows(&deployment, &row).await == "1")
         .await
-        .expect("a row");
-    deployment.redis.flushall().await.expect("an empty store");
+        .expect("query returns a row");
+    deployment.redis.flushall().await.expect("flush Redis");
     assert_paused(&lookup_with_key(&mut caller, &issued).await);
 }
 
@@ -210,12 +215,17 @@ async fn change_during_fill(change: &str) -> [TestResponse; 3] {
         (start_node_with_failpoints(&deployment, SLOW_FILL).await, start_node_with_failpoints(&deployment, "").await);
     let issued = fresh_key(&deployment, Scope::Ip).await;
     assert_eq!(lookup_with_key(&mut other.client(), &issued).await.status, 200);
-    deployment.redis.flushall().await.expect("an empty store");
+    deployment.redis.flushall().await.expect("flush Redis");
     let held_lookup = spawn_lookup(&slow, &issued);
     wait_until_held(&slow, "fill-before-write").await;
-    deployment.cli(&["key", change, &issued.id]).await.expect("a command").ensure_success().expect("a change");
+    deployment
+        .cli(&["key", change, &issued.id])
+        .await
+        .expect("command runs")
+        .ensure_success()
+        .expect("change succeeds");
     assert!(!held_lookup.is_finished(), "the machine is so slow that the command did not overtake the fill");
-    let held_lookup = held_lookup.await.expect("no panic").expect("an answer");
+    let held_lookup = held_lookup.await.expect("task does not panic").expect("response arrives");
     [
         held_lookup,
         lookup_with_key(&mut slow.client(), &issued).await,
@@ -240,7 +250,7 @@ async fn slow_fill_does_not_restore_a_deleted_key() {
 
 /// Deactivates a key while Redis does not answer: the command says so, and yet succeeds.
 async fn deactivate_without_redis(deployment: &Deployment, issued: &IssuedKey) {
-    let output = deployment.cli(&["key", "deactivate", &issued.id]).await.expect("a command");
+    let output = deployment.cli(&["key", "deactivate", &issued.id]).await.expect("command runs");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     assert!(output.stderr.starts_with("warning: saved, but not yet in force"), "{}", output.stderr);
     assert!(output.text().contains("inactive"), "{}", output.text());
@@ -260,13 +270,13 @@ async fn change_while_redis_hangs_applies_soon_after_it_recovers() {
         lookup_with_key(&mut caller, &issued).await.status == 403
     })
     .await
-    .expect("a refusal");
+    .expect("request is rejected");
     assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 403);
     eventually("the outbox is empty", Duration::from_secs(10), async || {
         query_rows(&deployment, "select count(*) from outbox").await == "0"
     })
     .await
-    .expect("a relay that clears up");
+    .expect("outbox is empty");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,7 +285,7 @@ async fn change_while_redis_is_down_applies_on_the_next_request() {
     let node = start_node_with_failpoints(&deployment, "").await;
     let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, node.client());
     assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
-    deployment.redis.save_snapshot().await.expect("a snapshot of an active key");
+    deployment.redis.save_snapshot().await.expect("save a snapshot");
     deployment.redis.kill9();
     deactivate_without_redis(&deployment, &issued).await;
     deployment.redis.restart().await.expect("Redis is back, with its snapshot");
@@ -287,10 +297,10 @@ async fn terminated_node_answers_open_requests_and_flushes_usage() {
     let deployment = lock_deployment().await;
     let mut node = start_node_with_failpoints(&deployment, SLOW_FILL).await;
     let email = "drain@example.com";
-    deployment.create_account(email).await.expect("an account");
+    deployment.create_account(email).await.expect("create an account");
     let mut keys = Vec::new();
     for _ in 0..8 {
-        keys.push(deployment.issue_key(email, Scope::Ip).await.expect("a key"));
+        keys.push(deployment.issue_key(email, Scope::Ip).await.expect("issue a key"));
     }
     // The first use of a key is held: this one is under way when the signal comes, the others have long begun.
     let held_key = keys.pop().expect("eight keys");
@@ -315,16 +325,16 @@ async fn terminated_node_answers_open_requests_and_flushes_usage() {
     eventually("all keys are in use", Duration::from_secs(30), async || request_count.load(Ordering::Relaxed) >= 100)
         .await
         .expect("a busy node");
-    let held_before = node.log().expect("a log").matches("held at a fail point").count();
+    let held_before = node.log().expect("read the log").matches("held at a fail point").count();
     let held = spawn_lookup(&node, &held_key);
     eventually("a request is held", Duration::from_secs(20), async || {
-        node.log().expect("a log").matches("held at a fail point").count() > held_before
+        node.log().expect("read the log").matches("held at a fail point").count() > held_before
     })
     .await
-    .expect("a held request");
-    let status = node.terminate().await.expect("an end");
+    .expect("request is held");
+    let status = node.terminate().await.expect("process exits");
     assert!(status.success(), "{status}");
-    let held = held.await.expect("no panic").expect("an answer");
+    let held = held.await.expect("task does not panic").expect("response arrives");
     assert_eq!(held.status, 200, "the request that was under way");
     let mut answered = busy.join_all().await;
     answered.push((held_key.id, 1));

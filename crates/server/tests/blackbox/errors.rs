@@ -55,19 +55,19 @@ impl ExpectedError {
         assert_eq!(reply.header("www-authenticate"), challenge, "{}", self.code);
         if self.status == 429 {
             rate_limit_headers(reply);
-            reply.header("retry-after").expect("Retry-After").parse::<u64>().expect("whole seconds");
+            reply.header("retry-after").expect("Retry-After is set").parse::<u64>().expect("whole seconds");
         } else {
             let limit_headers =
                 ["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit"];
             let sent = limit_headers.into_iter().find(|name| reply.headers.contains_key(*name));
             assert_eq!(sent, None, "{}", self.code);
         }
-        let body = reply.json().expect("an error's body");
-        let fields: BTreeSet<_> = body.as_object().expect("an object").keys().map(String::as_str).collect();
+        let body = reply.json().expect("error has a body");
+        let fields: BTreeSet<_> = body.as_object().expect("value is an object").keys().map(String::as_str).collect();
         assert_eq!(fields, ["error", "message", "docs"].into_iter().chain(self.link_field).collect(), "{}", self.code);
         assert_eq!(body["error"], self.code);
         assert!(body["message"].as_str().is_some_and(|message| message.ends_with('.')), "{body}");
-        let docs = body["docs"].as_str().expect("a link");
+        let docs = body["docs"].as_str().expect("link exists");
         assert!(docs.starts_with("http") && docs.ends_with(&format!("#{}", self.docs_anchor)), "{docs}");
         body
     }
@@ -97,7 +97,7 @@ pub(crate) fn base_url(node: &Node) -> &str {
 pub(crate) async fn fetch_linked_page(node: &Node, link: &Value) -> String {
     let service_url = base_url(node);
     let path = link.as_str().and_then(|link| link.strip_prefix(service_url)).expect("a link to this very service");
-    let page = node.client().get(path.split('#').next().expect("a path"), &[]).await.expect("a page");
+    let page = node.client().get(path.split('#').next().expect("valid path"), &[]).await.expect("page loads");
     assert_eq!(page.status, 200, "{link}");
     assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{link}");
     page.text()
@@ -119,7 +119,7 @@ async fn unknown_path_is_not_found() {
         "/docs/",
     ] {
         for method in [Method::GET, Method::POST, Method::OPTIONS] {
-            ExpectedError::NOT_FOUND.assert_matches(&caller.send(method, path, &[]).await.expect("an answer"));
+            ExpectedError::NOT_FOUND.assert_matches(&caller.send(method, path, &[]).await.expect("response arrives"));
         }
     }
 }
@@ -128,14 +128,14 @@ async fn unknown_path_is_not_found() {
 async fn api_version_is_part_of_the_path() {
     let node = &shared_deployment().await.nodes[0];
     for path in ["/api/ip", "/ip", "/v1/ip", "/api/v0/ip", "/api/v2/ip", "/api/v1.1/ip", "/api/v2/ip/demo"] {
-        ExpectedError::NOT_FOUND.assert_matches(&node.client().get(path, &[]).await.expect("an answer"));
+        ExpectedError::NOT_FOUND.assert_matches(&node.client().get(path, &[]).await.expect("response arrives"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn docs_page_shows_the_api_version() {
     let node = &shared_deployment().await.nodes[0];
-    let page = node.client().get("/docs", &[]).await.expect("a page");
+    let page = node.client().get("/docs", &[]).await.expect("page loads");
     assert!(page.text().contains("version 1.1.0"));
 }
 
@@ -146,9 +146,9 @@ async fn other_methods_get_405_with_an_allow_header() {
     let mut caller = deployment.nodes[0].client();
     for path in ["/api/v1/ip", "/api/v1/ip/demo"] {
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::TRACE] {
-            let reply = caller.send(method, path, &[("authorization", &key.bearer())]).await.expect("an answer");
+            let reply = caller.send(method, path, &[("authorization", &key.bearer())]).await.expect("response arrives");
             ExpectedError::METHOD_NOT_ALLOWED.assert_matches(&reply);
-            let allow: BTreeSet<_> = reply.header("allow").expect("Allow").split(',').map(str::trim).collect();
+            let allow: BTreeSet<_> = reply.header("allow").expect("Allow is set").split(',').map(str::trim).collect();
             assert_eq!(allow, BTreeSet::from(["GET", "HEAD", "OPTIONS"]));
         }
     }
@@ -164,21 +164,23 @@ async fn too_long_uri_is_refused() {
     let mut caller = shared_deployment().await.nodes[0].client();
     for path in ["/api/v1/ip?x=", "/api/v1/ip/demo?x=", "/"] {
         ExpectedError::URI_TOO_LONG
-            .assert_matches(&caller.get(&format!("{path}{}", "x".repeat(5_000)), &[]).await.expect("an answer"));
+            .assert_matches(&caller.get(&format!("{path}{}", "x".repeat(5_000)), &[]).await.expect("response arrives"));
     }
     let long = format!("/api/v1/ip?x={}", "x".repeat(4_000));
-    ExpectedError::MISSING_KEY.assert_matches(&caller.get(&long, &[]).await.expect("an answer"));
+    ExpectedError::MISSING_KEY.assert_matches(&caller.get(&long, &[]).await.expect("response arrives"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_docs_link_leads_to_an_existing_section() {
     let deployment = shared_deployment().await;
     let (node, mut caller) = (&deployment.nodes[0], deployment.nodes[0].client());
-    let page = fetch_linked_page(
-        node,
-        &ExpectedError::MISSING_KEY.assert_matches(&caller.get("/api/v1/ip", &[]).await.expect("an answer"))["docs"],
-    )
-    .await;
+    let page =
+        fetch_linked_page(
+            node,
+            &ExpectedError::MISSING_KEY.assert_matches(&caller.get("/api/v1/ip", &[]).await.expect("response arrives"))
+                ["docs"],
+        )
+        .await;
     for error in ALL_ERRORS {
         let heading = format!(
             "<h3 id=\"{0}\"><a href=\"#{0}\"><span class=\"status\">{1}</span> {2}",
@@ -187,12 +189,12 @@ async fn every_docs_link_leads_to_an_existing_section() {
         assert_eq!(page.matches(&heading).count(), 1, "{heading}");
     }
     // Links from before the errors had a page of their own lead to their table.
-    let start = caller.get("/docs", &[]).await.expect("a page").text();
+    let start = caller.get("/docs", &[]).await.expect("page loads").text();
     for error in ALL_ERRORS {
         assert_eq!(start.matches(&format!("id=\"{}\"", error.docs_anchor)).count(), 1, "/docs#{}", error.docs_anchor);
     }
     for path in ["/api/v1/ip?key=x", "/nowhere", &format!("/?{}", "x".repeat(5_000))] {
-        let body = caller.get(path, &[]).await.expect("an answer").json().expect("an error");
+        let body = caller.get(path, &[]).await.expect("response arrives").json().expect("error exists");
         assert_eq!(fetch_linked_page(node, &body["docs"]).await, page, "{path}");
     }
 }
@@ -203,7 +205,7 @@ async fn links_use_the_configured_urls() {
     let links = ["DOCS", "SIGNUP", "ENTERPRISE"].map(|page| {
         (format!("IPSEITY__PUBLIC__{page}_URL"), format!("https://pages.example.com/{}", page.to_lowercase()))
     });
-    let node = fixture.deployment.start_node(&Env::from(links)).await.expect("a node");
+    let node = fixture.deployment.start_node(&Env::from(links)).await.expect("node starts");
     let mut caller = node.client();
     let key = fresh_key(&fixture.deployment, Scope::Ip).await;
     fixture.record_usage(&key, 10_000).await;
@@ -211,7 +213,8 @@ async fn links_use_the_configured_urls() {
     assert_eq!(body["enterprise"], "https://pages.example.com/enterprise");
     assert_eq!(body["docs"], "https://pages.example.com/docs#daily-quota");
     fixture.record_demo_usage(1_000).await;
-    let body = ExpectedError::DEMO_QUOTA.assert_matches(&caller.get("/api/v1/ip/demo", &[]).await.expect("an answer"));
+    let body =
+        ExpectedError::DEMO_QUOTA.assert_matches(&caller.get("/api/v1/ip/demo", &[]).await.expect("response arrives"));
     assert_eq!(body["signup"], "https://pages.example.com/signup");
     assert_eq!(body["docs"], "https://pages.example.com/docs#demo-quota");
 }
@@ -223,7 +226,7 @@ async fn outage_of_both_stores_gives_500_and_recovers() {
         env.insert(format!("IPSEITY__{store}__TIMEOUT_MS"), "500".to_owned());
     }
     let mut deployment =
-        Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("a house");
+        Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("deployment starts");
     let key = fresh_key(&deployment, Scope::Full).await;
     let mut caller = deployment.nodes[0].client();
     let pid = deployment.nodes[0].pid();
@@ -234,7 +237,7 @@ async fn outage_of_both_stores_gives_500_and_recovers() {
     for path in [format!("/api/v1/ip?key={}", key.key), unknown_key_path, "/api/v1/ip/demo".to_owned()] {
         for method in [Method::GET, Method::HEAD] {
             let (start, is_head) = (Instant::now(), method == Method::HEAD);
-            let reply = caller.send(method, &path, &[]).await.expect("an answer");
+            let reply = caller.send(method, &path, &[]).await.expect("response arrives");
             assert!(start.elapsed() < Duration::from_secs(2), "it took {:?}", start.elapsed());
             if is_head {
                 assert_eq!((reply.status, reply.body.len()), (500, 0));
@@ -244,15 +247,15 @@ async fn outage_of_both_stores_gives_500_and_recovers() {
             }
         }
     }
-    ExpectedError::MISSING_KEY.assert_matches(&caller.get("/api/v1/ip", &[]).await.expect("an answer"));
-    assert_eq!(caller.send(Method::OPTIONS, "/api/v1/ip", &[]).await.expect("an answer").status, 204);
+    ExpectedError::MISSING_KEY.assert_matches(&caller.get("/api/v1/ip", &[]).await.expect("response arrives"));
+    assert_eq!(caller.send(Method::OPTIONS, "/api/v1/ip", &[]).await.expect("response arrives").status, 204);
 
-    deployment.postgres.restart().await.expect("PostgreSQL again");
-    deployment.redis.restart().await.expect("Redis again");
+    deployment.postgres.restart().await.expect("PostgreSQL restarts");
+    deployment.redis.restart().await.expect("Redis restarts");
     for path in [format!("/api/v1/ip?key={}", key.key), "/api/v1/ip/demo".to_owned()] {
         let mut caller = TestClient::new(deployment.nodes[0].http());
         let is_answered = async || caller.get(&path, &[]).await.is_ok_and(|reply| reply.status == 200);
-        eventually("the service answers again", RECOVERY_TIMEOUT, is_answered).await.expect("healed");
+        eventually("the service answers again", RECOVERY_TIMEOUT, is_answered).await.expect("node recovers");
     }
     assert_eq!(deployment.nodes[0].pid(), pid);
 }

@@ -15,7 +15,7 @@ pub(crate) async fn shared_deployment() -> &'static Deployment {
         .get_or_init(async || {
             Deployment::start(DeploymentOptions { env: relaxed_timeouts(), ..DeploymentOptions::default() })
                 .await
-                .expect("a house")
+                .expect("deployment starts")
         })
         .await
 }
@@ -23,8 +23,8 @@ pub(crate) async fn shared_deployment() -> &'static Deployment {
 /// A key of an account that no other test uses.
 pub(crate) async fn fresh_key(deployment: &Deployment, scope: Scope) -> IssuedKey {
     let email = format!("{:016x}@example.com", fastrand::u64(..));
-    deployment.create_account(&email).await.expect("an account");
-    deployment.issue_key(&email, scope).await.expect("a key")
+    deployment.create_account(&email).await.expect("create an account");
+    deployment.issue_key(&email, scope).await.expect("issue a key")
 }
 
 /// Settings for machines that do many things at once: the bound on a verdict is there for production, not for a suite on two cores.
@@ -42,12 +42,12 @@ pub(crate) fn relaxed_timeouts() -> ipseity_testkit::deployment::node::Env {
 
 /// A small City database that was built so many days ago.
 pub(crate) fn city_database_aged(age_days: u64) -> Vec<u8> {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("valid time").as_secs();
     let location = Location { country: Some("DE"), ..Location::default() };
-    geo_database::city_database(now_s - age_days * 86_400, &[("192.0.2.0/24", location)]).expect("a database")
+    geo_database::city_database(now_s - age_days * 86_400, &[("192.0.2.0/24", location)]).expect("create a database")
 }
 
 /// How large a test is: what the environment says, or as much as a suite can afford.
 pub(crate) fn env_number(name: &str, default: u32) -> u32 {
-    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+    std::env::var(name).map_or(default, |value| value.parse().expect("valid number"))
 }

@@ -26,12 +26,12 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// Files to work on, copied: a swap is made by touching them.
 fn geo_files(folder: &Path) -> Vec<PathBuf> {
     let Some(real) = std::env::var_os("IPSEITY_GEO_DIR") else {
-        return geo_database::write_databases(folder).expect("databases").to_vec();
+        return geo_database::write_databases(folder).expect("write the databases").to_vec();
     };
     let names = ["GeoLite2-City.mmdb", "GeoLite2-ASN.mmdb"];
     let copied = |name| {
         let file = folder.join(name);
-        fs::copy(Path::new(&real).join(name), &file).expect("a copy");
+        fs::copy(Path::new(&real).join(name), &file).expect("copy the file");
         file
     };
     names.map(copied).to_vec()
@@ -39,43 +39,44 @@ fn geo_files(folder: &Path) -> Vec<PathBuf> {
 
 /// A line of `/proc/PID/status`, in MB.
 fn status_mb(pid: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1_000
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("process starts");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("line exists");
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("valid number") / 1_000
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_stays_small_and_ready_fast_during_geo_reloads() {
-    let folder = TestDir::create().expect("a folder");
+    let folder = TestDir::create().expect("create a directory");
     let files = geo_files(folder.path());
-    let files_mb = files.iter().map(|file| fs::metadata(file).expect("a file").len()).sum::<u64>() / 1_000_000;
+    let files_mb =
+        files.iter().map(|file| fs::metadata(file).expect("read the file metadata").len()).sum::<u64>() / 1_000_000;
     let options = DeploymentOptions {
         nodes: 0,
         env: relaxed_timeouts(),
         geo_files: files.clone(),
         ..DeploymentOptions::default()
     };
-    let deployment = Deployment::start(options).await.expect("a house");
+    let deployment = Deployment::start(options).await.expect("deployment starts");
     let started = Instant::now();
-    let node = deployment.start_node(&Env::new()).await.expect("a node");
+    let node = deployment.start_node(&Env::new()).await.expect("node starts");
     let ready = started.elapsed();
-    node.client().get("/api/v1/ip/demo", &[("x-forwarded-for", "81.2.69.142")]).await.expect("an answer");
+    node.client().get("/api/v1/ip/demo", &[("x-forwarded-for", "81.2.69.142")]).await.expect("response arrives");
     let resident_mb = status_mb(node.pid(), "VmRSS");
 
     // Forgets the peak so far.
-    fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("a process");
+    fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("process starts");
     let mut slowest = Duration::ZERO;
     for (reloads, file) in (1..).zip(std::iter::repeat_n(&files, ROUNDS).flatten()) {
         let temp_file = file.with_extension("next");
-        fs::copy(file, &temp_file).expect("a copy");
-        fs::rename(&temp_file, file).expect("a file in its place");
+        fs::copy(file, &temp_file).expect("copy the file");
+        fs::rename(&temp_file, file).expect("replace the file");
         let appeared = Instant::now();
         eventually("the file is swapped in", RELOAD_TIMEOUT, async || {
-            let metrics = node.metrics().await.expect("metrics");
+            let metrics = node.metrics().await.expect("read the metrics");
             metrics.contains(&format!("ipseity_geo_reloads_total{{outcome=\"reloaded\"}} {reloads}\n"))
         })
         .await
-        .expect("a swap");
+        .expect("reload happens");
         slowest = slowest.max(appeared.elapsed());
     }
     let (peak_mb, after_mb) = (status_mb(node.pid(), "VmHWM"), status_mb(node.pid(), "VmRSS"));

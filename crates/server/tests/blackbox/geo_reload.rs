@@ -38,7 +38,7 @@ fn edition_bytes(number: u32) -> Vec<u8> {
         timezone: Some("Europe/London"),
         ..Location::default()
     };
-    geo_database::city_database(BUILT_S + u64::from(number), &[(NETWORK, location)]).expect("a database")
+    geo_database::city_database(BUILT_S + u64::from(number), &[(NETWORK, location)]).expect("create a database")
 }
 
 fn latitude(number: u32) -> f64 {
@@ -62,18 +62,18 @@ fn edition_number(response: &Value) -> Result<u32, String> {
 /// Puts a file in another's place at once.
 fn replace_file(file: &Path, bytes: &[u8]) {
     let temp_file = file.with_extension("next");
-    fs::write(&temp_file, bytes).expect("a file");
-    fs::rename(temp_file, file).expect("a file in its place");
+    fs::write(&temp_file, bytes).expect("write the file");
+    fs::rename(temp_file, file).expect("replace the file");
 }
 
 async fn start_fixture(interval_ms: u64) -> (Deployment, TestDir, PathBuf) {
-    let folder = TestDir::create().expect("a folder");
+    let folder = TestDir::create().expect("create a directory");
     let file = folder.path().join("city.mmdb");
     replace_file(&file, &edition_bytes(0));
     let mut env = relaxed_timeouts();
     env.insert("IPSEITY__GEO__WATCH_INTERVAL_MS".to_owned(), interval_ms.to_string());
     let options = DeploymentOptions { env, geo_files: vec![file.clone()], ..DeploymentOptions::default() };
-    (Deployment::start(options).await.expect("a house"), folder, file)
+    (Deployment::start(options).await.expect("deployment starts"), folder, file)
 }
 
 async fn issue_keys(deployment: &Deployment, count: usize) -> Vec<IssuedKey> {
@@ -81,9 +81,9 @@ async fn issue_keys(deployment: &Deployment, count: usize) -> Vec<IssuedKey> {
     for index in 0..count {
         let email = format!("owner{}@example.com", index / KEYS_PER_ACCOUNT);
         if index % KEYS_PER_ACCOUNT == 0 {
-            deployment.create_account(&email).await.expect("an account");
+            deployment.create_account(&email).await.expect("create an account");
         }
-        keys.push(deployment.issue_key(&email, Scope::Geo).await.expect("a key"));
+        keys.push(deployment.issue_key(&email, Scope::Geo).await.expect("issue a key"));
     }
     keys
 }
@@ -99,15 +99,17 @@ async fn lookup_edition(caller: &mut TestClient, key: &IssuedKey) -> Result<u32,
 
 /// How many files the node has swapped in, or refused.
 async fn reload_count(node: &Node, outcome: &str) -> u64 {
-    let metrics = node.metrics().await.expect("metrics");
+    let metrics = node.metrics().await.expect("read the metrics");
     let line = format!("ipseity_geo_reloads_total{{outcome=\"{outcome}\"}} ");
-    let value = metrics.lines().find_map(|found| found.strip_prefix(&line)).expect("the metric is there");
-    value.parse().expect("a count")
+    let value = metrics.lines().find_map(|found| found.strip_prefix(&line)).expect("metric exists");
+    value.parse().expect("valid count")
 }
 
 async fn wait_for_reloads(node: &Node, outcome: &str, count: u64) {
     let what = format!("{count} files {outcome}");
-    eventually(&what, RELOAD_TIMEOUT, async || reload_count(node, outcome).await >= count).await.expect("a reload");
+    eventually(&what, RELOAD_TIMEOUT, async || reload_count(node, outcome).await >= count)
+        .await
+        .expect("reload happens");
 }
 
 /// What one of many callers saw until it was told to stop.
@@ -151,7 +153,7 @@ async fn geo_reloads_under_load_fail_no_request_and_mix_no_data() {
     let keys_per_worker = requests_per_worker / REQUESTS_PER_KEY + 1;
     let keys = issue_keys(&deployment, keys_per_worker * WORKERS).await;
     let stop = Arc::new(AtomicBool::new(false));
-    let interval = Duration::from_secs(1) * u32::try_from(WORKERS).expect("few") / rate;
+    let interval = Duration::from_secs(1) * u32::try_from(WORKERS).expect("few files") / rate;
     let workers: Vec<_> = keys
         .chunks(keys_per_worker)
         .map(|keys| tokio::spawn(run_client(node.client(), keys.to_vec(), interval, Arc::clone(&stop))))
@@ -169,7 +171,7 @@ async fn geo_reloads_under_load_fail_no_request_and_mix_no_data() {
     let took = started.elapsed();
     let mut all = ReloadObservations::default();
     for worker in workers {
-        let observations = worker.await.expect("a worker");
+        let observations = worker.await.expect("worker does not panic");
         all.requests += observations.requests;
         all.editions.extend(observations.editions);
         all.failures.extend(observations.failures);
@@ -203,13 +205,14 @@ async fn invalid_geo_file_is_logged_once_and_not_used() {
 
     let valid = edition_bytes(8);
     let location = Location { country: Some("FR"), ..Location::default() };
-    let other_network = geo_database::city_database(BUILT_S + 9, &[("203.0.113.0/24", location)]).expect("a database");
+    let other_network =
+        geo_database::city_database(BUILT_S + 9, &[("203.0.113.0/24", location)]).expect("create a database");
     let bad: [(&str, &dyn Fn()); 5] = [
         ("not a sound MMDB file", &|| {
-            let file = fs::File::options().write(true).open(&file).expect("the file");
-            file.set_len(file.metadata().expect("its length").len() / 2).expect("truncated in place");
+            let file = fs::File::options().write(true).open(&file).expect("read the file");
+            file.set_len(file.metadata().expect("read the length").len() / 2).expect("truncate the file");
         }),
-        ("cannot be read", &|| fs::remove_file(&file).expect("deleted")),
+        ("cannot be read", &|| fs::remove_file(&file).expect("delete the key")),
         ("not a sound MMDB file", &|| replace_file(&file, &valid.iter().rev().copied().collect::<Vec<_>>())),
         ("older edition", &|| replace_file(&file, &edition_bytes(6))),
         ("knows none", &|| replace_file(&file, &other_network)),
@@ -218,18 +221,18 @@ async fn invalid_geo_file_is_logged_once_and_not_used() {
         break_file();
         wait_for_reloads(node, "rejected", refused).await;
         assert_eq!(lookup_edition(&mut caller, &key).await, Ok(7), "{reason}");
-        let log = node.log().expect("a log");
+        let log = node.log().expect("read the log");
         let refusals: Vec<_> = log.lines().filter(|line| line.contains("a geo file was refused")).collect();
         assert!(refusals.last().is_some_and(|line| line.contains(reason)), "{reason}: {refusals:?}");
     }
 
     // A link that is turned to another file counts as a change of the file.
     let (other_network, link) = (folder.path().join("eight.mmdb"), folder.path().join("link"));
-    fs::write(&other_network, &valid).expect("a file");
-    std::os::unix::fs::symlink(&other_network, &link).expect("a link");
-    fs::rename(&link, &file).expect("the link in its place");
+    fs::write(&other_network, &valid).expect("write the file");
+    std::os::unix::fs::symlink(&other_network, &link).expect("link exists");
+    fs::rename(&link, &file).expect("replace the link");
     wait_for_reloads(node, "reloaded", 2).await;
     assert_eq!(lookup_edition(&mut caller, &key).await, Ok(8));
     assert_eq!(reload_count(node, "rejected").await, 5, "what was refused is not refused again with every look");
-    assert_eq!(node.log().expect("a log").matches("a geo file was refused").count(), 5);
+    assert_eq!(node.log().expect("read the log").matches("a geo file was refused").count(), 5);
 }

@@ -31,7 +31,7 @@ pub(crate) fn rate_limit_headers(reply: &TestResponse) -> ReceivedRateLimit {
     let [limit, remaining, reset_s] = ["limit", "remaining", "reset"].map(|name| {
         let lines: Vec<_> = reply.headers.get_all(format!("x-ratelimit-{name}")).iter().collect();
         assert_eq!(lines.len(), 1, "X-RateLimit-{name} of a {}: {}", reply.status, reply.text());
-        lines[0].to_str().ok().and_then(|value| value.parse().ok()).expect("a whole number")
+        lines[0].to_str().ok().and_then(|value| value.parse().ok()).expect("whole number")
     });
     ReceivedRateLimit { limit, remaining, reset_s }
 }
@@ -49,12 +49,16 @@ static FROZEN_CLOCK: OnceCell<Mutex<FrozenClockFixture>> = OnceCell::const_new()
 /// The house with the clock, for one test at a time: it is noon, the clock stands still, and no test has seen this day before.
 pub(crate) async fn frozen_clock() -> MutexGuard<'static, FrozenClockFixture> {
     let open = async || {
-        let clock = TestClock::open().expect("a clock");
+        let clock = TestClock::open().expect("create a clock");
         let redis = RedisOptions { clock: Some(clock.clone()), ..RedisOptions::default() };
         let deployment =
             Deployment::start(DeploymentOptions { env: relaxed_timeouts(), redis, ..DeploymentOptions::default() })
                 .await;
-        Mutex::new(FrozenClockFixture { deployment: deployment.expect("a house"), clock, midnight_s: FIRST_MIDNIGHT_S })
+        Mutex::new(FrozenClockFixture {
+            deployment: deployment.expect("deployment starts"),
+            clock,
+            midnight_s: FIRST_MIDNIGHT_S,
+        })
     };
     let mut fixture = FROZEN_CLOCK.get_or_init(open).await.lock().await;
     fixture.midnight_s += 2 * DAY_S;
@@ -65,22 +69,22 @@ pub(crate) async fn frozen_clock() -> MutexGuard<'static, FrozenClockFixture> {
 impl FrozenClockFixture {
     /// Sets the clock to so many milliseconds after midnight, or before.
     pub(crate) fn set_after_midnight_ms(&self, after_midnight_ms: i64) {
-        self.clock.freeze_at_ms(i64::try_from(self.midnight_s * 1000).expect("a time") + after_midnight_ms);
+        self.clock.freeze_at_ms(i64::try_from(self.midnight_s * 1000).expect("valid time") + after_midnight_ms);
     }
 
     /// Lets a key that was never used have so many requests of this day behind it.
     pub(crate) async fn record_usage(&self, key: &IssuedKey, admitted: u64) {
         let day = self.midnight_s / DAY_S - 1;
         let row = format!("insert into usage values ('{}', date '1970-01-01' + {day}, {admitted})", key.id);
-        self.deployment.postgres.psql("ipseity", &row).await.expect("a row");
+        self.deployment.postgres.psql("ipseity", &row).await.expect("query returns a row");
     }
 
     /// Lets the demo have so many requests of this day behind it.
     pub(crate) async fn record_demo_usage(&self, admitted: u64) {
         let day = self.midnight_s / DAY_S - 1;
         let row = format!("insert into demo_usage values (date '1970-01-01' + {day}, {admitted}, 0)");
-        self.deployment.postgres.psql("ipseity", &row).await.expect("a row");
-        self.deployment.redis.flushall().await.expect("a counter store that asks the durable one");
+        self.deployment.postgres.psql("ipseity", &row).await.expect("query returns a row");
+        self.deployment.redis.flushall().await.expect("Redis is filled from PostgreSQL");
     }
 }
 
@@ -93,11 +97,11 @@ async fn assert_admitted(caller: &mut TestClient, key: &IssuedKey, times: usize)
 }
 
 async fn resume_key(deployment: &Deployment, key: &IssuedKey) {
-    deployment.cli(&["key", "resume", &key.id]).await.and_then(CommandOutput::ensure_success).expect("resumed");
+    deployment.cli(&["key", "resume", &key.id]).await.and_then(CommandOutput::ensure_success).expect("resume the key");
 }
 
 fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("time is after 1970").as_secs()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +113,8 @@ async fn remaining_decreases_by_one_per_request() {
         let expected = ReceivedRateLimit { limit: 10_000, remaining, reset_s: fixture.midnight_s };
         assert_eq!(rate_limit_headers(&lookup_with_key(&mut caller, &key).await), expected);
     }
-    let head = caller.send(Method::HEAD, "/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer");
+    let head =
+        caller.send(Method::HEAD, "/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response arrives");
     assert_eq!((rate_limit_headers(&head).remaining, head.body.len()), (9_996, 0));
 }
 
@@ -191,7 +196,7 @@ async fn request_301_within_60_seconds_pauses_the_key() {
     assert_eq!((limit, remaining, reply.header("retry-after")), (300, 0, Some("60")));
     assert!((before_s + 60..=after_s + 60).contains(&reset_s), "{reset_s} is not a minute away");
     let dashboard = format!("{}/keys", base_url(&deployment.nodes[0]));
-    let keys_page = caller.get("/keys", &[]).await.expect("an answer");
+    let keys_page = caller.get("/keys", &[]).await.expect("response arrives");
     assert_eq!((keys_page.status, keys_page.header("location")), (303, Some("/signin")), "only its owner sees a key");
     for _ in 0..3 {
         let message =
@@ -296,8 +301,10 @@ async fn repeated_refusals_are_answered_without_redis() {
         .cli(&["key", "deactivate", &key.id])
         .await
         .and_then(CommandOutput::ensure_success)
-        .expect("deactivated");
-    let script_calls = async || fixture.deployment.redis.command_calls().await.expect("calls").get("evalsha").copied();
+        .expect("deactivate the key");
+    let script_calls = async || {
+        fixture.deployment.redis.command_calls().await.expect("read the command counts").get("evalsha").copied()
+    };
     // A busy machine may not manage 100 refusals within a second at once.
     let mut is_cached = false;
     for _ in 0..20 {
@@ -316,21 +323,21 @@ async fn repeated_refusals_are_answered_without_redis() {
         .cli(&["key", "reactivate", &key.id])
         .await
         .and_then(CommandOutput::ensure_success)
-        .expect("reactivated");
+        .expect("reactivate the key");
     let is_admitted = async || lookup_with_key(&mut caller, &key).await.status == 200;
-    eventually("the key answers again", Duration::from_secs(3), is_admitted).await.expect("forgotten");
+    eventually("the key answers again", Duration::from_secs(3), is_admitted).await.expect("delete the records");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_sets_the_daily_limit_but_not_the_burst_limit() {
     let fixture = frozen_clock().await;
     let run = async |arguments: &[&str]| {
-        fixture.deployment.cli(arguments).await.and_then(CommandOutput::ensure_success).expect("done");
+        fixture.deployment.cli(arguments).await.and_then(CommandOutput::ensure_success).expect("command succeeds");
     };
     run(&["plan", "add", "team", "--daily-limit", "20000"]).await;
     run(&["plan", "add", "tiny", "--daily-limit", "2"]).await;
     run(&["account", "create", "--email", "team@example.com", "--plan", "team"]).await;
-    let key = fixture.deployment.issue_key("team@example.com", Scope::Ip).await.expect("a key");
+    let key = fixture.deployment.issue_key("team@example.com", Scope::Ip).await.expect("issue a key");
     let mut caller = fixture.deployment.nodes[0].client();
     let expected = ReceivedRateLimit { limit: 20_000, remaining: 19_999, reset_s: fixture.midnight_s };
     assert_eq!(rate_limit_headers(&lookup_with_key(&mut caller, &key).await), expected);
@@ -353,9 +360,9 @@ async fn plan_sets_the_daily_limit_but_not_the_burst_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_one_account_are_limited_separately() {
     let fixture = frozen_clock().await;
-    fixture.deployment.create_account("two@example.com").await.expect("an account");
-    let first = fixture.deployment.issue_key("two@example.com", Scope::Ip).await.expect("a key");
-    let second = fixture.deployment.issue_key("two@example.com", Scope::Ip).await.expect("a key");
+    fixture.deployment.create_account("two@example.com").await.expect("create an account");
+    let first = fixture.deployment.issue_key("two@example.com", Scope::Ip).await.expect("issue a key");
+    let second = fixture.deployment.issue_key("two@example.com", Scope::Ip).await.expect("issue a key");
     let mut caller = fixture.deployment.nodes[0].client();
     assert_admitted(&mut caller, &first, 300).await;
     ExpectedError::BURST_LIMIT.assert_matches(&lookup_with_key(&mut caller, &first).await);
@@ -365,14 +372,18 @@ async fn keys_of_one_account_are_limited_separately() {
 #[tokio::test(flavor = "multi_thread")]
 async fn account_has_at_most_ten_keys() {
     let deployment = shared_deployment().await;
-    deployment.create_account("ten@example.com").await.expect("an account");
+    deployment.create_account("ten@example.com").await.expect("create an account");
     let mut keys = Vec::new();
     for _ in 0..10 {
-        keys.push(deployment.issue_key("ten@example.com", Scope::Ip).await.expect("a key"));
+        keys.push(deployment.issue_key("ten@example.com", Scope::Ip).await.expect("issue a key"));
     }
     let eleventh = ["key", "issue", "--account", "ten@example.com", "--scope", "ip", "--name", "one more", "--json"];
-    let refused = deployment.cli(&eleventh).await.expect("an outcome");
+    let refused = deployment.cli(&eleventh).await.expect("result exists");
     assert!(!refused.is_success() && refused.stdout.is_empty() && refused.stderr.contains("10"), "{}", refused.stderr);
-    deployment.cli(&["key", "delete", &keys[3].id]).await.and_then(CommandOutput::ensure_success).expect("deleted");
-    deployment.cli(&eleventh).await.and_then(CommandOutput::ensure_success).expect("a seat is free again");
+    deployment
+        .cli(&["key", "delete", &keys[3].id])
+        .await
+        .and_then(CommandOutput::ensure_success)
+        .expect("delete the key");
+    deployment.cli(&eleventh).await.and_then(CommandOutput::ensure_success).expect("permit is released");
 }

@@ -36,21 +36,21 @@ const FULL_FIELDS: [&str; 7] = ["http_protocol", "tls_version", "tls_cipher", "r
 
 /// Asks with a key, as the loopback address itself.
 pub(crate) async fn lookup_with_key(caller: &mut TestClient, key: &IssuedKey) -> TestResponse {
-    caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer")
+    caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response arrives")
 }
 
 /// Asks with a key as a client with this address.
 async fn lookup_as(caller: &mut TestClient, key: &IssuedKey, query: &str, client: &str) -> Value {
     let headers = [("authorization", key.bearer()), ("x-forwarded-for", client.to_owned())];
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
-    let reply = caller.get(&format!("/api/v1/ip{query}"), &headers).await.expect("an answer");
+    let reply = caller.get(&format!("/api/v1/ip{query}"), &headers).await.expect("response arrives");
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert_eq!(reply.header("content-type"), Some("application/json"));
-    reply.json().expect("JSON")
+    reply.json().expect("valid JSON")
 }
 
 pub(crate) fn field_names(body: &Value) -> BTreeSet<&str> {
-    body.as_object().expect("an object").keys().map(String::as_str).collect()
+    body.as_object().expect("value is an object").keys().map(String::as_str).collect()
 }
 
 fn fields_of(scope: Scope) -> BTreeSet<&'static str> {
@@ -86,7 +86,14 @@ fn expected_response(sample: &GeoSample, timezone_offset: Value) -> Value {
 async fn current_offset_s(deployment: &Deployment, zone: Option<&str>) -> Value {
     let Some(zone) = zone else { return Value::Null };
     let sql = format!("select extract(epoch from (now() at time zone '{zone}') - (now() at time zone 'utc'))::int");
-    deployment.postgres.psql("ipseity", &sql).await.expect("an offset").parse::<i32>().expect("seconds").into()
+    deployment
+        .postgres
+        .psql("ipseity", &sql)
+        .await
+        .expect("query returns an offset")
+        .parse::<i32>()
+        .expect("valid seconds")
+        .into()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +173,7 @@ async fn unknown_fields_are_null_and_not_absent() {
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Full).await);
     let body = lookup_as(&mut caller, &key, "", samples::UNKNOWN_ADDRESS).await;
     assert_eq!(field_names(&body), fields_of(Scope::Full));
-    for (name, value) in body.as_object().expect("an object") {
+    for (name, value) in body.as_object().expect("value is an object") {
         match name.as_str() {
             "status" => assert_eq!(value, "success"),
             "ip" => assert_eq!(value, samples::UNKNOWN_ADDRESS),
@@ -216,7 +223,7 @@ async fn other_addresses_cannot_be_looked_up() {
         assert_eq!(lookup_as(&mut caller, &key, query, samples::PARIS.address).await, unmodified, "{query}");
     }
     let path = "/api/v1/ip/73.162.0.7";
-    let reply = caller.get(path, &[("authorization", &key.bearer())]).await.expect("an answer");
+    let reply = caller.get(path, &[("authorization", &key.bearer())]).await.expect("response arrives");
     ExpectedError::NOT_FOUND.assert_matches(&reply);
 }
 
@@ -236,7 +243,8 @@ async fn timezone_offset_is_the_offset_at_request_time() {
 async fn connection_fields_describe_the_client_connection() {
     let deployment = shared_deployment().await;
     let colo = Env::from([("IPSEITY__EDGE__COLO".to_owned(), "FRA".to_owned())]);
-    let (node, key) = (deployment.start_node(&colo).await.expect("a node"), fresh_key(deployment, Scope::Full).await);
+    let (node, key) =
+        (deployment.start_node(&colo).await.expect("node starts"), fresh_key(deployment, Scope::Full).await);
     let (clear, secure) = (format!("http://{}/api/v1/ip", node.http()), format!("https://{}/api/v1/ip", node.https()));
     let bearer = format!("authorization: {}", key.bearer());
     let tls13 = ["--tlsv1.3", "--tls13-ciphers", "TLS_AES_128_GCM_SHA256"];
@@ -251,8 +259,8 @@ async fn connection_fields_describe_the_client_connection() {
         (&[&["--http1.1"], &tls12[..]].concat(), &secure, ["HTTP/1.1", "TLSv1.2", aes256]),
     ] {
         let [protocol, version, cipher] = expected_session.map(|text| Some(text).filter(|text| !text.is_empty()));
-        let output = deployment.curl(&[options, &["-H", &bearer, url]].concat()).await.expect("an answer");
-        let body = output.json().expect("JSON");
+        let output = deployment.curl(&[options, &["-H", &bearer, url]].concat()).await.expect("response arrives");
+        let body = output.json().expect("valid JSON");
         assert_eq!(field_names(&body), fields_of(Scope::Full));
         assert_eq!(body["http_protocol"], json!(protocol));
         assert_eq!((&body["tls_version"], &body["tls_cipher"]), (&json!(version), &json!(cipher)));
@@ -271,9 +279,10 @@ async fn connection_fields_describe_the_client_connection() {
 async fn every_known_field_has_its_type() {
     let deployment = shared_deployment().await;
     let colo = Env::from([("IPSEITY__EDGE__COLO".to_owned(), "FRA".to_owned())]);
-    let (node, key) = (deployment.start_node(&colo).await.expect("a node"), fresh_key(deployment, Scope::Full).await);
+    let (node, key) =
+        (deployment.start_node(&colo).await.expect("node starts"), fresh_key(deployment, Scope::Full).await);
     let url = format!("https://{}/api/v1/ip?key={}", node.https(), key.key);
-    let mut responses = vec![deployment.curl(&[&url]).await.expect("an answer").json().expect("JSON")];
+    let mut responses = vec![deployment.curl(&[&url]).await.expect("response arrives").json().expect("valid JSON")];
     for sample in samples::ALL {
         responses.push(lookup_as(&mut node.client(), &key, "", sample.address).await);
     }
@@ -295,13 +304,14 @@ async fn head_equals_get_without_a_body() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Geo).await);
     let get = lookup_with_key(&mut caller, &key).await;
-    let head = caller.send(Method::HEAD, "/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer");
+    let head =
+        caller.send(Method::HEAD, "/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response arrives");
     assert_eq!((head.status, head.body.len()), (200, 0));
     for name in ["content-type", "content-length", "access-control-allow-origin", "x-ratelimit-limit"] {
         assert_eq!(head.header(name), get.header(name), "{name}");
     }
     assert_eq!(rate_limit_headers(&head).remaining, rate_limit_headers(&get).remaining - 1);
-    let refused = caller.send(Method::HEAD, "/api/v1/ip", &[]).await.expect("an answer");
+    let refused = caller.send(Method::HEAD, "/api/v1/ip", &[]).await.expect("response arrives");
     assert_eq!((refused.status, refused.body.len()), (401, 0));
     assert_eq!(refused.header("access-control-allow-origin"), Some("*"));
 }

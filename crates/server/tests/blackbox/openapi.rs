@@ -23,11 +23,11 @@ const METHODS: [Method; 8] = [
 ];
 
 async fn fetch_document(caller: &mut TestClient) -> Value {
-    caller.get("/api/v1/openapi.json", &[]).await.expect("an answer").json().expect("JSON")
+    caller.get("/api/v1/openapi.json", &[]).await.expect("response arrives").json().expect("valid JSON")
 }
 
 fn lowercase_keys(map: &Value) -> BTreeSet<String> {
-    map.as_object().expect("a map").keys().map(|name| name.to_lowercase()).collect()
+    map.as_object().expect("value is a map").keys().map(|name| name.to_lowercase()).collect()
 }
 
 /// Statuses that were answered, by `method path`, each held to the headers and the body that the document gives it.
@@ -45,7 +45,7 @@ impl ObservedResponses {
         assert_eq!(sent, lowercase_keys(&response["headers"]), "{method} {path} {}", reply.status);
         match response["content"].as_object() {
             Some(content) => {
-                let kind = reply.header("content-type").expect("a type");
+                let kind = reply.header("content-type").expect("type exists");
                 assert!(content.contains_key(kind), "{method} {path}: {kind}");
             }
             None => assert!(reply.body.is_empty(), "{method} {path} has a body"),
@@ -63,7 +63,8 @@ impl ObservedResponses {
         headers: &[(&str, &str)],
     ) {
         for method in [Method::GET, Method::HEAD] {
-            let reply = caller.send(method.clone(), &format!("{path}{query}"), headers).await.expect("an answer");
+            let reply =
+                caller.send(method.clone(), &format!("{path}{query}"), headers).await.expect("response arrives");
             self.check_response(document, &method, path, &reply);
         }
     }
@@ -72,8 +73,8 @@ impl ObservedResponses {
 /// All that the document describes.
 fn described_responses(document: &Value) -> BTreeSet<(String, String)> {
     let mut all = BTreeSet::new();
-    for (path, item) in document["paths"].as_object().expect("paths") {
-        for (method, operation) in item.as_object().expect("methods") {
+    for (path, item) in document["paths"].as_object().expect("document has paths") {
+        for (method, operation) in item.as_object().expect("methods are listed") {
             all.extend(
                 lowercase_keys(&operation["responses"]).into_iter().map(|status| (format!("{method} {path}"), status)),
             );
@@ -86,15 +87,15 @@ fn described_responses(document: &Value) -> BTreeSet<(String, String)> {
 async fn openapi_lists_exactly_the_routes_and_methods() {
     let mut caller = shared_deployment().await.nodes[0].client();
     let document = fetch_document(&mut caller).await;
-    for (path, item) in document["paths"].as_object().expect("paths") {
+    for (path, item) in document["paths"].as_object().expect("document has paths") {
         for method in METHODS {
-            let reply = caller.send(method.clone(), path, &[]).await.expect("an answer");
+            let reply = caller.send(method.clone(), path, &[]).await.expect("response arrives");
             let is_described = item.get(method.as_str().to_lowercase()).is_some();
             assert_eq!(reply.status != 405, is_described, "{method} {path} answers {}", reply.status);
         }
     }
     for absent in ["/api/v1/events", "/api/v1/keys", "/api/v1/openapi"] {
-        assert_eq!(caller.get(absent, &[]).await.expect("an answer").status, 404, "{absent}");
+        assert_eq!(caller.get(absent, &[]).await.expect("response arrives").status, 404, "{absent}");
     }
 }
 
@@ -103,10 +104,10 @@ async fn every_documented_status_occurs_with_its_headers() {
     let mut deployment =
         Deployment::start(DeploymentOptions { env: relaxed_timeouts(), ..DeploymentOptions::default() })
             .await
-            .expect("a house");
+            .expect("deployment starts");
     let (mut caller, mut observed) = (deployment.nodes[0].client(), ObservedResponses::default());
     let document = fetch_document(&mut caller).await;
-    let paths: Vec<String> = document["paths"].as_object().expect("paths").keys().cloned().collect();
+    let paths: Vec<String> = document["paths"].as_object().expect("document has paths").keys().cloned().collect();
     let long = format!("?x={}", "x".repeat(5_000));
     let key = fresh_key(&deployment, Scope::Full).await;
     let bearer = key.bearer();
@@ -114,7 +115,7 @@ async fn every_documented_status_occurs_with_its_headers() {
         observed.request_and_check(&mut caller, &document, path, "", &[("authorization", &bearer)]).await;
         observed.request_and_check(&mut caller, &document, path, &long, &[]).await;
         for query in ["", &long] {
-            let reply = caller.send(Method::OPTIONS, &format!("{path}{query}"), &[]).await.expect("an answer");
+            let reply = caller.send(Method::OPTIONS, &format!("{path}{query}"), &[]).await.expect("response arrives");
             observed.check_response(&document, &Method::OPTIONS, path, &reply);
         }
     }
@@ -122,7 +123,7 @@ async fn every_documented_status_occurs_with_its_headers() {
     observed.request_and_check(&mut caller, &document, lookup, "", &[]).await;
     observed.request_and_check(&mut caller, &document, lookup, "?key=x", &[]).await;
     let [inactive, exhausted] = [fresh_key(&deployment, Scope::Ip).await, fresh_key(&deployment, Scope::Ip).await];
-    deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivated");
+    deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivate the key");
     observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &inactive.bearer())]).await;
     let today = "(now() at time zone 'utc')::date";
     let rows = format!(
@@ -130,8 +131,8 @@ async fn every_documented_status_occurs_with_its_headers() {
          insert into demo_usage values ({today}, 1000, 0) on conflict (day) do update set admitted = 1000",
         exhausted.id
     );
-    deployment.postgres.psql("ipseity", &rows).await.expect("rows");
-    deployment.redis.flushall().await.expect("a counter store that asks the durable one");
+    deployment.postgres.psql("ipseity", &rows).await.expect("query succeeds");
+    deployment.redis.flushall().await.expect("Redis is filled from PostgreSQL");
     observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &exhausted.bearer())]).await;
     observed.request_and_check(&mut caller, &document, demo, "", &[]).await;
     // Only where neither store can tell, and the node has never seen the key.
@@ -152,13 +153,13 @@ async fn every_documented_status_occurs_with_its_headers() {
 async fn openapi_json_and_yaml_agree_and_are_cacheable() {
     let mut caller = shared_deployment().await.nodes[0].client();
     let document = fetch_document(&mut caller).await;
-    let yaml = caller.get("/api/v1/openapi.yaml", &[]).await.expect("an answer");
+    let yaml = caller.get("/api/v1/openapi.yaml", &[]).await.expect("response arrives");
     assert_eq!((yaml.status, yaml.header("content-type")), (200, Some("application/yaml")));
     assert_eq!(yaml.header("cache-control"), Some("public, max-age=300"));
     let text = yaml.text();
     assert!(text.starts_with("openapi: \"3.1.0\"\n"));
     // Every text of the one stands in the other; tools/docs reads both with a real reader.
-    for path in document["paths"].as_object().expect("paths").keys() {
+    for path in document["paths"].as_object().expect("document has paths").keys() {
         assert!(text.contains(&format!("\"{path}\":\n")), "{path}");
     }
 }

@@ -16,7 +16,7 @@ type ArgumentList = &'static [&'static str];
 
 /// The code block of this language in docs/proxies.md.
 pub(crate) fn snippet(language: &str) -> String {
-    code_blocks(language).into_iter().next().expect("a snippet")
+    code_blocks(language).into_iter().next().expect("docs have the snippet")
 }
 
 fn code_blocks(language: &str) -> Vec<String> {
@@ -32,8 +32,9 @@ pub(crate) fn edge_env(settings: &[(&str, &str)]) -> Env {
 }
 
 fn run_check(settings: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
-    let mut command = Command::new(node::find_service_binary().expect("the program"));
-    let output = command.arg("check").args(arguments).env_clear().envs(edge_env(settings)).output().expect("a command");
+    let mut command = Command::new(node::find_service_binary().expect("program is built"));
+    let output =
+        command.arg("check").args(arguments).env_clear().envs(edge_env(settings)).output().expect("command runs");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
 }
@@ -76,7 +77,7 @@ fn preset_fills_defaults_without_overriding() {
         (&[("PRESET", "cloudflare")], &["edge.forwarding_header = \"cf-connecting-ip\"", "173.245.48.0/20", "cf-ray"]),
     ];
     for (settings, lines) in shown {
-        let text = run_check(settings, &[]).ensure_success().expect("a valid configuration").text();
+        let text = run_check(settings, &[]).ensure_success().expect("valid configuration").text();
         for line in lines {
             assert!(text.contains(line), "{settings:?}: {line}");
         }
@@ -132,9 +133,9 @@ fn documented_proxy_settings_are_valid() {
     let files = code_blocks("toml");
     assert_eq!(files.len(), 7);
     for (index, text) in files.iter().enumerate() {
-        let folder = ipseity_testkit::TestDir::create().expect("a folder");
+        let folder = ipseity_testkit::TestDir::create().expect("create a directory");
         let certificate =
-            ipseity_testkit::certificate::TestCertificate::generate_in(folder.path()).expect("a certificate");
+            ipseity_testkit::certificate::TestCertificate::generate_in(folder.path()).expect("create a certificate");
         let mut text = text.clone();
         for (name, file) in [("pem", &certificate.chain_file), ("key", &certificate.private_key_file)] {
             for stem in ["ipseity", "origin"] {
@@ -142,8 +143,8 @@ fn documented_proxy_settings_are_valid() {
             }
         }
         let file = folder.path().join("ipseity.toml");
-        std::fs::write(&file, text).expect("a file");
-        let output = run_check(&[], &["--config", file.to_str().expect("a path")]);
+        std::fs::write(&file, text).expect("write the file");
+        let output = run_check(&[], &["--config", file.to_str().expect("valid path")]);
         assert_eq!(output.code, Some(0), "block {index}: {}", output.stderr);
     }
 }
@@ -153,7 +154,7 @@ async fn spoofed_headers_through_nginx_are_ignored() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Full).await;
     let settings = edge_env(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
-    let node = deployment.start_node(&settings).await.expect("a node");
+    let node = deployment.start_node(&settings).await.expect("node starts");
     let configure = |ports: &[u16]| {
         let mut text = snippet("nginx").replace("listen 80;", &format!("listen 127.0.0.1:{};", ports[0]));
         for line in ["listen [::]:80;", "listen 443 ssl http2;", "listen [::]:443 ssl http2;"] {
@@ -162,7 +163,7 @@ async fn spoofed_headers_through_nginx_are_ignored() {
         let kept_lines = text.lines().filter(|line| !line.contains("/etc/ssl/"));
         kept_lines.collect::<Vec<_>>().join("\n").replace("10.0.0.5:8080", &node.http().to_string())
     };
-    let proxy = ReverseProxy::start(ReverseProxyKind::Nginx, 1, configure).await.expect("nginx");
+    let proxy = ReverseProxy::start(ReverseProxyKind::Nginx, 1, configure).await.expect("nginx starts");
     let url = format!("http://{}/api/v1/ip", proxy.addresses()[0]);
     let spoofed_headers = [
         "X-Forwarded-For: 203.0.113.9",

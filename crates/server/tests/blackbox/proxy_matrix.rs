@@ -82,8 +82,8 @@ fn protocol_only(negotiated: &NegotiatedSession) -> NegotiatedSession {
 /// Free ports for the three families: 127.0.0.1, ::1, and [::] for both.
 fn free_addresses() -> [SocketAddr; 3] {
     ["127.0.0.1", "::1", "::"].map(|address| {
-        let address: IpAddr = address.parse().expect("an address");
-        TcpListener::bind((address, 0)).and_then(|port| port.local_addr()).expect("a port")
+        let address: IpAddr = address.parse().expect("valid address");
+        TcpListener::bind((address, 0)).and_then(|port| port.local_addr()).expect("bind a port")
     })
 }
 
@@ -93,10 +93,10 @@ fn join_addresses(addresses: &[SocketAddr]) -> String {
 
 /// The certificate and its key in one file, as haproxy wants them.
 fn combined_pem(deployment: &Deployment) -> String {
-    let read = |file: &Path| std::fs::read_to_string(file).expect("a file");
+    let read = |file: &Path| std::fs::read_to_string(file).expect("read the file");
     let file = deployment.certificate.chain_file.with_file_name("both.pem");
     std::fs::write(&file, read(&deployment.certificate.chain_file) + &read(&deployment.certificate.private_key_file))
-        .expect("a file");
+        .expect("read the file");
     file.display().to_string()
 }
 
@@ -107,7 +107,7 @@ async fn direct_route(deployment: &Deployment) -> ProxyRoute {
         ("HTTP", &join_addresses(&clear)),
         ("HTTPS", &join_addresses(&tls)),
     ]);
-    let node = deployment.start_node(&settings).await.expect("a node");
+    let node = deployment.start_node(&settings).await.expect("node starts");
     let ports = |all: [SocketAddr; 3]| all.map(|address| address.port());
     let clear = [ports(clear), ports(clear)];
     ProxyRoute {
@@ -122,7 +122,7 @@ async fn direct_route(deployment: &Deployment) -> ProxyRoute {
 
 async fn nginx_route(deployment: &Deployment) -> ProxyRoute {
     let settings = edge_env(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
-    let node = deployment.start_node(&settings).await.expect("a node");
+    let node = deployment.start_node(&settings).await.expect("node starts");
     let certificate = &deployment.certificate;
     let configure = |ports: &[u16]| {
         let listen = |from: usize, options: &str| {
@@ -142,7 +142,7 @@ async fn nginx_route(deployment: &Deployment) -> ProxyRoute {
             .replace("/etc/ssl/ipseity.key", &certificate.private_key_file.display().to_string())
             .replace("10.0.0.5:8080", &node.http().to_string())
     };
-    let proxy = ReverseProxy::start(ReverseProxyKind::Nginx, 9, configure).await.expect("nginx");
+    let proxy = ReverseProxy::start(ReverseProxyKind::Nginx, 9, configure).await.expect("nginx starts");
     let ports = |from: usize| [from, from + 1, from + 2].map(|index| proxy.addresses()[index].port());
     let (clear, tls) = ([ports(0), ports(3)], ports(6));
     ProxyRoute {
@@ -164,7 +164,7 @@ async fn haproxy_route(
     expected_session: ExpectedSession,
 ) -> ProxyRoute {
     let settings = edge_env(&[&[("PRESET", "haproxy"), ("TRUSTED_PROXIES", "127.0.0.1/32")], settings].concat());
-    let node = deployment.start_node(&settings).await.expect("a node");
+    let node = deployment.start_node(&settings).await.expect("node starts");
     let both = combined_pem(deployment);
     let configure = |ports: &[u16]| {
         let bind = |from: usize, options: &str| {
@@ -186,7 +186,7 @@ async fn haproxy_route(
             .replace("send-proxy-v2 proxy-v2-options ssl,ssl-cipher,crc32c", version)
             .replace("10.0.0.5:8080", &node.http().to_string())
     };
-    let proxy = ReverseProxy::start(ReverseProxyKind::Haproxy, 6, configure).await.expect("haproxy");
+    let proxy = ReverseProxy::start(ReverseProxyKind::Haproxy, 6, configure).await.expect("haproxy starts");
     let ports = |from: usize| [from, from + 1, from + 2].map(|index| proxy.addresses()[index].port());
     let (clear, tls) = ([ports(0), ports(0)], ports(3));
     ProxyRoute { name, clear, tls, expected_session, reports_rtt: false, _processes: (vec![node], Some(proxy)) }
@@ -195,7 +195,7 @@ async fn haproxy_route(
 /// haproxy that passes TLS on untouched, as a network load balancer does.
 async fn load_balancer_route(deployment: &Deployment, name: &'static str, version: &str) -> ProxyRoute {
     let settings = edge_env(&[("PRESET", "aws-nlb"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
-    let node = deployment.start_node(&settings).await.expect("a node");
+    let node = deployment.start_node(&settings).await.expect("node starts");
     let configure = |ports: &[u16]| {
         let section = |name: &str, from: usize, target: SocketAddr| {
             format!(
@@ -207,7 +207,7 @@ async fn load_balancer_route(deployment: &Deployment, name: &'static str, versio
         };
         section("clear", 0, node.http()) + &section("secure", 3, node.https())
     };
-    let proxy = ReverseProxy::start(ReverseProxyKind::Haproxy, 6, configure).await.expect("haproxy");
+    let proxy = ReverseProxy::start(ReverseProxyKind::Haproxy, 6, configure).await.expect("haproxy starts");
     let ports = |from: usize| [from, from + 1, from + 2].map(|index| proxy.addresses()[index].port());
     let (clear, tls) = ([ports(0), ports(0)], ports(3));
     ProxyRoute {
@@ -222,7 +222,7 @@ async fn load_balancer_route(deployment: &Deployment, name: &'static str, versio
 
 /// Goes through all cells of one way over TCP; gives how many there were.
 async fn check_route(deployment: &Deployment, key: &IssuedKey, route: &ProxyRoute) -> usize {
-    let authority = deployment.certificate.ca_file.to_str().expect("a path");
+    let authority = deployment.certificate.ca_file.to_str().expect("valid path");
     let mut cells = 0;
     for (protocol_index, (protocol, over_clear, over_tls)) in PROTOCOLS.into_iter().enumerate() {
         for (session, version) in SESSIONS {
@@ -250,19 +250,19 @@ async fn check_route_over_quic(deployment: &Deployment, key: &IssuedKey, route: 
     let mut cells = 0;
     for (suite, suite_name) in QUIC_SUITES {
         for (family, listener, host, _, client) in FAMILIES {
-            let server = format!("{host}:{}", route.tls[listener]).parse().expect("an address");
-            let source = Some(client.parse().expect("an address"));
+            let server = format!("{host}:{}", route.tls[listener]).parse().expect("valid address");
+            let source = Some(client.parse().expect("valid address"));
             let options = Http3TestOptions {
                 cipher_suite: Some(suite),
                 source_ip: source,
                 ..Http3TestOptions::localhost(server, authority)
             };
-            let mut caller = Http3TestClient::connect(options).await.expect("a connection");
-            let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer");
+            let mut caller = Http3TestClient::connect(options).await.expect("connection opens");
+            let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response arrives");
             let agreed =
                 caller.alpn_protocol().map(|protocol| String::from_utf8_lossy(&protocol).replace('h', "HTTP/"));
             let negotiated = [json!(agreed), json!("TLSv1.3"), json!(suite_name)];
-            let response = CurlResponse { body: reply.json().expect("JSON"), negotiated };
+            let response = CurlResponse { body: reply.json().expect("valid JSON"), negotiated };
             route.check_response(
                 &format!("HTTP/3, {suite_name}, {}, {family}", route.name),
                 client,

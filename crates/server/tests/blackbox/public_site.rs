@@ -12,18 +12,21 @@ use crate::limits::rate_limit_headers;
 
 /// The JSON that the landing page shows, without its colours.
 fn displayed_json(page: &str) -> Value {
-    let code =
-        page.split_once("<code id=\"own\">").and_then(|(_, rest)| rest.split_once("</code>")).expect("the answer").0;
+    let code = page
+        .split_once("<code id=\"own\">")
+        .and_then(|(_, rest)| rest.split_once("</code>"))
+        .expect("response arrives")
+        .0;
     let mut text = String::new();
     for part in code.split('<') {
         text.push_str(part.split_once('>').map_or(part, |(_, words)| words));
     }
     let text = text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    serde_json::from_str(&text).expect("JSON")
+    serde_json::from_str(&text).expect("valid JSON")
 }
 
 async fn get_ok(caller: &mut TestClient, path: &str, headers: &[(&str, &str)]) -> TestResponse {
-    let reply = caller.get(path, headers).await.expect("an answer");
+    let reply = caller.get(path, headers).await.expect("response arrives");
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());
     reply
 }
@@ -40,7 +43,7 @@ async fn landing_page_shows_the_full_lookup_without_charge() {
     assert!(!page.headers.contains_key("x-ratelimit-limit") && !page.headers.contains_key("set-cookie"));
     assert_eq!(page.header("cache-control"), Some("no-store"), "it holds an address");
     let text = page.text();
-    assert_eq!(displayed_json(&text), response.json().expect("JSON"));
+    assert_eq!(displayed_json(&text), response.json().expect("valid JSON"));
     for words in ["Paris, Île-de-France, France", "Orange (AS3215)", "within 10 km", "class=\"dot\"", "GeoLite2"] {
         assert!(text.contains(words), "{words}");
     }
@@ -77,7 +80,7 @@ async fn docs_pages_exist_as_markdown_and_in_llms_txt() {
         let page = get_ok(&mut caller, path.trim_end_matches(".md"), &[]).await;
         assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{path}");
     }
-    let missing = caller.get("/docs/nothing.md", &[]).await.expect("an answer");
+    let missing = caller.get("/docs/nothing.md", &[]).await.expect("response arrives");
     assert_eq!(missing.status, 404);
     assert!(missing.text().contains("There is no such page"));
 }
@@ -100,16 +103,17 @@ async fn well_known_files_follow_their_standards() {
     let catalog = get_ok(&mut caller, "/.well-known/api-catalog", &[]).await;
     assert!(catalog.header("content-type").is_some_and(|kind| kind.starts_with("application/linkset+json")));
     assert_eq!(catalog.header("link"), Some(&*format!("<{base}/.well-known/api-catalog>; rel=\"api-catalog\"")));
-    let described = &catalog.json().expect("JSON")["linkset"][0]["service-desc"][0]["href"];
+    let described = &catalog.json().expect("valid JSON")["linkset"][0]["service-desc"][0]["href"];
     assert_eq!(described, &Value::from(format!("{base}/api/v1/openapi.json")));
     let security = get_ok(&mut caller, "/.well-known/security.txt", &[]).await.text();
-    let field = |name: &str| security.lines().find_map(|line| line.strip_prefix(name)).expect("a field").to_owned();
+    let field =
+        |name: &str| security.lines().find_map(|line| line.strip_prefix(name)).expect("field exists").to_owned();
     assert_eq!(field("Contact: "), format!("{base}/docs/privacy#report"));
-    let expires: jiff::Timestamp = field("Expires: ").parse().expect("a time");
+    let expires: jiff::Timestamp = field("Expires: ").parse().expect("valid time");
     let days = (expires.as_second() - jiff::Timestamp::now().as_second()) / 86_400;
     assert!((1..365).contains(&days), "it holds for {days} days");
     let contact = ("IPSEITY__PUBLIC__SECURITY_CONTACT".to_owned(), "mailto:security@example.com".to_owned());
-    let other = deployment.start_node(&Env::from([contact])).await.expect("a node");
+    let other = deployment.start_node(&Env::from([contact])).await.expect("node starts");
     let security = get_ok(&mut other.client(), "/.well-known/security.txt", &[]).await.text();
     assert!(security.starts_with("Contact: mailto:security@example.com\n"));
 }

@@ -24,7 +24,7 @@ pub(crate) async fn three_node_deployment() -> &'static Deployment {
     DEPLOYMENT
         .get_or_init(async || {
             let options = DeploymentOptions { nodes: 3, env: relaxed_timeouts(), ..DeploymentOptions::default() };
-            Deployment::start(options).await.expect("a house of three nodes")
+            Deployment::start(options).await.expect("deployment starts")
         })
         .await
 }
@@ -43,12 +43,12 @@ pub(crate) async fn send_concurrently(
             (TestClient::new(node.http()), Arc::clone(&start), authorization.clone());
         connections.spawn(async move {
             let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
-            let opened = caller.send(Method::OPTIONS, path, &[]).await.expect("a preflight");
+            let opened = caller.send(Method::OPTIONS, path, &[]).await.expect("preflight succeeds");
             assert_eq!(opened.status, 204);
             start.wait().await;
             let mut replies = Vec::with_capacity(requests_per_connection);
             for _ in 0..requests_per_connection {
-                replies.push(caller.get(path, &headers).await.expect("an answer"));
+                replies.push(caller.get(path, &headers).await.expect("response arrives"));
             }
             replies
         });
@@ -68,15 +68,16 @@ pub(crate) fn count_statuses(replies: &[TestResponse]) -> BTreeMap<u16, usize> {
 /// What the admitted were told to be left; no two were told the same.
 pub(crate) fn distinct_remaining(replies: &[TestResponse]) -> BTreeSet<u64> {
     let admitted: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
-    let parse_remaining =
-        |reply: &&TestResponse| reply.header("x-ratelimit-remaining").expect("what is left").parse().expect("a number");
+    let parse_remaining = |reply: &&TestResponse| {
+        reply.header("x-ratelimit-remaining").expect("remaining is set").parse().expect("valid number")
+    };
     let distinct: BTreeSet<u64> = admitted.iter().map(parse_remaining).collect();
     assert_eq!(distinct.len(), admitted.len(), "two admitted requests were told the same remainder");
     distinct
 }
 
 fn refusals(replies: &[TestResponse]) -> impl Iterator<Item = serde_json::Value> {
-    replies.iter().filter(|reply| reply.status == 429).map(|reply| reply.json().expect("an error in JSON"))
+    replies.iter().filter(|reply| reply.status == 429).map(|reply| reply.json().expect("error is JSON"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,20 +89,23 @@ async fn exactly_300_of_400_concurrent_requests_pass() {
         let replies = send_concurrently(deployment, LOOKUP_PATH, Some(issued.bearer()), 8).await;
         assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
         assert_eq!(distinct_remaining(&replies), (9_700..10_000).collect());
-        let burst = refusals(&replies).next().expect("one refusal");
-        assert!(burst["message"].as_str().expect("a message").starts_with("Burst limit exceeded"), "{burst}");
+        let burst = refusals(&replies).next().expect("one rejected request");
+        assert!(burst["message"].as_str().expect("message exists").starts_with("Burst limit exceeded"), "{burst}");
         let evidence = "select count(*), sum((select sum(count) from unnest(counts) count)) from pauses where key_id";
-        let rows =
-            deployment.postgres.psql("ipseity", &format!("{evidence} = '{}'", issued.id)).await.expect("the pauses");
+        let rows = deployment
+            .postgres
+            .psql("ipseity", &format!("{evidence} = '{}'", issued.id))
+            .await
+            .expect("read the pauses");
         assert_eq!(rows, "1|301", "pauses and the requests that they speak of");
         paused.push(format!("'{}'", issued.id));
     }
     let used = format!("select string_agg(admitted::text, ' ') from usage where key_id in ({})", paused.join(","));
     eventually("the roll-up says 300 of each", Duration::from_secs(20), async || {
-        deployment.postgres.psql("ipseity", &used).await.expect("the usage") == "300 300 300 300 300"
+        deployment.postgres.psql("ipseity", &used).await.expect("read the usage") == "300 300 300 300 300"
     })
     .await
-    .expect("a roll-up");
+    .expect("usage flush");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +114,7 @@ async fn last_10_requests_of_the_day_are_exact_across_nodes() {
     for _ in 0..3 {
         let issued = fresh_key(deployment, Scope::Ip).await;
         let insert_usage = format!("insert into usage values ('{}', {TODAY}, 9990)", issued.id);
-        deployment.postgres.psql("ipseity", &insert_usage).await.expect("a roll-up");
+        deployment.postgres.psql("ipseity", &insert_usage).await.expect("usage flush");
         let replies = send_concurrently(deployment, LOOKUP_PATH, Some(issued.bearer()), 5).await;
         assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 10), (429, 240)]));
         assert_eq!(distinct_remaining(&replies), (0..10).collect());
@@ -124,7 +128,7 @@ async fn last_10_requests_of_the_day_are_exact_across_nodes() {
 async fn last_10_demo_requests_are_exact_across_nodes() {
     let deployment = three_node_deployment().await;
     let insert_usage = format!("insert into demo_usage values ({TODAY}, 990, 0)");
-    deployment.postgres.psql("ipseity", &insert_usage).await.expect("a roll-up");
+    deployment.postgres.psql("ipseity", &insert_usage).await.expect("usage flush");
     let replies = send_concurrently(deployment, DEMO_PATH, None, 5).await;
     assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 10), (429, 240)]));
     assert_eq!(distinct_remaining(&replies), (0..10).collect());

@@ -145,9 +145,10 @@ async fn restart_under_load(takeover: SocketTakeover) -> RestartOutcome {
     let restarts = env_number("IPSEITY_RESTARTS", 3);
     let (rate, span_s) = (env_number("IPSEITY_RESTART_RATE", 200), env_number("IPSEITY_RESTART_S", 9));
     let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
-    let deployment = Deployment::start(options).await.expect("a house");
+    let deployment = Deployment::start(options).await.expect("deployment starts");
     let keys = issue_1000_keys(&deployment).await;
-    let ports = [ReservedPort::reserve_free().expect("a port"), ReservedPort::reserve_free().expect("a port")];
+    let ports =
+        [ReservedPort::reserve_free().expect("reserve a port"), ReservedPort::reserve_free().expect("reserve a port")];
     let [http, https] = ports.each_ref().map(ReservedPort::address);
     let mut env: Env = [("HTTP", http), ("HTTPS", https)]
         .map(|(name, address)| (format!("IPSEITY__EDGE__{name}"), address.to_string()))
@@ -159,9 +160,10 @@ async fn restart_under_load(takeover: SocketTakeover) -> RestartOutcome {
             Vec::new()
         }
     };
-    let sockets: Vec<_> = sockets.into_iter().map(|address| TcpListener::bind(address).expect("a socket")).collect();
+    let sockets: Vec<_> =
+        sockets.into_iter().map(|address| TcpListener::bind(address).expect("open a socket")).collect();
     let sockets: Vec<_> = sockets.iter().collect();
-    let mut node = deployment.start_node_with_sockets(&env, &sockets).await.expect("a node");
+    let mut node = deployment.start_node_with_sockets(&env, &sockets).await.expect("node starts");
 
     let stop = Arc::new(AtomicBool::new(false));
     let interval = Duration::from_secs(1) * (2 * WORKERS_PER_PROTOCOL as u32) / rate;
@@ -173,7 +175,7 @@ async fn restart_under_load(takeover: SocketTakeover) -> RestartOutcome {
         } else {
             (StreamProtocol::Http2, https, Some(&**authority))
         };
-        let caller = StreamTestClient::new(server, protocol, authority).expect("a caller");
+        let caller = StreamTestClient::new(server, protocol, authority).expect("client connects");
         let (key_chunk, stop) = (key_chunk.to_vec(), Arc::clone(&stop));
         tcp.spawn(async move { (protocol, run_client(caller, key_chunk, interval, stop).await) });
     }
@@ -185,9 +187,9 @@ async fn restart_under_load(takeover: SocketTakeover) -> RestartOutcome {
     tick.tick().await;
     for _ in 0..restarts {
         tick.tick().await;
-        let next = deployment.start_node_with_sockets(&env, &sockets).await.expect("the next node");
-        let ended = node.terminate().await.expect("an end");
-        assert!(ended.success(), "{}", node.log().expect("a log"));
+        let next = deployment.start_node_with_sockets(&env, &sockets).await.expect("node starts");
+        let ended = node.terminate().await.expect("process exits");
+        assert!(ended.success(), "{}", node.log().expect("read the log"));
         node = next;
     }
     tick.tick().await;
@@ -246,8 +248,8 @@ async fn restart_with_reuseport_loses_almost_no_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unconfigured_inherited_socket_is_refused() {
     let deployment = crate::fixture::shared_deployment().await;
-    let unconfigured = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let unconfigured = TcpListener::bind("127.0.0.1:0").expect("open a socket");
     let refused =
-        deployment.start_node_with_sockets(&Env::new(), &[&unconfigured]).await.expect_err("a start").to_string();
+        deployment.start_node_with_sockets(&Env::new(), &[&unconfigured]).await.expect_err("start fails").to_string();
     assert!(refused.contains("were handed over"), "{refused}");
 }

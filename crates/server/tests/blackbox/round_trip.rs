@@ -17,12 +17,12 @@ const CONNECTIONS: usize = 50;
 /// A house whose PostgreSQL logs every statement, after the name of the application that sent it; its node starts afterwards.
 async fn deployment_with_query_log() -> Deployment {
     let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
-    let mut deployment = Deployment::start(options).await.expect("a house");
+    let mut deployment = Deployment::start(options).await.expect("deployment starts");
     for setting in ["log_statement = 'all'", "log_line_prefix = '<%a> '"] {
-        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("a setting");
+        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("read the setting");
     }
-    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("new settings");
-    let node = deployment.start_node(&ipseity_testkit::deployment::node::Env::new()).await.expect("a node");
+    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("change the settings");
+    let node = deployment.start_node(&ipseity_testkit::deployment::node::Env::new()).await.expect("node starts");
     deployment.nodes.push(node);
     deployment
 }
@@ -31,7 +31,7 @@ async fn deployment_with_query_log() -> Deployment {
 pub(crate) async fn issue_1000_keys(deployment: &Deployment) -> Vec<String> {
     let accounts =
         format!("insert into accounts (email) select n || '@example.com' from generate_series(1, {ACCOUNTS}) n");
-    deployment.postgres.psql("ipseity", &accounts).await.expect("accounts");
+    deployment.postgres.psql("ipseity", &accounts).await.expect("create accounts");
     let mut keys = Vec::new();
     for account in 1..=ACCOUNTS {
         let mut rows = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) async fn issue_1000_keys(deployment: &Deployment) -> Vec<String> {
             keys.push(clear.expose().to_owned());
         }
         let insert = format!("insert into keys (id, account_id, seat, name, scope, digest) values {}", rows.join(","));
-        deployment.postgres.psql("ipseity", &insert).await.expect("keys");
+        deployment.postgres.psql("ipseity", &insert).await.expect("keys exist");
     }
     keys
 }
@@ -59,7 +59,7 @@ async fn lookup_with_all(deployment: &Deployment, keys: &[String], times: u64) {
                 for key in &key_chunk {
                     let headers = [("authorization", format!("Bearer {key}"))];
                     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
-                    assert_eq!(caller.get("/api/v1/ip", &headers).await.expect("an answer").status, 200);
+                    assert_eq!(caller.get("/api/v1/ip", &headers).await.expect("response arrives").status, 200);
                 }
             }
         });
@@ -69,7 +69,7 @@ async fn lookup_with_all(deployment: &Deployment, keys: &[String], times: u64) {
 
 /// Statements in PostgreSQL's log after so many bytes, by application.
 fn statements_by_application(deployment: &Deployment, from: usize) -> BTreeMap<String, usize> {
-    let log = deployment.postgres.log().expect("a log");
+    let log = deployment.postgres.log().expect("read the log");
     let mut counts = BTreeMap::new();
     for line in log[from..].lines().filter(|line| line.contains("LOG:  execute ") || line.contains("LOG:  statement: "))
     {
@@ -89,16 +89,16 @@ async fn admitted_request_makes_one_redis_call_and_no_sql() {
     let filled = statements_by_application(&deployment, 0).get("ipseity-request").copied().unwrap_or_default();
     assert!(filled >= keys.len(), "the log shows {filled} statements for the first use of {} keys", keys.len());
 
-    let log_start = deployment.postgres.log().expect("a log").len();
-    let before = deployment.redis.command_calls().await.expect("counts");
+    let log_start = deployment.postgres.log().expect("read the log").len();
+    let before = deployment.redis.command_calls().await.expect("read the counts");
     lookup_with_all(&deployment, &keys, REQUESTS_PER_KEY).await;
-    let after = deployment.redis.command_calls().await.expect("counts");
+    let after = deployment.redis.command_calls().await.expect("read the counts");
     let calls = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
     eventually("background work shows itself", Duration::from_secs(20), async || {
         statements_by_application(&deployment, log_start).contains_key("ipseity-background")
     })
     .await
-    .expect("statements of the background");
+    .expect("background statements exist");
     let sent = statements_by_application(&deployment, log_start);
     eprintln!("round trip: {requests} requests, {} evalsha; statements by application: {sent:?}", calls("evalsha"));
     // Each leaves its entry in a log; those of the same moment share a call.

@@ -1,9 +1,8 @@
-//! `attack KIND ADDRESS AUTHORITY SECONDS COUNT NETWORKS`: attacks a listener on the loopback, for the abuse suite,
-//! from so many addresses.
+//! `attack KIND ADDRESS CA_FILE SECONDS COUNT NETWORKS`: attacks a listener on the loopback from this many networks,
+//! for the abuse suite.
 //!
-//! `idle_tls` holds COUNT TLS sessions that ask for nothing, and opens another for each that is closed. `junk` sends
-//! datagrams that are no packets, or look like ones, from COUNT sockets. `handshakes` keeps COUNT QUIC handshakes begun
-//! and never finishes one. It prints what it did, as JSON.
+//! `idle_tls` holds COUNT idle TLS sessions and replaces each one that the server closes. `junk` sends invalid
+//! datagrams from COUNT sockets. `handshakes` holds COUNT unfinished QUIC handshakes. The result is printed as JSON.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -26,14 +25,14 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, Interval, interval, sleep_until, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// Sessions and handshakes begun in a second, over all.
+/// Sessions and handshakes started per second, in total.
 const STARTS_PER_S: u32 = 500;
-/// Datagrams of junk sent in a millisecond, over all.
+/// Junk datagrams sent per millisecond, in total.
 const JUNK_PER_MS: usize = 10;
 const DATAGRAM_BYTES: usize = 1200;
 /// Longer than a server should wait for a handshake.
 const HANDSHAKE_HOLD: Duration = Duration::from_secs(6);
-/// Of a Retry packet of QUIC version 1, the bits of the first byte that tell (RFC 9000, section 17.2.5).
+/// The bits of the first byte that identify a Retry packet of QUIC version 1 (RFC 9000, section 17.2.5).
 const RETRY_PACKET_MASK: u8 = 0b1111_0000;
 
 struct Attack {
@@ -45,7 +44,7 @@ struct Attack {
     open_max: Cell<usize>,
     closed: Cell<usize>,
     retries_answered: Cell<usize>,
-    /// Attackers that gave up for a reason of their own, such as their own limits.
+    /// Attackers that failed locally, for example because of resource limits.
     failed: Cell<usize>,
 }
 
@@ -54,7 +53,7 @@ fn increment(count: &Cell<usize>) {
 }
 
 impl Attack {
-    /// Waits for its turn to begin one more; whether there is time for it.
+    /// Waits until one more may start. Returns whether there is time for it.
     async fn wait_for_turn(&self) -> bool {
         self.pacing.lock().await.tick().await;
         Instant::now() < self.end
@@ -65,7 +64,7 @@ impl Attack {
             increment(&self.started);
             let socket = TcpSocket::new_v4()?;
             socket.bind(SocketAddr::new(source, 0))?;
-            // An error from here on is the server's refusal.
+            // From this line, an error means that the server rejected the connection.
             if !self.hold_session(socket, tls).await.unwrap_or(false) {
                 increment(&self.closed);
             }
@@ -73,7 +72,7 @@ impl Attack {
         Ok(())
     }
 
-    /// Holds a silent session; whether it is still open at the end.
+    /// Holds an idle session. Returns whether it is still open at the end.
     async fn hold_session(&self, socket: TcpSocket, tls: &TlsConnector) -> Result<bool> {
         let connect = async {
             anyhow::Ok(tls.connect(ServerName::try_from("localhost")?, socket.connect(self.server).await?).await?)
@@ -94,13 +93,13 @@ impl Attack {
             for _ in 0..JUNK_PER_MS {
                 fastrand::fill(&mut datagram);
                 match fastrand::u8(..4) {
-                    // As a first packet of version 1 begins, with connection ids of eight bytes and no token.
+                    // Looks like an Initial packet of version 1, with connection IDs of eight bytes and no token.
                     0 => {
                         datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
                         datagram[14] = 8;
                         datagram[23..26].copy_from_slice(&[0, 0x44, 0x9e]);
                     }
-                    // Of a version that nobody speaks, and of a connection that nobody has.
+                    // An unknown version, and an unknown connection.
                     1 => datagram[..6].copy_from_slice(&[0xc3, 0x1a, 0x2a, 0x3a, 0x4a, 8]),
                     2 => datagram[0] = 0x40 | (datagram[0] & 0x3f),
                     _ => {}
@@ -121,7 +120,7 @@ impl Attack {
         Ok(())
     }
 
-    /// Begins a handshake and hears nothing of the answer but, if it proves its address, that it must.
+    /// Starts a handshake and ignores the response, except a Retry if `answers_retry` is set.
     async fn handshake_once(&self, source: IpAddr, config: ClientConfig, answers_retry: bool) -> Result<()> {
         let socket = UdpSocket::bind((source, 0)).await?;
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
@@ -158,15 +157,15 @@ impl Attack {
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, server, authority, seconds, count, networks] = &arguments[..] else {
-        bail!("attack KIND ADDRESS AUTHORITY SECONDS COUNT NETWORKS");
+        bail!("usage: attack KIND ADDRESS CA_FILE SECONDS COUNT NETWORKS");
     };
-    let server = server.parse().context("ADDRESS is IP:PORT")?;
+    let server = server.parse().context("ADDRESS must be IP:PORT")?;
     let (count, networks): (usize, u8) = (count.parse()?, networks.parse()?);
     let end = Instant::now() + Duration::from_secs(seconds.parse()?);
     let start_interval = match kind.as_str() {
         "junk" => Duration::from_millis(1),
         "idle_tls" | "handshakes" => Duration::from_secs(1) / STARTS_PER_S,
-        other => bail!("{other} is no attack"),
+        other => bail!("unknown attack: {other}"),
     };
     let authority = Path::new(authority);
     let tls = [tls_connector(StreamProtocol::Http11, authority)?, tls_connector(StreamProtocol::Http2, authority)?];
@@ -199,8 +198,8 @@ async fn main() -> Result<()> {
     }
     tasks.run_until(sleep_until(end)).await;
     let report = serde_json::json!({
-        "begun": attack.started.get(), "held_max": attack.open_max.get(), "closed": attack.closed.get(),
-        "proved": attack.retries_answered.get(), "failed": attack.failed.get(),
+        "started": attack.started.get(), "open_max": attack.open_max.get(), "closed": attack.closed.get(),
+        "retries_answered": attack.retries_answered.get(), "failed": attack.failed.get(),
     });
     writeln!(std::io::stdout(), "{report}")?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `just dev`: a whole house on free ports with a throw-away database, until Ctrl-C.
+//! `just dev`: runs a deployment on free ports with a temporary database until Ctrl-C.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    progress("all ended and removed");
+    progress("stopped and removed everything");
     Ok(())
 }
 
@@ -47,21 +47,21 @@ fn parse_arguments(mut arguments: impl Iterator<Item = String>) -> Result<DevOpt
     Ok(options)
 }
 
-/// Reads `section.setting=value` into the setting's name in the environment, and its value.
+/// Parses `section.setting=value` into the environment variable and its value.
 fn parse_setting(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once('=')?;
     let (section, setting) = name.split_once('.')?;
     Some((format!("IPSEITY__{}__{}", section.to_uppercase(), setting.to_uppercase()), value.to_owned()))
 }
 
-/// Builds the house, shows it and keeps it; only dropping this ends it.
+/// Starts the deployment, prints it and waits. Dropping the future ends the deployment.
 async fn run_deployment(options: DevOptions) -> Result<()> {
     let geo_files = geo_files(options.geo.as_deref())?;
     let has_real_data = !geo_files.is_empty();
     let deployment =
         Deployment::start(DeploymentOptions { geo_files, env: options.env, progress, ..DeploymentOptions::default() })
             .await?;
-    progress("making an account with a key for each scope");
+    progress("creating an account with a key for each scope");
     deployment.create_account(ACCOUNT).await?;
     let mut keys = Vec::new();
     for scope in Scope::ALL {
@@ -72,22 +72,22 @@ async fn run_deployment(options: DevOptions) -> Result<()> {
     } else {
         print_output(&as_text(&deployment, &keys, has_real_data));
     }
-    progress("ready; Ctrl-C ends it and removes everything");
+    progress("ready; press Ctrl-C to stop and remove everything");
     std::future::pending().await
 }
 
-/// The databases in the folder asked for, or in `./data` if there are any.
-fn geo_files(folder: Option<&Path>) -> Result<Vec<PathBuf>> {
-    let is_explicit = folder.is_some();
-    let folder = folder.unwrap_or(Path::new("data"));
+/// The databases in this directory, or in `./data` by default.
+fn geo_files(dir: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let is_explicit = dir.is_some();
+    let dir = dir.unwrap_or(Path::new("data"));
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.path().extension().is_some_and(|extension| extension == "mmdb") {
             files.push(entry.path().canonicalize()?);
         }
     }
     if is_explicit && files.is_empty() {
-        bail!("no .mmdb file in {}", folder.display());
+        bail!("no .mmdb file in {}", dir.display());
     }
     files.sort();
     Ok(files)
@@ -109,7 +109,7 @@ fn as_json(deployment: &Deployment, keys: &[(Scope, IssuedKey)]) -> Value {
     })
 }
 
-/// Where the pages for people are.
+/// Base URL of the portal.
 fn portal_url(node: &Node) -> &str {
     &node.env()["IPSEITY__PUBLIC__BASE_URL"]
 }
@@ -120,10 +120,10 @@ fn as_text(deployment: &Deployment, keys: &[(Scope, IssuedKey)], has_real_data: 
     let authority = deployment.certificate.ca_file.display();
     let example_ip = if has_real_data { "8.8.8.8" } else { samples::CALIFORNIA.address };
     let mut lines = vec![
-        format!("clear    http://{http}"),
-        format!("TLS      https://{https}   (authority: {authority})"),
+        format!("HTTP     http://{http}"),
+        format!("HTTPS    https://{https}   (CA: {authority})"),
         format!("portal   {}/signup", portal_url(node)),
-        format!("private  http://{ops}   (/live, /ready, /metrics)"),
+        format!("ops      http://{ops}   (/live, /ready, /metrics)"),
         format!("account  {ACCOUNT}"),
     ];
     lines.extend(keys.iter().map(|(scope, issued)| format!("{:<8} {}", scope.name(), issued.key)));
@@ -144,12 +144,12 @@ fn as_text(deployment: &Deployment, keys: &[(Scope, IssuedKey)], has_real_data: 
     lines.join("\n")
 }
 
-#[expect(clippy::print_stderr, reason = "progress is for the person at the terminal")]
+#[expect(clippy::print_stderr, reason = "progress goes to the terminal")]
 fn progress(step: &str) {
     eprintln!("dev: {step}");
 }
 
-#[expect(clippy::print_stdout, reason = "what was asked for goes to standard output")]
+#[expect(clippy::print_stdout, reason = "the result goes to standard output")]
 fn print_output(text: &str) {
     println!("{text}");
 }

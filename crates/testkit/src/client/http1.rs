@@ -1,6 +1,6 @@
-//! Callers of the service: one keep-alive HTTP/1.1 connection, and curl for TLS and HTTP/2.
+//! Clients for tests: one keep-alive HTTP/1.1 connection, and curl for TLS and HTTP/2.
 //!
-//! No cookies and no redirects: whoever wants a browser makes one of these parts.
+//! They follow no redirects and keep no cookies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,19 +17,19 @@ use tokio::process::Command;
 
 use crate::command::{CommandOutput, run_command};
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct TestResponse {
     /// Status code.
     pub status: u16,
-    /// Header lines.
+    /// Headers.
     pub headers: HeaderMap,
-    /// The whole body.
+    /// Complete body.
     pub body: Bytes,
 }
 
 impl TestResponse {
-    /// A header's first value, if it is there and text.
+    /// First value of a header, if it is present and text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -48,7 +48,7 @@ impl TestResponse {
     }
 }
 
-/// A caller with one connection, opened when it is needed; no request is ever sent twice.
+/// A client with one connection, opened on first use. It never retries a request.
 #[derive(Debug)]
 pub struct TestClient {
     server: SocketAddr,
@@ -57,29 +57,29 @@ pub struct TestClient {
 }
 
 impl TestClient {
-    /// A caller of a clear listener.
+    /// A client of a plain HTTP listener.
     #[must_use]
     pub const fn new(server: SocketAddr) -> Self {
         Self { server, source_ip: None, connection: None }
     }
 
-    /// A caller of a clear listener that calls from this address, of the server's family.
+    /// A client of a plain HTTP listener with this source address.
     #[must_use]
     pub const fn from_source(server: SocketAddr, source: IpAddr) -> Self {
         Self { server, source_ip: Some(source), connection: None }
     }
 
-    /// Asks for a path with GET.
+    /// Sends a GET request.
     pub async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Result<TestResponse> {
         self.send(Method::GET, path, headers).await
     }
 
-    /// Asks for a path with any method and no body.
+    /// Sends a request without a body.
     pub async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)]) -> Result<TestResponse> {
         self.send_request(method, path, headers, Bytes::new()).await
     }
 
-    /// Sends a form, as browsers do.
+    /// Sends a form.
     pub async fn post_form(
         &mut self,
         path: &str,
@@ -90,12 +90,12 @@ impl TestClient {
         self.post(path, &[&kind, headers].concat(), encode_form(fields)).await
     }
 
-    /// Sends a body of any kind.
+    /// Sends a POST request.
     pub async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Result<TestResponse> {
         self.send_request(Method::POST, path, headers, body.into()).await
     }
 
-    /// Asks for a path with GET and gives the connection up to its answer, to be read as it comes.
+    /// Sends a GET request and returns the response before its body, as a stream.
     pub async fn get_streaming(mut self, path: &str, headers: &[(&str, &str)]) -> Result<StreamingResponse> {
         let request = self.build_request(Method::GET, path, headers, Bytes::new())?;
         let mut connection = self.ready_connection().await?;
@@ -132,7 +132,7 @@ impl TestClient {
         Ok(request.body(Full::new(body))?)
     }
 
-    /// The connection of the request before, if the server has kept it, or a new one.
+    /// Reuses the connection if the server kept it open, or opens a new one.
     async fn ready_connection(&mut self) -> Result<SendRequest<Full<Bytes>>> {
         if let Some(mut connection) = self.connection.take()
             && connection.ready().await.is_ok()
@@ -149,26 +149,26 @@ impl TestClient {
         };
         stream.set_nodelay(true)?;
         let (connection, driver) = handshake(TokioIo::new(stream)).await?;
-        // Its error reaches whoever waits for an answer.
+        // The request returns the driver's error.
         tokio::spawn(driver);
         Ok(connection)
     }
 }
 
-/// An answer that is read while it comes.
+/// A response whose body is read as it arrives.
 #[derive(Debug)]
 pub struct StreamingResponse {
     /// Status code.
     pub status: u16,
-    /// Header lines.
+    /// Headers.
     pub headers: HeaderMap,
     body: Incoming,
-    /// Dropped, it would end the answer.
+    /// Dropping the connection would end the response.
     _connection: SendRequest<Full<Bytes>>,
 }
 
 impl StreamingResponse {
-    /// The next piece of the body; `None` at its end.
+    /// Next chunk of the body; `None` at its end.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(chunk) = frame?.into_data() {
@@ -179,7 +179,7 @@ impl StreamingResponse {
     }
 }
 
-/// Fields as `application/x-www-form-urlencoded`: every byte but letters and digits escaped, which any reader takes.
+/// Encodes fields as `application/x-www-form-urlencoded`. Escapes every byte except letters and digits.
 fn encode_form(fields: &[(&str, &str)]) -> String {
     let escape = |text: &str| -> String {
         let escaped = |byte: u8| match byte {
@@ -192,7 +192,7 @@ fn encode_form(fields: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-/// Runs curl, silent but for errors, with these arguments.
+/// Runs curl with these arguments; it prints only errors.
 pub async fn curl(arguments: &[&str]) -> Result<CommandOutput> {
     run_command(&mut curl_command(arguments)).await
 }

@@ -1,4 +1,4 @@
-//! A caller that speaks HTTP/3, over one connection.
+//! An HTTP/3 client with one connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -25,32 +25,32 @@ use crate::TestResponse;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whom a caller calls, and how.
+/// Options of an HTTP/3 client.
 #[derive(Debug, Clone)]
 pub struct Http3TestOptions<'a> {
-    /// Its UDP address.
+    /// UDP address of the server.
     pub server: SocketAddr,
-    /// Its name, for which it must have a certificate.
+    /// Server name in the certificate.
     pub name: &'a str,
-    /// The authority that is trusted, as a PEM file.
+    /// Trusted authority, as a PEM file.
     pub ca_file: &'a Path,
-    /// The only suite that is offered; all of TLS 1.3 if `None`.
+    /// The only cipher suite to offer; all of TLS 1.3 if `None`.
     pub cipher_suite: Option<CipherSuite>,
-    /// The address that is called from, of the server's family; the system's choice if `None`.
+    /// Source address; chosen by the system if `None`.
     pub source_ip: Option<IpAddr>,
 }
 
 impl<'a> Http3TestOptions<'a> {
-    /// A caller of a server that is `localhost`, with no wishes of its own.
+    /// Default options for a server named `localhost`.
     #[must_use]
     pub const fn localhost(server: SocketAddr, ca_file: &'a Path) -> Self {
         Self { server, name: "localhost", ca_file, cipher_suite: None, source_ip: None }
     }
 }
 
-/// A caller with one connection.
+/// An HTTP/3 client with one connection.
 pub struct Http3TestClient {
-    /// The QUIC connection beneath.
+    /// The QUIC connection.
     pub connection: Connection,
     send: SendRequest<h3_quinn::OpenStreams, Bytes>,
     driver: JoinHandle<()>,
@@ -59,7 +59,7 @@ pub struct Http3TestClient {
 }
 
 impl Http3TestClient {
-    /// Connects.
+    /// Connects to the server.
     pub async fn connect(options: Http3TestOptions<'_>) -> Result<Self> {
         let endpoint = client_endpoint(&options)?;
         let connection = timeout(CONNECT_TIMEOUT, endpoint.connect(options.server, options.name)?)
@@ -70,12 +70,12 @@ impl Http3TestClient {
         Ok(Self { connection, send, driver, endpoint, name: options.name.to_owned() })
     }
 
-    /// Asks for a path with GET.
+    /// Sends a GET request.
     pub async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Result<TestResponse> {
         self.send(Method::GET, path, headers, Bytes::new()).await
     }
 
-    /// Asks for a path with GET; `None` if the server had said before that it takes no more, or gave the request back untouched.
+    /// Sends a GET request. Returns `None` if the server sent GOAWAY or rejected the request unprocessed.
     pub async fn try_get(&mut self, path: &str) -> Result<Option<TestResponse>> {
         let request = Request::get(format!("https://{}{path}", self.name)).body(())?;
         let Ok(stream) = self.send.send_request(request).await else { return Ok(None) };
@@ -86,7 +86,7 @@ impl Http3TestClient {
         }
     }
 
-    /// Asks for a path with any method and body.
+    /// Sends a request with any method and body.
     pub async fn send(
         &mut self,
         method: Method,
@@ -105,13 +105,13 @@ impl Http3TestClient {
         Ok(receive_response(stream).await?)
     }
 
-    /// Whether the server has said that it takes no more requests, or the connection is gone.
+    /// Whether the server sent GOAWAY or the connection is closed.
     #[must_use]
     pub fn got_goaway(&self) -> bool {
         self.driver.is_finished() || self.connection.close_reason().is_some()
     }
 
-    /// The protocol that was agreed on.
+    /// The negotiated protocol.
     #[must_use]
     pub fn alpn_protocol(&self) -> Option<Vec<u8>> {
         self.connection.handshake_data()?.downcast::<HandshakeData>().ok()?.protocol
@@ -122,7 +122,7 @@ impl Http3TestClient {
         self.connection.close(0_u32.into(), b"");
     }
 
-    /// Closes the connection and waits until the server knows.
+    /// Closes the connection and waits until the server has noticed.
     pub async fn close(self) {
         self.connection.close(0_u32.into(), b"");
         self.endpoint.wait_idle().await;
@@ -131,7 +131,7 @@ impl Http3TestClient {
 
 async fn receive_response(mut stream: RequestStream<BidiStream<Bytes>, Bytes>) -> Result<TestResponse, StreamError> {
     match stream.finish().await {
-        // A server that has answered already has no use for the rest of the request (RFC 9114, section 4.1).
+        // A server that has already responded does not need the rest of the request (RFC 9114, section 4.1).
         Err(StreamError::RemoteTerminate { code: Code::H3_NO_ERROR, .. }) => {}
         finished => finished?,
     }
@@ -143,7 +143,7 @@ async fn receive_response(mut stream: RequestStream<BidiStream<Bytes>, Bytes>) -
     Ok(TestResponse { status: head.status.as_u16(), headers: head.headers, body: body.freeze() })
 }
 
-/// A client's end, for tests that speak QUIC themselves. It would send early data if the server allowed it.
+/// A client endpoint for tests that use QUIC directly. It sends early data if the server allows it.
 pub fn client_endpoint(options: &Http3TestOptions<'_>) -> Result<Endpoint> {
     let unspecified =
         if options.server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -152,7 +152,7 @@ pub fn client_endpoint(options: &Http3TestOptions<'_>) -> Result<Endpoint> {
     Ok(endpoint)
 }
 
-/// A client's settings, for tests that send packets themselves.
+/// A client configuration for tests that send packets directly.
 pub fn client_config(options: &Http3TestOptions<'_>) -> Result<ClientConfig> {
     let mut provider = aws_lc_rs::default_provider();
     if let Some(wanted) = options.cipher_suite {
@@ -168,12 +168,12 @@ pub fn client_config(options: &Http3TestOptions<'_>) -> Result<ClientConfig> {
         .with_no_client_auth();
     tls.alpn_protocols = vec![b"h3".to_vec()];
     tls.enable_early_data = true;
-    let initial = initial_suite().ok_or_else(|| anyhow!("the library has no suite for the first packets"))?;
+    let initial = initial_suite().ok_or_else(|| anyhow!("no cipher suite for Initial packets"))?;
     let config = ClientConfig::new(Arc::new(QuicClientConfig::with_initial(Arc::new(tls), initial)?));
     Ok(config)
 }
 
-/// The suite of the first packets, whatever is offered for the rest (RFC 9001, section 5.2).
+/// The cipher suite of Initial packets is fixed (RFC 9001, section 5.2).
 fn initial_suite() -> Option<rustls::quic::Suite> {
     let suites = aws_lc_rs::ALL_CIPHER_SUITES.iter();
     let first = CipherSuite::TLS13_AES_128_GCM_SHA256;

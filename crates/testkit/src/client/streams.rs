@@ -1,4 +1,4 @@
-//! A caller that keeps one connection as long as the server does, and knows a request that was lost from one that never left.
+//! A client that reuses its connection as long as possible and distinguishes lost requests from unsent ones.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::TestResponse;
 
-/// What a caller speaks.
+/// Protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamProtocol {
     /// HTTP/1.1 with keep-alive.
@@ -31,7 +31,7 @@ pub enum StreamProtocol {
     Http2,
 }
 
-/// A caller of one server.
+/// A client of one server.
 pub struct StreamTestClient {
     server: SocketAddr,
     protocol: StreamProtocol,
@@ -39,7 +39,7 @@ pub struct StreamTestClient {
     connection: Option<StreamConnection>,
     /// Connections opened so far.
     pub connections_opened: usize,
-    /// Requests that a connection gave back untouched and that went over the next one.
+    /// Requests that the server did not process and that were sent again.
     pub unprocessed_retries: usize,
 }
 
@@ -51,14 +51,14 @@ enum StreamConnection {
 type StreamSendResult = Result<Response<Incoming>, TrySendError<Request<Empty<Bytes>>>>;
 
 impl StreamTestClient {
-    /// A caller of a clear listener, or of a TLS one whose authority (PEM) is trusted for `localhost`.
+    /// A client of a plain HTTP listener, or of a TLS listener with this trusted authority (PEM) for `localhost`.
     pub fn new(server: SocketAddr, protocol: StreamProtocol, ca_file: Option<&Path>) -> Result<Self> {
         let tls = ca_file.map(|ca_file| tls_connector(protocol, ca_file)).transpose()?;
         Ok(Self { server, protocol, tls, connection: None, connections_opened: 0, unprocessed_retries: 0 })
     }
 
-    /// Asks for a path. A request that was given back goes over a new connection: one that never left, or one that the server's GOAWAY
-    /// says it has not touched (RFC 9113, section 6.8). No other is sent again.
+    /// Sends a GET request. Only an unprocessed request is sent again on a new connection: one that was never sent, or
+    /// one above the last stream of a GOAWAY (RFC 9113, section 6.8).
     pub async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Result<TestResponse> {
         loop {
             let mut connection = self.ready_connection().await?;
@@ -148,7 +148,7 @@ where
     })
 }
 
-/// A client's TLS, for tests that speak it themselves.
+/// A TLS connector for tests that use TLS directly.
 pub fn tls_connector(protocol: StreamProtocol, ca_file: &Path) -> Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(ca_file)? {
@@ -163,7 +163,7 @@ pub fn tls_connector(protocol: StreamProtocol, ca_file: &Path) -> Result<TlsConn
         StreamProtocol::Http2 => b"h2",
     };
     config.alpn_protocols = vec![alpn.to_vec()];
-    // A full handshake each time, so that each sees the server's certificate.
+    // Disables resumption, so that each handshake shows the server's certificate.
     config.resumption = rustls::client::Resumption::disabled();
     Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -1,4 +1,4 @@
-//! A Redis Cluster of its own: three primaries and a replica of each, failed over and resharded.
+//! A Redis Cluster with three primaries and a replica of each, for failover and resharding.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::eventually;
 const PRIMARIES: usize = 3;
 const SLOTS: u16 = 16_384;
 const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Names that are moved in one step.
+/// Keys migrated in one step.
 const MIGRATE_BATCH: usize = 10;
 const MIGRATE_TIMEOUT_MS: u32 = 10_000;
 
 /// A running cluster on 127.0.0.1.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// First three primaries, then the replica of each in the same order, as they were when it was made.
+    /// Three primaries, then the replica of each in the same order, as initially assigned.
     pub servers: Vec<Redis>,
 }
 
 impl RedisCluster {
-    /// Makes a cluster and waits until all of it agrees that it is one.
+    /// Creates a cluster and waits until it is healthy.
     pub async fn start() -> Result<Self> {
         let mut servers = Vec::new();
         for _ in 0..2 * PRIMARIES {
@@ -60,33 +60,33 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// The addresses of all servers, as the service takes them.
+    /// Addresses of all servers, as the service expects them.
     #[must_use]
     pub fn url(&self) -> String {
         self.servers.iter().map(Redis::url).collect::<Vec<_>>().join(",")
     }
 
-    /// The slots that a primary owns at first.
+    /// Slots that a primary owns initially.
     #[must_use]
     pub fn initial_slots(&self, index: usize) -> RangeInclusive<u16> {
         let first_slot = |index: usize| u16::try_from(index * usize::from(SLOTS) / PRIMARIES).unwrap_or(SLOTS);
         first_slot(index)..=first_slot(index + 1) - 1
     }
 
-    /// Waits until each server says that all slots are served, and each replica is in step.
+    /// Waits until each server reports that all slots are served and each replica is in sync.
     pub async fn wait_until_healthy(&self) -> Result<()> {
         self.wait_until_all("all slots are served", async |server| {
             cluster_reports(server, "INFO", "cluster_state:ok").await
         })
         .await?;
-        self.wait_until_all("all replicas are in step", async |server| {
+        self.wait_until_all("all replicas are in sync", async |server| {
             let Ok(info) = server.info("replication").await else { return false };
             info.contains("role:slave") && info.contains("master_link_status:up") || info.contains("state=online")
         })
         .await
     }
 
-    /// Where a name that matches a pattern is stored, and what it is.
+    /// Finds a key that matches a pattern; returns the server's index and the key.
     pub async fn find_key(&self, pattern: &str) -> Result<(usize, String)> {
         for (index, server) in self.primaries().await? {
             let keys: Vec<String> = cmd("KEYS").arg(pattern).query_async(&mut server.connect().await?).await?;
@@ -94,16 +94,16 @@ impl RedisCluster {
                 return Ok((index, name));
             }
         }
-        anyhow::bail!("no name matches {pattern}")
+        anyhow::bail!("no key matches {pattern}")
     }
 
-    /// The slot of a name.
+    /// Slot of a key.
     pub async fn slot_of(&self, name: &str) -> Result<u16> {
         let mut connection = self.servers[0].connect().await?;
         Ok(cmd("CLUSTER").arg("KEYSLOT").arg(name).query_async(&mut connection).await?)
     }
 
-    /// Moves slots from one primary to another, with all that is in them.
+    /// Moves slots with their keys from one primary to another.
     pub async fn move_slots(&self, slots: RangeInclusive<u16>, from: usize, to: usize) -> Result<()> {
         let mut migration = self.begin_migration(from, to).await?;
         for slot in slots {
@@ -114,7 +114,7 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// A move that is made step by step.
+    /// Starts a migration that is made step by step.
     pub async fn begin_migration(&self, from: usize, to: usize) -> Result<SlotMigration> {
         let mut others = Vec::new();
         for (index, server) in self.primaries().await? {
@@ -145,7 +145,7 @@ impl RedisCluster {
         Ok(cmd("CLUSTER").arg("MYID").query_async(&mut self.servers[index].connect().await?).await?)
     }
 
-    /// Asks all servers that run until all of them agree.
+    /// Waits until the condition holds for every running server.
     async fn wait_until_all(&self, what: &str, condition: impl AsyncFn(&Redis) -> bool) -> Result<()> {
         for server in self.servers.iter().filter(|server| server.is_started()) {
             eventually(what, CONVERGENCE_TIMEOUT, async || condition(server).await).await?;
@@ -160,7 +160,7 @@ async fn cluster_reports(server: &Redis, subcommand: &str, line: &str) -> bool {
     reply.is_ok_and(|reply| reply.lines().any(|reply| reply == line))
 }
 
-/// Slots on their way from one primary to another.
+/// A migration of slots from one primary to another.
 pub struct SlotMigration {
     from: MultiplexedConnection,
     to: MultiplexedConnection,
@@ -170,13 +170,13 @@ pub struct SlotMigration {
 }
 
 impl SlotMigration {
-    /// Opens a slot on both sides.
+    /// Marks a slot as migrating on both sides.
     pub async fn begin_slot(&mut self, slot: u16) -> Result<()> {
         set_slot(&mut self.to, slot, "IMPORTING", &self.ids[0]).await?;
         set_slot(&mut self.from, slot, "MIGRATING", &self.ids[1]).await
     }
 
-    /// Carries some names of a slot over; returns how many.
+    /// Migrates some keys of a slot; returns how many.
     pub async fn migrate_keys(&mut self, slot: u16, count: usize) -> Result<usize> {
         let names: Vec<String> =
             cluster_command(&mut self.from, &["GETKEYSINSLOT", &slot.to_string(), &count.to_string()]).await?;
@@ -186,16 +186,16 @@ impl SlotMigration {
         Ok(names.len())
     }
 
-    /// Carries one name over.
+    /// Migrates one key.
     pub async fn migrate_key(&mut self, name: &str) -> Result<()> {
         let mut migrate = cmd("MIGRATE");
         migrate.arg("127.0.0.1").arg(self.port).arg(name).arg(0).arg(MIGRATE_TIMEOUT_MS);
-        let reply: String = migrate.query_async(&mut self.from).await.context("a name was not carried over")?;
-        ensure!(reply == "OK" || reply == "NOKEY", "a name was not carried over: {reply}");
+        let reply: String = migrate.query_async(&mut self.from).await.context("failed to migrate a key")?;
+        ensure!(reply == "OK" || reply == "NOKEY", "failed to migrate a key: {reply}");
         Ok(())
     }
 
-    /// Gives the slot to its new owner.
+    /// Assigns the slot to its new owner.
     pub async fn finish_slot(&mut self, slot: u16) -> Result<()> {
         for server in [&mut self.to, &mut self.from].into_iter().chain(&mut self.others) {
             set_slot(server, slot, "NODE", &self.ids[1]).await?;

@@ -1,4 +1,4 @@
-//! A whole house: PostgreSQL, Redis and any number of nodes that share them, with a throw-away database.
+//! A deployment: PostgreSQL, Redis and any number of nodes that share them, with a temporary database.
 
 pub mod cluster;
 pub mod node;
@@ -26,33 +26,33 @@ use crate::fault_proxy::FaultProxy;
 use crate::fixtures::geo_database;
 use crate::test_dir::TestDir;
 
-/// The name of its database.
+/// Name of the database.
 pub const DATABASE: &str = "ipseity";
-/// The setting that names the database.
+/// Setting with the URL of PostgreSQL.
 pub const STORE_URL_ENV: &str = "IPSEITY__STORE__URL";
-/// The setting that names the counter store.
+/// Setting with the URL of Redis.
 pub const LEDGER_URL_ENV: &str = "IPSEITY__LEDGER__URL";
 
-/// How a house is built.
+/// Options of a deployment.
 #[derive(Debug, Clone)]
 pub struct DeploymentOptions {
-    /// The program of nodes and commands; if absent, the one that [`node::find_program`] finds.
+    /// Program for nodes and commands; the result of [`node::find_service_binary`] if absent.
     pub program: Option<PathBuf>,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Settings for all nodes, over the house's own.
+    /// Settings for all nodes, which override the defaults of the deployment.
     pub env: Env,
-    /// The PostgreSQL cluster.
+    /// Options of PostgreSQL.
     pub postgres: PostgresOptions,
-    /// The Redis server, and its clock.
+    /// Options of Redis, including its clock.
     pub redis: RedisOptions,
     /// MMDB files; the small database of [`crate::fixtures::samples`] if empty.
     pub geo_files: Vec<PathBuf>,
-    /// Puts a relay between every node and each of its stores.
+    /// Puts a fault proxy between every node and Redis and PostgreSQL.
     pub fault_proxies: bool,
-    /// Lets nodes and commands write nowhere but in their own folders, and dump their memory there unless they forbid it. Needs root.
+    /// Restricts nodes and commands to write and dump core only in their own directories. Needs root.
     pub sandboxed: bool,
-    /// Hears of each step before it is taken.
+    /// Called before each step.
     pub progress: fn(&str),
 }
 
@@ -72,31 +72,31 @@ impl Default for DeploymentOptions {
     }
 }
 
-/// A key as it was shown at its issue.
+/// An issued key.
 #[derive(Clone, Deserialize)]
 pub struct IssuedKey {
-    /// Its public id.
+    /// Public ID.
     pub id: String,
-    /// The key in clear.
+    /// Key in plain text.
     pub key: String,
 }
 
 impl IssuedKey {
-    /// The value of an Authorization header with this key.
+    /// Value of an Authorization header with this key.
     #[must_use]
     pub fn bearer(&self) -> String {
         format!("Bearer {}", self.key)
     }
 }
 
-/// A running house; all of it is ended and removed when dropped.
+/// A running deployment. Dropping it stops and removes everything.
 #[derive(Debug)]
 pub struct Deployment {
-    /// The nodes, to be killed, ended or replaced.
+    /// The nodes, which tests may kill, stop or replace.
     pub nodes: Vec<Node>,
-    /// The cluster, which holds one database.
+    /// PostgreSQL with one database.
     pub postgres: Postgres,
-    /// The counter store.
+    /// Redis.
     pub redis: Redis,
     /// The certificate of the TLS listeners.
     pub certificate: TestCertificate,
@@ -108,23 +108,23 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Builds a house and waits until every node is ready.
+    /// Starts a deployment and waits until every node is ready.
     pub async fn start(options: DeploymentOptions) -> Result<Self> {
-        let folder = TestDir::create()?;
+        let dir = TestDir::create()?;
         let mut program = options.program.map_or_else(node::find_service_binary, Ok)?;
         if options.sandboxed {
-            program = sandbox::write_sandboxed_wrapper(&program, folder.path())?;
+            program = sandbox::write_sandboxed_wrapper(&program, dir.path())?;
         }
-        (options.progress)("making a PostgreSQL cluster");
+        (options.progress)("creating a PostgreSQL cluster");
         let postgres = Postgres::start(options.postgres).await?;
         let store_url = postgres.create_database(DATABASE).await?;
         (options.progress)("starting Redis");
         let redis = Redis::start(options.redis).await?;
-        (options.progress)("making a certificate");
-        let certificate = TestCertificate::generate_in(folder.path())?;
+        (options.progress)("creating a certificate");
+        let certificate = TestCertificate::generate_in(dir.path())?;
         let geo_files = if options.geo_files.is_empty() {
             (options.progress)("writing a small geo database");
-            geo_database::write_databases(folder.path())?.to_vec()
+            geo_database::write_databases(dir.path())?.to_vec()
         } else {
             options.geo_files
         };
@@ -152,7 +152,7 @@ impl Deployment {
             env,
             has_fault_proxies,
             issued_count,
-            dir: folder,
+            dir: dir,
         };
         (options.progress)("migrating the database");
         deployment.cli(&["migrate"]).await?.ensure_success().context("ipseity migrate failed")?;
@@ -164,24 +164,24 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Starts one more node that shares the house's stores, with settings of its own over theirs.
+    /// Starts another node with additional settings.
     pub async fn start_node(&self, env: &Env) -> Result<Node> {
         self.start_node_with_sockets(env, &[]).await
     }
 
-    /// Starts one more node and hands it these listening sockets, as systemd would.
+    /// Starts another node with these listening sockets, as systemd would.
     pub async fn start_node_with_sockets(&self, env: &Env, sockets: &[&TcpListener]) -> Result<Node> {
         self.launch(env, sockets, None).await
     }
 
-    /// Starts one more node with a configuration file, over which its environment goes.
+    /// Starts another node with a configuration file, which its environment overrides.
     pub async fn start_node_with_config(&self, env: &Env, config: &Path) -> Result<Node> {
         let mut env = env.clone();
         env.insert(node::CONFIG_ENTRY.to_owned(), config.display().to_string());
         self.start_node(&env).await
     }
 
-    /// Starts one more node, which may hold no more open files than this.
+    /// Starts another node with this limit of open files.
     pub async fn start_node_with_fd_limit(&self, env: &Env, fd_limit: usize) -> Result<Node> {
         self.launch(env, &[], Some(fd_limit)).await
     }
@@ -195,7 +195,7 @@ impl Deployment {
         Ok(node)
     }
 
-    /// Has these settings lead to the stores by relays.
+    /// Points these settings to fault proxies of Redis and PostgreSQL.
     fn add_fault_proxies(&self, env: &mut Env) -> Result<NodeFaultProxies> {
         let [redis, postgres] = [self.redis.address(), self.postgres.address()].map(FaultProxy::open);
         let fault_proxies = NodeFaultProxies { redis: redis?, postgres: postgres? };
@@ -209,42 +209,42 @@ impl Deployment {
         Ok(fault_proxies)
     }
 
-    /// Has nodes and commands run another program from now on; nodes that run already go on as they are.
+    /// Uses another program for new nodes and commands. Running nodes keep theirs.
     pub fn use_program(&mut self, program: &Path) {
         program.clone_into(&mut self.program);
     }
 
-    /// The lines between one of the nodes and its stores, in a house that was built with relays.
+    /// The fault proxies of a node, in a deployment with `fault_proxies`.
     #[must_use]
     pub fn fault_proxies(&self, node: usize) -> &NodeFaultProxies {
-        self.nodes[node].fault_proxies().expect("a house that was built with relays")
+        self.nodes[node].fault_proxies().expect("deployment has fault proxies")
     }
 
-    /// The settings that all nodes and commands share.
+    /// Settings of all nodes and commands.
     #[must_use]
     pub const fn env(&self) -> &Env {
         &self.env
     }
 
-    /// The folders in which anything of the house is written: its own, the stores' and the nodes'.
+    /// All directories that the deployment, PostgreSQL, Redis and the nodes write to.
     #[must_use]
     pub fn dirs(&self) -> Vec<&Path> {
         let stores = [self.dir.path(), self.redis.dir(), self.postgres.dir()];
         stores.into_iter().chain(self.nodes.iter().map(Node::dir)).collect()
     }
 
-    /// The address of the house's database.
+    /// URL of the database.
     #[must_use]
     pub fn store_url(&self) -> String {
         self.postgres.url(DATABASE)
     }
 
-    /// Runs `ipseity` with these arguments on this house.
+    /// Runs `ipseity` with these arguments.
     pub async fn cli(&self, arguments: &[&str]) -> Result<CommandOutput> {
         self.cli_with_env(&[], arguments).await
     }
 
-    /// The same, with settings over the house's own.
+    /// Runs `ipseity` with additional settings.
     pub async fn cli_with_env(&self, settings: &[(&str, &str)], arguments: &[&str]) -> Result<CommandOutput> {
         let mut command = std::process::Command::new(&self.program);
         command.args(arguments).current_dir(self.dir.path());
@@ -253,24 +253,24 @@ impl Deployment {
         run_command(&mut Command::from(command)).await
     }
 
-    /// Makes an account on the free plan.
+    /// Creates an account on the free plan.
     pub async fn create_account(&self, email: &str) -> Result<()> {
         self.cli(&["account", "create", "--email", email, "--json"])
             .await?
             .ensure_success()
-            .context("no account was made")?;
+            .context("failed to create an account")?;
         Ok(())
     }
 
-    /// Issues a key of an account.
+    /// Issues a key for an account.
     pub async fn issue_key(&self, account: &str, scope: Scope) -> Result<IssuedKey> {
         let name = format!("{scope} {}", self.issued_count.fetch_add(1, Ordering::Relaxed) + 1);
         let arguments = ["key", "issue", "--account", account, "--scope", scope.name(), "--name", &name, "--json"];
-        let output = self.cli(&arguments).await?.ensure_success().context("no key was issued")?;
-        serde_json::from_slice(&output.stdout).context("a key was issued and not shown as id and key")
+        let output = self.cli(&arguments).await?.ensure_success().context("failed to issue a key")?;
+        serde_json::from_slice(&output.stdout).context("unexpected output of key issue")
     }
 
-    /// Runs curl against TLS listeners of the house, whose authority it trusts.
+    /// Runs curl with the deployment's authority as the trusted one.
     pub async fn curl(&self, arguments: &[&str]) -> Result<CommandOutput> {
         let authority = self.certificate.ca_file.display().to_string();
         http1::curl(&[&["--cacert", &authority], arguments].concat()).await

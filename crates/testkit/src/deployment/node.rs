@@ -1,4 +1,4 @@
-//! One process of the service, `ipseity serve`, on free ports.
+//! One process of the service (`ipseity serve`) on free ports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,18 +21,18 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(60);
 const START_ATTEMPTS: usize = 3;
 
-/// The name under which a node's settings carry its configuration file.
+/// Setting with the path of the configuration file.
 pub(crate) const CONFIG_ENTRY: &str = "--config";
 
-/// Settings by their environment names, such as `IPSEITY__STORE__URL`.
+/// Settings by environment variable, such as `IPSEITY__STORE__URL`.
 pub type Env = BTreeMap<String, String>;
 
-/// The lines between a node and its stores.
+/// Fault proxies of a node.
 #[derive(Debug, Clone)]
 pub struct NodeFaultProxies {
-    /// To Redis.
+    /// Link to Redis.
     pub redis: FaultProxy,
-    /// To PostgreSQL.
+    /// Link to PostgreSQL.
     pub postgres: FaultProxy,
 }
 
@@ -49,7 +49,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node and waits until it is ready. What `env` says wins over the node's own ports.
+    /// Starts a node and waits until it is ready. `env` overrides the node's ports.
     pub(crate) async fn start(
         program: &Path,
         env: &Env,
@@ -58,7 +58,7 @@ impl Node {
     ) -> Result<Self> {
         for _ in 1..START_ATTEMPTS {
             match Self::try_start(program, env, sockets, fd_limit).await {
-                // A stranger may have taken a port in between.
+                // Another process may have taken a port in between.
                 Err(error) if error.to_string().contains("in use") => {}
                 result => return result,
             }
@@ -67,7 +67,7 @@ impl Node {
     }
 
     async fn try_start(program: &Path, env: &Env, sockets: &[&TcpListener], fd_limit: Option<usize>) -> Result<Self> {
-        let (folder, http, https, ops) = (
+        let (dir, http, https, ops) = (
             TestDir::create()?,
             ReservedPort::reserve_free()?,
             ReservedPort::reserve_free()?,
@@ -77,7 +77,7 @@ impl Node {
             ("IPSEITY__EDGE__HTTP", http.address().to_string()),
             ("IPSEITY__EDGE__HTTPS", https.address().to_string()),
             ("IPSEITY__OPS__LISTEN", ops.address().to_string()),
-            // Pages need TLS for their cookies, and a name for their passkeys.
+            // The portal's cookies need TLS, and its passkeys need a name.
             ("IPSEITY__PUBLIC__BASE_URL", format!("https://localhost:{}", https.number())),
         ];
         let mut merged: Env = defaults.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -93,105 +93,105 @@ impl Node {
         if let Some(config) = merged.remove(CONFIG_ENTRY) {
             command.args(["--config", &config]);
         }
-        command.arg("serve").current_dir(folder.path());
+        command.arg("serve").current_dir(dir.path());
         set_env(&mut command, &merged);
-        let process = ChildProcess::spawn(command, &folder.path().join("node.log"))?;
-        let mut node = Self { process, http, https, ops, env: merged, dir: folder, fault_proxies: None };
+        let process = ChildProcess::spawn(command, &dir.path().join("node.log"))?;
+        let mut node = Self { process, http, https, ops, env: merged, dir: dir, fault_proxies: None };
         let mut ops_client = TestClient::new(node.ops());
         let ready = eventually("the node is ready", READY_TIMEOUT, async || {
             !node.process.is_running() || ops_client.get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200)
         })
         .await;
         if ready.is_err() || !node.process.is_running() {
-            bail!("the node did not become ready; it says:\n{}", node.log()?);
+            bail!("the node did not become ready:\n{}", node.log()?);
         }
         Ok(node)
     }
 
-    /// The listener for clear HTTP.
+    /// Address of the HTTP listener.
     #[must_use]
     pub fn http(&self) -> SocketAddr {
         self.http.address()
     }
 
-    /// The listener for TLS.
+    /// Address of the TLS listener.
     #[must_use]
     pub fn https(&self) -> SocketAddr {
         self.https.address()
     }
 
-    /// The private listener.
+    /// Address of the ops listener.
     #[must_use]
     pub fn ops(&self) -> SocketAddr {
         self.ops.address()
     }
 
-    /// A new caller of the clear listener.
+    /// Creates a client of the HTTP listener.
     #[must_use]
     pub fn client(&self) -> TestClient {
         TestClient::new(self.http())
     }
 
-    /// The node's metrics, as the private listener gives them.
+    /// Metrics of the node, from the ops listener.
     pub async fn metrics(&self) -> Result<String> {
         let reply = TestClient::new(self.ops()).get("/metrics", &[]).await?;
-        ensure!(reply.status == 200, "/metrics answers {}", reply.status);
+        ensure!(reply.status == 200, "/metrics returned {}", reply.status);
         Ok(reply.text())
     }
 
-    /// The settings that this node was started with.
+    /// Settings of this node.
     #[must_use]
     pub const fn env(&self) -> &Env {
         &self.env
     }
 
-    /// The lines to its stores, if the house was built with relays.
+    /// Fault proxies of this node, in a deployment with `fault_proxies`.
     #[must_use]
     pub const fn fault_proxies(&self) -> Option<&NodeFaultProxies> {
         self.fault_proxies.as_ref()
     }
 
-    /// Its process id.
+    /// Process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// The folder in which it runs.
+    /// Working directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Everything that it has written to its standard output and error.
+    /// Standard output and error so far.
     pub fn log(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(self.dir.path().join("node.log"))?).into_owned())
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the node with SIGKILL.
     pub fn kill9(&mut self) {
         self.process.kill9();
     }
 
-    /// Has it crash, and tells how it ended.
+    /// Crashes the node and returns its exit status.
     pub async fn abort(&mut self) -> Result<ExitStatus> {
         self.process.signal(libc::SIGABRT);
         self.process.wait_for_exit(TERMINATE_TIMEOUT).await
     }
 
-    /// Asks it to end with SIGTERM.
+    /// Sends SIGTERM.
     pub fn send_sigterm(&mut self) {
         self.process.signal(libc::SIGTERM);
     }
 
-    /// Asks it to end with SIGTERM and waits until it has.
+    /// Sends SIGTERM and waits until the node has exited.
     pub async fn terminate(&mut self) -> Result<ExitStatus> {
         self.send_sigterm();
         self.process.wait_for_exit(TERMINATE_TIMEOUT).await
     }
 }
 
-/// Gives a command these settings and none from our own environment.
+/// Gives a command only these settings of the service.
 pub(crate) fn set_env(command: &mut Command, env: &Env) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("IPSEITY__")) {
         command.env_remove(name);
@@ -199,27 +199,27 @@ pub(crate) fn set_env(command: &mut Command, env: &Env) {
     command.envs(env);
 }
 
-/// Another program of the test kit, built beside the one that runs now.
+/// Finds another program of the testkit beside the running one.
 pub fn find_test_binary(name: &str) -> Result<PathBuf> {
     let current = std::env::current_exe()?;
-    let mut candidates = current.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    let mut candidates = current.ancestors().skip(1).take(2).map(|dir| dir.join(name));
     candidates.find(|program| program.is_file()).with_context(|| {
-        format!("no `{name}` beside {}: build it first with `cargo build -p testkit`", current.display())
+        format!("no `{name}` beside {}; run `cargo build -p ipseity-testkit` first", current.display())
     })
 }
 
-/// The service's program: `IPSEITY_BIN`, or the one built beside the program that runs now.
+/// Finds the service's program: `IPSEITY_BIN`, or the one beside the running program.
 pub fn find_service_binary() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os("IPSEITY_BIN") {
         let program = PathBuf::from(program);
-        ensure!(program.is_file(), "IPSEITY_BIN names {}, which is no file", program.display());
+        ensure!(program.is_file(), "IPSEITY_BIN is {}, which is not a file", program.display());
         return Ok(program);
     }
     let current = std::env::current_exe()?;
-    let candidates = current.ancestors().skip(1).take(2).map(|folder| folder.join("ipseity"));
+    let candidates = current.ancestors().skip(1).take(2).map(|dir| dir.join("ipseity"));
     candidates.into_iter().find(|program| program.is_file()).with_context(|| {
         format!(
-            "no `ipseity` beside {}: build it first with `cargo build -p server`, or name one in IPSEITY_BIN",
+            "no `ipseity` beside {}; run `cargo build -p ipseity-server` first or set IPSEITY_BIN",
             current.display()
         )
     })

@@ -1,4 +1,4 @@
-//! A PostgreSQL cluster of its own: made, killed, frozen, started again and removed.
+//! A PostgreSQL cluster that tests start, kill, freeze and restart.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,16 +22,16 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const START_ATTEMPTS: usize = 3;
 
-/// How a cluster is made.
+/// Options of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresOptions {
-    /// Waits for the disk at each commit. A killed process loses nothing without it; only a power cut would.
+    /// Enables fsync. Without it, a killed process still loses nothing; only a power failure would.
     pub fsync: bool,
-    /// The server's wall clock; the real one if absent.
+    /// Wall clock of the server; the real one if absent.
     pub clock: Option<TestClock>,
 }
 
-/// A running cluster; every user may enter without a password, on 127.0.0.1 alone.
+/// A running cluster on 127.0.0.1. It accepts every user without a password.
 #[derive(Debug)]
 pub struct Postgres {
     process: Option<ChildProcess>,
@@ -42,22 +42,17 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster and waits until it takes connections.
+    /// Creates a cluster and waits until it accepts connections.
     pub async fn start(options: PostgresOptions) -> Result<Self> {
-        let folder = TestDir::create()?;
-        let mut postgres = Self {
-            process: None,
-            port: ReservedPort::reserve_free()?,
-            bin_dir: newest_bin_dir()?,
-            options,
-            dir: folder,
-        };
+        let dir = TestDir::create()?;
+        let mut postgres =
+            Self { process: None, port: ReservedPort::reserve_free()?, bin_dir: newest_bin_dir()?, options, dir: dir };
         postgres.initdb().await?;
         for _ in 1..START_ATTEMPTS {
             if postgres.launch().await.is_ok() {
                 return Ok(postgres);
             }
-            // A stranger may have taken the port in between.
+            // Another process may have taken the port in between.
             postgres.process = None;
             postgres.port = ReservedPort::reserve_free()?;
         }
@@ -65,31 +60,31 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// The address of a database, as clients take it.
+    /// URL of a database.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@{}/{database}", self.port.address())
     }
 
-    /// The address on which it listens.
+    /// Listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// The id of its first process, while it runs.
+    /// Process ID of the server while it runs.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(ChildProcess::pid)
     }
 
-    /// Makes an empty database and says its address.
+    /// Creates an empty database and returns its URL.
     pub async fn create_database(&self, name: &str) -> Result<String> {
         self.psql("postgres", &format!("create database \"{name}\"")).await?;
         Ok(self.url(name))
     }
 
-    /// Runs SQL; rows come back as lines, columns separated by `|`.
+    /// Runs SQL and returns one line per row, with columns separated by `|`.
     pub async fn psql(&self, database: &str, sql: &str) -> Result<String> {
         let arguments = ["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "-v", "ON_ERROR_STOP=1", "-c", sql];
         let output =
@@ -97,52 +92,52 @@ impl Postgres {
         Ok(output.text().trim_end().to_owned())
     }
 
-    /// A whole database as SQL text, for searches.
+    /// Dumps a database as SQL text, for searches.
     pub async fn dump(&self, database: &str) -> Result<Vec<u8>> {
         let output = run_command(self.client_command("pg_dump").arg(self.url(database))).await?.ensure_success()?;
         Ok(output.stdout)
     }
 
-    /// Dumps a database to a file, as the runbook says.
+    /// Dumps a database to a file, as documented in the runbook.
     pub async fn back_up(&self, database: &str, file: &Path) -> Result<()> {
         let mut dump = self.client_command("pg_dump");
         dump.arg("--format=custom").arg("--file").arg(file).arg(self.url(database));
-        run_command(&mut dump).await?.ensure_success().context("no dump was made")?;
+        run_command(&mut dump).await?.ensure_success().context("failed to dump the database")?;
         Ok(())
     }
 
-    /// Makes a database of a dump, as the runbook says.
+    /// Creates a database from a dump, as documented in the runbook.
     pub async fn restore(&self, database: &str, file: &Path) -> Result<()> {
         let url = self.create_database(database).await?;
         let mut restore = self.client_command("pg_restore");
         restore.arg("--exit-on-error").arg("--dbname").arg(url).arg(file);
-        run_command(&mut restore).await?.ensure_success().context("the dump was not restored")?;
+        run_command(&mut restore).await?.ensure_success().context("failed to restore the dump")?;
         Ok(())
     }
 
-    /// The folder of all that belongs to it: the cluster, its socket, its log.
+    /// Directory of the cluster, its socket and its log.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The folder with every file of the cluster, write-ahead log included.
+    /// Data directory, including the write-ahead log.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// What the server has logged since the cluster was made.
+    /// Log of the server since the cluster was created.
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.log_file())?)
     }
 
-    /// Kills the server and all its backends with SIGKILL.
+    /// Kills the server and its backends with SIGKILL.
     pub fn kill9(&mut self) {
         self.process = None;
     }
 
-    /// Stops the server in good order, cutting off its clients.
+    /// Stops the server cleanly and disconnects its clients.
     pub async fn stop(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.signal(libc::SIGINT);
@@ -151,27 +146,27 @@ impl Postgres {
         Ok(())
     }
 
-    /// Starts the server again, on the same port with the same data; stops it before if it runs.
+    /// Restarts the server on the same port with the same data.
     pub async fn restart(&mut self) -> Result<()> {
         self.stop().await?;
         self.launch().await
     }
 
-    /// Stops the server and its backends where they stand; connections stay open and unanswered.
+    /// Freezes the server and its backends. Connections stay open but get no response.
     pub fn freeze(&mut self) {
         self.process.iter_mut().for_each(ChildProcess::freeze);
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn thaw(&mut self) {
         self.process.iter_mut().for_each(ChildProcess::thaw);
     }
 
     async fn initdb(&self) -> Result<()> {
-        for folder in [self.data_dir(), self.socket_dir()] {
-            fs::create_dir(&folder)?;
+        for dir in [self.data_dir(), self.socket_dir()] {
+            fs::create_dir(&dir)?;
             if is_root()? {
-                run_command(Command::new("chown").arg("postgres:").arg(folder)).await?.ensure_success()?;
+                run_command(Command::new("chown").arg("postgres:").arg(dir)).await?.ensure_success()?;
             }
         }
         let mut initdb = Command::from(self.server_command("initdb")?);
@@ -199,12 +194,12 @@ impl Postgres {
         let (port, socket) = (self.port.number().to_string(), self.socket_dir());
         let mut is_ready = self.client_command("pg_isready");
         is_ready.arg("--quiet").arg("-p").arg(port).arg("-h").arg(socket);
-        let waited = eventually("PostgreSQL takes connections", START_TIMEOUT, async || {
+        let waited = eventually("PostgreSQL accepts connections", START_TIMEOUT, async || {
             !process.is_running() || run_command(&mut is_ready).await.is_ok_and(|output| output.is_success())
         })
         .await;
         if waited.is_err() || !process.is_running() {
-            bail!("PostgreSQL did not start; it says:\n{}", self.log()?);
+            bail!("PostgreSQL did not start:\n{}", self.log()?);
         }
         self.process = Some(process);
         Ok(())
@@ -214,11 +209,11 @@ impl Postgres {
         Command::new(self.bin_dir.join(name))
     }
 
-    /// A program of the server, as a user that PostgreSQL accepts: it refuses to run as root.
+    /// Runs a PostgreSQL program as a user that PostgreSQL accepts, because it rejects root.
     fn server_command(&self, name: &str) -> Result<StdCommand> {
         let program = self.bin_dir.join(name);
         let mut command = if is_root()? {
-            // setpriv becomes the program, so that the process we know is the server itself. A change of user clears the death signal.
+            // setpriv executes the program, so that the child is the server. A change of user clears the death signal.
             let mut command = StdCommand::new("setpriv");
             command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig=KILL"]).arg(program);
             command
@@ -240,7 +235,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // SIGQUIT: at once, but the server still gives back its System V shared memory.
+        // SIGQUIT stops the server immediately, and it still releases its System V shared memory.
         self.process.iter_mut().for_each(|process| process.stop_or_kill(libc::SIGQUIT, STOP_TIMEOUT));
     }
 }
@@ -252,7 +247,7 @@ fn is_root() -> Result<bool> {
 fn newest_bin_dir() -> Result<PathBuf> {
     let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
     fs::read_dir(INSTALL_DIR)
-        .with_context(|| format!("PostgreSQL is looked for under {INSTALL_DIR}"))?
+        .with_context(|| format!("failed to list {INSTALL_DIR}"))?
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.join("bin/initdb").exists())

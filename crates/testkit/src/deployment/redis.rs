@@ -1,4 +1,4 @@
-//! A Redis server of its own: killed, frozen, brought back from a snapshot, moved in time and removed.
+//! A Redis server that tests kill, freeze, restore from a snapshot and move in time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,36 +22,36 @@ use crate::process::ChildProcess;
 use crate::test_dir::TestDir;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// The client's own half second is too short for a snapshot.
+/// The client's default of half a second is too short for a snapshot.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const START_ATTEMPTS: usize = 3;
-/// Names another program that speaks Redis' protocol and takes its options, such as `valkey-server`.
+/// Path of another server with Redis' protocol and options, such as `valkey-server`.
 const BINARY_ENV: &str = "IPSEITY_REDIS_BIN";
 
-/// How a server is started.
+/// Options of a server.
 #[derive(Debug, Clone, Default)]
 pub struct RedisOptions {
-    /// Keeps an append-only file, so that a killed server comes back with everything. Without it, it comes back with the last snapshot.
+    /// Keeps an append-only file, so that a killed server keeps all data. Otherwise it restarts with the last snapshot.
     pub appendonly: bool,
-    /// The server's wall clock; the real one if absent.
+    /// Wall clock of the server; the real one if absent.
     pub clock: Option<TestClock>,
-    /// Can be one of a [`crate::Cluster`].
+    /// Enables cluster mode, for [`crate::RedisCluster`].
     pub cluster: bool,
 }
 
-/// A running server on 127.0.0.1, which saves a snapshot only when it is told to.
+/// A running server on 127.0.0.1 that saves snapshots only on request.
 #[derive(Debug)]
 pub struct Redis {
     process: Option<ChildProcess>,
     port: ReservedPort,
-    /// Where servers of a cluster talk to each other.
+    /// Port of the cluster bus.
     bus_port: ReservedPort,
     options: RedisOptions,
     dir: TestDir,
 }
 
 impl Redis {
-    /// Starts an empty server and waits until it answers.
+    /// Starts an empty server and waits until it responds.
     pub async fn start(options: RedisOptions) -> Result<Self> {
         let mut redis = Self {
             process: None,
@@ -65,71 +65,71 @@ impl Redis {
             if redis.launch().await.is_ok() {
                 return Ok(redis);
             }
-            // A stranger may have taken the port in between.
+            // Another process may have taken the port in between.
             (redis.port, redis.bus_port) = (ReservedPort::reserve_free()?, ReservedPort::reserve_free()?);
         }
         redis.launch().await?;
         Ok(redis)
     }
 
-    /// The server's address, as clients take it.
+    /// URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.port.address())
     }
 
-    /// The address on which it listens.
+    /// Listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// Its process id, while it runs.
+    /// Process ID while it runs.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(ChildProcess::pid)
     }
 
-    /// Its ports for clients and, in a cluster, for the other servers.
+    /// Ports for clients and for the cluster bus.
     pub(crate) fn ports(&self) -> (u16, u16) {
         (self.port.number(), self.bus_port.number())
     }
 
-    /// A new connection.
+    /// Opens a connection.
     pub async fn connect(&self) -> Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE_TIMEOUT));
         Ok(Client::open(self.url())?.get_multiplexed_async_connection_with_config(&config).await?)
     }
 
-    /// The folder of all that belongs to it: data, copies put aside, logs.
+    /// Directory of data, snapshots and logs.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The folder with every file that the server writes.
+    /// Data directory.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// What the server has logged since it was first started.
+    /// Log of the server since its first start.
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.log_file())?)
     }
 
-    /// Writes down every command that it receives from now on, until it is killed, in [`Self::monitor_file`].
+    /// Records every command that the server receives until it is killed in [`Self::monitor_file`].
     pub fn monitor(&self) -> Result<()> {
         let mut file = File::options().create(true).append(true).open(self.monitor_file())?;
         let mut stream = TcpStream::connect(self.address())?;
         stream.write_all(b"MONITOR\r\n")?;
         stream.read_exact(&mut [0; b"+OK\r\n".len()])?;
-        // It ends with the server, and nobody waits for it.
+        // The thread ends with the server.
         thread::spawn(move || io::copy(&mut stream, &mut file));
         Ok(())
     }
 
-    /// Where the commands are that were received while it was told to write them down.
+    /// File with the recorded commands.
     #[must_use]
     pub fn monitor_file(&self) -> PathBuf {
         self.dir.path().join("monitor.log")
@@ -140,29 +140,29 @@ impl Redis {
         self.process = None;
     }
 
-    /// Whether it was started and not killed since.
+    /// Whether it was started and not killed.
     #[must_use]
     pub const fn is_started(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Starts the server again, on the same port with what it finds in its folder; kills it before if it runs.
+    /// Restarts the server on the same port with the files in its directory.
     pub async fn restart(&mut self) -> Result<()> {
         self.kill9();
         self.launch().await
     }
 
-    /// Stops the server where it stands; connections stay open and unanswered.
+    /// Freezes the server. Connections stay open but get no response.
     pub fn freeze(&mut self) {
         self.process.iter_mut().for_each(ChildProcess::freeze);
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn thaw(&mut self) {
         self.process.iter_mut().for_each(ChildProcess::thaw);
     }
 
-    /// Sends a command, given word by word.
+    /// Sends a command.
     pub async fn run_command(&self, arguments: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut command = redis::Cmd::new();
         for argument in arguments {
@@ -171,44 +171,44 @@ impl Redis {
         Ok(command.exec_async(&mut self.connect().await?).await?)
     }
 
-    /// Makes it the replica of another server, and waits until it is in step.
+    /// Makes this server a replica of another and waits until it is in sync.
     pub async fn replicate_from(&self, primary: &Self) -> Result<()> {
         self.run_command(&["REPLICAOF", "127.0.0.1", &primary.port.number().to_string()]).await?;
-        eventually("the replica is in step", START_TIMEOUT, async || {
+        eventually("the replica is in sync", START_TIMEOUT, async || {
             self.info("replication").await.is_ok_and(|info| info.contains("master_link_status:up"))
         })
         .await
     }
 
-    /// Makes a replica a primary.
+    /// Promotes a replica to primary.
     pub async fn promote(&self) -> Result<()> {
         self.run_command(&["REPLICAOF", "NO", "ONE"]).await
     }
 
-    /// A section of what the server says of itself.
+    /// A section of INFO.
     pub async fn info(&self, section: &str) -> Result<String> {
         Ok(cmd("INFO").arg(section).query_async(&mut self.connect().await?).await?)
     }
 
-    /// Forgets everything in memory, scripts kept.
+    /// Deletes all keys but keeps scripts.
     pub async fn flushall(&self) -> Result<()> {
         Ok(cmd("FLUSHALL").exec_async(&mut self.connect().await?).await?)
     }
 
-    /// Saves a snapshot, and a copy of all files aside for [`Self::restore_snapshot`].
+    /// Saves a snapshot and copies all files for [`Self::restore_snapshot`].
     pub async fn save_snapshot(&self) -> Result<()> {
         cmd("SAVE").exec_async(&mut self.connect().await?).await?;
         copy_dir(self.data_dir(), self.snapshot_dir()).await
     }
 
-    /// Kills the server, puts the files of the last snapshot back and starts it on them.
+    /// Kills the server, restores the files of the last snapshot and starts it.
     pub async fn restore_snapshot(&mut self) -> Result<()> {
         self.kill9();
         copy_dir(self.snapshot_dir(), self.data_dir()).await?;
         self.launch().await
     }
 
-    /// How often each command was called since the start, by its name in small letters.
+    /// Number of calls since the start by lowercase command name.
     pub async fn command_calls(&self) -> Result<BTreeMap<String, u64>> {
         let info = self.info("commandstats").await?;
         let calls = info.lines().filter_map(|line| {
@@ -218,7 +218,7 @@ impl Redis {
         Ok(calls.collect())
     }
 
-    /// The commands of the slow log, one word a line.
+    /// Commands of the slow log, one word per line.
     pub async fn slow_log(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let slow: Value = cmd("SLOWLOG").arg("GET").arg(-1).query_async(&mut self.connect().await?).await?;
@@ -226,7 +226,7 @@ impl Redis {
         Ok(bytes)
     }
 
-    /// Everything that it holds: keys, values and the slow log's commands, one item a line, never compressed.
+    /// All keys, values and slow log commands, one item per line and uncompressed.
     pub async fn dump_all(&self) -> Result<Vec<u8>> {
         let mut connection = self.connect().await?;
         let mut bytes = Vec::new();
@@ -240,9 +240,9 @@ impl Redis {
                 "list" => ("LRANGE", &["0", "-1"]),
                 "zset" => ("ZRANGE", &["0", "-1", "WITHSCORES"]),
                 "stream" => ("XRANGE", &["-", "+"]),
-                // Expired since it was listed.
+                // Expired since KEYS listed it.
                 "none" => continue,
-                other => bail!("a key of the unknown kind {other}"),
+                other => bail!("unknown key type {other}"),
             };
             let value: Value = cmd(read).arg(&key).arg(range).query_async(&mut connection).await?;
             append_flat(&Value::BulkString(key), &mut bytes);
@@ -256,9 +256,9 @@ impl Redis {
         let mut command = StdCommand::new(std::env::var_os(BINARY_ENV).unwrap_or_else(|| "redis-server".into()));
         let appendonly = if self.options.appendonly { "yes" } else { "no" };
         command.arg("--port").arg(self.port.number().to_string()).arg("--dir").arg(self.data_dir());
-        // Files are not compressed, so that searches see what is in them.
+        // Uncompressed files can be searched.
         command.args(["--bind", "127.0.0.1", "--save", "", "--rdbcompression", "no", "--appendonly", appendonly]);
-        // Replicas are served at once, not after a while in which others might want the same.
+        // Replicas sync immediately instead of waiting for more replicas.
         command.args(["--repl-diskless-sync-delay", "0"]);
         if self.options.cluster {
             command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus_port.number().to_string()]);
@@ -267,15 +267,15 @@ impl Redis {
         command.envs(self.options.clock.iter().flat_map(TestClock::env));
         let mut process = ChildProcess::spawn(command, &self.log_file())?;
         let waited =
-            eventually("Redis answers", START_TIMEOUT, async || !process.is_running() || self.responds().await).await;
+            eventually("Redis responds", START_TIMEOUT, async || !process.is_running() || self.responds().await).await;
         if waited.is_err() || !process.is_running() {
-            bail!("Redis did not start; it says:\n{}", self.log()?);
+            bail!("Redis did not start:\n{}", self.log()?);
         }
         self.process = Some(process);
         Ok(())
     }
 
-    /// Whether it answers, which it does not while it loads its files.
+    /// Whether it responds, which it does not while it loads its files.
     async fn responds(&self) -> bool {
         match self.connect().await {
             Ok(mut connection) => cmd("PING").exec_async(&mut connection).await.is_ok(),
@@ -299,7 +299,7 @@ async fn copy_dir(from: PathBuf, to: PathBuf) -> Result<()> {
     run_command(Command::new("cp").arg("-a").arg(from).arg(to))
         .await?
         .ensure_success()
-        .context("the snapshot was not copied")?;
+        .context("failed to copy the snapshot")?;
     Ok(())
 }
 

@@ -1,7 +1,6 @@
-//! Programs that can write nowhere but in the folder in which they start.
+//! Restricts a program so that it can write only to its working directory.
 //!
-//! Whatever such a program has written is therefore in that folder, or was never written. Its memory may be dumped there too, as far as
-//! the program itself allows. Needs root and util-linux.
+//! All its files, including core dumps it allows, are therefore in that directory. Needs root and util-linux.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Mounts are the process's own, and all but its folder are read-only. A sink that is no file, such as a terminal, stays one.
+/// All mounts except the working directory are read-only, in a private mount namespace. Terminals and pipes stay
+/// writable.
 const WRAPPER_SCRIPT: &str = r#"#!/bin/sh
 exec unshare --mount --propagation private sh -ec '
     mount --bind "$PWD" "$PWD"
@@ -21,10 +21,10 @@ exec unshare --mount --propagation private sh -ec '
 ' 'PROGRAM' "$@"
 "#;
 
-/// Writes a program into a folder that runs this one confined, and gives its path.
-pub fn write_sandboxed_wrapper(program: &Path, folder: &Path) -> Result<PathBuf> {
-    let name = program.file_name().context("a program has a name")?;
-    let wrapper = folder.join(format!("confined-{}", name.display()));
+/// Writes a wrapper that runs the program in the sandbox and returns its path.
+pub fn write_sandboxed_wrapper(program: &Path, dir: &Path) -> Result<PathBuf> {
+    let name = program.file_name().context("the program has no file name")?;
+    let wrapper = dir.join(format!("confined-{}", name.display()));
     fs::write(&wrapper, WRAPPER_SCRIPT.replace("PROGRAM", &program.display().to_string()))?;
     fs::set_permissions(&wrapper, Permissions::from_mode(0o755))?;
     Ok(wrapper)

@@ -1,4 +1,4 @@
-//! Handing listening sockets to a process, as systemd does (sd_listen_fds(3)).
+//! Passes listening sockets to a process, as systemd does (sd_listen_fds(3)).
 
 use std::io;
 use std::net::TcpListener;
@@ -10,16 +10,16 @@ use std::process::Command;
 use anyhow::Result;
 
 const FIRST_FD: RawFd = 3;
-/// Above every descriptor that is handed over, so that none is overwritten before its turn.
+/// Above every passed descriptor, so that none is overwritten.
 const TEMP_FD_MIN: RawFd = 64;
 
-/// A command that finds these sockets from its third descriptor on; a plain one if there are none.
+/// A command that gets these sockets as descriptors 3 and up; a plain one without sockets.
 pub(crate) fn command_with_sockets(program: &Path, sockets: &[&TcpListener]) -> Result<Command> {
     if sockets.is_empty() {
         return Ok(Command::new(program));
     }
     let copies = sockets.iter().map(|socket| dup_above(socket)).collect::<io::Result<Vec<_>>>()?;
-    // The id has to be known to the process itself, which a shell can arrange without a fork.
+    // LISTEN_PID must be the ID of the process itself, which a shell can set without a fork.
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program).env("LISTEN_FDS", sockets.len().to_string());
     pass_sockets(&mut command, copies);
@@ -28,12 +28,12 @@ pub(crate) fn command_with_sockets(program: &Path, sockets: &[&TcpListener]) -> 
 
 #[expect(unsafe_code, reason = "std cannot choose a descriptor's number")]
 fn dup_above(socket: &TcpListener) -> io::Result<OwnedFd> {
-    // SAFETY: a system call without memory, on a descriptor that is open while it is borrowed.
+    // SAFETY: a system call without memory, on an open descriptor.
     let copy = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, TEMP_FD_MIN) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel has just created it for us.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 

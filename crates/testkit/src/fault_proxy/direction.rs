@@ -1,4 +1,4 @@
-//! One direction of a relayed connection.
+//! One direction of a proxied connection.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -13,12 +13,12 @@ use tokio::time::{Instant, sleep_until};
 use crate::fault_proxy::{FaultConfig, FaultProxyShared, FaultProxyState};
 
 const CHUNK_BYTES_MAX: usize = 1 << 14;
-/// Chunks on their way in one direction of one connection; what comes then waits in the kernel.
+/// Chunks in flight in one direction of a connection. More wait in the kernel.
 const QUEUED_CHUNKS_MAX: usize = 1 << 10;
-/// A throttled chunk leaves in this many pieces a second.
+/// Writes per second of a throttled chunk.
 const WRITES_PER_SECOND: u32 = 20;
 
-/// A chunk as it was read, and how much of the jitter it gets; empty at the end of the stream.
+/// A chunk, when it was read, and its share of the jitter. Empty at the end of the stream.
 struct QueuedChunk {
     bytes: Vec<u8>,
     read_at: Instant,
@@ -34,14 +34,14 @@ pub(super) struct ProxyDirection<'a> {
 }
 
 impl ProxyDirection<'_> {
-    /// Passes all on until the stream ends. What is read waits in a queue, so that a delay bounds no throughput.
+    /// Forwards until the stream ends. Chunks wait in a queue, so that a delay does not limit throughput.
     pub(super) async fn forward(self, mut from: ReadHalf<'_>, to: WriteHalf<'_>) -> io::Result<()> {
         let (queue, chunks) = mpsc::channel(QUEUED_CHUNKS_MAX);
         let shared = self.shared;
         let read = async move {
             loop {
                 let mut bytes = vec![0; CHUNK_BYTES_MAX];
-                // However a stream ends, a line that swallows everything swallows that too.
+                // A half-open link swallows the end of a stream too, even an error.
                 let length = from.read(&mut bytes).await.unwrap_or(0);
                 bytes.truncate(length);
                 let chunk = QueuedChunk { bytes, read_at: Instant::now(), jitter_fraction: shared.random_fraction() };
@@ -73,11 +73,11 @@ impl ProxyDirection<'_> {
                 Some(rate) => write_throttled(&mut to, &chunk.bytes, rate, &mut free_at).await?,
             }
         }
-        // All was swallowed, the end included: the other side learns nothing until an order ends the connection.
+        // The end was swallowed too. The connection stays open until the faults change.
         std::future::pending().await
     }
 
-    /// Waits for as long as the faults of the moment say, also when they change meanwhile.
+    /// Waits for the configured delay, which may change meanwhile.
     async fn wait_until_due(&mut self, chunk: &QueuedChunk) -> FaultConfig {
         loop {
             let faults = self.state.borrow_and_update().faults;
@@ -93,7 +93,7 @@ impl ProxyDirection<'_> {
     }
 }
 
-/// Writes no faster than at a rate; `free_at` is when the bytes before have passed.
+/// Writes at a limited rate; `free_at` is when the previous bytes have passed.
 async fn write_throttled(
     to: &mut WriteHalf<'_>,
     bytes: &[u8],

@@ -1,7 +1,8 @@
-//! A faulty line to a store: a TCP relay that delays, throttles, swallows, cuts and resets as it is told while it runs.
+//! A TCP proxy with faults: it delays, throttles, swallows, cuts and resets connections, and can be reconfigured while
+//! it runs.
 //!
-//! A stream that has lost bytes is never handed on: its connection ends by a reset, at once or when the bytes flow again. On a thread of its
-//! own, so that it serves tests with runtimes of their own, and one that blocks.
+//! A stream that lost bytes always ends with a reset, immediately or when bytes flow again. The proxy runs on its own
+//! thread, so that it serves tests on any runtime and blocking tests.
 
 mod direction;
 
@@ -22,31 +23,32 @@ use tokio::time::sleep;
 use self::direction::ProxyDirection;
 use crate::ports::ReservedPort;
 
-/// Whoever calls while no file is free waits this long.
+/// Pause after a failed accept, for example without free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 
-/// What is wrong with a line; all of it may be at once.
+/// Faults of a link. They can be combined.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FaultConfig {
-    /// How long every chunk takes, each way.
+    /// Delay of every chunk in each direction.
     pub delay: Duration,
-    /// How much longer a chunk takes at most; chunks stay in order.
+    /// Maximum additional delay of a chunk. Chunks stay in order.
     pub jitter: Duration,
-    /// Every connection is closed, and new ones are at once.
+    /// Closes all connections, and new ones immediately.
     pub cut: bool,
-    /// Every byte is swallowed in both directions, the ends of streams too, while connections stay open and new ones are taken. A
-    /// connection that lost something is reset when this is over.
+    /// Swallows every byte in both directions, including ends of streams, while connections stay open and new ones are
+    /// accepted. Connections that lost bytes are reset afterwards.
     pub half_open: bool,
-    /// How likely a chunk of reply is swallowed and its connection reset: the request has arrived, and its answer is lost.
+    /// Probability that a chunk of a reply is dropped and its connection reset. The request has arrived, but its reply
+    /// is lost.
     pub reply_drop_rate: f64,
-    /// The most that passes on a connection in each direction.
+    /// Maximum rate per connection and direction.
     pub bytes_per_second: Option<NonZeroU32>,
-    /// The dice for jitter and dropped replies.
+    /// Seed for jitter and dropped replies.
     pub seed: u64,
 }
 
 impl FaultConfig {
-    /// A line that only passes on.
+    /// A link without faults.
     #[must_use]
     pub const fn none() -> Self {
         Self {
@@ -61,7 +63,7 @@ impl FaultConfig {
     }
 }
 
-/// A running relay, as many hold it as like; connections and thread are gone when the last one lets go.
+/// A running proxy. Dropping the last clone ends its connections and thread.
 #[derive(Debug, Clone)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -72,7 +74,7 @@ pub struct FaultProxy {
 #[derive(Debug, Clone, Copy)]
 struct FaultProxyState {
     faults: FaultConfig,
-    /// How often all connections were reset.
+    /// Number of resets of all connections.
     reset_count: u64,
 }
 
@@ -85,7 +87,7 @@ struct FaultProxyShared {
 }
 
 impl FaultProxy {
-    /// Opens a faultless relay to a server, which need not run yet.
+    /// Starts a proxy without faults. The server need not run yet.
     pub fn open(upstream: SocketAddr) -> Result<Self> {
         let port = ReservedPort::reserve_free()?;
         let address = port.address();
@@ -107,35 +109,35 @@ impl FaultProxy {
         Ok(Self { address, state, shared })
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Has these faults from now on, on open connections too, and no others.
+    /// Replaces the faults, also on open connections.
     pub fn set_faults(&self, faults: FaultConfig) {
         *self.shared.rng.lock().unwrap_or_else(PoisonError::into_inner) = Rng::with_seed(faults.seed);
         self.state.send_modify(|state| state.faults = faults);
     }
 
-    /// Has no faults any more.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.set_faults(FaultConfig::none());
     }
 
-    /// Resets every connection that is open now, on both sides.
+    /// Resets every open connection on both sides.
     pub fn reset_connections(&self) {
         self.state.send_modify(|state| state.reset_count += 1);
     }
 
-    /// How many connections were taken, those that were closed at once included.
+    /// Number of accepted connections, including those closed immediately.
     #[must_use]
     pub fn connections_accepted(&self) -> u64 {
         self.shared.connections_accepted.load(Ordering::Relaxed)
     }
 
-    /// How many chunks of reply were dropped.
+    /// Number of dropped reply chunks.
     #[must_use]
     pub fn replies_dropped(&self) -> u64 {
         self.shared.replies_dropped.load(Ordering::Relaxed)
@@ -148,7 +150,7 @@ impl FaultProxyShared {
     }
 }
 
-/// Takes connections until nobody is left who could give orders; the runtime, and every connection with it, ends then.
+/// Accepts connections until all handles are dropped. The runtime and every connection end then.
 async fn run_proxy(
     listener: std::net::TcpListener,
     shared: &Arc<FaultProxyShared>,
@@ -179,7 +181,7 @@ async fn run_proxy(
     }
 }
 
-/// Carries a connection to its end; an error is to be passed on as a reset.
+/// Serves one connection. The caller turns an error into a reset.
 async fn proxy_connection(
     client: &mut TcpStream,
     shared: &FaultProxyShared,
@@ -225,7 +227,7 @@ async fn forward_both(
     }
 }
 
-/// Waits for an order that ends a connection.
+/// Waits until the state ends the connection.
 async fn ended_by_state(
     mut state: watch::Receiver<FaultProxyState>,
     reset_count: u64,

@@ -13,10 +13,11 @@ use tokio::time::timeout;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 const QUIET_PERIOD: Duration = Duration::from_millis(150);
 
-/// A server that says everything back, and how many bytes it has heard.
+/// Starts an echo server; returns its address and the number of bytes it received.
 async fn start_echo_server() -> (SocketAddr, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-    let (address, received_bytes) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind a listener");
+    let (address, received_bytes) =
+        (listener.local_addr().expect("listener has an address"), Arc::new(AtomicUsize::new(0)));
     let counter = Arc::clone(&received_bytes);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -35,24 +36,24 @@ async fn start_echo_server() -> (SocketAddr, Arc<AtomicUsize>) {
 
 async fn start_fault_proxy() -> (FaultProxy, Arc<AtomicUsize>) {
     let (address, received_bytes) = start_echo_server().await;
-    (FaultProxy::open(address).expect("a relay"), received_bytes)
+    (FaultProxy::open(address).expect("proxy starts"), received_bytes)
 }
 
 async fn connect_to(proxy: &FaultProxy) -> TcpStream {
-    TcpStream::connect(proxy.address()).await.expect("a connection")
+    TcpStream::connect(proxy.address()).await.expect("connection opens")
 }
 
-/// What comes back for these bytes, or how the connection ended.
+/// Sends bytes and returns the reply, or the error.
 async fn send_and_read(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(bytes).await?;
     let mut reply = vec![0; bytes.len()];
-    timeout(REPLY_TIMEOUT, stream.read_exact(&mut reply)).await.expect("an answer or an end")?;
+    timeout(REPLY_TIMEOUT, stream.read_exact(&mut reply)).await.expect("reply or end arrives")?;
     Ok(reply)
 }
 
 async fn read_end(stream: &mut TcpStream) -> Option<ErrorKind> {
-    let read = timeout(REPLY_TIMEOUT, stream.read(&mut [0])).await.expect("an end");
-    read.map(|length| assert_eq!(length, 0, "bytes where an end was due")).err().map(|error| error.kind())
+    let read = timeout(REPLY_TIMEOUT, stream.read(&mut [0])).await.expect("stream ends");
+    read.map(|length| assert_eq!(length, 0, "expected the end, got bytes")).err().map(|error| error.kind())
 }
 
 #[tokio::test]
@@ -62,20 +63,20 @@ async fn faultless_proxy_forwards_all_bytes_and_end_of_stream() {
     let bytes: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
     let (mut from, mut to) = stream.split();
     let send = async {
-        to.write_all(&bytes).await.expect("all sent");
-        to.shutdown().await.expect("an end");
+        to.write_all(&bytes).await.expect("send all bytes");
+        to.shutdown().await.expect("close the stream");
     };
     let mut reply = Vec::new();
     let (_, read) = tokio::join!(send, from.read_to_end(&mut reply));
-    read.expect("all received, and then an end");
-    assert!(reply == bytes, "not what was sent");
+    read.expect("receive all bytes and the end");
+    assert!(reply == bytes, "the echo differs");
     assert_eq!(
         (received_bytes.load(Ordering::Relaxed), proxy.connections_accepted(), proxy.replies_dropped()),
         (bytes.len(), 1, 0)
     );
 
     let mut stream = connect_to(&proxy).await;
-    send_and_read(&mut stream, b"open").await.expect("an answer");
+    send_and_read(&mut stream, b"open").await.expect("reply arrives");
     drop(proxy);
     read_end(&mut stream).await;
 }
@@ -94,34 +95,34 @@ async fn proxy_delays_each_chunk_and_jitter_keeps_order() {
     let (mut from, mut to) = stream.split();
     let send = async {
         for byte in 0..50_u8 {
-            to.write_all(&[byte]).await.expect("a byte sent");
+            to.write_all(&[byte]).await.expect("send a byte");
             tokio::task::yield_now().await;
         }
     };
     let mut reply = [0; 50];
     let (_, read) = tokio::join!(send, timeout(REPLY_TIMEOUT, from.read_exact(&mut reply)));
-    read.expect("in time").expect("all received");
+    read.expect("arrives in time").expect("receive all bytes");
     assert_eq!(reply.to_vec(), (0..50).collect::<Vec<u8>>());
     let took = start.elapsed();
     assert!((Duration::from_millis(80)..Duration::from_secs(2)).contains(&took), "{took:?}");
 
     proxy.set_faults(FaultConfig { delay: Duration::from_secs(3600), ..FaultConfig::none() });
-    stream.write_all(b"x").await.expect("a byte sent");
-    assert!(timeout(QUIET_PERIOD, stream.read_u8()).await.is_err(), "a byte came an hour too early");
+    stream.write_all(b"x").await.expect("send a byte");
+    assert!(timeout(QUIET_PERIOD, stream.read_u8()).await.is_err(), "a byte arrived an hour early");
     proxy.clear_faults();
-    assert_eq!(timeout(REPLY_TIMEOUT, stream.read_u8()).await.expect("in time").expect("what was on its way"), b'x');
+    assert_eq!(timeout(REPLY_TIMEOUT, stream.read_u8()).await.expect("arrives in time").expect("byte arrives"), b'x');
 }
 
 #[tokio::test]
 async fn cut_proxy_closes_open_and_new_connections_until_cleared() {
     let (proxy, _) = start_fault_proxy().await;
     let mut stream = connect_to(&proxy).await;
-    send_and_read(&mut stream, b"before").await.expect("an answer");
+    send_and_read(&mut stream, b"before").await.expect("reply arrives");
     proxy.set_faults(FaultConfig { cut: true, ..FaultConfig::none() });
     read_end(&mut stream).await;
     read_end(&mut connect_to(&proxy).await).await;
     proxy.clear_faults();
-    assert_eq!(send_and_read(&mut connect_to(&proxy).await, b"after").await.expect("an answer"), b"after");
+    assert_eq!(send_and_read(&mut connect_to(&proxy).await, b"after").await.expect("reply arrives"), b"after");
     assert_eq!(proxy.connections_accepted(), 3);
 }
 
@@ -129,20 +130,20 @@ async fn cut_proxy_closes_open_and_new_connections_until_cleared() {
 async fn half_open_proxy_swallows_bytes_then_resets_lossy_streams() {
     let (proxy, received_bytes) = start_fault_proxy().await;
     let (mut lossy, mut idle) = (connect_to(&proxy).await, connect_to(&proxy).await);
-    send_and_read(&mut lossy, b"1234").await.expect("an answer");
-    send_and_read(&mut idle, b"1234").await.expect("an answer");
+    send_and_read(&mut lossy, b"1234").await.expect("reply arrives");
+    send_and_read(&mut idle, b"1234").await.expect("reply arrives");
     proxy.set_faults(FaultConfig { half_open: true, ..FaultConfig::none() });
     let mut late = connect_to(&proxy).await;
     for stream in [&mut lossy, &mut late] {
-        stream.write_all(b"lost").await.expect("taken as if nothing were wrong");
-        assert!(timeout(QUIET_PERIOD, stream.read_u8()).await.is_err(), "a half-open line spoke, or ended");
+        stream.write_all(b"lost").await.expect("bytes are accepted");
+        assert!(timeout(QUIET_PERIOD, stream.read_u8()).await.is_err(), "a half-open link sent a byte or ended");
     }
     assert_eq!(received_bytes.load(Ordering::Relaxed), 8);
     proxy.clear_faults();
     for stream in [&mut lossy, &mut late] {
         assert_eq!(read_end(stream).await, Some(ErrorKind::ConnectionReset));
     }
-    assert_eq!(send_and_read(&mut idle, b"whole").await.expect("an answer"), b"whole");
+    assert_eq!(send_and_read(&mut idle, b"whole").await.expect("reply arrives"), b"whole");
 }
 
 #[tokio::test]
@@ -150,7 +151,10 @@ async fn dropped_reply_reached_the_server_and_resets_the_client() {
     let (proxy, received_bytes) = start_fault_proxy().await;
     proxy.set_faults(FaultConfig { reply_drop_rate: 1.0, ..FaultConfig::none() });
     let mut stream = connect_to(&proxy).await;
-    assert_eq!(send_and_read(&mut stream, b"request").await.expect_err("no reply").kind(), ErrorKind::ConnectionReset);
+    assert_eq!(
+        send_and_read(&mut stream, b"request").await.expect_err("reply is dropped").kind(),
+        ErrorKind::ConnectionReset
+    );
     assert_eq!((received_bytes.load(Ordering::Relaxed), proxy.replies_dropped()), (7, 1));
 
     proxy.set_faults(FaultConfig { reply_drop_rate: 0.2, seed: 3, ..FaultConfig::none() });
@@ -164,7 +168,7 @@ async fn dropped_reply_reached_the_server_and_resets_the_client() {
             }
         }
     }
-    assert!((20..=60).contains(&lost), "{lost} of 200 replies lost at one in five");
+    assert!((20..=60).contains(&lost), "{lost} of 200 replies lost at a rate of 0.2");
     assert_eq!(proxy.replies_dropped(), 1 + lost);
 }
 
@@ -173,13 +177,13 @@ async fn proxy_reset_affects_only_open_connections() {
     let (proxy, _) = start_fault_proxy().await;
     let mut streams = [connect_to(&proxy).await, connect_to(&proxy).await];
     for stream in &mut streams {
-        send_and_read(stream, b"open").await.expect("an answer");
+        send_and_read(stream, b"open").await.expect("reply arrives");
     }
     proxy.reset_connections();
     for stream in &mut streams {
         assert_eq!(read_end(stream).await, Some(ErrorKind::ConnectionReset));
     }
-    assert_eq!(send_and_read(&mut connect_to(&proxy).await, b"next").await.expect("an answer"), b"next");
+    assert_eq!(send_and_read(&mut connect_to(&proxy).await, b"next").await.expect("reply arrives"), b"next");
 }
 
 #[tokio::test]
@@ -188,7 +192,7 @@ async fn throttled_proxy_respects_its_byte_rate() {
     proxy.set_faults(FaultConfig { bytes_per_second: NonZeroU32::new(10_000), ..FaultConfig::none() });
     let start = Instant::now();
     let bytes = vec![1; 4_000];
-    assert_eq!(send_and_read(&mut connect_to(&proxy).await, &bytes).await.expect("an answer"), bytes);
+    assert_eq!(send_and_read(&mut connect_to(&proxy).await, &bytes).await.expect("reply arrives"), bytes);
     let took = start.elapsed();
     assert!((Duration::from_millis(400)..Duration::from_secs(4)).contains(&took), "{took:?}");
 }
@@ -196,14 +200,14 @@ async fn throttled_proxy_respects_its_byte_rate() {
 #[tokio::test]
 async fn unreachable_upstream_resets_and_dropped_proxy_closes() {
     let (address, _) = start_echo_server().await;
-    let unused_address = TcpListener::bind("127.0.0.1:0").await.expect("a listener").local_addr().expect("an address");
-    let proxy = FaultProxy::open(unused_address).expect("a relay");
+    let unused_address =
+        TcpListener::bind("127.0.0.1:0").await.expect("bind a listener").local_addr().expect("listener has an address");
+    let proxy = FaultProxy::open(unused_address).expect("proxy starts");
     assert_eq!(read_end(&mut connect_to(&proxy).await).await, Some(ErrorKind::ConnectionReset));
-    let chain = FaultProxy::open(FaultProxy::open(address).expect("a relay").address())
-        .expect("a relay of one that is dropped");
-    eventually("a relay that nobody holds is gone", REPLY_TIMEOUT, async || {
+    let chain = FaultProxy::open(FaultProxy::open(address).expect("proxy starts").address()).expect("proxy starts");
+    eventually("a dropped proxy is gone", REPLY_TIMEOUT, async || {
         read_end(&mut connect_to(&chain).await).await == Some(ErrorKind::ConnectionReset)
     })
     .await
-    .expect("an end");
+    .expect("proxy is gone");
 }

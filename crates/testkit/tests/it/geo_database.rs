@@ -10,11 +10,11 @@ const JANUARY_S: i64 = 1_800_000_000;
 
 #[test]
 fn every_geo_sample_is_located_as_listed() {
-    let folder = TestDir::create().expect("a folder");
-    let files = geo_database::write_databases(folder.path()).expect("two databases").into();
-    let atlas = Atlas::open(&AtlasSources { files, ..AtlasSources::default() }).expect("an atlas");
+    let dir = TestDir::create().expect("create a directory");
+    let files = geo_database::write_databases(dir.path()).expect("write the databases").into();
+    let atlas = Atlas::open(&AtlasSources { files, ..AtlasSources::default() }).expect("atlas opens");
     let locate = |address: &str| {
-        let address: IpAddr = address.parse().expect("an address");
+        let address: IpAddr = address.parse().expect("valid address");
         atlas.locate(Address::new(address), JANUARY_S)
     };
     for sample in samples::ALL {
@@ -36,10 +36,10 @@ fn every_geo_sample_is_located_as_listed() {
 #[test]
 fn generated_databases_are_deterministic() {
     let read = || {
-        let folder = TestDir::create().expect("a folder");
-        geo_database::write_databases(folder.path())
-            .expect("two databases")
-            .map(|file| std::fs::read(file).expect("a file"))
+        let dir = TestDir::create().expect("create a directory");
+        geo_database::write_databases(dir.path())
+            .expect("write the databases")
+            .map(|file| std::fs::read(file).expect("read the file"))
     };
     assert_eq!(read(), read());
 }

@@ -1,4 +1,4 @@
-//! The kit itself, against real PostgreSQL and Redis processes.
+//! Tests the testkit with real PostgreSQL and Redis processes.
 
 mod client;
 mod clock;

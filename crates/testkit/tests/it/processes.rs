@@ -6,17 +6,17 @@ use ipseity_testkit::{Postgres, PostgresOptions, Redis, RedisOptions, TestDir, e
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
-const CHILD_ENV: &str = "TESTKIT_TELL_AND_WAIT";
+const CHILD_ENV: &str = "TESTKIT_PRINT_AND_WAIT";
 
-/// Also the process that the next claim kills: this test, run again.
+/// The next test runs this test as its child and kills it.
 #[tokio::test]
 async fn servers_outlive_the_starting_thread() {
     let start = || {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let redis = runtime.block_on(Redis::start(RedisOptions::default())).expect("a server");
-        (redis, runtime.block_on(Postgres::start(PostgresOptions::default())).expect("a cluster"))
+        let runtime = Builder::new_current_thread().enable_all().build().expect("create a runtime");
+        let redis = runtime.block_on(Redis::start(RedisOptions::default())).expect("server starts");
+        (redis, runtime.block_on(Postgres::start(PostgresOptions::default())).expect("PostgreSQL starts"))
     };
-    let (redis, postgres) = std::thread::spawn(start).join().expect("a thread that ended");
+    let (redis, postgres) = std::thread::spawn(start).join().expect("thread does not panic");
     assert!(redis.connect().await.is_ok());
     assert!(postgres.psql("postgres", "select 1").await.is_ok());
     if std::env::var_os(CHILD_ENV).is_some() {
@@ -33,24 +33,24 @@ fn print_url(url: &str) {
 
 #[tokio::test]
 async fn killed_test_process_leaves_no_servers() {
-    let mut child = Command::new(std::env::current_exe().expect("this program"))
+    let mut child = Command::new(std::env::current_exe().expect("own path is known"))
         .args(["--exact", "processes::servers_outlive_the_starting_thread", "--nocapture"])
         .env(CHILD_ENV, "1")
         .stdout(Stdio::piped())
         .spawn()
-        .expect("a child");
-    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        .expect("child starts");
+    let lines = BufReader::new(child.stdout.take().expect("output is piped")).lines();
     let urls = lines.map_while(Result::ok).filter(|line| line.contains("://"));
     let servers: Vec<String> = urls.take(2).map(|url| host_and_port(&url)).collect();
     assert_eq!(servers.len(), 2);
     for server in &servers {
-        assert!(TcpStream::connect(server).await.is_ok(), "{server} is not there");
+        assert!(TcpStream::connect(server).await.is_ok(), "{server} is not running");
     }
-    child.kill().expect("a kill");
-    child.wait().expect("an end");
+    child.kill().expect("kill the child");
+    child.wait().expect("process exits");
     for server in &servers {
         let is_gone = async || TcpStream::connect(server).await.is_err();
-        eventually("the server is gone", Duration::from_secs(10), is_gone).await.expect("no server");
+        eventually("the server is gone", Duration::from_secs(10), is_gone).await.expect("server stops");
     }
 }
 
@@ -60,9 +60,9 @@ fn host_and_port(url: &str) -> String {
 
 #[test]
 fn test_dir_is_removed_on_drop() {
-    let folder = TestDir::create().expect("a folder");
-    let path = folder.path().to_owned();
-    std::fs::create_dir_all(path.join("a/b")).expect("a folder inside");
-    drop(folder);
+    let dir = TestDir::create().expect("create a directory");
+    let path = dir.path().to_owned();
+    std::fs::create_dir_all(path.join("a/b")).expect("create a directory");
+    drop(dir);
     assert!(!path.exists());
 }

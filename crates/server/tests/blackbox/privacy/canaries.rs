@@ -32,7 +32,7 @@ impl Canaries {
 
     /// The next address; every fourth is a marked one.
     pub(crate) fn next_address(&self) -> IpAddr {
-        let mut next = self.next.lock().expect("no panic");
+        let mut next = self.next.lock().expect("lock is not poisoned");
         *next += 1;
         let index = if next.is_multiple_of(4) { 2 * (*next / 4 % BINARY_MARKED) } else { *next % ADDRESSES };
         self.addresses[index]
@@ -52,13 +52,13 @@ impl Canaries {
 
     /// A key, of which the secret alone must not be found either.
     pub(crate) fn register_key(&self, key: &str) -> String {
-        self.register_secret(key.get(14..46).expect("a secret"));
+        self.register_secret(key.get(14..46).expect("secret exists"));
         self.register_secret(key)
     }
 
     /// A password, or a session's cookie.
     pub(crate) fn register_secret(&self, text: &str) -> String {
-        self.secrets.lock().expect("no panic").push(text.to_owned());
+        self.secrets.lock().expect("lock is not poisoned").push(text.to_owned());
         text.to_owned()
     }
 
@@ -93,13 +93,13 @@ impl Canaries {
 
     /// Everything that has been or might have been sent.
     pub(crate) fn needles(&self) -> Vec<Needle> {
-        let secrets = self.secrets.lock().expect("no panic").clone();
+        let secrets = self.secrets.lock().expect("lock is not poisoned").clone();
         let addresses = self.addresses.iter().copied().chain([IpAddr::V4(PEER)]);
         addresses.map(Needle::Address).chain(secrets.into_iter().map(Needle::Text)).collect()
     }
 
     pub(crate) fn build_search(&self) -> PrivacySearch {
-        PrivacySearch::new(self.needles()).expect("a search")
+        PrivacySearch::new(self.needles()).expect("create a search")
     }
 }
 

@@ -45,7 +45,7 @@ async fn panic_every_route(fixture: &PrivacyFixture) {
                 [("x-panic", "now"), ("authorization", &*fixture.keys[0])].map(|(n, v)| (n.to_owned(), v.to_owned())),
             );
             let reply = caller.get(&format!("{}?key={}", row.path, fixture.keys[0]), &as_str_pairs(&lines)).await;
-            assert_eq!(reply.expect("an answer").status, 500, "no panic at {}", row.path);
+            assert_eq!(reply.expect("response arrives").status, 500, "no panic at {}", row.path);
         }
     }
     fixture.record_status(500);
@@ -57,12 +57,12 @@ async fn exceed_request_timeout(fixture: &PrivacyFixture) {
         ("IPSEITY_FAILPOINTS", "fill-before-write=3000"),
         ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "300"),
     ]);
-    let mut node = fixture.deployment().start_node(&settings).await.expect("a node");
+    let mut node = fixture.deployment().start_node(&settings).await.expect("node starts");
     let key = fixture.canaries.register_key(&fresh_key(fixture.deployment(), Scope::Full).await.key);
     let reply =
         node.client().get(&format!("{LOOKUP_PATH}?key={key}"), &as_str_pairs(&fixture.canaries.client_headers())).await;
-    assert_eq!(reply.expect("an answer").status, 500);
-    assert!(node.log().expect("a log").contains("took longer than"), "the request was not held up");
+    assert_eq!(reply.expect("response arrives").status, 500);
+    assert!(node.log().expect("read the log").contains("took longer than"), "the request was not held up");
     node.kill9();
     fixture.retain_node(node);
 }
@@ -107,10 +107,10 @@ async fn kill_stores(fixture: &mut PrivacyFixture) {
             assert!(failed > 0 || !(redis && postgres), "both stores were away, and nothing failed");
         }
         if postgres {
-            fixture.portal.deployment.postgres.restart().await.expect("PostgreSQL is back");
+            fixture.portal.deployment.postgres.restart().await.expect("PostgreSQL restarts");
         }
         if redis {
-            fixture.portal.deployment.redis.restart().await.expect("Redis is back");
+            fixture.portal.deployment.redis.restart().await.expect("Redis restarts");
             log_all_redis_commands(fixture.deployment()).await;
         }
         fixture.wait_until_ready().await;
@@ -123,7 +123,8 @@ async fn lookup_with_all_keys(fixture: &PrivacyFixture, node: &Node) -> usize {
     let (mut caller, mut failed) = (node.client(), 0);
     for key in fixture.keys.iter().chain([&unknown]) {
         let lines = fixture.canaries.client_headers();
-        let reply = caller.get(&format!("{LOOKUP_PATH}?key={key}"), &as_str_pairs(&lines)).await.expect("an answer");
+        let reply =
+            caller.get(&format!("{LOOKUP_PATH}?key={key}"), &as_str_pairs(&lines)).await.expect("response arrives");
         fixture.record_status(reply.status);
         failed += usize::from(reply.status >= 500);
     }

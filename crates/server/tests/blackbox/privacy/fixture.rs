@@ -82,7 +82,7 @@ impl PrivacyFixture {
         let mut portal = Portal::with_options(options, &settings).await;
         log_all_store_commands(&portal.deployment).await;
         for settings in NODE_SETTINGS {
-            let node = portal.deployment.start_node(&edge_env(settings)).await.expect("a node");
+            let node = portal.deployment.start_node(&edge_env(settings)).await.expect("node starts");
             portal.deployment.nodes.push(node);
         }
         Self {
@@ -100,31 +100,31 @@ impl PrivacyFixture {
     }
 
     pub(crate) fn record_status(&self, status: u16) {
-        self.statuses.lock().expect("no panic").insert(status);
+        self.statuses.lock().expect("lock is not poisoned").insert(status);
     }
 
     /// Keeps a node and its files.
     pub(crate) fn retain_node(&self, node: Node) {
-        self.extra_nodes.lock().expect("no panic").push(node);
+        self.extra_nodes.lock().expect("lock is not poisoned").push(node);
     }
 
     /// The private listeners of all nodes.
     pub(crate) fn ops_addresses(&self) -> Vec<SocketAddr> {
-        let extra_nodes = self.extra_nodes.lock().expect("no panic");
+        let extra_nodes = self.extra_nodes.lock().expect("lock is not poisoned");
         self.deployment().nodes.iter().chain(extra_nodes.iter()).map(Node::ops).collect()
     }
 
     /// The folders in which anything was written.
     pub(crate) fn dirs(&self) -> Vec<PathBuf> {
-        let extra_nodes = self.extra_nodes.lock().expect("no panic");
+        let extra_nodes = self.extra_nodes.lock().expect("lock is not poisoned");
         self.deployment().dirs().into_iter().chain(extra_nodes.iter().map(Node::dir)).map(Path::to_owned).collect()
     }
 
     /// Keeps what Redis holds in memory alone.
     pub(crate) async fn save_redis_dump(&mut self) {
         let redis = &self.portal.deployment.redis;
-        let held = redis.dump_all().await.expect("what Redis holds");
-        let slow = redis.slow_log().await.expect("a slow log");
+        let held = redis.dump_all().await.expect("read the data of Redis");
+        let slow = redis.slow_log().await.expect("read the slow log");
         self.saved_dumps.extend([("Redis: keys and values", held), ("Redis: slow log", slow)]);
     }
 
@@ -133,7 +133,7 @@ impl PrivacyFixture {
         for node in &self.deployment().nodes {
             let is_ready =
                 async || TestClient::new(node.ops()).get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200);
-            eventually("the node is ready again", RECOVERY_TIMEOUT, is_ready).await.expect("a node that heals");
+            eventually("the node is ready again", RECOVERY_TIMEOUT, is_ready).await.expect("node recovers");
         }
     }
 }
@@ -150,24 +150,29 @@ async fn log_all_store_commands(deployment: &Deployment) {
         "wal_keep_size = '4GB'",
     ];
     for setting in settings {
-        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("a setting");
+        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("read the setting");
     }
-    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("new settings");
+    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("change the settings");
     log_all_redis_commands(deployment).await;
 }
 
 /// Has Redis tell of every command, in its slow log and to a monitor, until it is killed.
 pub(crate) async fn log_all_redis_commands(deployment: &Deployment) {
     for (name, value) in [("slowlog-max-len", "1000000"), ("slowlog-log-slower-than", "0")] {
-        deployment.redis.run_command(&["CONFIG", "SET", name, value]).await.expect("a setting");
+        deployment.redis.run_command(&["CONFIG", "SET", name, value]).await.expect("read the setting");
     }
-    deployment.redis.monitor().expect("a monitor");
+    deployment.redis.monitor().expect("start MONITOR");
 }
 
 async fn issue_keys(deployment: &Deployment, canaries: &Canaries) -> Vec<String> {
     let (active, inactive) = (fresh_key(deployment, Scope::Full).await, fresh_key(deployment, Scope::Geo).await);
-    deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("a command").ensure_success().expect("a change");
-    let wrong = PlaintextKey::rotate(ipseity_domain::KeyId::parse(&active.id).expect("an id"), || fastrand::u8(..));
+    deployment
+        .cli(&["key", "deactivate", &inactive.id])
+        .await
+        .expect("command runs")
+        .ensure_success()
+        .expect("change succeeds");
+    let wrong = PlaintextKey::rotate(ipseity_domain::KeyId::parse(&active.id).expect("ID exists"), || fastrand::u8(..));
     let unknown = PlaintextKey::generate(|| fastrand::u8(..));
     let mistyped = PlaintextKey::generate(|| fastrand::u8(..)).expose().replace("ips_", "ipz_");
     [&active.key, &inactive.key, wrong.expose(), unknown.expose(), &mistyped]

@@ -71,13 +71,13 @@ async fn incomplete_requests(fixture: &PrivacyFixture, node: &Node) {
 
 /// Sends bytes and takes whatever comes until the connection ends, as it must.
 async fn send_bytes(fixture: &PrivacyFixture, server: SocketAddr, bytes: &[u8], closes_after: bool) {
-    send_and_drain(fixture, TcpStream::connect(server).await.expect("a connection"), bytes, closes_after).await;
+    send_and_drain(fixture, TcpStream::connect(server).await.expect("connection opens"), bytes, closes_after).await;
 }
 
 async fn connect_from(source: Ipv4Addr, server: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind((source, 0).into()).expect("an address of this machine");
-    socket.connect(server).await.expect("a connection")
+    let socket = TcpSocket::new_v4().expect("open a socket");
+    socket.bind((source, 0).into()).expect("loopback address");
+    socket.connect(server).await.expect("connection opens")
 }
 
 async fn send_and_drain(fixture: &PrivacyFixture, mut stream: TcpStream, bytes: &[u8], closes_after: bool) {
@@ -111,30 +111,33 @@ async fn handshakes(fixture: &PrivacyFixture, node: &Node) {
             (false, vec!["--tls-max", "1.1", &with_key]),
             (false, vec!["--ciphers", "NULL", "--tls-max", "1.2", &with_key]),
         ] {
-            let outcome = fixture.deployment().curl(&[&headers[..], &arguments].concat()).await.expect("curl");
+            let outcome = fixture.deployment().curl(&[&headers[..], &arguments].concat()).await.expect("curl runs");
             assert_eq!(outcome.is_success(), is_good, "{arguments:?}: {}", outcome.stderr);
         }
         // Without the authority the client breaks the handshake off.
         assert!(
-            !ipseity_testkit::curl(&["--interface", &PEER.to_string(), &with_key]).await.expect("curl").is_success()
+            !ipseity_testkit::curl(&["--interface", &PEER.to_string(), &with_key])
+                .await
+                .expect("curl runs")
+                .is_success()
         );
         for name in [key.clone(), fixture.canaries.next_address().to_string(), format!("{key}.example.com")] {
             let mut openssl = Command::new("openssl");
             openssl.args(["s_client", "-connect", &node.https().to_string(), "-servername", &name]);
             let ended = tokio::time::timeout(CLOSE_TIMEOUT, openssl.stdin(std::process::Stdio::null()).output()).await;
-            ended.expect("openssl ends").expect("openssl runs");
+            ended.expect("openssl exits").expect("openssl runs");
         }
     }
 }
 
 /// Datagrams that are no QUIC, and some that begin like it.
 fn datagrams(fixture: &PrivacyFixture, node: &Node) {
-    let socket = UdpSocket::bind((PEER, 0)).expect("a socket");
+    let socket = UdpSocket::bind((PEER, 0)).expect("open a socket");
     for key in &fixture.keys {
         let text = format!("{key} {}", fixture.canaries.next_spelling());
         let long = [&b"\xc0\0\0\0\x01\x08"[..], text.as_bytes(), &[0; 1200]].concat();
         for datagram in [text.as_bytes(), &long, &long[..60]] {
-            socket.send_to(datagram, node.https()).expect("a datagram sent");
+            socket.send_to(datagram, node.https()).expect("send a datagram");
         }
     }
 }
@@ -170,7 +173,7 @@ fn proxy_v2_header(address: IpAddr) -> Vec<u8> {
         IpAddr::V4(v4) => (0x11, [&v4.octets()[..], &[192, 0, 2, 1]].concat()),
         IpAddr::V6(v6) => (0x21, [&v6.octets()[..], &[0; 16]].concat()),
     };
-    let length = u8::try_from(addresses.len() + 4).expect("a short header");
+    let length = u8::try_from(addresses.len() + 4).expect("header is short");
     [&PROXY_V2_SIGNATURE[..], &[0x21, family, 0, length], &addresses, &[0x12, 0x67, 0x01, 0xBB]].concat()
 }
 

@@ -66,16 +66,20 @@ async fn create_and_use_keys(fixture: &PrivacyFixture, browser: &mut Browser) {
     for scope in [Scope::Ip, Scope::Geo, Scope::Full] {
         change_client_headers(fixture, browser);
         let page = browser.post("/keys", &[("name", scope.name()), ("scope", scope.name())]).await;
-        let made = key_shown_on(&page).expect("a page with a key");
+        let made = key_shown_on(&page).expect("page shows the key");
         fixture.canaries.register_key(&made.key);
         let path = format!("/api/v1/ip?key={}", made.key);
         let mut caller = fixture.deployment().nodes[0].client();
         let address = fixture.canaries.next_address().to_string();
-        let reply = caller.get(&path, &[("x-forwarded-for", &address)]).await.expect("an answer");
-        assert!(reply.status == 200 && reply.json().expect("JSON").to_string().contains(&address), "{}", reply.text());
+        let reply = caller.get(&path, &[("x-forwarded-for", &address)]).await.expect("response arrives");
+        assert!(
+            reply.status == 200 && reply.json().expect("valid JSON").to_string().contains(&address),
+            "{}",
+            reply.text()
+        );
         change_client_headers(fixture, browser);
         let page = browser.post(&format!("/keys/{}/roll", made.id), &[("overlap_s", "3600")]).await;
-        fixture.canaries.register_key(&key_shown_on(&page).expect("a page with a key").key);
+        fixture.canaries.register_key(&key_shown_on(&page).expect("page shows the key").key);
     }
 }
 
@@ -86,9 +90,9 @@ async fn receive_event(fixture: &PrivacyFixture, browser: &Browser) {
     assert_eq!(events.status, 200);
     let mut other = browser.on_node(node);
     let page = other.post("/keys", &[("name", "heard"), ("scope", "ip")]).await;
-    fixture.canaries.register_key(&key_shown_on(&page).expect("a page with a key").key);
+    fixture.canaries.register_key(&key_shown_on(&page).expect("page shows the key").key);
     let event = tokio::time::timeout(EVENT_TIMEOUT, events.next_chunk()).await;
-    event.expect("an event in time").expect("a stream").expect("an event");
+    event.expect("event arrives in time").expect("stream opens").expect("event arrives");
 }
 
 /// Every route, as an owner, as another member and as a stranger.
@@ -133,7 +137,7 @@ async fn submit_invalid_forms(fixture: &PrivacyFixture, browser: &mut Browser) {
 async fn exceed_signin_attempts(fixture: &PrivacyFixture) {
     let max = ATTEMPTS_MAX.to_string();
     let settings = extra_node_env(&[("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", &max)]);
-    let mut node = fixture.deployment().start_node(&settings).await.expect("a node");
+    let mut node = fixture.deployment().start_node(&settings).await.expect("node starts");
     let mut browser = Browser::open(&node);
     change_client_headers(fixture, &mut browser);
     let mut last = 0;

@@ -38,7 +38,7 @@ async fn no_client_data_is_found_in_any_sink() {
             findings.iter().filter(|finding| DataSink::containing(finding).name == sink.name).collect();
         report.check(in_sink.is_empty(), &format!("{}: nothing found", sink.name), &format!("{:#?}", in_sink.first()));
     }
-    let statuses = fixture.statuses.lock().expect("no panic").clone();
+    let statuses = fixture.statuses.lock().expect("lock is not poisoned").clone();
     let missing: Vec<_> = STATUSES.into_iter().filter(|status| !statuses.contains(status)).collect();
     report.check(
         missing.is_empty(),
@@ -53,7 +53,7 @@ async fn no_client_data_is_found_in_any_sink() {
 async fn planted_leak_is_found_in_every_sink_and_encoding() {
     let (fixture, leak, mut report) = (shared_fixture().await, PlantedLeak::new(), PrivacyReport::new());
     leak.plant_everywhere(fixture).await;
-    let findings = sinks::search_sinks(fixture, &PrivacySearch::new(leak.needles()).expect("a search")).await;
+    let findings = sinks::search_sinks(fixture, &PrivacySearch::new(leak.needles()).expect("create a search")).await;
     for sink in &SINKS {
         let in_sink: Vec<_> =
             findings.iter().filter(|finding| DataSink::containing(finding).name == sink.name).collect();
@@ -71,12 +71,12 @@ async fn planted_leak_is_found_in_every_sink_and_encoding() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sandboxed_node_writes_only_in_its_directory() {
-    let folder = ipseity_testkit::TestDir::create().expect("a folder");
-    let touch = sandbox::write_sandboxed_wrapper(Path::new("/usr/bin/touch"), folder.path()).expect("a program");
+    let folder = ipseity_testkit::TestDir::create().expect("create a directory");
+    let touch = sandbox::write_sandboxed_wrapper(Path::new("/usr/bin/touch"), folder.path()).expect("program exists");
     let mut written = BTreeSet::new();
     for dir in [".", "/tmp", "/var/tmp", "/dev/shm", "/root", "/var/log"] {
         let file = Path::new(dir).join("ipseity-touched");
-        let output = Command::new(&touch).arg(&file).current_dir(folder.path()).output().await.expect("a command");
+        let output = Command::new(&touch).arg(&file).current_dir(folder.path()).output().await.expect("command runs");
         if output.status.success() {
             written.insert(dir);
         }

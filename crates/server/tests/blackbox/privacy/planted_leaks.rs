@@ -53,7 +53,7 @@ impl PlantedLeak {
         // At each of the three places where a text can begin within an encoded one.
         for before in ["", "a", "ab"] {
             let encoded = [format!("{before}{key}"), format!("{before}{v4}"), format!("{before}{v6}")];
-            texts.extend(encoded.map(|text| String::from_utf8(base64(text.as_bytes())).expect("text")));
+            texts.extend(encoded.map(|text| String::from_utf8(base64(text.as_bytes())).expect("valid text")));
         }
         texts
     }
@@ -74,52 +74,53 @@ impl PlantedLeak {
         self.plant_in_emails(fixture);
         let node = &fixture.deployment().nodes[0];
         // Where the process itself writes its log to.
-        let mut log = File::options().append(true).open(format!("/proc/{}/fd/2", node.pid())).expect("its log");
-        log.write_all(&[self.joined_text().as_bytes(), b"\n", &self.raw_bytes(), b"\n"].concat()).expect("a leak");
+        let mut log = File::options().append(true).open(format!("/proc/{}/fd/2", node.pid())).expect("read the log");
+        log.write_all(&[self.joined_text().as_bytes(), b"\n", &self.raw_bytes(), b"\n"].concat())
+            .expect("leak is planted");
         fs::write(node.dir().join("left-behind"), [self.joined_text().as_bytes(), &self.raw_bytes()].concat())
-            .expect("a leak");
+            .expect("leak is planted");
     }
 
     async fn plant_in_redis(&self, fixture: &PrivacyFixture) {
         let redis = &fixture.deployment().redis;
         for (index, value) in self.text_encodings().iter().map(String::as_bytes).chain([&*self.raw_bytes()]).enumerate()
         {
-            redis.run_command(&[b"SET", format!("leak-{index}").as_bytes(), value]).await.expect("a leak");
+            redis.run_command(&[b"SET", format!("leak-{index}").as_bytes(), value]).await.expect("leak is planted");
         }
         redis
             .run_command(&["EVAL", "redis.log(redis.LOG_WARNING, ARGV[1])", "0", &self.joined_text()])
             .await
-            .expect("a leak");
+            .expect("leak is planted");
     }
 
     async fn plant_in_postgres(&self, fixture: &PrivacyFixture) {
         let bytes: String = self.raw_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         let leak =
             format!("create table leak as select '{}' as text, '\\x{bytes}'::bytea as bytes", self.joined_text());
-        fixture.deployment().postgres.psql("ipseity", &leak).await.expect("a leak");
+        fixture.deployment().postgres.psql("ipseity", &leak).await.expect("leak is planted");
     }
 
     /// The name of a geo database is a label.
     async fn plant_in_metrics(&self, fixture: &PrivacyFixture) {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("valid time").as_secs();
         let location = Location { country: Some("FR"), ..Location::default() };
         let name = format!("GeoLite2-City {}", self.joined_text());
-        let database =
-            geo_database::named_city_database(&name, now_s, &[("203.0.113.0/24", location)]).expect("a database");
+        let database = geo_database::named_city_database(&name, now_s, &[("203.0.113.0/24", location)])
+            .expect("create a database");
         let file = fixture.deployment().nodes[0].dir().join("leak.mmdb");
-        fs::write(&file, database).expect("a file");
+        fs::write(&file, database).expect("write the file");
         let settings = extra_node_env(&[("IPSEITY__GEO__FILES", &file.display().to_string())]);
-        let node = fixture.deployment().start_node(&settings).await.expect("a node");
+        let node = fixture.deployment().start_node(&settings).await.expect("node starts");
         fixture.retain_node(node);
     }
 
     fn plant_in_emails(&self, fixture: &PrivacyFixture) {
         let server = fixture.portal.smtp.url().replace("smtp://", "");
-        let mut stream = TcpStream::connect(server).expect("a connection");
+        let mut stream = TcpStream::connect(server).expect("connection opens");
         let lines = self.text_encodings().join("\r\n");
         let message =
             format!("HELO x\r\nRCPT TO:<x@example.com>\r\nDATA\r\nSubject: leak\r\n\r\n{lines}\r\n.\r\nQUIT\r\n");
-        stream.write_all(message.as_bytes()).expect("a leak");
-        std::io::copy(&mut stream, &mut std::io::sink()).expect("a server that says good-bye");
+        stream.write_all(message.as_bytes()).expect("leak is planted");
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("server sends GOAWAY");
     }
 }

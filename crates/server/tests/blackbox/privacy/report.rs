@@ -35,7 +35,7 @@ impl PrivacyReport {
         let text = self.lines.join("\n");
         eprintln!("{text}");
         if let Some(file) = std::env::var_os("IPSEITY_PRIVACY_REPORT") {
-            let mut file = File::options().create(true).append(true).open(file).expect("the report");
+            let mut file = File::options().create(true).append(true).open(file).expect("write the report");
             file.write_all(format!("{text}\n").as_bytes()).expect("a line of the report");
         }
         assert!(self.failed.is_empty(), "{:#?}", self.failed);

@@ -60,7 +60,7 @@ impl ProtocolClient {
     async fn connect_all(fixture: &PrivacyFixture, node: &Node) -> Vec<Self> {
         let authority = &fixture.deployment().certificate.ca_file;
         let stream = |server, protocol, authority| {
-            Self::Stream(StreamTestClient::new(server, protocol, authority).expect("a caller"))
+            Self::Stream(StreamTestClient::new(server, protocol, authority).expect("client connects"))
         };
         let options = Http3TestOptions {
             server: node.https(),
@@ -74,7 +74,7 @@ impl ProtocolClient {
             stream(node.http(), StreamProtocol::Http2, None),
             stream(node.https(), StreamProtocol::Http11, Some(authority.as_path())),
             stream(node.https(), StreamProtocol::Http2, Some(authority.as_path())),
-            Self::Quic(Http3TestClient::connect(options).await.expect("a connection")),
+            Self::Quic(Http3TestClient::connect(options).await.expect("connection opens")),
         ]
     }
 
@@ -84,7 +84,7 @@ impl ProtocolClient {
             Self::Stream(caller) => caller.get(path, lines).await,
             Self::Quic(caller) => caller.get(path, lines).await,
         };
-        reply.expect("an answer")
+        reply.expect("response arrives")
     }
 }
 
@@ -139,7 +139,9 @@ async fn try_methods(fixture: &PrivacyFixture) {
         for method in [Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             let (mut lines, key) = (fixture.canaries.client_headers(), &fixture.keys[index % fixture.keys.len()]);
             let path = place_key(&path.replace("{id}", key).replace("{token}", key), &mut lines, key, index);
-            fixture.record_status(caller.send(method, &path, &as_str_pairs(&lines)).await.expect("an answer").status);
+            fixture.record_status(
+                caller.send(method, &path, &as_str_pairs(&lines)).await.expect("response arrives").status,
+            );
         }
     }
 }
@@ -151,18 +153,18 @@ async fn exhaust_daily_quota(fixture: &PrivacyFixture, round: u32) {
         deployment
             .cli(&["plan", "add", "tiny", "--daily-limit", "2"])
             .await
-            .expect("a command")
+            .expect("command runs")
             .ensure_success()
-            .expect("a plan");
+            .expect("create a plan");
     }
     let create = ["account", "create", "--email", &email, "--plan", "tiny"];
-    deployment.cli(&create).await.expect("a command").ensure_success().expect("an account");
-    let key = fixture.canaries.register_key(&deployment.issue_key(&email, Scope::Full).await.expect("a key").key);
+    deployment.cli(&create).await.expect("command runs").ensure_success().expect("create an account");
+    let key = fixture.canaries.register_key(&deployment.issue_key(&email, Scope::Full).await.expect("issue a key").key);
     let mut caller = deployment.nodes[0].client();
     for expected in [200, 200, 429, 429] {
         let mut lines = fixture.canaries.client_headers();
         let path = place_key(LOOKUP_PATH, &mut lines, &key, 6);
-        let reply = caller.get(&path, &as_str_pairs(&lines)).await.expect("an answer");
+        let reply = caller.get(&path, &as_str_pairs(&lines)).await.expect("response arrives");
         assert_eq!(reply.status, expected, "{}", reply.text());
     }
 }
@@ -174,6 +176,6 @@ async fn pause_key(fixture: &PrivacyFixture) {
     for _ in 0..BURST + REFUSALS {
         let mut lines = fixture.canaries.client_headers();
         let path = place_key(LOOKUP_PATH, &mut lines, &key, 0);
-        fixture.record_status(caller.get(&path, &as_str_pairs(&lines)).await.expect("an answer").status);
+        fixture.record_status(caller.get(&path, &as_str_pairs(&lines)).await.expect("response arrives").status);
     }
 }

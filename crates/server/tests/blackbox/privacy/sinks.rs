@@ -42,7 +42,7 @@ pub(crate) const SINKS: [DataSink; 14] = [
 impl DataSink {
     /// The sink that a finding is in.
     pub(crate) fn containing(finding: &PrivacyFinding) -> &'static Self {
-        SINKS.iter().find(|sink| finding.source.contains(sink.path_part)).expect("the last takes every file")
+        SINKS.iter().find(|sink| finding.source.contains(sink.path_part)).expect("last sink matches every file")
     }
 
     /// The guises in which a leak planted here must be seen.
@@ -58,9 +58,9 @@ pub(crate) async fn search_sinks(fixture: &PrivacyFixture, search: &PrivacySearc
     for (name, bytes) in &fixture.saved_dumps {
         findings.extend(search.search_bytes(name, bytes));
     }
-    findings.extend(search.search_bytes(VALUES, &deployment.redis.dump_all().await.expect("what Redis holds")));
-    findings.extend(search.search_bytes(SLOW_LOG, &deployment.redis.slow_log().await.expect("a slow log")));
-    findings.extend(search.search_bytes(DUMP, &deployment.postgres.dump("ipseity").await.expect("a dump")));
+    findings.extend(search.search_bytes(VALUES, &deployment.redis.dump_all().await.expect("read the data of Redis")));
+    findings.extend(search.search_bytes(SLOW_LOG, &deployment.redis.slow_log().await.expect("read the slow log")));
+    findings.extend(search.search_bytes(DUMP, &deployment.postgres.dump("ipseity").await.expect("dump the data")));
     for node in fixture.ops_addresses() {
         // Some nodes are dead by now.
         if let Ok(reply) = TestClient::new(node).get("/metrics", &[]).await {
@@ -71,10 +71,10 @@ pub(crate) async fn search_sinks(fixture: &PrivacyFixture, search: &PrivacySearc
         findings.extend(search.search_bytes(EMAILS, format!("{message:?}").as_bytes()));
     }
     // What is in memory alone goes to disk before the files are searched.
-    deployment.postgres.psql("ipseity", "checkpoint").await.expect("a checkpoint");
-    deployment.redis.run_command(&["SAVE"]).await.expect("a snapshot");
+    deployment.postgres.psql("ipseity", "checkpoint").await.expect("checkpoint succeeds");
+    deployment.redis.run_command(&["SAVE"]).await.expect("save a snapshot");
     for folder in fixture.dirs() {
-        findings.extend(search.search_files(&folder).expect("files"));
+        findings.extend(search.search_files(&folder).expect("search the files"));
     }
     findings
 }

@@ -1,4 +1,4 @@
-//! The kinds of fault: how each begins and ends, and what it may cost.
+//! The kinds of faults: how to inject and clear them, and what each may lose.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -82,46 +82,46 @@ impl FaultKind {
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::NoFault => "nothing",
+            Self::NoFault => "no-fault",
             Self::RedisKilled => "redis-killed",
-            Self::RedisDataLost => "redis-lost",
+            Self::RedisDataLost => "redis-data-lost",
             Self::RedisKilledTwice => "redis-killed-twice",
             Self::RedisFrozen => "redis-frozen",
             Self::RedisFlushed => "redis-flushed",
             Self::RedisRestored => "redis-restored",
             Self::ScriptsFlushed => "scripts-flushed",
-            Self::RedisLinkCut => "ledger-line-cut",
-            Self::RedisLinkOfOneNodeCut => "ledger-line-of-one-node-cut",
-            Self::RedisLinkHalfOpen => "ledger-line-half-open",
-            Self::RedisRepliesDropped => "ledger-replies-dropped",
-            Self::RedisLinkReset => "ledger-line-reset",
-            Self::RedisLinkSlow => "ledger-line-slow",
-            Self::RedisLinkTooSlow => "ledger-line-too-slow",
-            Self::RedisLinkThrottled => "ledger-line-throttled",
+            Self::RedisLinkCut => "redis-link-cut",
+            Self::RedisLinkOfOneNodeCut => "redis-link-of-one-node-cut",
+            Self::RedisLinkHalfOpen => "redis-link-half-open",
+            Self::RedisRepliesDropped => "redis-replies-dropped",
+            Self::RedisLinkReset => "redis-link-reset",
+            Self::RedisLinkSlow => "redis-link-slow",
+            Self::RedisLinkTooSlow => "redis-link-too-slow",
+            Self::RedisLinkThrottled => "redis-link-throttled",
             Self::PostgresKilled => "postgres-killed",
             Self::PostgresFrozen => "postgres-frozen",
-            Self::PostgresLinkCut => "store-line-cut",
-            Self::PostgresLinkHalfOpen => "store-line-half-open",
-            Self::PostgresRepliesDropped => "store-replies-dropped",
-            Self::PostgresLinkTooSlow => "store-line-too-slow",
+            Self::PostgresLinkCut => "postgres-link-cut",
+            Self::PostgresLinkHalfOpen => "postgres-link-half-open",
+            Self::PostgresRepliesDropped => "postgres-replies-dropped",
+            Self::PostgresLinkTooSlow => "postgres-link-too-slow",
             Self::BothKilled => "both-killed",
             Self::BothFrozen => "both-frozen",
-            Self::BothLinksCut => "both-lines-cut",
+            Self::BothLinksCut => "both-links-cut",
             Self::NodeKilled => "node-killed",
             Self::NodeReplaced => "node-replaced",
-            Self::NodeKilledWhileRedisIsDown => "node-killed-while-redis-is-away",
-            Self::PausedWhileRedisIsDown => "paused-while-redis-is-away",
-            Self::RevokedWhileRedisIsDown => "revoked-while-redis-is-away",
-            Self::ClientsDisconnect => "clients-hang-up",
+            Self::NodeKilledWhileRedisIsDown => "node-killed-while-redis-is-down",
+            Self::PausedWhileRedisIsDown => "paused-while-redis-is-down",
+            Self::RevokedWhileRedisIsDown => "revoked-while-redis-is-down",
+            Self::ClientsDisconnect => "clients-disconnect",
         }
     }
 
-    /// Whether the counter store forgets something: at most what one interval admitted before is lost.
+    /// Whether Redis loses data. At most the requests admitted since the last usage flush are lost.
     pub(crate) const fn loses_counts(self) -> bool {
         matches!(self, Self::RedisDataLost | Self::RedisFlushed | Self::RedisRestored)
     }
 
-    /// Whether a node dies with requests that it admitted alone: these are lost.
+    /// Whether a node is killed while it has pending charges, which are lost.
     pub(crate) const fn loses_node_state(self) -> bool {
         matches!(self, Self::NodeKilledWhileRedisIsDown)
     }
@@ -130,13 +130,13 @@ impl FaultKind {
         !matches!(self, Self::BothKilled | Self::BothFrozen | Self::BothLinksCut)
     }
 
-    /// Whether a node is not there for a while, and its callers find nobody.
+    /// Whether a node is down for a while, so that its clients cannot connect.
     pub(crate) const fn has_node_downtime(self) -> bool {
         matches!(self, Self::NodeKilled | Self::NodeReplaced | Self::NodeKilledWhileRedisIsDown)
     }
 
-    /// Makes the fault, lets it last, and ends it.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not named here is a fault of a line")]
+    /// Injects the fault, waits and clears it.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other kinds are link faults")]
     pub(crate) async fn inject(
         self,
         fixture: &mut FaultFixture,
@@ -179,7 +179,7 @@ impl FaultKind {
                 }
             }
             Self::RedisLinkOfOneNodeCut => {
-                let proxy = fault_proxies(fixture, StoreLink::Redis).next().expect("a relay").clone();
+                let proxy = fault_proxies(fixture, StoreLink::Redis).next().expect("proxy exists").clone();
                 proxy.set_faults(FaultConfig { cut: true, ..FaultConfig::none() });
                 sleep(duration).await;
                 proxy.clear_faults();
@@ -238,8 +238,8 @@ impl FaultKind {
         Ok(())
     }
 
-    /// What is wrong with the lines.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the others leave the lines alone")]
+    /// The faults of the links.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds do not change links")]
     fn link_faults(self, seed: u64) -> (StoreLink, FaultConfig) {
         let none = FaultConfig { seed, ..FaultConfig::none() };
         let ms = Duration::from_millis;
@@ -288,9 +288,9 @@ async fn stop_redis(fixture: &mut FaultFixture, duration: Duration, loses_data: 
     fixture.deployment.redis.restart().await
 }
 
-/// Puts another node in the place of the second.
+/// Replaces the second node.
 async fn replace_node(fixture: &mut FaultFixture, addresses: &NodeAddresses) -> Result<()> {
     fixture.replace_node(1).await?;
-    addresses.lock().expect("no panic")[1] = fixture.deployment.nodes[1].http();
+    addresses.lock().expect("lock is not poisoned")[1] = fixture.deployment.nodes[1].http();
     Ok(())
 }

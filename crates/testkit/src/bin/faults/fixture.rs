@@ -1,4 +1,4 @@
-//! A house with two nodes, a relay on each of their lines, and keys that cost no command each.
+//! A deployment with two nodes and a fault proxy on each of their links, and keys created by SQL.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::{Deployment, DeploymentOptions, Node, RedisOptions};
 
 pub(crate) const NODES: usize = 2;
-/// Keys that an account has room for.
+/// Maximum number of keys per account.
 const KEYS_PER_ACCOUNT: usize = 10;
 
 pub(crate) struct FaultFixture {
     pub(crate) deployment: Deployment,
-    /// What nodes that are gone have told of.
+    /// Unverifiable charges that stopped nodes logged.
     unverifiable_by_stopped_nodes: u64,
 }
 
-/// A key that clients ask with.
+/// A key of the load.
 #[derive(Clone)]
 pub(crate) struct LoadKey {
     pub(crate) id: String,
@@ -42,7 +42,7 @@ impl FaultFixture {
         Ok(Self { deployment, unverifiable_by_stopped_nodes: 0 })
     }
 
-    /// Fresh keys of a plan.
+    /// Creates keys on a plan.
     pub(crate) async fn issue_keys(&self, count: usize, plan: &str) -> Result<Vec<LoadKey>> {
         let mut keys = Vec::with_capacity(count);
         let mut sql = String::new();
@@ -71,7 +71,7 @@ impl FaultFixture {
         self.deployment.nodes.iter().map(Node::http).collect()
     }
 
-    /// The sum of a metric over the nodes.
+    /// Sums a metric over all nodes.
     pub(crate) async fn sum_metric(&self, name: &str) -> Result<u64> {
         let mut sum = 0;
         for node in &self.deployment.nodes {
@@ -82,7 +82,7 @@ impl FaultFixture {
         Ok(sum)
     }
 
-    /// Puts another node in the place of one that has ended.
+    /// Replaces a node that has ended.
     pub(crate) async fn replace_node(&mut self, index: usize) -> Result<()> {
         let node = self.deployment.start_node(&Env::new()).await?;
         let stopped = std::mem::replace(&mut self.deployment.nodes[index], node);
@@ -90,7 +90,7 @@ impl FaultFixture {
         Ok(())
     }
 
-    /// Requests of which no node could tell whether they were charged. By the logs: a counter goes with its node.
+    /// Unverifiable charges of all nodes. Read from the logs, because a metric is lost with its node.
     pub(crate) fn unverifiable_charges(&self) -> Result<u64> {
         self.deployment
             .nodes
@@ -98,12 +98,13 @@ impl FaultFixture {
             .try_fold(self.unverifiable_by_stopped_nodes, |sum, node| Ok(sum + unverifiable_in_log(node)?))
     }
 
-    /// Memory that the nodes hold together.
+    /// Resident memory of all nodes.
     pub(crate) fn resident_kib(&self) -> Result<u64> {
         let mut sum = 0;
         for node in &self.deployment.nodes {
             let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid()))?;
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("a node's memory")?;
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in the node's status")?;
             sum += line.trim().trim_end_matches(" kB").parse::<u64>()?;
         }
         Ok(sum)
@@ -112,6 +113,7 @@ impl FaultFixture {
 
 fn unverifiable_in_log(node: &Node) -> Result<u64> {
     let log = node.log()?;
-    let counts = log.split("\"untold\":").skip(1).map(|rest| rest.split(|end: char| !end.is_ascii_digit()).next());
-    counts.map(|count| count.unwrap_or_default().parse::<u64>().context("a count in the log")).sum()
+    let counts =
+        log.split("\"unverifiable\":").skip(1).map(|rest| rest.split(|end: char| !end.is_ascii_digit()).next());
+    counts.map(|count| count.unwrap_or_default().parse::<u64>().context("invalid count in the log")).sum()
 }

@@ -1,4 +1,4 @@
-//! Clients that write down each request before they send it, and its outcome after.
+//! Clients that record each request before they send it, and its outcome afterwards.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +11,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::fixture::LoadKey;
 
-/// No client waits longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const DAY_S: u64 = 86_400;
 
-/// One request: written down when it is sent, completed when it is answered.
+/// One request, recorded when it is sent and completed with its response.
 #[derive(Clone)]
 pub(crate) struct FaultRequest {
     pub(crate) key_index: usize,
@@ -28,7 +27,7 @@ pub(crate) struct FaultRequest {
 pub(crate) struct FaultRequestOutcome {
     pub(crate) took: Duration,
     pub(crate) status: u16,
-    /// The day that a limit's header speaks of.
+    /// The day of the rate limit header.
     pub(crate) day: Option<u64>,
     pub(crate) is_burst: bool,
 }
@@ -38,12 +37,12 @@ impl FaultRequest {
         self.outcome.is_some_and(|outcome| outcome.status == 200)
     }
 
-    /// Nobody was told whether it was charged.
+    /// The client does not know whether it was charged.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.outcome.is_none_or(|outcome| outcome.status >= 500)
     }
 
-    /// When the answer was there; of a request without one, when it was sent.
+    /// When the response arrived, or when the request was sent if none did.
     pub(crate) fn finished_at(&self) -> Instant {
         self.sent_at + self.outcome.map_or(Duration::ZERO, |outcome| outcome.took)
     }
@@ -53,7 +52,7 @@ impl FaultRequest {
     }
 }
 
-/// Where the nodes are now.
+/// Current addresses of the nodes.
 pub(crate) type NodeAddresses = Arc<Mutex<Vec<SocketAddr>>>;
 
 pub(crate) struct FaultLoad {
@@ -63,10 +62,10 @@ pub(crate) struct FaultLoad {
 
 pub(crate) struct FaultLoadOptions {
     pub(crate) clients: usize,
-    /// Of all clients together.
+    /// Rate of all clients together.
     pub(crate) requests_per_second: u32,
     pub(crate) seed: u64,
-    /// How likely a client hangs up before it has its answer.
+    /// Probability that a client disconnects before the response.
     pub(crate) disconnect_probability: f64,
 }
 

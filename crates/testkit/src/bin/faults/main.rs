@@ -1,7 +1,9 @@
-//! `faults [--short] [--seeds N] [--seed N] [--only NAME] [--runs | --outages]`: breaks stores, lines and nodes under load, and checks the books afterwards.
+//! `faults [--short] [--seeds N] [--seed N] [--only NAME] [--runs | --outages]`: injects faults into Redis, PostgreSQL,
+//! links and nodes under load, and checks the counts afterwards.
 //!
-//! First seeded runs, each with one kind of fault at a random moment; then the long outages, at full length unless `--short` is given.
-//! Every request is written down before it is sent, and its outcome after. Ends with one line, and with 1 if anything failed.
+//! First come seeded runs, each with one kind of fault at a random time. Then come the long outages, shortened by
+//! `--short`. Every request is recorded before it is sent, and its outcome afterwards. The exit code is 1 if anything
+//! failed.
 
 mod consistency;
 mod fault_kind;
@@ -36,13 +38,15 @@ fn parse_options() -> Result<FaultsOptions> {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--short" => (options.is_short, options.seeds) = (true, FaultKind::ALL.len()),
-            "--seeds" => options.seeds = value()?.parse().context("--seeds is a number")?,
-            "--seed" => options.seed = value()?.parse().context("--seed is a number")?,
+            "--seeds" => options.seeds = value()?.parse().context("--seeds must be a number")?,
+            "--seed" => options.seed = value()?.parse().context("--seed must be a number")?,
             "--only" => options.only = Some(value()?),
             "--runs" => options.runs_outages = false,
             "--outages" => options.runs_seeds = false,
             other => {
-                bail!("{other} is unknown: faults [--short] [--seeds N] [--seed N] [--only NAME] [--runs | --outages]")
+                bail!(
+                    "unknown argument {other}; usage: faults [--short] [--seeds N] [--seed N] [--only NAME] [--runs | --outages]"
+                )
             }
         }
     }

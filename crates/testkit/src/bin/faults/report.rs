@@ -1,4 +1,4 @@
-//! What the runs showed, as they end and in one table at the end.
+//! Prints the result of each run, and a table at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ pub(crate) struct RunStats {
     pub(crate) admitted: usize,
     pub(crate) unanswered: usize,
     pub(crate) charged: u64,
-    /// Admitted and not in the books.
+    /// Admitted but not charged.
     pub(crate) lost: u64,
     pub(crate) unverifiable: u64,
-    /// From the fault on.
+    /// Slowest response since the fault.
     pub(crate) slowest: Duration,
     pub(crate) recovered_after: Duration,
     pub(crate) consistent_after: Duration,
@@ -66,7 +66,7 @@ impl FaultReport {
             Ok(stats) => {
                 println!(
                     "ok    {name:34} seed {seed:<5} {:6} requests, {:6} admitted, {:6} charged, {:4} unanswered, slowest {:4} ms, \
-                     healed {:4} ms, books {:5} ms",
+                     recovered {:4} ms, consistent {:5} ms",
                     stats.requests,
                     stats.admitted,
                     stats.charged,
@@ -90,7 +90,7 @@ impl FaultReport {
 
     pub(crate) fn print_summary(&self) {
         println!(
-            "\nkind                               runs  requests  admitted   charged    lost  unanswered  untold  slowest ms  healed ms"
+            "\nkind                               runs  requests  admitted   charged    lost  unanswered  unverifiable  slowest ms  recovered ms"
         );
         let mut all = 0;
         for (name, runs) in &self.runs {
@@ -98,7 +98,7 @@ impl FaultReport {
             let sum = |of: fn(&RunStats) -> u64| runs.iter().map(of).sum::<u64>();
             let max = |of: fn(&RunStats) -> Duration| runs.iter().map(of).max().unwrap_or_default().as_millis();
             println!(
-                "{name:34} {:5} {:9} {:9} {:9} {:7} {:11} {:7} {:11} {:10}",
+                "{name:34} {:5} {:9} {:9} {:9} {:7} {:11} {:13} {:11} {:13}",
                 runs.len(),
                 sum(|run| run.requests as u64),
                 sum(|run| run.admitted as u64),

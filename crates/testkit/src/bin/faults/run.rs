@@ -1,4 +1,4 @@
-//! One seeded run: load, a fault somewhere in it, and what must hold afterwards.
+//! One seeded run: load with a fault, and the checks afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,14 @@ use crate::report::RunStats;
 
 const KEYS: usize = 10;
 const SMALL_LIMIT: u64 = 60;
-/// What is not rolled up when a store is lost: one interval, and the time that a roll-up takes.
+/// Usage that is not yet flushed when Redis loses its data: one interval plus the duration of a flush.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(3_000);
-/// A node's patience for a verdict, and how long a request that missed its own is noted before it is settled.
+/// Timeout of a charge, and the maximum age of a pending charge.
 const CHARGE_TIMEOUT: Duration = Duration::from_millis(50);
 const PENDING_CHARGE_MAX_AGE: Duration = Duration::from_secs(5);
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// All that a run has seen.
+/// Everything observed in a run.
 pub(crate) struct RunObservations {
     pub(crate) keys: Vec<LoadKey>,
     pub(crate) requests: Vec<FaultRequest>,
@@ -81,13 +81,13 @@ pub(crate) async fn run_seed(
     Ok(RunStats::from_run(&observations, &recovery))
 }
 
-/// A key that is treated worse than the others.
+/// Extra load on a key that exceeds the burst limit.
 struct PausedKeyLoad {
     key: LoadKey,
     load: FaultLoad,
 }
 
-/// Starts whatever a kind does beside the fault itself.
+/// Starts the extra load that a kind needs.
 async fn start_paused_key_load(
     fixture: &FaultFixture,
     kind: FaultKind,
@@ -96,7 +96,7 @@ async fn start_paused_key_load(
     if kind != FaultKind::PausedWhileRedisIsDown {
         return Ok(None);
     }
-    // More than the burst limit on each node within the fault's time.
+    // Exceeds the burst limit on each node during the fault.
     let key = fixture.issue_keys(1, "free").await?.remove(0);
     let options = FaultLoadOptions { clients: 8, requests_per_second: 700, seed: 7, disconnect_probability: 0.0 };
     let load = FaultLoad::start(addresses, std::slice::from_ref(&key), &options);
@@ -109,7 +109,7 @@ async fn check_run(
     observations: &RunObservations,
     recovery: &RecoveryTimes,
 ) -> Result<()> {
-    ensure!(recovery.recovered_after <= RECOVERY_TIMEOUT, "verdicts came back after {:?}", recovery.recovered_after);
+    ensure!(recovery.recovered_after <= RECOVERY_TIMEOUT, "Redis decided again after {:?}", recovery.recovered_after);
     check_charge_invariant(kind, observations)?;
     check_limits(kind, observations)?;
     check_pauses(kind, observations)?;
@@ -117,7 +117,7 @@ async fn check_run(
         let unanswered = observations.requests.iter().filter(|request| request.is_unanswered()).count();
         ensure!(
             unanswered * 1000 <= observations.requests.len(),
-            "{unanswered} of {} were not answered",
+            "{unanswered} of {} requests had no response",
             observations.requests.len()
         );
     }
@@ -127,7 +127,7 @@ async fn check_run(
     Ok(())
 }
 
-/// `admitted − lost ≤ charged ≤ admitted + unanswered`, for each key and day.
+/// Checks `admitted − lost ≤ charged ≤ admitted + unanswered` for each key and day.
 pub(crate) fn check_charge_invariant(kind: FaultKind, observations: &RunObservations) -> Result<()> {
     let mut unverifiable = observations.unverifiable;
     for (number, key) in observations.keys.iter().enumerate() {
@@ -154,8 +154,8 @@ pub(crate) fn check_charge_invariant(kind: FaultKind, observations: &RunObservat
     Ok(())
 }
 
-/// How much of each key the counter store may have lost: one node fills a record from what was rolled up and what it was told itself, while
-/// another has yet to roll up what it was told.
+/// How many requests of each key Redis may have lost. A node rebuilds a record from flushed usage and its local counts,
+/// while the other node has not flushed its counts yet.
 fn max_lost_with_redis(kind: FaultKind, observations: &RunObservations) -> Vec<u64> {
     let lost = |number| {
         let key_requests =
@@ -173,12 +173,12 @@ fn may_be_lost_with_redis(kind: FaultKind, observations: &RunObservations, reque
 
 fn may_be_lost(kind: FaultKind, observations: &RunObservations, request: &FaultRequest) -> bool {
     let with_redis = may_be_lost_with_redis(kind, observations, request);
-    // A request that was on its way when the fault struck is one of those that the node admitted alone.
+    // The node decided locally for requests in flight when the fault began.
     let with_node = kind.loses_node_state()
         && request.node_index == 1
         && request.finished_at() >= observations.injected_at
         && request.sent_at <= observations.cleared_at;
-    // On a busy machine a verdict may be late without any fault; its request waits in the node's memory to be settled.
+    // On a busy machine a charge may time out without a fault. It then waits in the node's memory to be reconciled.
     let was_late = request.outcome.is_some_and(|outcome| outcome.took >= CHARGE_TIMEOUT);
     let kills_a_node = kind.loses_node_state() || kind == FaultKind::NodeKilled;
     let with_pending_charges = kills_a_node
@@ -188,7 +188,7 @@ fn may_be_lost(kind: FaultKind, observations: &RunObservations, request: &FaultR
     with_redis || with_node || with_pending_charges
 }
 
-/// Never above the limit without a fault; with one, by no more than was admitted while it lasted.
+/// Without a fault no key exceeds its limit. With one, the excess is at most what was admitted around the fault.
 fn check_limits(kind: FaultKind, observations: &RunObservations) -> Result<()> {
     let small = KEYS;
     let admitted =
@@ -197,16 +197,17 @@ fn check_limits(kind: FaultKind, observations: &RunObservations) -> Result<()> {
     let is_faultless = matches!(kind, FaultKind::NoFault | FaultKind::ClientsDisconnect | FaultKind::ScriptsFlushed);
     let near_fault =
         admitted().filter(|request| request.sent_at + FLUSH_INTERVAL >= observations.injected_at).count() as u64;
-    // A verdict that missed its bound is a fault of its own: the node goes on by what it knows.
+    // A charge that times out counts as a fault, because the node then decides locally.
     let late = admitted()
         .filter(|request| request.outcome.is_some_and(|outcome| outcome.took >= CHARGE_TIMEOUT))
         .count() as u64;
     let allowance = if is_faultless { late } else { near_fault };
-    ensure!(over <= allowance, "{over} requests above the limit, and only {allowance} were admitted around the fault");
+    ensure!(over <= allowance, "{over} requests above the limit, but only {allowance} were admitted around the fault");
     Ok(())
 }
 
-/// No false pause; and no 200 after a pause was told, as long as a store could be asked.
+/// Keys are paused only above the burst limit. After a pause no request is admitted, as long as Redis or PostgreSQL is
+/// available.
 fn check_pauses(kind: FaultKind, observations: &RunObservations) -> Result<()> {
     for number in 0..observations.keys.len() {
         let key_requests = || observations.requests.iter().filter(|request| request.key_index == number);
@@ -218,31 +219,31 @@ fn check_pauses(kind: FaultKind, observations: &RunObservations) -> Result<()> {
         let sent = key_requests().count();
         ensure!(sent > ipseity_domain::BURST_LIMIT, "a key was paused after {sent} requests");
         let late = key_requests().filter(|request| request.is_admitted() && request.sent_at > first).count();
-        // The notice that PostgreSQL sends of a pause takes a moment to the other node.
+        // The notification of a pause takes a moment to reach the other node.
         let after_notice = key_requests()
             .filter(|request| request.is_admitted() && request.sent_at > first + NOTIFY_DELAY_MAX)
             .count();
         ensure!(
             !kind.keeps_one_store() || after_notice == 0,
-            "{after_notice} (of {late}) requests were admitted after the pause was told"
+            "{after_notice} (of {late}) requests were admitted after the pause"
         );
         let total = key_requests().filter(|request| request.is_admitted()).count();
-        ensure!(total <= ipseity_domain::BURST_LIMIT * NODES, "{total} requests were admitted within the minute");
+        ensure!(total <= ipseity_domain::BURST_LIMIT * NODES, "{total} requests were admitted within 60 seconds");
     }
     Ok(())
 }
 
-/// How long a notice may take from one node over PostgreSQL to the other.
+/// Maximum delay of a PostgreSQL notification between nodes.
 const NOTIFY_DELAY_MAX: Duration = Duration::from_millis(100);
 
-/// A key that was revoked while Redis was away stays so.
+/// A key that was revoked while Redis was down stays revoked.
 async fn check_revoked_key(fixture: &FaultFixture, observations: &RunObservations) -> Result<()> {
     let Some(key) = observations.keys.first() else { return Ok(()) };
     fixture.deployment.cli(&["key", "deactivate", &key.id]).await?.ensure_success()?;
     for address in fixture.node_addresses() {
         let reply =
             ipseity_testkit::TestClient::new(address).get("/api/v1/ip", &[("authorization", &key.bearer)]).await?;
-        ensure!(reply.status == 403, "a revoked key is answered {}", reply.status);
+        ensure!(reply.status == 403, "a revoked key returns {}", reply.status);
     }
     Ok(())
 }
