@@ -1,9 +1,9 @@
-//! Attacks on the public listeners while an honest caller measures: the attacker is closed by a bound, the caller is
-//! served.
+//! Attacks on the public listeners while a legitimate client measures. A limit must close the attackers' connections,
+//! and the client must be served.
 //!
-//! Short by default; `just abuse` gives each attack its 30 seconds. Slow headers and slow reads are slowhttptest's,
-//! HTTP/2's floods are tools/attack.py's, TLS and QUIC are the test kit's `attack`. All attackers run at the lowest
-//! priority: the work that they make themselves on the same processors is not the service's.
+//! Attacks are short by default; `just abuse` runs each for 30 seconds. Slow headers and slow reads come from
+//! slowhttptest, HTTP/2 floods from tools/attack.py, and TLS and QUIC attacks from `attack` of the testkit. All
+//! attackers run at the lowest priority, because their CPU use is not the service's.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -19,20 +19,20 @@ use crate::connection::print_line;
 use crate::fixture::{env_number, fresh_key, relaxed_timeouts, shared_deployment};
 use crate::proxies::edge_env;
 
-/// So many that none of them meets its limit for a minute.
+/// Enough that no key reaches its burst limit.
 const KEYS: usize = 12;
 const RSS_GROWTH_MAX_KIB: u64 = 64 * 1024;
-/// Attacks of this length are made whole, and held to every bar: shorter ones end before a slow client meets its
-/// deadline, and their p99 is that of a handful of calls.
+/// Attacks of this length must meet every target. Shorter ones end before a slow client reaches its deadline, and their
+/// p99 is that of a few requests.
 const FULL_ATTACK_S: u32 = 30;
-/// Below this, a doubled p99 is the machine's noise.
+/// Below this, a doubled p99 is noise.
 const P99_NOISE_FLOOR_MS: f64 = 5.0;
-/// Addresses that an attack on TLS or QUIC comes from. One network may hold a quarter of a node's connections: with few
-/// files the attackers take all that three may, otherwise they hold every session that they wish for.
+/// Source networks of attacks on TLS and QUIC. One network may have a quarter of a node's connections. With few file
+/// descriptors, three networks take all they may; otherwise the attackers get every session they want.
 const ATTACKER_NETWORKS: usize = 20;
 const ATTACKER_NETWORKS_FD_LIMITED: usize = 3;
 
-/// Name, and connections, sockets or handshakes at once.
+/// Name, and number of concurrent connections, sockets or handshakes.
 const ATTACKS: [(&str, u32); 10] = [
     ("slow_headers", 2000),
     ("slow_read", 500),
@@ -54,14 +54,14 @@ fn is_full_run() -> bool {
     attack_seconds() >= FULL_ATTACK_S
 }
 
-/// Attacks to make, by `IPSEITY_ABUSE`: parts of "label: name", separated by commas; all if it is not set.
+/// Attacks selected by `IPSEITY_ABUSE`: parts of "label: name", separated by commas. All if it is not set.
 fn selected_attacks(label: &str) -> Vec<(&'static str, u32)> {
     let parts = std::env::var("IPSEITY_ABUSE").unwrap_or_default();
     let is_wanted = |name: &str| parts.split(',').any(|part| format!("{label}: {name}").contains(part));
     ATTACKS.into_iter().filter(|(name, _)| is_wanted(name)).collect()
 }
 
-/// What is attacked, and by whom it is measured.
+/// The attacked node and the keys of the legitimate client.
 struct AbuseFixture<'a> {
     deployment: &'a Deployment,
     node: &'a Node,
@@ -78,7 +78,7 @@ impl AbuseFixture<'_> {
         let url = format!("http://{clear}/api/v1/ip");
         let (host, port) = (clear.ip().to_string(), clear.port().to_string());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/attack.py");
-        let program = find_service_binary().expect("service responds").with_file_name("attack").display().to_string();
+        let program = find_service_binary().expect("service is built").with_file_name("attack").display().to_string();
         let authority = self.deployment.certificate.ca_file.display().to_string();
         let common = ["-c", &connections, "-r", "500", "-l", &seconds, "-u", &url];
         let arguments: Vec<&str> = match name {
@@ -98,7 +98,7 @@ impl AbuseFixture<'_> {
         command.kill_on_drop(true).spawn().expect("attack starts; install slowhttptest and python3")
     }
 
-    /// Goes through all attacks; gives the bars that did not hold.
+    /// Runs all attacks; returns the missed targets.
     async fn run_attacks(&self) -> Vec<String> {
         let (mut failures, attacks) = (Vec::new(), selected_attacks(self.label));
         if attacks.is_empty() {
@@ -122,11 +122,11 @@ impl AbuseFixture<'_> {
             let output = String::from_utf8_lossy(&output.stdout).into_owned();
             let output = output.lines().last().filter(|line| line.starts_with('{')).unwrap_or_default();
             print_line(&format!(
-                "{}: {name} × {connections}: {}; {rss_before} → {rss} KiB, {cpu_s:.1} s of processor, {counts:?} {output}",
+                "{}: {name} × {connections}: {}; {rss_before} → {rss} KiB, {cpu_s:.1} s of CPU time, {counts:?} {output}",
                 self.label,
                 format_stats(&stats)
             ));
-            // Junk opens nothing that could be closed: it is dropped where it arrives.
+            // Junk opens no connection that could be closed.
             let is_closed = name == "junk" || counts.iter().any(|(what, _)| what.starts_with("closed by"));
             let waits_for_a_deadline = ["slow_headers", "slow_read", "idle_tls", "handshakes"].contains(&name);
             let within = stats
@@ -134,10 +134,10 @@ impl AbuseFixture<'_> {
                 .zip(&before_attack)
                 .all(|(stats, before_attack)| stats.p99_ms <= 2.0 * before_attack.p99_ms.max(P99_NOISE_FLOOR_MS));
             let checks = [
-                ("an honest caller failed", stats.iter().all(|stats| stats.failures.is_empty())),
+                ("a legitimate request failed", stats.iter().all(|stats| stats.failures.is_empty())),
                 ("memory grew", rss < rss_before + RSS_GROWTH_MAX_KIB),
-                ("nobody was closed", is_closed || (!is_full_run() && waits_for_a_deadline)),
-                ("the honest p99 more than doubled", within || !is_full_run()),
+                ("no attacker was closed", is_closed || (!is_full_run() && waits_for_a_deadline)),
+                ("the p99 of the legitimate client more than doubled", within || !is_full_run()),
             ];
             let failed = checks.into_iter().filter(|(_, is_met)| !is_met);
             failures.extend(failed.map(|(check, _)| format!("{}, {name}: {check}", self.label)));
@@ -150,33 +150,33 @@ fn format_stats(stats: &[BaselineStats; 2]) -> String {
     let format_one = |name: &str, stats: &BaselineStats| {
         let BaselineStats { succeeded: answered, failures, p99_ms } = stats;
         let first_failure = failures.first().map_or(String::new(), |first| format!(" ({first})"));
-        format!("{name} {answered} answered, {} failed{first_failure}, p99 {p99_ms:.1} ms", failures.len())
+        format!("{name} {answered} succeeded, {} failed{first_failure}, p99 {p99_ms:.1} ms", failures.len())
     };
     format!("{}; {}", format_one("HTTP/1.1", &stats[0]), format_one("HTTP/3", &stats[1]))
 }
 
 fn rss_kib(node: &Node) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("node runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("read the memory");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("status has VmRSS");
     line.trim().trim_end_matches(" kB").parse().expect("valid number")
 }
 
-/// Time that the processors have spent on a node, in its own code and in the kernel.
+/// CPU time of a node in user and kernel mode.
 fn cpu_s(node: &Node) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", node.pid())).expect("node runs");
-    let fields = stat.rsplit_once(')').expect("name exists").1.split_whitespace().skip(11).take(2);
-    // In ticks, of which Linux tells a hundred a second.
+    let fields = stat.rsplit_once(')').expect("stat has a name").1.split_whitespace().skip(11).take(2);
+    // Linux reports 100 ticks per second.
     fields.map(|ticks| ticks.parse::<f64>().expect("valid number") / 100.0).sum()
 }
 
-/// Connections that each bound has closed so far, and callers that were asked to prove their address.
+/// Connections closed by each limit, and QUIC Retry packets sent.
 async fn close_counts(node: &Node) -> Vec<(String, u64)> {
     let text = node.metrics().await.expect("read the metrics");
     let counts = text.lines().filter_map(|line| {
         let (name, count) = line.rsplit_once(' ')?;
         let reason =
             name.strip_prefix("ipseity_connections_closed_total{reason=\"").map(|name| name.trim_end_matches("\"}"));
-        let retries = (name == "ipseity_quic_retries_total").then(|| "asked for proof".to_owned());
+        let retries = (name == "ipseity_quic_retries_total").then(|| "retries sent".to_owned());
         Some((reason.map(|reason| format!("closed by {reason}")).or(retries)?, count.parse().ok()?))
     });
     counts.collect()
@@ -185,7 +185,7 @@ async fn close_counts(node: &Node) -> Vec<(String, u64)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn legitimate_client_is_served_during_every_attack() {
     let mut env = relaxed_timeouts();
-    // Nobody on the loopback is trusted here: a trusted proxy is not bounded by its network.
+    // No loopback address is trusted, because the subnet limit does not apply to trusted proxies.
     env.insert("IPSEITY__EDGE__TRUSTED_PROXIES".to_owned(), String::new());
     let deployment =
         &Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("deployment starts");
@@ -194,8 +194,13 @@ async fn legitimate_client_is_served_during_every_attack() {
         keys.push(fresh_key(deployment, Scope::Full).await);
     }
     let keys = &keys;
-    let default_node =
-        AbuseFixture { deployment, node: &deployment.nodes[0], keys, label: "as it is", networks: ATTACKER_NETWORKS };
+    let default_node = AbuseFixture {
+        deployment,
+        node: &deployment.nodes[0],
+        keys,
+        label: "default limits",
+        networks: ATTACKER_NETWORKS,
+    };
     let mut failures = default_node.run_attacks().await;
     let fd_limited = deployment.start_node_with_fd_limit(&Env::new(), 256).await.expect("node starts");
     let fd_limited = AbuseFixture {
@@ -209,8 +214,7 @@ async fn legitimate_client_is_served_during_every_attack() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// With nothing reserved, so that the limit is met: a node out of files tries again at its pace, and serves when there
-/// are some.
+/// With no reserve, so that the limit is reached. A node without free descriptors retries after a backoff.
 #[tokio::test(flavor = "multi_thread")]
 async fn node_out_of_file_descriptors_recovers_when_some_are_freed() {
     const HELD_CONNECTIONS: usize = 200;
@@ -226,14 +230,14 @@ async fn node_out_of_file_descriptors_recovers_when_some_are_freed() {
         held.push(TcpStream::connect(node.http()).await.expect("connection is queued"));
     }
     let is_out = async || node.log().is_ok_and(|log| log.contains("could not be accepted"));
-    eventually("the node is out of files", max_wait, is_out).await.expect("limit exists");
+    eventually("the node is out of file descriptors", max_wait, is_out).await.expect("descriptors run out");
     drop(held);
     let served = async || node.client().get("/api/v1/meta", &[]).await.is_ok_and(|reply| reply.status == 200);
-    eventually("it serves again", max_wait, served).await.expect("node accepts again");
+    eventually("the node accepts connections again", max_wait, served).await.expect("node accepts again");
     let metrics = node.metrics().await.expect("read the metrics");
     let errors =
-        metrics.lines().find_map(|line| line.strip_prefix("ipseity_accept_errors_total ")).expect("valid count");
-    // Three listeners at their pace; and one try for each connection that has ended, since its file is free.
+        metrics.lines().find_map(|line| line.strip_prefix("ipseity_accept_errors_total ")).expect("metric exists");
+    // Three listeners with a backoff, plus one attempt for each connection that ended and freed its descriptor.
     let attempts_max = 3 * (start.elapsed().as_millis() / 100 + 1) + HELD_CONNECTIONS as u128;
     assert!((1..=attempts_max).contains(&errors.parse().expect("valid number")), "{errors} of {attempts_max}");
 }

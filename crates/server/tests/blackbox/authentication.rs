@@ -1,4 +1,4 @@
-//! Keys: where they are found, which are refused, and their three states.
+//! API keys: where they are read, which are rejected, and their three states.
 
 use ipseity_domain::{ApiKey, KeyId, PlaintextKey, Scope};
 use ipseity_testkit::{Deployment, IssuedKey, TestClient, TestResponse};
@@ -9,7 +9,7 @@ use crate::fixture::{fresh_key, shared_deployment};
 use crate::limits::{frozen_clock, rate_limit_headers};
 use crate::lookup::{IP_FIELDS, field_names, lookup_with_key};
 
-/// Asks with these Authorization lines and this query.
+/// Looks up with these Authorization headers and this query.
 async fn lookup_with_credentials(caller: &mut TestClient, header_values: &[&str], query: &str) -> TestResponse {
     let headers: Vec<_> = header_values.iter().map(|value| ("authorization", *value)).collect();
     caller.get(&format!("/api/v1/ip{query}"), &headers).await.expect("response arrives")
@@ -117,7 +117,7 @@ async fn first_of_several_credentials_is_used() {
 async fn unknown_key_is_invalid() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
-    let known = KeyId::parse(&key.id).expect("ID exists");
+    let known = KeyId::parse(&key.id).expect("valid ID");
     let unknown_key = PlaintextKey::generate(|| fastrand::u8(..));
     let wrong_secret = PlaintextKey::rotate(known, || fastrand::u8(..));
     for invalid in [
@@ -136,7 +136,7 @@ async fn unknown_key_is_invalid() {
     ] {
         let reply = lookup_with_credentials(&mut caller, &[], &format!("?key={invalid}")).await;
         let body = ExpectedError::INVALID_KEY.assert_matches(&reply);
-        assert!(!body.to_string().contains(&key.key[14..46]), "the answer repeats a secret");
+        assert!(!body.to_string().contains(&key.key[14..46]), "the response repeats a secret");
         if !invalid.contains('%') {
             ExpectedError::INVALID_KEY
                 .assert_matches(&lookup_with_credentials(&mut caller, &[&format!("Bearer {invalid}")], "").await);
@@ -145,7 +145,7 @@ async fn unknown_key_is_invalid() {
     assert_eq!(
         rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining,
         9_999,
-        "a stranger's tries were charged"
+        "requests with a wrong secret were charged"
     );
 }
 
@@ -208,11 +208,11 @@ async fn inactive_state_takes_precedence_over_paused() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
     let pause = format!("update keys set paused_at = now() where id = '{}'", key.id);
-    deployment.postgres.psql("ipseity", &pause).await.expect("key is paused");
+    deployment.postgres.psql("ipseity", &pause).await.expect("pause the key");
     let state = async || {
         let owner =
             format!("select email from accounts a join keys k on k.account_id = a.id where k.id = '{}'", key.id);
-        let owner = deployment.postgres.psql("ipseity", &owner).await.expect("an owner");
+        let owner = deployment.postgres.psql("ipseity", &owner).await.expect("key has an owner");
         run_cli(deployment, &["key", "list", "--account", &owner, "--json"]).await.json().expect("valid JSON")[0]["state"]
             .clone()
     };
@@ -227,7 +227,11 @@ async fn inactive_state_takes_precedence_over_paused() {
     run_cli(deployment, &["key", "resume", &key.id]).await;
     ExpectedError::INACTIVE_KEY.assert_matches(&lookup_with_key(&mut caller, &key).await);
     run_cli(deployment, &["key", "reactivate", &key.id]).await;
-    assert_eq!(rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining, 9_999, "a refusal was charged");
+    assert_eq!(
+        rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining,
+        9_999,
+        "a rejected request was charged"
+    );
     assert_eq!(state().await, "active");
 }
 

@@ -1,5 +1,5 @@
-//! A caller that means well, while others do not: it asks at a steady pace, by turns over a connection that it keeps
-//! and over a new one.
+//! A legitimate client that sends requests at a steady rate during attacks, alternately over a kept and a new
+//! connection.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use ipseity_testkit::client::quic::Http3TestOptions;
 use ipseity_testkit::{Deployment, Http3TestClient, IssuedKey, Node, TestClient, TestResponse};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Its own address: it shares no neighbourhood with the attackers.
+/// An address outside the attackers' subnets.
 const CLIENT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 const LOOKUP_PATH: &str = "/api/v1/ip";
 
-/// What it met.
+/// Result of a measurement.
 pub(crate) struct BaselineStats {
     pub(crate) succeeded: usize,
     pub(crate) failures: Vec<String>,
     pub(crate) p99_ms: f64,
 }
 
-/// Asks for so long over HTTP/1.1 in clear, and beside it over HTTP/3.
+/// Measures for this long over plain HTTP/1.1, and over HTTP/3 in parallel.
 pub(crate) async fn measure_baseline(
     deployment: &Deployment,
     node: &Node,

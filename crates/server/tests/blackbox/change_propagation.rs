@@ -1,6 +1,6 @@
-//! A change made through one node's writer is in force on the very next request to another node.
+//! A change through one node applies to the next request on another node.
 //!
-//! `IPSEITY_CHANGES` says how many changes are measured; 1,000 if absent.
+//! `IPSEITY_CHANGES` sets the number of measured changes; 1,000 by default.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ enum KeyTransition {
     Delete,
 }
 
-/// What each key goes through, again with the next one. Deactivated twice as often as it is paused, which costs 300 requests.
+/// The states each key goes through, repeatedly. A pause costs 300 requests, so a key is deactivated twice as often.
 const KEY_LIFECYCLE: [KeyTransition; 9] = [
     KeyTransition::Deactivate,
     KeyTransition::Reactivate,
@@ -38,7 +38,7 @@ const KEY_LIFECYCLE: [KeyTransition; 9] = [
 ];
 
 impl KeyTransition {
-    /// The status, and the section of the documentation, of the next answer.
+    /// Status and docs anchor of the next response.
     const fn expected_response(self) -> (u16, &'static str) {
         match self {
             Self::Deactivate => (403, "#inactive-keys"),
@@ -48,7 +48,7 @@ impl KeyTransition {
         }
     }
 
-    /// Makes the change through node A; `false` when node A itself did not know the key as it was.
+    /// Applies the change through node A. Returns false if node A did not know the key's state.
     async fn apply(self, deployment: &Deployment, issued: &IssuedKey, node_a: &mut TestClient) -> bool {
         let verb = match self {
             Self::Deactivate => "deactivate",
@@ -58,12 +58,12 @@ impl KeyTransition {
             Self::Pause => return pause_key(issued, node_a).await,
         };
         let output = deployment.cli(&["key", verb, &issued.id]).await.expect("command runs");
-        assert!(output.is_success() && output.stderr.is_empty(), "key {verb} says: {}", output.stderr);
+        assert!(output.is_success() && output.stderr.is_empty(), "key {verb}: {}", output.stderr);
         true
     }
 }
 
-/// Asks until the key is paused: 301 requests, less those that node B answered within this minute.
+/// Sends requests until the key is paused: 301 minus those that node B admitted in the same window.
 async fn pause_key(issued: &IssuedKey, node_a: &mut TestClient) -> bool {
     let bearer = issued.bearer();
     for _ in 0..301 {
@@ -76,7 +76,7 @@ async fn pause_key(issued: &IssuedKey, node_a: &mut TestClient) -> bool {
     panic!("301 requests did not pause the key");
 }
 
-/// Works through keys of its own until enough changes are made; returns the changes and the stale answers by kind.
+/// Changes its keys until enough changes are made; returns changes and stale responses by kind.
 async fn run_worker(
     deployment: &'static Deployment,
     number: usize,
@@ -106,10 +106,10 @@ async fn run_worker(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::print_stderr, reason = "the figure is what this test is for")]
+#[expect(clippy::print_stderr, reason = "the figure is the result of this test")]
 async fn key_change_applies_to_the_next_request_on_any_node() {
     let deployment = three_node_deployment().await;
-    let changes = std::env::var("IPSEITY_CHANGES").map_or(1_000, |text| text.parse().expect("a number of changes"));
+    let changes = std::env::var("IPSEITY_CHANGES").map_or(1_000, |text| text.parse().expect("valid number"));
     let left = Arc::new(AtomicUsize::new(changes));
     let mut workers = JoinSet::new();
     for number in 0..WORKERS {
@@ -121,6 +121,6 @@ async fn key_change_applies_to_the_next_request_on_any_node() {
         *sum = (sum.0 + count, sum.1 + stale);
     }
     let (count, stale) = counts.values().fold((0, 0), |sum, kind| (sum.0 + kind.0, sum.1 + kind.1));
-    eprintln!("next request: {count} changes, {stale} stale answers; (changes, stale) by kind: {counts:?}");
+    eprintln!("next request: {count} changes, {stale} stale responses; (changes, stale) by kind: {counts:?}");
     assert_eq!((count, stale), (changes, 0));
 }

@@ -1,4 +1,5 @@
-//! Jumps of the counter store's clock: no day number is served twice, no key is stuck, and a jump back gives away one window at most.
+//! Jumps of Redis' clock: no day's quota is granted twice, no key gets stuck, and a jump back grants at most one extra
+//! window.
 
 use ipseity_domain::{BURST_LIMIT, Scope};
 use ipseity_testkit::{IssuedKey, TestClient};
@@ -11,24 +12,24 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const NOON_MS: i64 = -12 * HOUR_MS;
 
-/// Asks once and is admitted.
+/// Sends one request, which must be admitted.
 async fn lookup_admitted(caller: &mut TestClient, key: &IssuedKey) -> ReceivedRateLimit {
     let reply = lookup_with_key(caller, key).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
     rate_limit_headers(&reply)
 }
 
-/// Asks until the burst limit stops it; how many were admitted before.
+/// Sends requests until the burst limit rejects one; returns the number of admitted requests.
 async fn admitted_until_paused(caller: &mut TestClient, key: &IssuedKey) -> usize {
     for count in 0..=BURST_LIMIT {
         let reply = lookup_with_key(caller, key).await;
         match reply.status {
             200 => {}
             429 => return count,
-            other => panic!("answered {other}: {}", reply.text()),
+            other => panic!("status {other}: {}", reply.text()),
         }
     }
-    panic!("the burst limit never stopped it");
+    panic!("the burst limit was never reached");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,16 +37,16 @@ async fn daily_count_survives_every_clock_jump() {
     let fixture = frozen_clock().await;
     let (mut caller, key) = (fixture.deployment.nodes[0].client(), fresh_key(&fixture.deployment, Scope::Ip).await);
     let mut last = lookup_admitted(&mut caller, &key).await;
-    // +1 h, −2 h, over midnight, back over it, +1 day, −1 day, and forward again by steps.
+    // +1 h, −2 h, past midnight and back, +1 day, −1 day, and forward in steps.
     for at_ms in [NOON_MS + HOUR_MS, NOON_MS - HOUR_MS, 1, -1, DAY_MS + 1, 1, DAY_MS / 2, 2 * DAY_MS, 2 * DAY_MS + 1] {
         fixture.set_after_midnight_ms(at_ms);
         for _ in 0..3 {
             let now = lookup_admitted(&mut caller, &key).await;
             if now.reset_s == last.reset_s {
-                assert_eq!(now.remaining, last.remaining - 1, "a number of a day was served twice at {at_ms}");
+                assert_eq!(now.remaining, last.remaining - 1, "a request number occurred twice at {at_ms}");
             } else {
-                assert!(now.reset_s > last.reset_s, "a day came back at {at_ms}");
-                assert_eq!(now.remaining, now.limit - 1, "a new day begins with its first request");
+                assert!(now.reset_s > last.reset_s, "the day went back at {at_ms}");
+                assert_eq!(now.remaining, now.limit - 1, "a new day starts with its first request");
             }
             last = now;
         }

@@ -1,4 +1,5 @@
-//! The counter store as a cluster, and as a primary with a replica: faults and moves under load, and the books of every key afterwards.
+//! Redis as a cluster, and as a primary with a replica: failover and resharding under load, and the counts of every key
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,28 +20,28 @@ const LOOKUP_PATH: &str = "/api/v1/ip";
 const NODES: usize = 2;
 const KEYS: usize = 200;
 const WORKERS: usize = 10;
-/// 200 requests a second in all; no key comes near its burst limit.
+/// 200 requests per second in total, so that no key reaches its burst limit.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 const DAILY_LIMIT: u64 = 10_000;
 /// A sixteenth of all slots.
 const MOVED_SLOTS: u16 = 1_024;
 
-/// What a caller may be answered while the owner of its key is away.
+/// Allowed statuses while the primary of a key is down.
 const STATUSES_DURING_FAILOVER: [u16; 2] = [200, 500];
-/// From the fault, or from the promotion that only a person can make, until every request is answered again.
+/// Maximum time from the fault, or from a manual promotion, until every request succeeds again.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
-/// What may be lost of a key's count with a primary: what its replica had not heard yet and no node had rolled up.
+/// Charges per key that may be lost with a primary: those not yet replicated and not yet flushed by a node.
 const LOST_CHARGES_MAX: u64 = 2;
 
-/// What became of one request.
+/// Result of one request.
 struct ClusterOutcome {
-    /// When it was answered.
+    /// When the response arrived.
     received_at: Instant,
     key: usize,
     status: u16,
 }
 
-/// Callers on all nodes, until they are told to stop.
+/// Clients on all nodes that send requests until they are stopped.
 struct ClusterLoad {
     stop: Arc<AtomicBool>,
     workers: JoinSet<Vec<ClusterOutcome>>,
@@ -75,7 +76,7 @@ impl ClusterLoad {
     }
 }
 
-/// A request's status, and how much of the day it leaves used.
+/// Status of a request, and the usage of the day after it.
 async fn lookup_usage(caller: &mut TestClient, key: &str) -> (u16, Option<u64>) {
     let reply =
         caller.get(LOOKUP_PATH, &[("authorization", &format!("Bearer {key}"))]).await.expect("response arrives");
@@ -83,7 +84,7 @@ async fn lookup_usage(caller: &mut TestClient, key: &str) -> (u16, Option<u64>) 
     (reply.status, left.map(|left| DAILY_LIMIT - left))
 }
 
-/// Checks each key's books: what was charged against what was answered. Returns how many charges were lost.
+/// Compares the charges of each key with its responses. Returns the number of lost charges.
 async fn audit_charges(deployment: &Deployment, keys: &[String], outcomes: &[ClusterOutcome], lost_max: u64) -> u64 {
     let mut caller = deployment.nodes[0].client();
     let mut lost = 0;
@@ -92,8 +93,8 @@ async fn audit_charges(deployment: &Deployment, keys: &[String], outcomes: &[Clu
         let admitted = key_outcomes().filter(|outcome| outcome.status == 200).count() as u64;
         let failed = key_outcomes().count() as u64 - admitted;
         let (status, used) = lookup_usage(&mut caller, key).await;
-        assert_eq!(status, 200, "a key that kept its limits");
-        let charged = used.expect("valid count") - 1;
+        assert_eq!(status, 200, "a key within its limits");
+        let charged = used.expect("usage is reported") - 1;
         assert!(charged <= admitted + failed, "{charged} charged, {admitted} admitted, {failed} failed");
         assert!(charged + lost_max >= admitted, "{charged} charged, {admitted} admitted, {failed} failed");
         lost += admitted.saturating_sub(charged);
@@ -101,21 +102,21 @@ async fn audit_charges(deployment: &Deployment, keys: &[String], outcomes: &[Clu
     lost
 }
 
-/// How long after the fault the last request failed; nobody was refused for anything but the fault.
+/// Time from the fault to the last failed request. No request may fail for another reason.
 fn recovery_time(outcomes: &[ClusterOutcome], fault: Instant) -> Duration {
     let unexpected = outcomes.iter().find(|outcome| !STATUSES_DURING_FAILOVER.contains(&outcome.status));
-    assert!(unexpected.is_none(), "answered {}", unexpected.map_or(0, |unexpected| unexpected.status));
+    assert!(unexpected.is_none(), "status {}", unexpected.map_or(0, |unexpected| unexpected.status));
     let early = outcomes.iter().filter(|outcome| outcome.status != 200 && outcome.received_at < fault).count();
     assert_eq!(early, 0, "failed before the fault");
     let last = outcomes.iter().filter(|outcome| outcome.status != 200).map(|outcome| outcome.received_at).max();
     last.map_or(Duration::ZERO, |last| last - fault)
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are the point")]
+#[expect(clippy::print_stdout, reason = "the figures are printed")]
 fn print_summary(what: &str, outcomes: &[ClusterOutcome], recovered_after: Duration, lost: u64) {
     let failed = outcomes.iter().filter(|outcome| outcome.status != 200).count();
     println!(
-        "{what}: {} requests, {failed} failed, healed after {recovered_after:.1?}, {lost} charges lost",
+        "{what}: {} requests, {failed} failed, recovered after {recovered_after:.1?}, {lost} charges lost",
         outcomes.len()
     );
 }
@@ -137,10 +138,10 @@ async fn all_nodes_ready(deployment: &Deployment) -> bool {
     true
 }
 
-/// Answers of all keys, so that no node meets one for the first time during a fault.
+/// Uses all keys once, so that every node knows them before a fault.
 async fn warm_up(deployment: &Deployment, keys: &[String]) -> Vec<ClusterOutcome> {
     let load = ClusterLoad::start(deployment, keys);
-    tokio::time::sleep(REQUEST_INTERVAL * u32::try_from(2 * KEYS / WORKERS).expect("a few files")).await;
+    tokio::time::sleep(REQUEST_INTERVAL * u32::try_from(2 * KEYS / WORKERS).expect("number fits into u32")).await;
     load.stop().await
 }
 
@@ -152,7 +153,7 @@ struct ClusterFixture {
 
 static FIXTURE: OnceCell<Mutex<ClusterFixture>> = OnceCell::const_new();
 
-/// A turn in a house on a cluster, which is whole.
+/// Locks the deployment on a healthy cluster.
 async fn lock_fixture() -> MutexGuard<'static, ClusterFixture> {
     let start = async || {
         let cluster = RedisCluster::start().await.expect("cluster starts");
@@ -181,7 +182,7 @@ async fn slot_migration_under_load_loses_no_charge() {
     let ClusterFixture { deployment, cluster, keys } = &*lock_fixture().await;
     let keys = &keys[..KEYS];
     let load = ClusterLoad::start(deployment, keys);
-    // The second primary gives slots to the third, and gets some of them back.
+    // The second primary gives slots to the third and gets some back.
     let first = *cluster.initial_slots(1).start();
     cluster.move_slots(first..=first + MOVED_SLOTS, 1, 2).await.expect("slots move");
     cluster.move_slots(first..=first + MOVED_SLOTS / 2, 2, 1).await.expect("slots move back");
@@ -206,8 +207,8 @@ async fn cluster_failover_under_load_recovers() {
     outcomes.extend(load.stop().await);
     let recovered_after = recovery_time(&outcomes, fault);
     let lost = audit_charges(deployment, keys, &outcomes, LOST_CHARGES_MAX).await;
-    print_summary("a primary killed", &outcomes, recovered_after, lost);
-    assert!(recovered_after <= RECOVERY_TIMEOUT, "healed after {recovered_after:?}");
+    print_summary("primary killed", &outcomes, recovered_after, lost);
+    assert!(recovered_after <= RECOVERY_TIMEOUT, "recovered after {recovered_after:?}");
     cluster.servers[0].restart().await.expect("server restarts");
     cluster.wait_until_healthy().await.expect("cluster is healthy");
 }
@@ -234,6 +235,6 @@ async fn manually_promoted_replica_is_found_under_load() {
     outcomes.extend(load.stop().await);
     let recovered_after = recovery_time(&outcomes, fault).saturating_sub(promoted - fault);
     let lost = audit_charges(&deployment, keys, &outcomes, LOST_CHARGES_MAX).await;
-    print_summary("a replica promoted", &outcomes, recovered_after, lost);
-    assert!(recovered_after <= RECOVERY_TIMEOUT, "healed after {recovered_after:?}");
+    print_summary("replica promoted", &outcomes, recovered_after, lost);
+    assert!(recovered_after <= RECOVERY_TIMEOUT, "recovered after {recovered_after:?}");
 }

@@ -1,4 +1,4 @@
-//! Keeps `docs/conformance.md` complete and true: what it names exists, and what exists it names.
+//! Checks that `docs/conformance.md` is complete: every test it names exists, and it names every test of the contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ const PROMISES_PAGE: &str = include_str!("../../../../docs/site/promises.md");
 const REFUSAL_SOURCE: &str = include_str!("../../../api/src/error.rs");
 const SECTIONS: [&str; 16] =
     ["0", "1", "2.1", "2.2", "2.3", "3", "4.1", "4.2", "4.3", "4.4", "5", "6", "7", "8", "9", "D"];
-/// The modules that hold the contract, and nothing else.
+/// Modules that contain only tests of the contract.
 const CONTRACT_MODULES: [&str; 7] = ["authentication", "conformance", "cors", "demo", "errors", "limits", "lookup"];
 
 struct ConformanceRow {
@@ -23,14 +23,14 @@ struct ConformanceRow {
     decision: Option<&'static str>,
 }
 
-/// The rows of all tables; a line of a table that is no row fails.
+/// Rows of all tables. Fails on a table line that is not a row.
 fn conformance_rows() -> Vec<ConformanceRow> {
     let lines = CONFORMANCE_LIST.lines().filter(|line| line.starts_with('|'));
     let rows = lines.filter(|line| !line.starts_with("| Id |") && !line.starts_with("|---"));
     rows.map(|line| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let ["", id, statement, tests, decision, ""] = cells[..] else { panic!("not five bars: {line}") };
-        let (section, number) = id.split_once('-').expect("ID exists");
+        let ["", id, statement, tests, decision, ""] = cells[..] else { panic!("expected five bars: {line}") };
+        let (section, number) = id.split_once('-').expect("ID is section-number");
         let decision = decision.split_once("](decisions/").map(|(_, rest)| rest.trim_end_matches(')'));
         ConformanceRow {
             section,
@@ -43,7 +43,7 @@ fn conformance_rows() -> Vec<ConformanceRow> {
     .collect()
 }
 
-/// What stands between backticks.
+/// Texts between backticks.
 fn backquoted(text: &'static str) -> Vec<&'static str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -52,7 +52,7 @@ fn crates_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The names of a source's tests: functions under a test attribute.
+/// Names of the tests in a source file.
 fn tests_in(source: &str) -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     let mut is_test = false;
@@ -69,7 +69,7 @@ fn tests_in(source: &str) -> BTreeSet<String> {
     tests
 }
 
-/// The tests of `module` in this suite, or of `crate::module`.
+/// Tests of `module` in this suite, or of `crate::module`.
 fn tests_of(module: &str) -> BTreeSet<String> {
     let mut file = match module.split_once("::") {
         None => crates_dir().join(format!("server/tests/blackbox/{module}.rs")),
@@ -81,7 +81,7 @@ fn tests_of(module: &str) -> BTreeSet<String> {
     tests_in(&fs::read_to_string(&file).unwrap_or_else(|error| panic!("{module}: {error}")))
 }
 
-/// Every test that the document names, in its tables and above them.
+/// Every test that the document names, in its tables and in its text.
 fn named_tests() -> BTreeSet<&'static str> {
     let head = CONFORMANCE_LIST.split("\n## ").next().unwrap_or_default();
     let is_contract_test = |name: &&str| CONTRACT_MODULES.iter().any(|module| name.starts_with(&format!("{module}::")));
@@ -96,8 +96,8 @@ fn named_tests() -> BTreeSet<&'static str> {
 fn conformance_list_names_existing_tests() {
     let mut modules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for name in named_tests() {
-        let (module, test) = name.rsplit_once("::").unwrap_or_else(|| panic!("{name} is no test's name"));
-        assert!(modules.entry(module).or_insert_with(|| tests_of(module)).contains(test), "there is no test {name}");
+        let (module, test) = name.rsplit_once("::").unwrap_or_else(|| panic!("{name} is not the name of a test"));
+        assert!(modules.entry(module).or_insert_with(|| tests_of(module)).contains(test), "no test named {name}");
     }
 }
 
@@ -107,7 +107,7 @@ fn promises_page_names_existing_tests() {
     assert!(names.len() >= 10, "{names:?}");
     for name in names {
         let (module, test) = name.rsplit_once("::").expect("name is module::test");
-        assert!(tests_of(module).contains(test), "there is no test {name}");
+        assert!(tests_of(module).contains(test), "no test named {name}");
     }
 }
 
@@ -118,7 +118,7 @@ fn every_contract_test_is_listed() {
         let tests = tests_of(module);
         assert!(!tests.is_empty(), "{module} has no tests");
         for test in tests {
-            assert!(listed.contains(format!("{module}::{test}").as_str()), "{module}::{test} holds no statement");
+            assert!(listed.contains(format!("{module}::{test}").as_str()), "{module}::{test} is not listed");
         }
     }
 }
@@ -131,8 +131,8 @@ fn conformance_ids_have_no_gaps() {
         assert!(!numbers.is_empty() && numbers.iter().copied().eq(1..=numbers.len()), "section {section}: {numbers:?}");
     }
     for row in &rows {
-        assert!(SECTIONS.contains(&row.section), "there is no section {}", row.section);
-        assert!(!row.tests.is_empty(), "nothing holds {}-{:02}", row.section, row.number);
+        assert!(SECTIONS.contains(&row.section), "no section {}", row.section);
+        assert!(!row.tests.is_empty(), "no test for {}-{:02}", row.section, row.number);
         let is_open =
             row.statement.contains("eft open:") || row.statement.starts_with("Beyond the list:") || row.section == "D";
         assert!(!is_open || row.decision.is_some(), "{}-{:02} is open and undecided", row.section, row.number);
@@ -153,11 +153,11 @@ fn every_listed_decision_exists() {
 fn every_contract_decision_is_listed() {
     let listed: BTreeSet<_> = conformance_rows().iter().filter_map(|row| row.decision).collect();
     for page in fs::read_dir(crates_dir().join("../docs/decisions")).expect("list the decisions") {
-        let page = page.expect("page loads");
-        let name = page.file_name().into_string().expect("name exists");
-        // The others tell how the service is built.
-        let is_about_contract = fs::read_to_string(page.path()).expect("value is text").contains("The contract");
-        assert!(!is_about_contract || listed.contains(name.as_str()), "{name} is held by nothing");
+        let page = page.expect("read the directory");
+        let name = page.file_name().into_string().expect("file name is UTF-8");
+        // The other decisions are not about the contract.
+        let is_about_contract = fs::read_to_string(page.path()).expect("read the decision").contains("The contract");
+        assert!(!is_about_contract || listed.contains(name.as_str()), "{name} is not listed");
     }
 }
 

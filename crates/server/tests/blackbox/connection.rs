@@ -1,4 +1,4 @@
-//! What is said of the client's connection, beside what curl, h2load and OpenSSL say of the same, and beside a delay that is known.
+//! Compares the reported connection fields with curl, h2load and OpenSSL, and the round-trip time with a known delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -20,16 +20,16 @@ const TLS12_ECDSA_SUITES: [&str; 3] =
     ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"];
 const TLS12_RSA_SUITES: [&str; 3] =
     ["ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-CHACHA20-POLY1305"];
-/// Noise of a busy machine is forgiven so often.
+/// Retries on a busy machine.
 const ATTEMPTS_MAX: usize = 3;
-/// So many round trips make the smoothed time steady.
+/// Enough round trips for a stable smoothed time.
 const REQUESTS_PER_CONNECTION: usize = 12;
 const FORWARDED_FOR: &str = "198.51.100.77";
 
-/// HTTP version, TLS version and suite of a connection, as an answer would name them.
+/// HTTP version, TLS version and cipher suite of a connection, as in a response.
 pub(crate) type NegotiatedSession = [Value; 3];
 
-/// An answer, and what curl says of the connection that it came over.
+/// A response, and the session that curl negotiated.
 pub(crate) struct CurlResponse {
     pub(crate) body: Value,
     pub(crate) negotiated: NegotiatedSession,
@@ -41,7 +41,7 @@ impl CurlResponse {
     }
 }
 
-/// Suites by OpenSSL's names, and the IANA names that OpenSSL knows them to have.
+/// Cipher suites by OpenSSL name, and their IANA names according to OpenSSL.
 static IANA_NAMES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     let text = run_tool("openssl", &["ciphers", "-stdname"]);
     let names = text.lines().filter_map(|line| {
@@ -54,13 +54,13 @@ static IANA_NAMES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 
 fn run_tool(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| {
-        panic!("{program} is needed (h2load is in nghttp2-client): {error}");
+        panic!("failed to run {program} (h2load is in nghttp2-client): {error}");
     });
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Asks with curl, which tells what it negotiated on its standard error, and the version of the answer behind the body.
+/// Looks up with curl. Its standard error has the negotiated session, and the HTTP version follows the body.
 pub(crate) async fn curl_lookup(url: &str, key: &IssuedKey, options: &[&str]) -> CurlResponse {
     let authorization = format!("Authorization: {}", key.bearer());
     let common = ["--verbose", "--write-out", "\n%{http_version}", "--header", &authorization, url];
@@ -100,7 +100,7 @@ fn ca_path(deployment: &Deployment) -> &str {
     deployment.certificate.ca_file.to_str().expect("valid path")
 }
 
-/// Forces each suite on HTTP/1.1 and on HTTP/2, and gives the suites that were agreed on.
+/// Forces each cipher suite on HTTP/1.1 and HTTP/2, and returns the negotiated ones.
 async fn lookup_with_suites(
     url: &str,
     ca_file: &str,
@@ -129,8 +129,8 @@ async fn reported_cipher_suites_match_curl_and_openssl() {
     let mut agreed = lookup_with_suites(&url, trusted, &key, &TLS13_OPTIONS, &TLS13_SUITES).await;
     agreed.append(&mut lookup_with_suites(&url, trusted, &key, &TLS12_OPTIONS, &TLS12_ECDSA_SUITES).await);
 
-    let folder = TestDir::create().expect("create a directory");
-    let (certificate, private_key) = (folder.path().join("rsa.pem"), folder.path().join("rsa.key"));
+    let dir = TestDir::create().expect("create a directory");
+    let (certificate, private_key) = (dir.path().join("rsa.pem"), dir.path().join("rsa.key"));
     let (certificate, private_key) =
         (certificate.to_str().expect("valid path"), private_key.to_str().expect("valid path"));
     let names = "subjectAltName=DNS:localhost,IP:127.0.0.1";
@@ -206,7 +206,8 @@ async fn colo_is_the_configured_value_or_null() {
     }
 }
 
-/// Over TLS and in clear: the address that is told, whether nothing is told of the connection, and whether curl's own is.
+/// Over TLS and plain HTTP: the reported address, whether the session fields are null, and whether they match curl's
+/// session.
 async fn lookup_with_header(
     deployment: &Deployment,
     node: &Node,
@@ -244,9 +245,9 @@ async fn proxy_connection_is_never_reported() {
     }
 }
 
-/// The round-trip times told one after the other on one connection, and how long curl took to connect, all in milliseconds.
+/// Round-trip times reported on one connection, and curl's connect time, in milliseconds.
 fn parse_round_trips(output: CommandOutput) -> (Vec<u64>, f64) {
-    let text = output.ensure_success().expect("responses arrive").text();
+    let text = output.ensure_success().expect("requests succeed").text();
     let lines: Vec<_> = text.lines().collect();
     let (mut reported_ms, mut connects, mut connect_ms) = (Vec::new(), 0, 0.0);
     for pair in lines.chunks_exact(2) {
@@ -254,14 +255,14 @@ fn parse_round_trips(output: CommandOutput) -> (Vec<u64>, f64) {
         reported_ms.push(body["rtt"].as_u64().expect("valid time"));
         let (count, seconds) = pair[1].split_once(' ').expect("count and time");
         connects += count.parse::<u32>().expect("valid count");
-        // 0 on a connection that is used again.
+        // 0 on a reused connection.
         connect_ms += seconds.parse::<f64>().expect("valid seconds") * 1000.0;
     }
     assert_eq!((reported_ms.len(), connects), (REQUESTS_PER_CONNECTION, 1));
     (reported_ms, connect_ms)
 }
 
-/// Asks several times on one connection, until the round-trip time told at the end is within 10 % of the line's.
+/// Sends several requests on one connection until the last reported round-trip time is within 10 % of the link's.
 async fn assert_rtt_converges(
     name: &str,
     link_rtt_ms: u64,
@@ -278,15 +279,15 @@ async fn assert_rtt_converges(
         print_line(&format!(
             "{link_rtt_ms} ms, {name}: rtt {reported_ms:?}, expected {expected_ms:?}; connected in {connect_ms:.1} ms"
         ));
-        assert!(connect_ms >= link_rtt_ms as f64, "the line is shorter than it was made");
+        assert!(connect_ms >= link_rtt_ms as f64, "the link is faster than configured");
         if reported_ms.last().is_some_and(|ms| expected_ms.contains(ms)) {
             return;
         }
     }
-    panic!("{name}: not in {expected_ms:?} in {ATTEMPTS_MAX} tries");
+    panic!("{name}: not in {expected_ms:?} after {ATTEMPTS_MAX} attempts");
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are the point")]
+#[expect(clippy::print_stdout, reason = "the figures are printed")]
 pub(crate) fn print_line(line: &str) {
     println!("{line}");
 }
@@ -330,5 +331,5 @@ async fn rtt_is_at_most_one_ms_on_loopback() {
             return;
         }
     }
-    panic!("not 0 or 1 in {ATTEMPTS_MAX} tries");
+    panic!("not 0 or 1 after {ATTEMPTS_MAX} attempts");
 }

@@ -1,4 +1,4 @@
-//! What every answer carries: CORS, caching and the like.
+//! Headers of every response: CORS, caching and others.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::lookup::lookup_with_key;
 
 const ORIGIN: (&str, &str) = ("origin", "https://shop.example.com");
 
-/// One answer of each kind that needs no house of its own. Those of the limits and the 500 are held to the same where they are tested.
+/// One response of each kind on the shared deployment. Limits and the 500 are checked in their tests.
 async fn one_response_of_each_kind(deployment: &Deployment) -> Vec<(u16, TestResponse)> {
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Full).await);
     let inactive = fresh_key(deployment, Scope::Ip).await;
@@ -70,9 +70,9 @@ async fn every_response_exposes_limits_and_request_id() {
             assert!(exposed.contains(name), "{name} of a {status}");
         }
         assert!(exposed.contains("retry-after") && exposed.contains("x-request-id"), "{status}");
-        let id = reply.header("x-request-id").expect("name exists").to_owned();
+        let id = reply.header("x-request-id").expect("request ID is set").to_owned();
         assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
-        assert!(ids.insert(id), "a name was given twice");
+        assert!(ids.insert(id), "a header name occurs twice");
     }
 }
 
@@ -91,7 +91,7 @@ async fn every_api_response_is_json() {
         match reply.header("content-type") {
             Some("application/json") if reply.body.is_empty() => {}
             Some("application/json") => assert!(reply.json().expect("valid JSON").is_object(), "{status}"),
-            // The pages for people, beside the API.
+            // The portal's pages.
             Some(kind) => {
                 assert!(kind.starts_with("text/html") && reply.text().starts_with("<!doctype html>"), "{kind}")
             }

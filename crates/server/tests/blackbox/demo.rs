@@ -74,7 +74,7 @@ async fn demo_ignores_parameters_and_keys() {
 async fn demo_clients_share_one_quota_of_1000() {
     let fixture = frozen_clock().await;
     fixture.record_demo_usage(996).await;
-    // A node remembers a spent demo until midnight, so each test has its own.
+    // A node caches an exhausted demo until midnight, so each test has a separate node.
     let node = fixture.deployment.start_node(&Env::new()).await.expect("node starts");
     let expected = ReceivedRateLimit { limit: 1_000, remaining: 3, reset_s: fixture.midnight_s };
     for (client, remaining) in [("198.51.100.1", 3), ("2001:db8::2", 2), ("198.51.100.3", 1)] {
@@ -89,7 +89,7 @@ async fn demo_clients_share_one_quota_of_1000() {
         let reply = demo_from(&mut node.client(), client).await;
         let body = ExpectedError::DEMO_QUOTA.assert_matches(&reply);
         assert_eq!(rate_limit_headers(&reply), ReceivedRateLimit { remaining: 0, ..expected });
-        // The node counts on by its own clock.
+        // The node continues with its local clock.
         let retry_after: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("valid seconds");
         assert!((43_100..=43_200).contains(&retry_after), "{retry_after}");
         fetch_linked_page(&node, &body["signup"]).await;

@@ -1,6 +1,6 @@
-//! What is lost when a store or a node is: no pause, no revocation, and of the counts nothing that was rolled up.
+//! Loss of Redis, PostgreSQL or a node: pauses, revocations and flushed counts survive.
 //!
-//! The tests take turns in one house, whose nodes each of them starts for itself.
+//! The tests run one at a time on one deployment, and each starts separate nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::fixture::{fresh_key, relaxed_timeouts};
 
 const LOOKUP_PATH: &str = "/api/v1/ip";
-/// How long a node is held at a fail point that a command has to overtake.
+/// How long a fail point delays a node, so that a command can overtake it.
 const SLOW_FILL: &str = "fill-before-write=2500";
 
 static DEPLOYMENT: OnceCell<Mutex<Deployment>> = OnceCell::const_new();
 
-/// A turn in the house; it has no node, and both stores run.
+/// Locks the deployment, which has no node while PostgreSQL and Redis run.
 async fn lock_deployment() -> MutexGuard<'static, Deployment> {
     let start = async || {
         let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
@@ -42,13 +42,13 @@ async fn try_lookup(caller: &mut TestClient, key: &IssuedKey) -> anyhow::Result<
     caller.get(LOOKUP_PATH, &[("authorization", &key.bearer())]).await
 }
 
-/// A request on a connection of its own, under way.
+/// Sends a request on a new connection in the background.
 fn spawn_lookup(node: &Node, key: &IssuedKey) -> JoinHandle<anyhow::Result<TestResponse>> {
     let (mut caller, key) = (node.client(), key.clone());
     tokio::spawn(async move { try_lookup(&mut caller, &key).await })
 }
 
-/// A fresh key, paused by its 301st request, which was answered.
+/// Issues a key and pauses it with its 301st request.
 async fn paused_key(deployment: &Deployment, node: &Node) -> IssuedKey {
     let (issued, mut caller) = (fresh_key(deployment, Scope::Ip).await, node.client());
     pause_key(&mut caller, &issued).await;
@@ -60,7 +60,7 @@ async fn pause_key(caller: &mut TestClient, issued: &IssuedKey) {
         match lookup_with_key(caller, issued).await.status {
             200 => {}
             429 => return,
-            other => panic!("an active key is answered {other}"),
+            other => panic!("an active key returned {other}"),
         }
     }
     panic!("301 requests did not pause the key");
@@ -113,7 +113,7 @@ async fn pause_survives_restore_of_an_older_redis_snapshot() {
     assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     deployment.redis.save_snapshot().await.expect("save a snapshot");
     pause_key(&mut caller, &issued).await;
-    deployment.redis.restore_snapshot().await.expect("Redis restarts");
+    deployment.redis.restore_snapshot().await.expect("restore the snapshot");
     let kept = deployment.redis.dump_all().await.expect("read the data of Redis");
     assert!(String::from_utf8_lossy(&kept).contains(&format!(":k:{}", issued.id)), "the snapshot holds the record");
     assert_paused(&lookup_with_key(&mut caller, &issued).await);
@@ -128,9 +128,9 @@ async fn counts_are_restored_from_postgres() {
         assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     }
     let used = format!("select admitted from usage where key_id = '{}'", issued.id);
-    eventually("50 are rolled up", Duration::from_secs(20), async || query_rows(&deployment, &used).await == "50")
+    eventually("50 are flushed", Duration::from_secs(20), async || query_rows(&deployment, &used).await == "50")
         .await
-        .expect("usage flush");
+        .expect("usage is flushed");
     deployment.redis.flushall().await.expect("flush Redis");
     let next = lookup_with_key(&mut caller, &issued).await;
     assert_eq!((next.status, next.header("x-ratelimit-remaining")), (200, Some("9949")));
@@ -147,18 +147,18 @@ async fn pause_row_is_written_after_its_node_dies() {
     let last = spawn_lookup(&dying, &issued);
     wait_until_held(&dying, "pause-before-row").await;
     dying.kill9();
-    assert!(last.await.expect("task does not panic").is_err(), "the 301st request was answered by a dead node");
+    assert!(last.await.expect("task does not panic").is_err(), "a stopped node responded to the 301st request");
     let evidence = format!(
         "select count(*), coalesce(sum((select sum(count) from unnest(counts) count)), 0) from pauses where key_id = '{}'",
         issued.id
     );
-    assert_eq!(query_rows(&deployment, &evidence).await, "0|0", "nobody has written the row yet");
+    assert_eq!(query_rows(&deployment, &evidence).await, "0|0", "the row is not written yet");
     let other = start_node_with_failpoints(&deployment, "").await;
-    eventually("the row is there", Duration::from_secs(10), async || {
+    eventually("the row is written", Duration::from_secs(10), async || {
         query_rows(&deployment, &evidence).await == "1|301"
     })
     .await
-    .expect("query returns a row");
+    .expect("row is written");
     assert_paused(&lookup_with_key(&mut other.client(), &issued).await);
     deployment.redis.flushall().await.expect("flush Redis");
     assert_paused(&lookup_with_key(&mut other.client(), &issued).await);
@@ -185,7 +185,7 @@ async fn key_can_be_resumed_before_its_pause_is_recorded() {
         .expect("resume the key");
     assert_eq!(lookup_with_key(&mut other.client(), &issued).await.status, 200);
     let evidence = format!("select count(*) from pauses where key_id = '{}'", issued.id);
-    assert_eq!(query_rows(&deployment, &evidence).await, "1", "what was resumed stays written down");
+    assert_eq!(query_rows(&deployment, &evidence).await, "1", "the resumed key stays recorded");
     last.abort();
 }
 
@@ -201,14 +201,15 @@ async fn pause_during_postgres_outage_is_recorded_later() {
     assert_paused(&lookup_with_key(&mut caller, &issued).await);
     deployment.postgres.restart().await.expect("PostgreSQL restarts");
     let row = format!("select count(*) from pauses where key_id = '{}'", issued.id);
-    eventually("the row is there", Duration::from_secs(20), async || query_rows(&deployment, &row).await == "1")
+    eventually("the row is written", Duration::from_secs(20), async || query_rows(&deployment, &row).await == "1")
         .await
-        .expect("query returns a row");
+        .expect("row is written");
     deployment.redis.flushall().await.expect("flush Redis");
     assert_paused(&lookup_with_key(&mut caller, &issued).await);
 }
 
-/// Holds a fill on one node while `change` is made to its key, whose record Redis has lost; returns the held answer, then the next ones.
+/// Delays a fill on one node while `change` is made to its key, whose record Redis has lost. Returns the delayed
+/// response, then the next ones.
 async fn change_during_fill(change: &str) -> [TestResponse; 3] {
     let deployment = lock_deployment().await;
     let (slow, other) =
@@ -224,7 +225,7 @@ async fn change_during_fill(change: &str) -> [TestResponse; 3] {
         .expect("command runs")
         .ensure_success()
         .expect("change succeeds");
-    assert!(!held_lookup.is_finished(), "the machine is so slow that the command did not overtake the fill");
+    assert!(!held_lookup.is_finished(), "the machine is too slow: the command did not overtake the fill");
     let held_lookup = held_lookup.await.expect("task does not panic").expect("response arrives");
     [
         held_lookup,
@@ -248,7 +249,7 @@ async fn slow_fill_does_not_restore_a_deleted_key() {
     }
 }
 
-/// Deactivates a key while Redis does not answer: the command says so, and yet succeeds.
+/// Deactivates a key while Redis does not respond. The command succeeds with a warning.
 async fn deactivate_without_redis(deployment: &Deployment, issued: &IssuedKey) {
     let output = deployment.cli(&["key", "deactivate", &issued.id]).await.expect("command runs");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
@@ -265,8 +266,8 @@ async fn change_while_redis_hangs_applies_soon_after_it_recovers() {
     deployment.redis.freeze();
     deactivate_without_redis(&deployment, &issued).await;
     deployment.redis.thaw();
-    // The record that says `active` is still there: only the relay can bring the change.
-    eventually("the relay has brought the change", Duration::from_secs(10), async || {
+    // Redis still has the active record, so only the outbox worker can apply the change.
+    eventually("the outbox worker has applied the change", Duration::from_secs(10), async || {
         lookup_with_key(&mut caller, &issued).await.status == 403
     })
     .await
@@ -288,7 +289,7 @@ async fn change_while_redis_is_down_applies_on_the_next_request() {
     deployment.redis.save_snapshot().await.expect("save a snapshot");
     deployment.redis.kill9();
     deactivate_without_redis(&deployment, &issued).await;
-    deployment.redis.restart().await.expect("Redis is back, with its snapshot");
+    deployment.redis.restart().await.expect("Redis restarts with its snapshot");
     assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 403);
 }
 
@@ -302,8 +303,9 @@ async fn terminated_node_answers_open_requests_and_flushes_usage() {
     for _ in 0..8 {
         keys.push(deployment.issue_key(email, Scope::Ip).await.expect("issue a key"));
     }
-    // The first use of a key is held: this one is under way when the signal comes, the others have long begun.
-    let held_key = keys.pop().expect("eight keys");
+    // The first use of a key is delayed. This request is in flight when the signal arrives; the others have started
+    // long before.
+    let held_key = keys.pop().expect("key exists");
     let request_count = Arc::new(AtomicUsize::new(0));
     let mut busy = JoinSet::new();
     for key in keys.clone() {
@@ -313,7 +315,7 @@ async fn terminated_node_answers_open_requests_and_flushes_usage() {
             while admitted < 300 {
                 match try_lookup(&mut caller, &key).await {
                     Ok(reply) => assert_eq!(reply.status, 200, "{}", reply.text()),
-                    // The node is gone, and with it the connection: nothing was under way on it.
+                    // The connection ended with the node while no request was in flight on it.
                     Err(_) => break,
                 }
                 admitted += 1;
@@ -324,7 +326,7 @@ async fn terminated_node_answers_open_requests_and_flushes_usage() {
     }
     eventually("all keys are in use", Duration::from_secs(30), async || request_count.load(Ordering::Relaxed) >= 100)
         .await
-        .expect("a busy node");
+        .expect("keys are in use");
     let held_before = node.log().expect("read the log").matches("held at a fail point").count();
     let held = spawn_lookup(&node, &held_key);
     eventually("a request is held", Duration::from_secs(20), async || {
@@ -335,11 +337,11 @@ async fn terminated_node_answers_open_requests_and_flushes_usage() {
     let status = node.terminate().await.expect("process exits");
     assert!(status.success(), "{status}");
     let held = held.await.expect("task does not panic").expect("response arrives");
-    assert_eq!(held.status, 200, "the request that was under way");
+    assert_eq!(held.status, 200, "the request in flight");
     let mut answered = busy.join_all().await;
     answered.push((held_key.id, 1));
     for (id, admitted) in answered {
         let used = query_rows(&deployment, &format!("select admitted from usage where key_id = '{id}'")).await;
-        assert_eq!(used, admitted.to_string(), "rolled up, and answered");
+        assert_eq!(used, admitted.to_string(), "flushed, and responded");
     }
 }

@@ -1,4 +1,4 @@
-//! Errors: one body for all, the codes, the links, and the 500.
+//! Error responses: one body format, the codes, the links, and the 500.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::lookup::lookup_with_key;
 
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An error as the contract or a decision describes it.
+/// An error as documented.
 #[derive(Clone, Copy)]
 pub(crate) struct ExpectedError {
     status: u16,
     code: &'static str,
     docs_anchor: &'static str,
-    /// The one field beside `error`, `message` and `docs`.
+    /// The additional field besides `error`, `message` and `docs`.
     link_field: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ impl ExpectedError {
         Self { status, code, docs_anchor, link_field: None }
     }
 
-    /// Holds an answer to all that is said of this error: body, links and headers. Gives the body.
+    /// Checks body, links and headers of a response, and returns the body.
     #[track_caller]
     pub(crate) fn assert_matches(self, reply: &TestResponse) -> Value {
         assert_eq!(reply.status, self.status, "{}", reply.text());
@@ -73,7 +73,6 @@ impl ExpectedError {
     }
 }
 
-/// All of them.
 const ALL_ERRORS: [ExpectedError; 11] = [
     ExpectedError::MISSING_KEY,
     ExpectedError::INVALID_KEY,
@@ -88,15 +87,15 @@ const ALL_ERRORS: [ExpectedError; 11] = [
     ExpectedError::URI_TOO_LONG,
 ];
 
-/// Where callers reach a node, as its answers say.
+/// Base URL of a node in its responses.
 pub(crate) fn base_url(node: &Node) -> &str {
     &node.env()["IPSEITY__PUBLIC__BASE_URL"]
 }
 
-/// Follows a link of an answer to the node that it leads to, and gives the page.
+/// Fetches a page that a response links to.
 pub(crate) async fn fetch_linked_page(node: &Node, link: &Value) -> String {
     let service_url = base_url(node);
-    let path = link.as_str().and_then(|link| link.strip_prefix(service_url)).expect("a link to this very service");
+    let path = link.as_str().and_then(|link| link.strip_prefix(service_url)).expect("link leads to this service");
     let page = node.client().get(path.split('#').next().expect("valid path"), &[]).await.expect("page loads");
     assert_eq!(page.status, 200, "{link}");
     assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{link}");
@@ -155,7 +154,7 @@ async fn other_methods_get_405_with_an_allow_header() {
     assert_eq!(
         rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining,
         9_999,
-        "refused methods are not charged"
+        "rejected methods are not charged"
     );
 }
 
@@ -188,13 +187,13 @@ async fn every_docs_link_leads_to_an_existing_section() {
         );
         assert_eq!(page.matches(&heading).count(), 1, "{heading}");
     }
-    // Links from before the errors had a page of their own lead to their table.
+    // Links from before the errors had a page lead to their table.
     let start = caller.get("/docs", &[]).await.expect("page loads").text();
     for error in ALL_ERRORS {
         assert_eq!(start.matches(&format!("id=\"{}\"", error.docs_anchor)).count(), 1, "/docs#{}", error.docs_anchor);
     }
     for path in ["/api/v1/ip?key=x", "/nowhere", &format!("/?{}", "x".repeat(5_000))] {
-        let body = caller.get(path, &[]).await.expect("response arrives").json().expect("error exists");
+        let body = caller.get(path, &[]).await.expect("response arrives").json().expect("error is JSON");
         assert_eq!(fetch_linked_page(node, &body["docs"]).await, page, "{path}");
     }
 }
@@ -255,7 +254,7 @@ async fn outage_of_both_stores_gives_500_and_recovers() {
     for path in [format!("/api/v1/ip?key={}", key.key), "/api/v1/ip/demo".to_owned()] {
         let mut caller = TestClient::new(deployment.nodes[0].http());
         let is_answered = async || caller.get(&path, &[]).await.is_ok_and(|reply| reply.status == 200);
-        eventually("the service answers again", RECOVERY_TIMEOUT, is_answered).await.expect("node recovers");
+        eventually("the service responds again", RECOVERY_TIMEOUT, is_answered).await.expect("node recovers");
     }
     assert_eq!(deployment.nodes[0].pid(), pid);
 }

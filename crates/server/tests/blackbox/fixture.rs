@@ -1,4 +1,4 @@
-//! The house that the tests which only ask and answer share, and what they all need.
+//! The deployment that most tests share, and common helpers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 static DEPLOYMENT: OnceCell<Deployment> = OnceCell::const_new();
 
-/// The shared house; ends with the process.
+/// The shared deployment. It ends with the process.
 pub(crate) async fn shared_deployment() -> &'static Deployment {
     DEPLOYMENT
         .get_or_init(async || {
@@ -20,14 +20,14 @@ pub(crate) async fn shared_deployment() -> &'static Deployment {
         .await
 }
 
-/// A key of an account that no other test uses.
+/// Issues a key on a new account.
 pub(crate) async fn fresh_key(deployment: &Deployment, scope: Scope) -> IssuedKey {
     let email = format!("{:016x}@example.com", fastrand::u64(..));
     deployment.create_account(&email).await.expect("create an account");
     deployment.issue_key(&email, scope).await.expect("issue a key")
 }
 
-/// Settings for machines that do many things at once: the bound on a verdict is there for production, not for a suite on two cores.
+/// Long timeouts for busy machines. The default for Redis is meant for production, not for a test suite on two cores.
 pub(crate) fn relaxed_timeouts() -> ipseity_testkit::deployment::node::Env {
     [
         ("IPSEITY__LEDGER__TIMEOUT_MS", "5000"),
@@ -40,14 +40,14 @@ pub(crate) fn relaxed_timeouts() -> ipseity_testkit::deployment::node::Env {
     .collect()
 }
 
-/// A small City database that was built so many days ago.
+/// A small City database with this age.
 pub(crate) fn city_database_aged(age_days: u64) -> Vec<u8> {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("valid time").as_secs();
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("time is after 1970").as_secs();
     let location = Location { country: Some("DE"), ..Location::default() };
     geo_database::city_database(now_s - age_days * 86_400, &[("192.0.2.0/24", location)]).expect("create a database")
 }
 
-/// How large a test is: what the environment says, or as much as a suite can afford.
+/// Size of a test: from the environment, or a default that fits into the suite.
 pub(crate) fn env_number(name: &str, default: u32) -> u32 {
     std::env::var(name).map_or(default, |value| value.parse().expect("valid number"))
 }

@@ -1,6 +1,7 @@
-//! Geo files that change under a running node: good ones are swapped in, bad ones cost nothing but freshness.
+//! Geo files that change under a running node: valid ones are loaded, invalid ones are rejected and the previous
+//! edition stays in use.
 //!
-//! `IPSEITY_RELOADS`, `IPSEITY_RELOAD_RATE` (requests a second) and `IPSEITY_RELOAD_S` make the load larger than a suite can afford.
+//! `IPSEITY_RELOADS`, `IPSEITY_RELOAD_RATE` (requests per second) and `IPSEITY_RELOAD_S` increase the load.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,11 +22,11 @@ const CLIENT: (&str, &str) = ("x-forwarded-for", "81.2.69.142");
 const BUILT_S: u64 = 1_790_000_000;
 const WORKERS: usize = 20;
 const KEYS_PER_ACCOUNT: usize = 10;
-/// A key is paused after 300 requests in a minute.
+/// Below the burst limit of 300 requests in 60 seconds.
 const REQUESTS_PER_KEY: usize = 280;
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An edition whose number can be read from several fields of one address.
+/// An edition whose number several fields of one address contain.
 fn edition_bytes(number: u32) -> Vec<u8> {
     let (city, region, postal) = (format!("City {number}"), format!("Region {number}"), number.to_string());
     let location = Location {
@@ -45,7 +46,7 @@ fn latitude(number: u32) -> f64 {
     f64::from(number % 80) + 0.5
 }
 
-/// The edition that an answer is from; an error if it is from more than one.
+/// The edition of a response; an error if it mixes several.
 fn edition_number(response: &Value) -> Result<u32, String> {
     let number = response["postal_code"].as_str().and_then(|postal| postal.parse().ok()).ok_or(response.to_string())?;
     let expected = [
@@ -56,10 +57,10 @@ fn edition_number(response: &Value) -> Result<u32, String> {
         ("timezone", json!("Europe/London")),
     ];
     let is_consistent = expected.iter().all(|(field, value)| response[field] == *value);
-    if is_consistent { Ok(number) } else { Err(format!("a mixture: {response}")) }
+    if is_consistent { Ok(number) } else { Err(format!("mixed editions: {response}")) }
 }
 
-/// Puts a file in another's place at once.
+/// Replaces a file atomically.
 fn replace_file(file: &Path, bytes: &[u8]) {
     let temp_file = file.with_extension("next");
     fs::write(&temp_file, bytes).expect("write the file");
@@ -67,13 +68,13 @@ fn replace_file(file: &Path, bytes: &[u8]) {
 }
 
 async fn start_fixture(interval_ms: u64) -> (Deployment, TestDir, PathBuf) {
-    let folder = TestDir::create().expect("create a directory");
-    let file = folder.path().join("city.mmdb");
+    let dir = TestDir::create().expect("create a directory");
+    let file = dir.path().join("city.mmdb");
     replace_file(&file, &edition_bytes(0));
     let mut env = relaxed_timeouts();
     env.insert("IPSEITY__GEO__WATCH_INTERVAL_MS".to_owned(), interval_ms.to_string());
     let options = DeploymentOptions { env, geo_files: vec![file.clone()], ..DeploymentOptions::default() };
-    (Deployment::start(options).await.expect("deployment starts"), folder, file)
+    (Deployment::start(options).await.expect("deployment starts"), dir, file)
 }
 
 async fn issue_keys(deployment: &Deployment, count: usize) -> Vec<IssuedKey> {
@@ -97,7 +98,7 @@ async fn lookup_edition(caller: &mut TestClient, key: &IssuedKey) -> Result<u32,
     edition_number(&reply.json().map_err(|error| error.to_string())?)
 }
 
-/// How many files the node has swapped in, or refused.
+/// Number of files that the node has loaded or rejected.
 async fn reload_count(node: &Node, outcome: &str) -> u64 {
     let metrics = node.metrics().await.expect("read the metrics");
     let line = format!("ipseity_geo_reloads_total{{outcome=\"{outcome}\"}} ");
@@ -112,7 +113,7 @@ async fn wait_for_reloads(node: &Node, outcome: &str, count: u64) {
         .expect("reload happens");
 }
 
-/// What one of many callers saw until it was told to stop.
+/// What one client saw until it was stopped.
 #[derive(Default)]
 struct ReloadObservations {
     editions: BTreeSet<u32>,
@@ -148,12 +149,12 @@ async fn geo_reloads_under_load_fail_no_request_and_mix_no_data() {
         (env_number("IPSEITY_RELOADS", 10), env_number("IPSEITY_RELOAD_RATE", 300), env_number("IPSEITY_RELOAD_S", 5));
     let (deployment, _folder, file) = start_fixture(50).await;
     let node = &deployment.nodes[0];
-    // A third more than the plan, for swaps that take their time.
+    // A third more than planned, in case reloads are slow.
     let requests_per_worker = (rate * span_s) as usize * 4 / 3 / WORKERS;
     let keys_per_worker = requests_per_worker / REQUESTS_PER_KEY + 1;
     let keys = issue_keys(&deployment, keys_per_worker * WORKERS).await;
     let stop = Arc::new(AtomicBool::new(false));
-    let interval = Duration::from_secs(1) * u32::try_from(WORKERS).expect("few files") / rate;
+    let interval = Duration::from_secs(1) * u32::try_from(WORKERS).expect("number fits into u32") / rate;
     let workers: Vec<_> = keys
         .chunks(keys_per_worker)
         .map(|keys| tokio::spawn(run_client(node.client(), keys.to_vec(), interval, Arc::clone(&stop))))
@@ -179,7 +180,7 @@ async fn geo_reloads_under_load_fail_no_request_and_mix_no_data() {
     let (requests, editions, failed) = (all.requests, all.editions.len(), all.failures.len());
     let measured = format!("{requests} requests over {took:.1?}, {editions} editions seen, {failed} failed or mixed");
     assert!(all.failures.is_empty(), "{measured}: {:?}", all.failures.first());
-    // Each edition is in use for a while, so that callers see nearly all.
+    // Each edition stays in use for a while, so that clients see nearly all.
     assert!(all.editions.len() > reload_total as usize * 8 / 10, "{measured}");
     assert_eq!(reload_count(node, "rejected").await, 0);
     if std::env::var_os("IPSEITY_RELOADS").is_some() {
@@ -187,20 +188,20 @@ async fn geo_reloads_under_load_fail_no_request_and_mix_no_data() {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "whoever asks for another size wants to know what it came to")]
+#[expect(clippy::print_stderr, reason = "the figures are printed when a size is set")]
 fn print_figures(measured: &str) {
     eprintln!("{measured}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_geo_file_is_logged_once_and_not_used() {
-    let (deployment, folder, file) = start_fixture(1_000).await;
+    let (deployment, dir, file) = start_fixture(1_000).await;
     let (node, key) = (&deployment.nodes[0], issue_keys(&deployment, 1).await.remove(0));
     let mut caller = node.client();
     let appeared = Instant::now();
     replace_file(&file, &edition_bytes(7));
     wait_for_reloads(node, "reloaded", 1).await;
-    assert!(appeared.elapsed() < Duration::from_secs(5), "swapped in {:?} after it appeared", appeared.elapsed());
+    assert!(appeared.elapsed() < Duration::from_secs(5), "loaded {:?} after it appeared", appeared.elapsed());
     assert_eq!(lookup_edition(&mut caller, &key).await, Ok(7));
 
     let valid = edition_bytes(8);
@@ -209,10 +210,10 @@ async fn invalid_geo_file_is_logged_once_and_not_used() {
         geo_database::city_database(BUILT_S + 9, &[("203.0.113.0/24", location)]).expect("create a database");
     let bad: [(&str, &dyn Fn()); 5] = [
         ("not a sound MMDB file", &|| {
-            let file = fs::File::options().write(true).open(&file).expect("read the file");
+            let file = fs::File::options().write(true).open(&file).expect("open the file");
             file.set_len(file.metadata().expect("read the length").len() / 2).expect("truncate the file");
         }),
-        ("cannot be read", &|| fs::remove_file(&file).expect("delete the key")),
+        ("cannot be read", &|| fs::remove_file(&file).expect("remove the file")),
         ("not a sound MMDB file", &|| replace_file(&file, &valid.iter().rev().copied().collect::<Vec<_>>())),
         ("older edition", &|| replace_file(&file, &edition_bytes(6))),
         ("knows none", &|| replace_file(&file, &other_network)),
@@ -226,13 +227,13 @@ async fn invalid_geo_file_is_logged_once_and_not_used() {
         assert!(refusals.last().is_some_and(|line| line.contains(reason)), "{reason}: {refusals:?}");
     }
 
-    // A link that is turned to another file counts as a change of the file.
-    let (other_network, link) = (folder.path().join("eight.mmdb"), folder.path().join("link"));
+    // A symbolic link to another file counts as a change.
+    let (other_network, link) = (dir.path().join("eight.mmdb"), dir.path().join("link"));
     fs::write(&other_network, &valid).expect("write the file");
-    std::os::unix::fs::symlink(&other_network, &link).expect("link exists");
+    std::os::unix::fs::symlink(&other_network, &link).expect("create a link");
     fs::rename(&link, &file).expect("replace the link");
     wait_for_reloads(node, "reloaded", 2).await;
     assert_eq!(lookup_edition(&mut caller, &key).await, Ok(8));
-    assert_eq!(reload_count(node, "rejected").await, 5, "what was refused is not refused again with every look");
+    assert_eq!(reload_count(node, "rejected").await, 5, "a rejected file is not rejected again at every poll");
     assert_eq!(node.log().expect("read the log").matches("a geo file was refused").count(), 5);
 }

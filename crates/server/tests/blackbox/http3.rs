@@ -1,4 +1,4 @@
-//! HTTP/3 on the built binary: the same interface, and the truth about the QUIC connection.
+//! HTTP/3 on the built binary: the same API, and correct fields of the QUIC connection.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::fixture::{fresh_key, shared_deployment};
 
 const REQUESTS: usize = 12;
-/// Noise of a busy machine is forgiven so often.
+/// Retries on a busy machine.
 const ATTEMPTS_MAX: usize = 3;
 
 async fn connect_http3(deployment: &Deployment, node: &Node) -> Http3TestClient {
@@ -96,7 +96,7 @@ async fn http3_can_be_disabled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::print_stdout, reason = "the figures are the point")]
+#[expect(clippy::print_stdout, reason = "the figures are printed")]
 async fn rtt_over_http3_matches_the_link_delay() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Full).await;
@@ -131,7 +131,7 @@ async fn rtt_over_http3_matches_the_link_delay() {
                 break;
             }
         }
-        assert!(has_converged, "not in {expected_ms:?} in {ATTEMPTS_MAX} tries");
+        assert!(has_converged, "not in {expected_ms:?} after {ATTEMPTS_MAX} attempts");
         drop(node);
     }
 }

@@ -1,4 +1,4 @@
-//! The daily quota, the burst limit and keys per account: their headers, their edges and their clock.
+//! The daily quota, the burst limit and the number of keys per account: headers, boundaries and clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use crate::lookup::lookup_with_key;
 /// A midnight in January 2027.
 const FIRST_MIDNIGHT_S: u64 = 1_800_000_000 / DAY_S * DAY_S;
 
-/// What the rate-limit headers of an answer say.
+/// Rate limit headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedRateLimit {
     pub(crate) limit: u64,
@@ -25,7 +25,7 @@ pub(crate) struct ReceivedRateLimit {
     pub(crate) reset_s: u64,
 }
 
-/// Reads the rate-limit headers: each once, each a whole number.
+/// Parses the rate limit headers: each occurs once and is an integer.
 #[track_caller]
 pub(crate) fn rate_limit_headers(reply: &TestResponse) -> ReceivedRateLimit {
     let [limit, remaining, reset_s] = ["limit", "remaining", "reset"].map(|name| {
@@ -36,17 +36,17 @@ pub(crate) fn rate_limit_headers(reply: &TestResponse) -> ReceivedRateLimit {
     ReceivedRateLimit { limit, remaining, reset_s }
 }
 
-/// A house whose counter store lives by a clock that tests set.
+/// A deployment whose Redis uses a test clock.
 pub(crate) struct FrozenClockFixture {
     pub(crate) deployment: Deployment,
     pub(crate) clock: TestClock,
-    /// The midnight that ends the day of this test.
+    /// The midnight at the end of this test's day.
     pub(crate) midnight_s: u64,
 }
 
 static FROZEN_CLOCK: OnceCell<Mutex<FrozenClockFixture>> = OnceCell::const_new();
 
-/// The house with the clock, for one test at a time: it is noon, the clock stands still, and no test has seen this day before.
+/// Locks the deployment with the test clock. It is noon, the clock is frozen, and no other test used this day.
 pub(crate) async fn frozen_clock() -> MutexGuard<'static, FrozenClockFixture> {
     let open = async || {
         let clock = TestClock::open().expect("create a clock");
@@ -67,28 +67,28 @@ pub(crate) async fn frozen_clock() -> MutexGuard<'static, FrozenClockFixture> {
 }
 
 impl FrozenClockFixture {
-    /// Sets the clock to so many milliseconds after midnight, or before.
+    /// Sets the clock to this many milliseconds after midnight, or before if negative.
     pub(crate) fn set_after_midnight_ms(&self, after_midnight_ms: i64) {
-        self.clock.freeze_at_ms(i64::try_from(self.midnight_s * 1000).expect("valid time") + after_midnight_ms);
+        self.clock.freeze_at_ms(i64::try_from(self.midnight_s * 1000).expect("time fits into i64") + after_midnight_ms);
     }
 
-    /// Lets a key that was never used have so many requests of this day behind it.
+    /// Sets the usage of a new key for this day.
     pub(crate) async fn record_usage(&self, key: &IssuedKey, admitted: u64) {
         let day = self.midnight_s / DAY_S - 1;
         let row = format!("insert into usage values ('{}', date '1970-01-01' + {day}, {admitted})", key.id);
-        self.deployment.postgres.psql("ipseity", &row).await.expect("query returns a row");
+        self.deployment.postgres.psql("ipseity", &row).await.expect("insert the usage");
     }
 
-    /// Lets the demo have so many requests of this day behind it.
+    /// Sets the usage of the demo for this day.
     pub(crate) async fn record_demo_usage(&self, admitted: u64) {
         let day = self.midnight_s / DAY_S - 1;
         let row = format!("insert into demo_usage values (date '1970-01-01' + {day}, {admitted}, 0)");
-        self.deployment.postgres.psql("ipseity", &row).await.expect("query returns a row");
-        self.deployment.redis.flushall().await.expect("Redis is filled from PostgreSQL");
+        self.deployment.postgres.psql("ipseity", &row).await.expect("insert the usage");
+        self.deployment.redis.flushall().await.expect("flush Redis");
     }
 }
 
-/// Asks so often, and holds every answer to 200.
+/// Sends this many requests, which must all return 200.
 async fn assert_admitted(caller: &mut TestClient, key: &IssuedKey, times: usize) {
     for request_number in 1..=times {
         let reply = lookup_with_key(caller, key).await;
@@ -124,7 +124,7 @@ async fn reset_header_is_the_next_utc_midnight() {
     let key = fresh_key(deployment, Scope::Ip).await;
     let before_s = now_s();
     let reset_s = rate_limit_headers(&lookup_with_key(&mut deployment.nodes[0].client(), &key).await).reset_s;
-    // Midnight may come in between.
+    // Midnight may pass in between.
     assert!([before_s, now_s()].map(|now| (now / DAY_S + 1) * DAY_S).contains(&reset_s), "{reset_s}");
 }
 
@@ -156,7 +156,7 @@ async fn request_10001_of_a_day_is_refused_until_midnight() {
     let exhausted = ReceivedRateLimit { limit: 10_000, remaining: 0, reset_s: fixture.midnight_s };
     let last = lookup_with_key(&mut caller, &key).await;
     assert_eq!((last.status, rate_limit_headers(&last)), (200, exhausted));
-    // Retry-After counts whole seconds of the same clock, and is never 0 before midnight.
+    // Retry-After is in seconds of the same clock, and never 0 before midnight.
     for (until_midnight_ms, retry_after) in [(43_200_000, "43200"), (59_500, "60"), (1_000, "1"), (1, "1")] {
         fixture.set_after_midnight_ms(-until_midnight_ms);
         let reply = lookup_with_key(&mut caller, &key).await;
@@ -194,10 +194,14 @@ async fn request_301_within_60_seconds_pauses_the_key() {
     assert!(message.contains("300 requests in a minute") && message.contains("paused"), "{message}");
     let ReceivedRateLimit { limit, remaining, reset_s } = rate_limit_headers(&reply);
     assert_eq!((limit, remaining, reply.header("retry-after")), (300, 0, Some("60")));
-    assert!((before_s + 60..=after_s + 60).contains(&reset_s), "{reset_s} is not a minute away");
+    assert!((before_s + 60..=after_s + 60).contains(&reset_s), "{reset_s} is not 60 seconds away");
     let dashboard = format!("{}/keys", base_url(&deployment.nodes[0]));
     let keys_page = caller.get("/keys", &[]).await.expect("response arrives");
-    assert_eq!((keys_page.status, keys_page.header("location")), (303, Some("/signin")), "only its owner sees a key");
+    assert_eq!(
+        (keys_page.status, keys_page.header("location")),
+        (303, Some("/signin")),
+        "a key is only visible to its owner"
+    );
     for _ in 0..3 {
         let message =
             ExpectedError::PAUSED_KEY.assert_matches(&lookup_with_key(&mut caller, &key).await)["message"].to_string();
@@ -218,7 +222,7 @@ async fn burst_refusal_has_exact_reset_and_retry_after() {
     ExpectedError::BURST_LIMIT.assert_matches(&reply);
     let expected = ReceivedRateLimit { limit: 300, remaining: 0, reset_s: fixture.midnight_s - 43_200 + 59 + 60 };
     assert_eq!((rate_limit_headers(&reply), reply.header("retry-after")), (expected, Some("60")));
-    // Time heals no pause, not even a new day.
+    // A pause does not end with time, not even on a new day.
     fixture.set_after_midnight_ms(3_600_000);
     ExpectedError::PAUSED_KEY.assert_matches(&lookup_with_key(&mut caller, &key).await);
 }
@@ -305,7 +309,7 @@ async fn repeated_refusals_are_answered_without_redis() {
     let script_calls = async || {
         fixture.deployment.redis.command_calls().await.expect("read the command counts").get("evalsha").copied()
     };
-    // A busy machine may not manage 100 refusals within a second at once.
+    // A busy machine may not manage 100 rejections within a second at first.
     let mut is_cached = false;
     for _ in 0..20 {
         let before = script_calls().await;
@@ -317,7 +321,7 @@ async fn repeated_refusals_are_answered_without_redis() {
             break;
         }
     }
-    assert!(is_cached, "every refusal was asked for");
+    assert!(is_cached, "every rejection was looked up in Redis");
     fixture
         .deployment
         .cli(&["key", "reactivate", &key.id])
@@ -325,7 +329,7 @@ async fn repeated_refusals_are_answered_without_redis() {
         .and_then(CommandOutput::ensure_success)
         .expect("reactivate the key");
     let is_admitted = async || lookup_with_key(&mut caller, &key).await.status == 200;
-    eventually("the key answers again", Duration::from_secs(3), is_admitted).await.expect("delete the records");
+    eventually("the key works again", Duration::from_secs(3), is_admitted).await.expect("key works again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -378,12 +382,12 @@ async fn account_has_at_most_ten_keys() {
         keys.push(deployment.issue_key("ten@example.com", Scope::Ip).await.expect("issue a key"));
     }
     let eleventh = ["key", "issue", "--account", "ten@example.com", "--scope", "ip", "--name", "one more", "--json"];
-    let refused = deployment.cli(&eleventh).await.expect("result exists");
+    let refused = deployment.cli(&eleventh).await.expect("command runs");
     assert!(!refused.is_success() && refused.stdout.is_empty() && refused.stderr.contains("10"), "{}", refused.stderr);
     deployment
         .cli(&["key", "delete", &keys[3].id])
         .await
         .and_then(CommandOutput::ensure_success)
         .expect("delete the key");
-    deployment.cli(&eleventh).await.and_then(CommandOutput::ensure_success).expect("permit is released");
+    deployment.cli(&eleventh).await.and_then(CommandOutput::ensure_success).expect("issue a key");
 }

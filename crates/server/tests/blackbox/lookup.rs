@@ -1,4 +1,4 @@
-//! GET /api/v1/ip: which fields, of which type, with which values.
+//! GET /api/v1/ip: fields, types and values.
 
 use std::collections::BTreeSet;
 
@@ -34,12 +34,12 @@ pub(crate) const GEO_FIELDS: [&str; 16] = [
 ];
 const FULL_FIELDS: [&str; 7] = ["http_protocol", "tls_version", "tls_cipher", "rtt", "colo", "proxy", "hosting"];
 
-/// Asks with a key, as the loopback address itself.
+/// Looks up with a key from the loopback address.
 pub(crate) async fn lookup_with_key(caller: &mut TestClient, key: &IssuedKey) -> TestResponse {
     caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response arrives")
 }
 
-/// Asks with a key as a client with this address.
+/// Looks up with a key as a client with this address.
 async fn lookup_as(caller: &mut TestClient, key: &IssuedKey, query: &str, client: &str) -> Value {
     let headers = [("authorization", key.bearer()), ("x-forwarded-for", client.to_owned())];
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -61,7 +61,7 @@ fn fields_of(scope: Scope) -> BTreeSet<&'static str> {
     }
 }
 
-/// The whole answer for a sample whose client came through a proxy.
+/// The expected response for a sample address behind a proxy.
 fn expected_response(sample: &GeoSample, timezone_offset: Value) -> Value {
     let GeoFacts { location, network } = sample.facts;
     let Location { city, region, region_code, country, country_name, continent, .. } = location;
@@ -82,7 +82,7 @@ fn expected_response(sample: &GeoSample, timezone_offset: Value) -> Value {
     })
 }
 
-/// A zone's offset now, as PostgreSQL knows it.
+/// Current UTC offset of a time zone according to PostgreSQL.
 async fn current_offset_s(deployment: &Deployment, zone: Option<&str>) -> Value {
     let Some(zone) = zone else { return Value::Null };
     let sql = format!("select extract(epoch from (now() at time zone '{zone}') - (now() at time zone 'utc'))::int");
@@ -135,7 +135,7 @@ async fn scope_parameter_narrows_one_request_and_never_widens() {
             assert_eq!(
                 field_names(&narrowed),
                 fields_of(key_scope.min(requested)),
-                "{key_scope} asked for {requested}"
+                "{key_scope}, requested {requested}"
             );
             let next = lookup_as(&mut caller, &key, "", samples::PARIS.address).await;
             assert_eq!(field_names(&next), fields_of(key_scope), "{key_scope} after {requested}");
@@ -153,7 +153,7 @@ async fn invalid_scope_is_ignored_and_the_first_scope_counts() {
             ["scope", "scope=", "scope=GEO", "scope=all", "scope=%20ip", "scope=ip,geo", "Scope=ip", "scope[]=ip"]
         {
             let body = lookup_as(&mut caller, &key, &format!("?{invalid}"), samples::PARIS.address).await;
-            assert_eq!(field_names(&body), fields_of(key_scope), "{key_scope} asked with {invalid}");
+            assert_eq!(field_names(&body), fields_of(key_scope), "{key_scope}, requested {invalid}");
         }
         for (requested, effective) in [
             ("ip&scope=full", Scope::Ip),
@@ -162,7 +162,7 @@ async fn invalid_scope_is_ignored_and_the_first_scope_counts() {
             ("&scope=ip", key_scope),
         ] {
             let body = lookup_as(&mut caller, &key, &format!("?scope={requested}"), samples::PARIS.address).await;
-            assert_eq!(field_names(&body), fields_of(effective), "{key_scope} asked for {requested}");
+            assert_eq!(field_names(&body), fields_of(effective), "{key_scope}, requested {requested}");
         }
     }
 }
@@ -250,7 +250,7 @@ async fn connection_fields_describe_the_client_connection() {
     let tls13 = ["--tlsv1.3", "--tls13-ciphers", "TLS_AES_128_GCM_SHA256"];
     let tls12 = ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"];
     let (aes128, aes256) = ("TLS_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384");
-    // Options of curl, address, and what the answer says: protocol, TLS version, suite.
+    // Options of curl, base URL, and the expected protocol, TLS version and cipher suite.
     for (options, url, expected_session) in [
         (&["--http1.0"][..], &clear, ["HTTP/1.0", "", ""]),
         (&["--http1.1"], &clear, ["HTTP/1.1", "", ""]),
@@ -267,7 +267,7 @@ async fn connection_fields_describe_the_client_connection() {
         assert!(body["rtt"].as_u64().is_some_and(|rtt_ms| rtt_ms < 1_000), "{}", body["rtt"]);
         assert_eq!((&body["colo"], &body["ip"]), (&json!("FRA"), &json!("127.0.0.1")));
     }
-    // Through a proxy, the proxy's own hop tells nothing of the client; the site is the same.
+    // Behind a proxy, the proxy's connection says nothing about the client. The site is the same.
     let body = lookup_as(&mut node.client(), &key, "", samples::PARIS.address).await;
     for name in ["http_protocol", "tls_version", "tls_cipher", "rtt"] {
         assert_eq!(body[name], Value::Null, "{name}");

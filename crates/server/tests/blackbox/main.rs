@@ -1,6 +1,6 @@
-//! The black-box suite: the built binary, with PostgreSQL and Redis processes of its own, tried over real sockets as a user would.
+//! The black-box suite: tests the built binary with real PostgreSQL and Redis processes over sockets, as a user would.
 //!
-//! Tests that only ask and answer share one house; tests that race, kill or count have their own.
+//! Most tests share one deployment. Tests that race, kill or count have a separate one.
 
 mod abuse;
 mod alerts;

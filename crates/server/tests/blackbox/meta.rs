@@ -1,4 +1,4 @@
-//! GET /api/v1/meta and the attributions on the docs page.
+//! GET /api/v1/meta, and the attributions on the docs page.
 
 use http::Method;
 use ipseity_domain::Scope;
@@ -18,7 +18,7 @@ async fn meta_returns_version_and_data_without_key_or_charge() {
     assert!(reply.header("x-request-id").is_some());
     let meta = reply.json().expect("valid JSON");
     assert_eq!((&meta["version"], &meta["interface"]), (&json!(env!("CARGO_PKG_VERSION")), &json!("1.1.0")));
-    let databases = meta["databases"].as_array().expect("write the databases");
+    let databases = meta["databases"].as_array().expect("value is a list");
     let listed: Vec<[&Value; 3]> = databases.iter().map(|one| [&one["type"], &one["kind"], &one["built_at"]]).collect();
     let built = json!("2026-01-01T00:00:00Z");
     assert_eq!(
@@ -71,7 +71,7 @@ async fn openapi_schemas_match_the_responses() {
             document["components"]["schemas"][name]["properties"].as_object().expect("schema has properties");
         let response = reply.json().expect("valid JSON");
         let fields = response.as_object().expect("value is an object");
-        assert!(fields.keys().all(|field| properties.contains_key(field)), "{path} answers more than {name} says");
+        assert!(fields.keys().all(|field| properties.contains_key(field)), "{path} returns more than {name}");
         assert_eq!(fields.len(), properties.len(), "{path}");
     }
 }

@@ -1,4 +1,4 @@
-//! The OpenAPI document against the service: the same addresses, methods, statuses and headers, no more and no fewer.
+//! Compares the OpenAPI document with the service: exactly the same paths, methods, statuses and headers.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::fixture::{fresh_key, relaxed_timeouts, shared_deployment};
 
-/// Headers of the transport, which any answer of any server may have.
+/// Transport headers, which any response may have.
 const TRANSPORT_HEADERS: [&str; 5] = ["allow", "alt-svc", "content-length", "content-type", "date"];
 const METHODS: [Method; 8] = [
     Method::GET,
@@ -30,7 +30,7 @@ fn lowercase_keys(map: &Value) -> BTreeSet<String> {
     map.as_object().expect("value is a map").keys().map(|name| name.to_lowercase()).collect()
 }
 
-/// Statuses that were answered, by `method path`, each held to the headers and the body that the document gives it.
+/// Observed statuses by `method path`. Each response is validated against the documented headers and body.
 #[derive(Default)]
 struct ObservedResponses(BTreeSet<(String, String)>);
 
@@ -39,7 +39,7 @@ impl ObservedResponses {
     fn check_response(&mut self, document: &Value, method: &Method, path: &str, reply: &TestResponse) {
         let operation = &document["paths"][path][method.as_str().to_lowercase()];
         let response = &operation["responses"][reply.status.to_string()];
-        assert!(response.is_object(), "{method} {path} answers {}, which is not described", reply.status);
+        assert!(response.is_object(), "{method} {path} returned {}, which is not documented", reply.status);
         let sent: BTreeSet<_> = reply.headers.keys().map(|name| name.as_str().to_owned()).collect();
         let sent: BTreeSet<_> = sent.into_iter().filter(|name| !TRANSPORT_HEADERS.contains(&name.as_str())).collect();
         assert_eq!(sent, lowercase_keys(&response["headers"]), "{method} {path} {}", reply.status);
@@ -53,7 +53,7 @@ impl ObservedResponses {
         self.0.insert((format!("{} {path}", method.as_str().to_lowercase()), reply.status.to_string()));
     }
 
-    /// Asks, and holds the answer to the document.
+    /// Sends a request and validates the response against the document.
     async fn request_and_check(
         &mut self,
         caller: &mut TestClient,
@@ -70,7 +70,7 @@ impl ObservedResponses {
     }
 }
 
-/// All that the document describes.
+/// All documented statuses.
 fn described_responses(document: &Value) -> BTreeSet<(String, String)> {
     let mut all = BTreeSet::new();
     for (path, item) in document["paths"].as_object().expect("document has paths") {
@@ -91,7 +91,7 @@ async fn openapi_lists_exactly_the_routes_and_methods() {
         for method in METHODS {
             let reply = caller.send(method.clone(), path, &[]).await.expect("response arrives");
             let is_described = item.get(method.as_str().to_lowercase()).is_some();
-            assert_eq!(reply.status != 405, is_described, "{method} {path} answers {}", reply.status);
+            assert_eq!(reply.status != 405, is_described, "{method} {path} returned {}", reply.status);
         }
     }
     for absent in ["/api/v1/events", "/api/v1/keys", "/api/v1/openapi"] {
@@ -132,10 +132,10 @@ async fn every_documented_status_occurs_with_its_headers() {
         exhausted.id
     );
     deployment.postgres.psql("ipseity", &rows).await.expect("query succeeds");
-    deployment.redis.flushall().await.expect("Redis is filled from PostgreSQL");
+    deployment.redis.flushall().await.expect("flush Redis");
     observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &exhausted.bearer())]).await;
     observed.request_and_check(&mut caller, &document, demo, "", &[]).await;
-    // Only where neither store can tell, and the node has never seen the key.
+    // Without Redis and PostgreSQL, and for a key that the node has never seen.
     let never_observed = fresh_key(&deployment, Scope::Ip).await;
     deployment.redis.kill9();
     deployment.postgres.kill9();
@@ -143,9 +143,9 @@ async fn every_documented_status_occurs_with_its_headers() {
         .request_and_check(&mut caller, &document, lookup, "", &[("authorization", &never_observed.bearer())])
         .await;
     let never_observed: Vec<_> = described_responses(&document).difference(&observed.0).cloned().collect();
-    // A failure of what needs no store is none that can be brought about from outside.
+    // Routes without storage cannot be made to fail from outside.
     let never_observed: Vec<_> = never_observed.into_iter().filter(|(_, status)| status != "500").collect();
-    assert!(never_observed.is_empty(), "described and never answered: {never_observed:?}");
+    assert!(never_observed.is_empty(), "documented but never observed: {never_observed:?}");
     assert!(observed.0.contains(&("get /api/v1/ip".to_owned(), "500".to_owned())));
 }
 
@@ -158,7 +158,7 @@ async fn openapi_json_and_yaml_agree_and_are_cacheable() {
     assert_eq!(yaml.header("cache-control"), Some("public, max-age=300"));
     let text = yaml.text();
     assert!(text.starts_with("openapi: \"3.1.0\"\n"));
-    // Every text of the one stands in the other; tools/docs reads both with a real reader.
+    // Every text of the JSON document occurs in the YAML document. tools/docs parses both.
     for path in document["paths"].as_object().expect("document has paths").keys() {
         assert!(text.contains(&format!("\"{path}\":\n")), "{path}");
     }

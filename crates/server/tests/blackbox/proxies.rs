@@ -1,4 +1,5 @@
-//! Trust as an operator sets it up: presets, what is refused at start, what `ipseity check` explains, and clients that lie to a real proxy.
+//! Proxy trust as an operator configures it: presets, settings rejected at startup, the explanations of `ipseity
+//! check`, and spoofed headers through a real proxy.
 
 use std::process::Command;
 
@@ -14,7 +15,7 @@ use crate::fixture::{fresh_key, shared_deployment};
 type EdgeEnvPairs = &'static [(&'static str, &'static str)];
 type ArgumentList = &'static [&'static str];
 
-/// The code block of this language in docs/proxies.md.
+/// The first code block of this language in docs/proxies.md.
 pub(crate) fn snippet(language: &str) -> String {
     code_blocks(language).into_iter().next().expect("docs have the snippet")
 }
@@ -26,7 +27,7 @@ fn code_blocks(language: &str) -> Vec<String> {
     blocks.map(str::to_owned).collect()
 }
 
-/// Settings of the section `edge`.
+/// Environment variables of the section `edge`.
 pub(crate) fn edge_env(settings: &[(&str, &str)]) -> Env {
     settings.iter().map(|(name, value)| (format!("IPSEITY__EDGE__{name}"), (*value).to_owned())).collect()
 }
@@ -120,7 +121,7 @@ fn check_explains_which_client_address_is_used() {
         (BEHIND_HAPROXY, &["--peer", "10.0.0.1"], "nobody", "expects a PROXY header"),
     ];
     for (settings, arguments, expected_address, reason) in explained {
-        let text = run_check(settings, arguments).ensure_success().expect("an explanation").text();
+        let text = run_check(settings, arguments).ensure_success().expect("check prints an explanation").text();
         assert!(
             text.contains(&format!("Answered: {expected_address}")) && text.contains(reason),
             "{arguments:?}: {text}"
@@ -133,16 +134,16 @@ fn documented_proxy_settings_are_valid() {
     let files = code_blocks("toml");
     assert_eq!(files.len(), 7);
     for (index, text) in files.iter().enumerate() {
-        let folder = ipseity_testkit::TestDir::create().expect("create a directory");
+        let dir = ipseity_testkit::TestDir::create().expect("create a directory");
         let certificate =
-            ipseity_testkit::certificate::TestCertificate::generate_in(folder.path()).expect("create a certificate");
+            ipseity_testkit::certificate::TestCertificate::generate_in(dir.path()).expect("create a certificate");
         let mut text = text.clone();
         for (name, file) in [("pem", &certificate.chain_file), ("key", &certificate.private_key_file)] {
             for stem in ["ipseity", "origin"] {
                 text = text.replace(&format!("/etc/ssl/{stem}.{name}"), &file.display().to_string());
             }
         }
-        let file = folder.path().join("ipseity.toml");
+        let file = dir.path().join("ipseity.toml");
         std::fs::write(&file, text).expect("write the file");
         let output = run_check(&[], &["--config", file.to_str().expect("valid path")]);
         assert_eq!(output.code, Some(0), "block {index}: {}", output.stderr);

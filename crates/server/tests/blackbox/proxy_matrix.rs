@@ -1,8 +1,8 @@
-//! The table of protocols, TLS versions, proxies and address families: real nginx, real haproxy, curl, a caller over QUIC, and every
-//! field of the connection.
+//! All combinations of protocols, TLS versions, proxies and address families, with real nginx and haproxy, curl and a
+//! QUIC client. Checks every connection field.
 //!
-//! The proxies run what docs/proxies.md says; nginx without TLS takes HTTP/2 on a port of its own. Cells that cannot be are left out:
-//! HTTP/3 is TLS 1.3 alone, and neither proxy speaks it.
+//! The proxies run the configuration in docs/proxies.md. nginx without TLS uses a separate port for HTTP/2. Impossible
+//! combinations are omitted: HTTP/3 requires TLS 1.3, and neither proxy supports it.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -16,10 +16,11 @@ use crate::connection::{CurlResponse, NegotiatedSession, curl_lookup, print_line
 use crate::fixture::{fresh_key, shared_deployment};
 use crate::proxies::{edge_env, snippet};
 
-/// A client on the loopback that no trusted network holds.
+/// A loopback address outside the trusted networks.
 const CLIENT_ADDRESS: &str = "127.0.0.77";
 
-/// How a client comes: the listener's place among a way's addresses, the host in the URL, curl's source, and the address told.
+/// Address families: index of the listener among a route's addresses, host in the URL, curl's source options, and the
+/// reported address.
 const FAMILIES: [(&str, usize, &str, &[&str], &str); 3] = [
     ("IPv4", 0, "127.0.0.1", &["--interface", CLIENT_ADDRESS], CLIENT_ADDRESS),
     ("IPv6", 1, "[::1]", &[], "::1"),
@@ -29,17 +30,17 @@ const PROTOCOLS: [(&str, &str, &str); 2] =
     [("HTTP/1.1", "--http1.1", "--http1.1"), ("HTTP/2", "--http2-prior-knowledge", "--http2")];
 const SESSIONS: [(&str, &[&str]); 3] =
     [("clear", &[]), ("TLS 1.2", &["--tlsv1.2", "--tls-max", "1.2"]), ("TLS 1.3", &["--tlsv1.3"])];
-/// The only suite that a caller over QUIC offers, and its name.
+/// Cipher suites for QUIC clients and their names.
 const QUIC_SUITES: [(CipherSuite, &str); 3] = [
     (CipherSuite::TLS13_AES_128_GCM_SHA256, "TLS_AES_128_GCM_SHA256"),
     (CipherSuite::TLS13_AES_256_GCM_SHA384, "TLS_AES_256_GCM_SHA384"),
     (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, "TLS_CHACHA20_POLY1305_SHA256"),
 ];
 
-/// What is told of a connection that curl sees as this.
+/// Maps the session that curl negotiated to the reported one.
 type ExpectedSession = fn(&NegotiatedSession) -> NegotiatedSession;
 
-/// One way to the service: where it is entered, in clear (HTTP/1.1, HTTP/2) and over TLS, for each family.
+/// One route to the service: its addresses for plain HTTP (HTTP/1.1, HTTP/2) and TLS, for each family.
 struct ProxyRoute {
     name: &'static str,
     clear: [[u16; 3]; 2],
@@ -50,7 +51,7 @@ struct ProxyRoute {
 }
 
 impl ProxyRoute {
-    /// Every field of one answer to this client.
+    /// Checks every field of one response.
     fn check_response(&self, cell: &str, client: &str, protocol: &str, response: &CurlResponse) {
         let (ip, ipv6) = (&response.body["ip"], &response.body["ipv6"]);
         assert_eq!(if ip.is_null() { ipv6 } else { ip }, &json!(client), "{cell}");
@@ -70,7 +71,7 @@ fn no_session(_: &NegotiatedSession) -> NegotiatedSession {
     [Value::Null, Value::Null, Value::Null]
 }
 
-/// A PROXY header of version 2 tells of TLS, and by ALPN of HTTP.
+/// A PROXY header of version 2 reports TLS, and HTTP by ALPN.
 fn tls_session_only(negotiated: &NegotiatedSession) -> NegotiatedSession {
     if negotiated[1].is_null() { no_session(negotiated) } else { negotiated.clone() }
 }
@@ -79,7 +80,7 @@ fn protocol_only(negotiated: &NegotiatedSession) -> NegotiatedSession {
     [negotiated[0].clone(), Value::Null, Value::Null]
 }
 
-/// Free ports for the three families: 127.0.0.1, ::1, and [::] for both.
+/// Free ports for three families: 127.0.0.1, ::1, and [::] for both.
 fn free_addresses() -> [SocketAddr; 3] {
     ["127.0.0.1", "::1", "::"].map(|address| {
         let address: IpAddr = address.parse().expect("valid address");
@@ -91,7 +92,7 @@ fn join_addresses(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The certificate and its key in one file, as haproxy wants them.
+/// Certificate and key in one file, as haproxy requires.
 fn combined_pem(deployment: &Deployment) -> String {
     let read = |file: &Path| std::fs::read_to_string(file).expect("read the file");
     let file = deployment.certificate.chain_file.with_file_name("both.pem");
@@ -155,7 +156,7 @@ async fn nginx_route(deployment: &Deployment) -> ProxyRoute {
     }
 }
 
-/// haproxy with the snippet, its PROXY version as given, before a node with these settings.
+/// haproxy with the documented configuration and this PROXY version, in front of a node with these settings.
 async fn haproxy_route(
     deployment: &Deployment,
     name: &'static str,
@@ -192,7 +193,7 @@ async fn haproxy_route(
     ProxyRoute { name, clear, tls, expected_session, reports_rtt: false, _processes: (vec![node], Some(proxy)) }
 }
 
-/// haproxy that passes TLS on untouched, as a network load balancer does.
+/// haproxy that forwards TLS unchanged, like a network load balancer.
 async fn load_balancer_route(deployment: &Deployment, name: &'static str, version: &str) -> ProxyRoute {
     let settings = edge_env(&[("PRESET", "aws-nlb"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
     let node = deployment.start_node(&settings).await.expect("node starts");
@@ -220,7 +221,7 @@ async fn load_balancer_route(deployment: &Deployment, name: &'static str, versio
     }
 }
 
-/// Goes through all cells of one way over TCP; gives how many there were.
+/// Checks all combinations of a route over TCP; returns their number.
 async fn check_route(deployment: &Deployment, key: &IssuedKey, route: &ProxyRoute) -> usize {
     let authority = deployment.certificate.ca_file.to_str().expect("valid path");
     let mut cells = 0;
@@ -244,7 +245,7 @@ async fn check_route(deployment: &Deployment, key: &IssuedKey, route: &ProxyRout
     cells
 }
 
-/// Goes through all cells of the direct way over QUIC, with each suite; gives how many there were.
+/// Checks all combinations of the direct route over QUIC with each cipher suite; returns their number.
 async fn check_route_over_quic(deployment: &Deployment, key: &IssuedKey, route: &ProxyRoute) -> usize {
     let authority = &deployment.certificate.ca_file;
     let mut cells = 0;
@@ -297,24 +298,24 @@ async fn connection_fields_are_exact_or_null_on_every_route() {
         check_route(deployment, &key, &haproxy_route(deployment, "haproxy, PROXY v2", v2, &[], tls_session_only).await)
             .await;
     let passing =
-        haproxy_route(deployment, "haproxy passing HTTP, PROXY v1", "send-proxy", &through, protocol_only).await;
+        haproxy_route(deployment, "haproxy, HTTP pass-through, PROXY v1", "send-proxy", &through, protocol_only).await;
     cells += check_route(deployment, &key, &passing).await;
     cells += check_route(
         deployment,
         &key,
-        &haproxy_route(deployment, "haproxy passing HTTP, PROXY v2", v2, &through, same_as_negotiated).await,
+        &haproxy_route(deployment, "haproxy, HTTP pass-through, PROXY v2", v2, &through, same_as_negotiated).await,
     )
     .await;
     cells += check_route(
         deployment,
         &key,
-        &load_balancer_route(deployment, "haproxy passing TLS, PROXY v1", "send-proxy").await,
+        &load_balancer_route(deployment, "haproxy, TLS pass-through, PROXY v1", "send-proxy").await,
     )
     .await;
     cells += check_route(
         deployment,
         &key,
-        &load_balancer_route(deployment, "haproxy passing TLS, PROXY v2", "send-proxy-v2").await,
+        &load_balancer_route(deployment, "haproxy, TLS pass-through, PROXY v2", "send-proxy-v2").await,
     )
     .await;
     assert_eq!(cells, 8 * 2 * 3 * 3 + 3 * 3);

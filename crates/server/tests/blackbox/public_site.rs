@@ -1,4 +1,4 @@
-//! The front door: the landing page, the documentation as Markdown, and the files for programs that read sites.
+//! The public site: landing page, documentation as Markdown, and well-known files.
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;
@@ -10,7 +10,7 @@ use crate::errors::base_url;
 use crate::fixture::{fresh_key, shared_deployment};
 use crate::limits::rate_limit_headers;
 
-/// The JSON that the landing page shows, without its colours.
+/// The JSON on the landing page, without its markup.
 fn displayed_json(page: &str) -> Value {
     let code = page
         .split_once("<code id=\"own\">")
@@ -41,7 +41,7 @@ async fn landing_page_shows_the_full_lookup_without_charge() {
     let response = get_ok(&mut caller, "/api/v1/ip", &from).await;
     assert_eq!(rate_limit_headers(&response).remaining, before - 1, "the page was charged");
     assert!(!page.headers.contains_key("x-ratelimit-limit") && !page.headers.contains_key("set-cookie"));
-    assert_eq!(page.header("cache-control"), Some("no-store"), "it holds an address");
+    assert_eq!(page.header("cache-control"), Some("no-store"), "the page contains an address");
     let text = page.text();
     assert_eq!(displayed_json(&text), response.json().expect("valid JSON"));
     for words in ["Paris, Île-de-France, France", "Orange (AS3215)", "within 10 km", "class=\"dot\"", "GeoLite2"] {
@@ -111,7 +111,7 @@ async fn well_known_files_follow_their_standards() {
     assert_eq!(field("Contact: "), format!("{base}/docs/privacy#report"));
     let expires: jiff::Timestamp = field("Expires: ").parse().expect("valid time");
     let days = (expires.as_second() - jiff::Timestamp::now().as_second()) / 86_400;
-    assert!((1..365).contains(&days), "it holds for {days} days");
+    assert!((1..365).contains(&days), "it is valid for {days} days");
     let contact = ("IPSEITY__PUBLIC__SECURITY_CONTACT".to_owned(), "mailto:security@example.com".to_owned());
     let other = deployment.start_node(&Env::from([contact])).await.expect("node starts");
     let security = get_ok(&mut other.client(), "/.well-known/security.txt", &[]).await.text();

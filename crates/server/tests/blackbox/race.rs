@@ -1,4 +1,4 @@
-//! Exactness under a race: three nodes on one Redis and one PostgreSQL, fifty connections, everything at once on what was never used before.
+//! Limits under concurrency: three nodes on one Redis and one PostgreSQL, fifty connections, and new keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const TODAY: &str = "(now() at time zone 'utc')::date";
 
 static DEPLOYMENT: OnceCell<Deployment> = OnceCell::const_new();
 
-/// A house of three nodes; ends with the process.
+/// A deployment with three nodes. It ends with the process.
 pub(crate) async fn three_node_deployment() -> &'static Deployment {
     DEPLOYMENT
         .get_or_init(async || {
@@ -29,7 +29,8 @@ pub(crate) async fn three_node_deployment() -> &'static Deployment {
         .await
 }
 
-/// Sends `each` requests on each of fifty connections, spread over the nodes. All are open before the first request goes out.
+/// Sends `each` requests on each of fifty connections, spread over the nodes. All connections are open before the first
+/// request.
 pub(crate) async fn send_concurrently(
     deployment: &Deployment,
     path: &'static str,
@@ -56,7 +57,7 @@ pub(crate) async fn send_concurrently(
     connections.join_all().await.into_iter().flatten().collect()
 }
 
-/// How many answers there are of each status.
+/// Number of responses by status.
 pub(crate) fn count_statuses(replies: &[TestResponse]) -> BTreeMap<u16, usize> {
     let mut counts = BTreeMap::new();
     for reply in replies {
@@ -65,14 +66,14 @@ pub(crate) fn count_statuses(replies: &[TestResponse]) -> BTreeMap<u16, usize> {
     counts
 }
 
-/// What the admitted were told to be left; no two were told the same.
+/// The remaining counts of the admitted requests, which must all differ.
 pub(crate) fn distinct_remaining(replies: &[TestResponse]) -> BTreeSet<u64> {
     let admitted: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
     let parse_remaining = |reply: &&TestResponse| {
         reply.header("x-ratelimit-remaining").expect("remaining is set").parse().expect("valid number")
     };
     let distinct: BTreeSet<u64> = admitted.iter().map(parse_remaining).collect();
-    assert_eq!(distinct.len(), admitted.len(), "two admitted requests were told the same remainder");
+    assert_eq!(distinct.len(), admitted.len(), "two admitted requests have the same remaining count");
     distinct
 }
 
@@ -97,15 +98,15 @@ async fn exactly_300_of_400_concurrent_requests_pass() {
             .psql("ipseity", &format!("{evidence} = '{}'", issued.id))
             .await
             .expect("read the pauses");
-        assert_eq!(rows, "1|301", "pauses and the requests that they speak of");
+        assert_eq!(rows, "1|301", "pauses and their request counts");
         paused.push(format!("'{}'", issued.id));
     }
     let used = format!("select string_agg(admitted::text, ' ') from usage where key_id in ({})", paused.join(","));
-    eventually("the roll-up says 300 of each", Duration::from_secs(20), async || {
+    eventually("300 are flushed for each key", Duration::from_secs(20), async || {
         deployment.postgres.psql("ipseity", &used).await.expect("read the usage") == "300 300 300 300 300"
     })
     .await
-    .expect("usage flush");
+    .expect("usage is flushed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,12 +115,12 @@ async fn last_10_requests_of_the_day_are_exact_across_nodes() {
     for _ in 0..3 {
         let issued = fresh_key(deployment, Scope::Ip).await;
         let insert_usage = format!("insert into usage values ('{}', {TODAY}, 9990)", issued.id);
-        deployment.postgres.psql("ipseity", &insert_usage).await.expect("usage flush");
+        deployment.postgres.psql("ipseity", &insert_usage).await.expect("insert the usage");
         let replies = send_concurrently(deployment, LOOKUP_PATH, Some(issued.bearer()), 5).await;
         assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 10), (429, 240)]));
         assert_eq!(distinct_remaining(&replies), (0..10).collect());
         for refused in refusals(&replies) {
-            assert!(refused["enterprise"].is_string(), "refused for another reason than the day: {refused}");
+            assert!(refused["enterprise"].is_string(), "rejected for another reason than the daily quota: {refused}");
         }
     }
 }
@@ -128,12 +129,12 @@ async fn last_10_requests_of_the_day_are_exact_across_nodes() {
 async fn last_10_demo_requests_are_exact_across_nodes() {
     let deployment = three_node_deployment().await;
     let insert_usage = format!("insert into demo_usage values ({TODAY}, 990, 0)");
-    deployment.postgres.psql("ipseity", &insert_usage).await.expect("usage flush");
+    deployment.postgres.psql("ipseity", &insert_usage).await.expect("insert the usage");
     let replies = send_concurrently(deployment, DEMO_PATH, None, 5).await;
     assert_eq!(count_statuses(&replies), BTreeMap::from([(200, 10), (429, 240)]));
     assert_eq!(distinct_remaining(&replies), (0..10).collect());
     for refused in refusals(&replies) {
-        assert!(refused["signup"].is_string(), "refused for another reason than the demo's day: {refused}");
+        assert!(refused["signup"].is_string(), "rejected for another reason than the demo quota: {refused}");
     }
     assert_eq!(
         count_statuses(&send_concurrently(deployment, DEMO_PATH, None, 1).await),

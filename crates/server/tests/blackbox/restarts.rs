@@ -1,6 +1,6 @@
-//! Nodes replaced by take-over under load: a new process has the listening sockets before the old one drains.
+//! Replaces nodes under load: a new process has the listening sockets before the old one drains.
 //!
-//! `IPSEITY_RESTARTS`, `IPSEITY_RESTART_RATE` (requests a second) and `IPSEITY_RESTART_S` make it larger than a suite can afford.
+//! `IPSEITY_RESTARTS`, `IPSEITY_RESTART_RATE` (requests per second) and `IPSEITY_RESTART_S` increase the load.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -22,14 +22,14 @@ const WORKERS_PER_PROTOCOL: usize = 10;
 const QUIC_WORKERS: usize = 4;
 const QUIC_REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What became of the requests of some callers.
+/// Results of the requests of some clients.
 #[derive(Default)]
 pub(crate) struct LoadStats {
     pub(crate) answered: usize,
     connections: usize,
     unprocessed_retries: usize,
     slowest: Duration,
-    /// What a caller saw instead of an answer, and how often.
+    /// Failures by description.
     failures: BTreeMap<String, usize>,
 }
 
@@ -70,7 +70,7 @@ impl LoadStats {
     }
 }
 
-/// Asks with these keys in turn, one request a pause, until it is told to stop.
+/// Sends requests with these keys in turn, one per interval, until it is stopped.
 pub(crate) async fn run_client(
     mut caller: StreamTestClient,
     keys: Vec<String>,
@@ -119,7 +119,7 @@ async fn run_quic_client(server: SocketAddr, authority: PathBuf, stop: Arc<Atomi
                 stats.record(started, Ok(reply));
                 caller = Some(open);
             }
-            // It was sent away before; the request goes over the next connection.
+            // The server closed the connection gracefully before, so the request goes over the next one.
             Ok(None) => stats.unprocessed_retries += 1,
             Err(error) => stats.record(started, Err(error)),
         }
@@ -212,11 +212,11 @@ async fn restart_under_load(takeover: SocketTakeover) -> RestartOutcome {
 }
 
 impl RestartOutcome {
-    #[expect(clippy::print_stderr, reason = "the figures are the point")]
+    #[expect(clippy::print_stderr, reason = "the figures are printed")]
     fn print_summary(&self, name: &str) {
         let total = self.http11.answered + self.http2.answered + self.http11.failed_count() + self.http2.failed_count();
         eprintln!(
-            "{} restarts by {name} in {:.0?}, {total} requests over HTTP/1.1 and HTTP/2",
+            "{} restarts with {name} in {:.0?}, {total} requests over HTTP/1.1 and HTTP/2",
             self.restarts, self.took
         );
         for (name, stats) in [("HTTP/1.1", &self.http11), ("HTTP/2", &self.http2), ("HTTP/3", &self.http3)] {
@@ -232,7 +232,7 @@ async fn restart_with_inherited_sockets_loses_no_request() {
     assert_eq!((outcome.http11.failed_count(), outcome.http2.failed_count()), (0, 0));
     assert!(
         outcome.http11.connections > WORKERS_PER_PROTOCOL && outcome.http2.connections > WORKERS_PER_PROTOCOL,
-        "nobody had to move"
+        "no client had to reconnect"
     );
 }
 
@@ -240,7 +240,7 @@ async fn restart_with_inherited_sockets_loses_no_request() {
 async fn restart_with_reuseport_loses_almost_no_request() {
     let outcome = restart_under_load(SocketTakeover::ReusePort).await;
     outcome.print_summary("SO_REUSEPORT");
-    // A caller whose connection the kernel completes between the last accept and the close is lost.
+    // A connection that the kernel completes between the last accept and the close is lost.
     let failed = outcome.http11.failed_count() + outcome.http2.failed_count();
     assert!(failed * 1000 <= outcome.http11.answered + outcome.http2.answered, "{failed} failed");
 }

@@ -1,4 +1,4 @@
-//! One round trip: what the stores received while 10,000 requests were admitted, counted by the stores themselves.
+//! Counts the commands that Redis and PostgreSQL received while 10,000 requests were admitted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,20 +14,20 @@ const KEYS_PER_ACCOUNT: usize = 10;
 const REQUESTS_PER_KEY: u64 = 10;
 const CONNECTIONS: usize = 50;
 
-/// A house whose PostgreSQL logs every statement, after the name of the application that sent it; its node starts afterwards.
+/// A deployment whose PostgreSQL logs every statement with its application name. Its node starts afterwards.
 async fn deployment_with_query_log() -> Deployment {
     let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
     let mut deployment = Deployment::start(options).await.expect("deployment starts");
     for setting in ["log_statement = 'all'", "log_line_prefix = '<%a> '"] {
-        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("read the setting");
+        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("change the setting");
     }
-    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("change the settings");
+    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("reload the settings");
     let node = deployment.start_node(&ipseity_testkit::deployment::node::Env::new()).await.expect("node starts");
     deployment.nodes.push(node);
     deployment
 }
 
-/// Gives 100 accounts ten keys each, by SQL: a thousand commands would take a minute.
+/// Creates 100 accounts with ten keys each by SQL. Commands would take a minute.
 pub(crate) async fn issue_1000_keys(deployment: &Deployment) -> Vec<String> {
     let accounts =
         format!("insert into accounts (email) select n || '@example.com' from generate_series(1, {ACCOUNTS}) n");
@@ -44,12 +44,12 @@ pub(crate) async fn issue_1000_keys(deployment: &Deployment) -> Vec<String> {
             keys.push(clear.expose().to_owned());
         }
         let insert = format!("insert into keys (id, account_id, seat, name, scope, digest) values {}", rows.join(","));
-        deployment.postgres.psql("ipseity", &insert).await.expect("keys exist");
+        deployment.postgres.psql("ipseity", &insert).await.expect("insert the keys");
     }
     keys
 }
 
-/// Asks with every key so often, over fifty connections; all are admitted.
+/// Sends this many requests with every key over fifty connections; all must be admitted.
 async fn lookup_with_all(deployment: &Deployment, keys: &[String], times: u64) {
     let mut connections = JoinSet::new();
     for key_chunk in keys.chunks(keys.len() / CONNECTIONS) {
@@ -67,7 +67,7 @@ async fn lookup_with_all(deployment: &Deployment, keys: &[String], times: u64) {
     connections.join_all().await;
 }
 
-/// Statements in PostgreSQL's log after so many bytes, by application.
+/// Statements in PostgreSQL's log after this offset, by application.
 fn statements_by_application(deployment: &Deployment, from: usize) -> BTreeMap<String, usize> {
     let log = deployment.postgres.log().expect("read the log");
     let mut counts = BTreeMap::new();
@@ -80,7 +80,7 @@ fn statements_by_application(deployment: &Deployment, from: usize) -> BTreeMap<S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::print_stderr, reason = "the figure is what this test is for")]
+#[expect(clippy::print_stderr, reason = "the figure is the result of this test")]
 async fn admitted_request_makes_one_redis_call_and_no_sql() {
     let deployment = deployment_with_query_log().await;
     let keys = issue_1000_keys(&deployment).await;
@@ -94,14 +94,14 @@ async fn admitted_request_makes_one_redis_call_and_no_sql() {
     lookup_with_all(&deployment, &keys, REQUESTS_PER_KEY).await;
     let after = deployment.redis.command_calls().await.expect("read the counts");
     let calls = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
-    eventually("background work shows itself", Duration::from_secs(20), async || {
+    eventually("background statements are logged", Duration::from_secs(20), async || {
         statements_by_application(&deployment, log_start).contains_key("ipseity-background")
     })
     .await
     .expect("background statements exist");
     let sent = statements_by_application(&deployment, log_start);
     eprintln!("round trip: {requests} requests, {} evalsha; statements by application: {sent:?}", calls("evalsha"));
-    // Each leaves its entry in a log; those of the same moment share a call.
+    // Each request adds an entry to a log. Concurrent requests share a call.
     assert_eq!(calls("rpush"), requests);
     assert!((1..=requests).contains(&calls("evalsha")));
     for other in ["eval", "script|load", "hello"] {

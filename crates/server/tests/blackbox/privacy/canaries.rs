@@ -1,4 +1,4 @@
-//! What goes through the house and must be found nowhere in it: addresses, keys and other secrets.
+//! Addresses, keys and other secrets that are sent to the deployment and must be found nowhere.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -6,14 +6,14 @@ use std::sync::Mutex;
 
 use ipseity_testkit::{Needle, NeedleEncoding, PrivacyFinding, PrivacySearch};
 
-/// A peer that is in no trusted network is a client itself.
+/// A peer outside the trusted networks counts as a client.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(127, 250, 249, 252);
-/// So many addresses, half of each family, are used in turn.
+/// Number of addresses that are used in turn, half of each family.
 const ADDRESSES: usize = 2_000;
-/// So many of the IPv4 ones are looked for as four raw bytes too, and are used the more often: in a run's megabytes of digests and checksums a
-/// thousand turn up by chance once in about six runs.
+/// Number of IPv4 addresses that are also searched as four raw bytes and are used more often. With a thousand, a chance
+/// match in a run's megabytes of digests and checksums would occur about once in six runs.
 const BINARY_MARKED: usize = 20;
-/// What their IPv4 ones begin with.
+/// First octets of the IPv4 addresses.
 const FIRST_OCTETS: RangeInclusive<u8> = 129..=223;
 
 pub(crate) struct Canaries {
@@ -30,7 +30,7 @@ impl Canaries {
         Self { addresses, next: Mutex::new(0), secrets: Mutex::default() }
     }
 
-    /// The next address; every fourth is a marked one.
+    /// The next address. Every fourth is one that is searched as raw bytes.
     pub(crate) fn next_address(&self) -> IpAddr {
         let mut next = self.next.lock().expect("lock is not poisoned");
         *next += 1;
@@ -38,31 +38,31 @@ impl Canaries {
         self.addresses[index]
     }
 
-    /// Whether these are four bytes of a file that happen to be an address.
+    /// Whether these four bytes of a file match an address by chance.
     pub(crate) fn is_coincidence(&self, finding: &PrivacyFinding) -> bool {
         let Needle::Address(address) = &finding.needle else { return false };
         let mut marked = self.addresses.iter().step_by(2).take(BINARY_MARKED).chain([&IpAddr::V4(PEER)]);
         finding.encoding == NeedleEncoding::Binary && address.is_ipv4() && marked.all(|marked| marked != address)
     }
 
-    /// The next address in one of its notations: those that proxies use, and some that none does.
+    /// The next address in one of its notations, both usual and unusual ones.
     pub(crate) fn next_spelling(&self) -> String {
         random_spelling(self.next_address())
     }
 
-    /// A key, of which the secret alone must not be found either.
+    /// Registers a key, whose secret must not be found either.
     pub(crate) fn register_key(&self, key: &str) -> String {
-        self.register_secret(key.get(14..46).expect("secret exists"));
+        self.register_secret(key.get(14..46).expect("key has a secret"));
         self.register_secret(key)
     }
 
-    /// A password, or a session's cookie.
+    /// Registers a password or a session cookie.
     pub(crate) fn register_secret(&self, text: &str) -> String {
         self.secrets.lock().expect("lock is not poisoned").push(text.to_owned());
         text.to_owned()
     }
 
-    /// Header lines that name clients, in all ways that the service, its proxies and others know.
+    /// Headers with client addresses, in all formats that the service, its proxies and others use.
     pub(crate) fn client_headers(&self) -> Vec<(String, String)> {
         let [client, spoofed] = [self.next_spelling(), self.next_spelling()];
         let quoted = |text: &str| if text.contains(':') { format!("\"[{text}]\"") } else { text.to_owned() };
@@ -103,7 +103,7 @@ impl Canaries {
     }
 }
 
-/// Of bytes that no text in UTF-8 holds in this order, so that four of them in a file are no accident.
+/// Uses bytes that are not valid UTF-8 in this order, so that a match in a file is not text.
 pub(crate) fn random_v4(first: RangeInclusive<u8>) -> Ipv4Addr {
     let byte = || fastrand::u8(0xF8..=0xFE);
     Ipv4Addr::new(fastrand::u8(first), byte(), byte(), byte())

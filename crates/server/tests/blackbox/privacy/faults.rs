@@ -1,4 +1,5 @@
-//! Stores that are slow, silent, cut off, lying or dead; handlers that panic; requests that take too long. Errors are what talks most.
+//! Redis and PostgreSQL slow, hanging, cut off, faulty or dead; handlers that panic; requests that time out. Errors log
+//! the most.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::routes::{LOOKUP_PATH, as_str_pairs};
 use crate::fixture::fresh_key;
 use crate::portal::routes::{AccountFixture, ROUTE_CASES};
 
-/// What a line can suffer while it is asked over.
+/// Faults of a link while requests are sent.
 fn fault_configs() -> [FaultConfig; 5] {
     let slow = Duration::from_millis(20);
     [
@@ -35,7 +36,7 @@ pub(crate) async fn run_faults(fixture: &mut PrivacyFixture) {
     kill_stores(fixture).await;
 }
 
-/// Every route panics, with all that it was sent.
+/// Makes every route panic with all the data of its request.
 async fn panic_every_route(fixture: &PrivacyFixture) {
     for node in fixture.deployment().nodes.iter().take(PROXY_PROTOCOL_NODE) {
         let mut caller = node.client();
@@ -51,7 +52,7 @@ async fn panic_every_route(fixture: &PrivacyFixture) {
     fixture.record_status(500);
 }
 
-/// A request is held up until its time is over.
+/// Delays a request until it times out.
 async fn exceed_request_timeout(fixture: &PrivacyFixture) {
     let settings = extra_node_env(&[
         ("IPSEITY_FAILPOINTS", "fill-before-write=3000"),
@@ -62,12 +63,12 @@ async fn exceed_request_timeout(fixture: &PrivacyFixture) {
     let reply =
         node.client().get(&format!("{LOOKUP_PATH}?key={key}"), &as_str_pairs(&fixture.canaries.client_headers())).await;
     assert_eq!(reply.expect("response arrives").status, 500);
-    assert!(node.log().expect("read the log").contains("took longer than"), "the request was not held up");
+    assert!(node.log().expect("read the log").contains("took longer than"), "the request did not time out");
     node.kill9();
     fixture.retain_node(node);
 }
 
-/// Asks a node over bad lines, for addresses and for pages.
+/// Sends lookups and page requests to a node over faulty links.
 async fn request_over_faulty_links(
     fixture: &PrivacyFixture,
     node_index: usize,
@@ -93,7 +94,7 @@ async fn request_over_faulty_links(
     proxies.postgres.reset_connections();
 }
 
-/// Kills one store after the other, and both.
+/// Kills Redis, PostgreSQL and then both.
 async fn kill_stores(fixture: &mut PrivacyFixture) {
     for (redis, postgres) in [(true, false), (false, true), (true, true)] {
         if redis {
@@ -104,7 +105,7 @@ async fn kill_stores(fixture: &mut PrivacyFixture) {
         }
         for node in fixture.deployment().nodes.iter().take(PROXY_PROTOCOL_NODE) {
             let failed = lookup_with_all_keys(fixture, node).await;
-            assert!(failed > 0 || !(redis && postgres), "both stores were away, and nothing failed");
+            assert!(failed > 0 || !(redis && postgres), "Redis and PostgreSQL were down, but no request failed");
         }
         if postgres {
             fixture.portal.deployment.postgres.restart().await.expect("PostgreSQL restarts");
@@ -117,7 +118,7 @@ async fn kill_stores(fixture: &mut PrivacyFixture) {
     }
 }
 
-/// Asks with every key, and with one that is unknown to all; tells how often the service failed.
+/// Looks up with every key and with an unknown one; returns the number of failures.
 async fn lookup_with_all_keys(fixture: &PrivacyFixture, node: &Node) -> usize {
     let unknown = fixture.canaries.register_key(PlaintextKey::generate(|| fastrand::u8(..)).expose());
     let (mut caller, mut failed) = (node.client(), 0);

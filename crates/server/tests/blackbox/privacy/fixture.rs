@@ -1,4 +1,4 @@
-//! A house after everything has gone through it, with every log at its most talkative.
+//! A deployment that has received every kind of request, with all logs at their most verbose level.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use crate::fixture::{env_number, fresh_key};
 use crate::portal::fixture::PortalFixture as Portal;
 use crate::proxies::edge_env;
 
-/// How each node learns who its client is; the last takes PROXY headers.
+/// How each node determines the client's address. The last accepts PROXY headers.
 const NODE_SETTINGS: [&[(&str, &str)]; 4] = [
     &[("FORWARDING_HEADER", "x-forwarded-for")],
     &[("FORWARDING_HEADER", "forwarded")],
     &[("FORWARDING_HEADER", "cf-connecting-ip")],
     &[("PRESET", "haproxy")],
 ];
-/// The node that takes PROXY headers.
+/// Index of the node that accepts PROXY headers.
 pub(crate) const PROXY_PROTOCOL_NODE: usize = 3;
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -33,11 +33,11 @@ pub(crate) struct PrivacyFixture {
     pub(crate) canaries: Canaries,
     /// Keys in every state: active, deactivated, with a wrong secret, unknown, mistyped.
     pub(crate) keys: Vec<String>,
-    /// What stores held in memory before they were killed.
+    /// Data that Redis had in memory before it was killed.
     pub(crate) saved_dumps: Vec<(&'static str, Vec<u8>)>,
-    /// Nodes that were needed for a moment; what they wrote stays.
+    /// Temporary nodes, whose files are kept.
     extra_nodes: Mutex<Vec<Node>>,
-    /// Every status that was answered.
+    /// Every observed status.
     pub(crate) statuses: Mutex<BTreeSet<u16>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn shared_fixture() -> &'static PrivacyFixture {
         .get_or_init(async || {
             let mut fixture = PrivacyFixture::open().await;
             for round in 1..=env_number("IPSEITY_PRIVACY_ROUNDS", 1) {
-                // New ones in each round: the busiest would be paused before long.
+                // New keys in each round, because the most used ones would be paused.
                 fixture.keys = issue_keys(fixture.deployment(), &fixture.canaries).await;
                 routes::request_everything(&fixture, round).await;
                 malformed_input::send_malformed_input(&fixture).await;
@@ -108,19 +108,19 @@ impl PrivacyFixture {
         self.extra_nodes.lock().expect("lock is not poisoned").push(node);
     }
 
-    /// The private listeners of all nodes.
+    /// Ops listeners of all nodes.
     pub(crate) fn ops_addresses(&self) -> Vec<SocketAddr> {
         let extra_nodes = self.extra_nodes.lock().expect("lock is not poisoned");
         self.deployment().nodes.iter().chain(extra_nodes.iter()).map(Node::ops).collect()
     }
 
-    /// The folders in which anything was written.
+    /// All directories with written data.
     pub(crate) fn dirs(&self) -> Vec<PathBuf> {
         let extra_nodes = self.extra_nodes.lock().expect("lock is not poisoned");
         self.deployment().dirs().into_iter().chain(extra_nodes.iter().map(Node::dir)).map(Path::to_owned).collect()
     }
 
-    /// Keeps what Redis holds in memory alone.
+    /// Saves what Redis has only in memory.
     pub(crate) async fn save_redis_dump(&mut self) {
         let redis = &self.portal.deployment.redis;
         let held = redis.dump_all().await.expect("read the data of Redis");
@@ -128,7 +128,7 @@ impl PrivacyFixture {
         self.saved_dumps.extend([("Redis: keys and values", held), ("Redis: slow log", slow)]);
     }
 
-    /// Waits until every node is as it was before a fault.
+    /// Waits until every node has recovered from a fault.
     pub(crate) async fn wait_until_ready(&self) {
         for node in &self.deployment().nodes {
             let is_ready =
@@ -138,7 +138,7 @@ impl PrivacyFixture {
     }
 }
 
-/// Has both stores write down all that they are told.
+/// Makes PostgreSQL and Redis log all statements and commands.
 async fn log_all_store_commands(deployment: &Deployment) {
     let settings = [
         "log_statement = 'all'",
@@ -146,20 +146,20 @@ async fn log_all_store_commands(deployment: &Deployment) {
         "log_min_error_statement = 'debug5'",
         "log_parameter_max_length_on_error = -1",
         "log_connections = on",
-        // What was written stays, to be searched.
+        // Keeps old write-ahead log files, so that they can be searched.
         "wal_keep_size = '4GB'",
     ];
     for setting in settings {
-        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("read the setting");
+        deployment.postgres.psql("postgres", &format!("alter system set {setting}")).await.expect("change the setting");
     }
-    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("change the settings");
+    deployment.postgres.psql("postgres", "select pg_reload_conf()").await.expect("reload the settings");
     log_all_redis_commands(deployment).await;
 }
 
-/// Has Redis tell of every command, in its slow log and to a monitor, until it is killed.
+/// Makes Redis record every command in its slow log and a monitor until it is killed.
 pub(crate) async fn log_all_redis_commands(deployment: &Deployment) {
     for (name, value) in [("slowlog-max-len", "1000000"), ("slowlog-log-slower-than", "0")] {
-        deployment.redis.run_command(&["CONFIG", "SET", name, value]).await.expect("read the setting");
+        deployment.redis.run_command(&["CONFIG", "SET", name, value]).await.expect("change the setting");
     }
     deployment.redis.monitor().expect("start MONITOR");
 }
@@ -171,8 +171,8 @@ async fn issue_keys(deployment: &Deployment, canaries: &Canaries) -> Vec<String>
         .await
         .expect("command runs")
         .ensure_success()
-        .expect("change succeeds");
-    let wrong = PlaintextKey::rotate(ipseity_domain::KeyId::parse(&active.id).expect("ID exists"), || fastrand::u8(..));
+        .expect("deactivate the key");
+    let wrong = PlaintextKey::rotate(ipseity_domain::KeyId::parse(&active.id).expect("valid ID"), || fastrand::u8(..));
     let unknown = PlaintextKey::generate(|| fastrand::u8(..));
     let mistyped = PlaintextKey::generate(|| fastrand::u8(..)).expose().replace("ips_", "ipz_");
     [&active.key, &inactive.key, wrong.expose(), unknown.expose(), &mistyped]
@@ -180,7 +180,7 @@ async fn issue_keys(deployment: &Deployment, canaries: &Canaries) -> Vec<String>
         .into()
 }
 
-/// A node like the first, with further settings.
+/// Settings of a node like the first, with additional ones.
 pub(crate) fn extra_node_env(settings: &[(&str, &str)]) -> Env {
     let mut env = edge_env(NODE_SETTINGS[0]);
     env.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

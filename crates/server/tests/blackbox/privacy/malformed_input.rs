@@ -1,4 +1,4 @@
-//! What no parser takes, no handshake completes and no proxy would say: torn, too long, too late, in the wrong language.
+//! Invalid input: malformed, truncated, too long or too late requests, handshakes and PROXY headers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::canaries::PEER;
 use super::fixture::{PROXY_PROTOCOL_NODE, PrivacyFixture};
 use super::routes::{LOOKUP_PATH, as_str_pairs};
 
-/// Longer than any bound on a connection that says nothing more.
+/// Longer than any timeout of an idle connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 const PROXY_V2_SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -28,7 +28,7 @@ pub(crate) async fn send_malformed_input(fixture: &PrivacyFixture) {
     untrusted_peers(fixture).await;
 }
 
-/// Requests that no parser takes, each with addresses and a key in it.
+/// Malformed requests, each with addresses and a key.
 async fn malformed_requests(fixture: &PrivacyFixture, node: &Node) {
     for key in &fixture.keys {
         let (address, long) = (fixture.canaries.next_spelling(), "x".repeat(20_000));
@@ -55,7 +55,7 @@ async fn malformed_requests(fixture: &PrivacyFixture, node: &Node) {
     }
 }
 
-/// Requests that never end; the service ends them.
+/// Incomplete requests, which the service must end.
 async fn incomplete_requests(fixture: &PrivacyFixture, node: &Node) {
     let (key, address) = (&fixture.keys[0], fixture.canaries.next_spelling());
     let partial_head = format!("GET {LOOKUP_PATH}?key={key} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {address}\r\n");
@@ -69,19 +69,19 @@ async fn incomplete_requests(fixture: &PrivacyFixture, node: &Node) {
     );
 }
 
-/// Sends bytes and takes whatever comes until the connection ends, as it must.
+/// Sends bytes and reads until the connection ends, which it must.
 async fn send_bytes(fixture: &PrivacyFixture, server: SocketAddr, bytes: &[u8], closes_after: bool) {
     send_and_drain(fixture, TcpStream::connect(server).await.expect("connection opens"), bytes, closes_after).await;
 }
 
 async fn connect_from(source: Ipv4Addr, server: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("open a socket");
-    socket.bind((source, 0).into()).expect("loopback address");
+    socket.bind((source, 0).into()).expect("bind the source address");
     socket.connect(server).await.expect("connection opens")
 }
 
 async fn send_and_drain(fixture: &PrivacyFixture, mut stream: TcpStream, bytes: &[u8], closes_after: bool) {
-    // The server may close before it has read all.
+    // The server may close before it has read everything.
     let _ = stream.write_all(bytes).await;
     if closes_after {
         let _ = stream.shutdown().await;
@@ -89,13 +89,13 @@ async fn send_and_drain(fixture: &PrivacyFixture, mut stream: TcpStream, bytes: 
     let mut response = Vec::new();
     let read = tokio::time::timeout(CLOSE_TIMEOUT, stream.read_to_end(&mut response)).await;
     let sent_text = String::from_utf8_lossy(bytes);
-    assert!(read.is_ok(), "a connection stays open after {:?}", sent_text.chars().take(40).collect::<String>());
+    assert!(read.is_ok(), "the connection is still open after {:?}", sent_text.chars().take(40).collect::<String>());
     let status =
         response.strip_prefix(b"HTTP/1.1 ").and_then(|rest| std::str::from_utf8(rest.get(..3)?).ok()?.parse().ok());
     status.into_iter().for_each(|status| fixture.record_status(status));
 }
 
-/// TLS, good and bad, with keys and addresses as the name that is asked for.
+/// Successful and failed TLS handshakes, with keys and addresses as the server name.
 async fn handshakes(fixture: &PrivacyFixture, node: &Node) {
     let https = format!("https://{}{LOOKUP_PATH}", node.https());
     for key in &fixture.keys {
@@ -114,7 +114,7 @@ async fn handshakes(fixture: &PrivacyFixture, node: &Node) {
             let outcome = fixture.deployment().curl(&[&headers[..], &arguments].concat()).await.expect("curl runs");
             assert_eq!(outcome.is_success(), is_good, "{arguments:?}: {}", outcome.stderr);
         }
-        // Without the authority the client breaks the handshake off.
+        // Without the authority, the client aborts the handshake.
         assert!(
             !ipseity_testkit::curl(&["--interface", &PEER.to_string(), &with_key])
                 .await
@@ -130,7 +130,7 @@ async fn handshakes(fixture: &PrivacyFixture, node: &Node) {
     }
 }
 
-/// Datagrams that are no QUIC, and some that begin like it.
+/// Datagrams that are not QUIC, and some that start like it.
 fn datagrams(fixture: &PrivacyFixture, node: &Node) {
     let socket = UdpSocket::bind((PEER, 0)).expect("open a socket");
     for key in &fixture.keys {
@@ -142,7 +142,7 @@ fn datagrams(fixture: &PrivacyFixture, node: &Node) {
     }
 }
 
-/// PROXY headers of a trusted peer: right ones of both versions, and some that are not.
+/// PROXY headers of a trusted peer: valid ones of both versions, and invalid ones.
 async fn proxy_headers(fixture: &PrivacyFixture, node: &Node) {
     for key in &fixture.keys {
         let address = fixture.canaries.next_address();
@@ -177,7 +177,7 @@ fn proxy_v2_header(address: IpAddr) -> Vec<u8> {
     [&PROXY_V2_SIGNATURE[..], &[0x21, family, 0, length], &addresses, &[0x12, 0x67, 0x01, 0xBB]].concat()
 }
 
-/// A peer that nobody trusts: its headers change nothing, and it is told its own address.
+/// The headers of an untrusted peer are ignored, and it gets its socket address.
 async fn untrusted_peers(fixture: &PrivacyFixture) {
     for (index, node) in fixture.deployment().nodes.iter().enumerate() {
         let mut caller = TestClient::from_source(node.http(), PEER.into());
@@ -189,7 +189,7 @@ async fn untrusted_peers(fixture: &PrivacyFixture) {
                     assert!(reply.text().contains(&PEER.to_string()), "{}", reply.text());
                 }
                 Ok(_) => {}
-                Err(_) => assert_eq!(index, PROXY_PROTOCOL_NODE, "no answer"),
+                Err(_) => assert_eq!(index, PROXY_PROTOCOL_NODE, "no response"),
             }
         }
         let address = fixture.canaries.next_address();

@@ -1,4 +1,4 @@
-//! The portal's people: they sign up, come in by every door, make and change keys, read their pages, and get things wrong.
+//! Members of the portal: sign up and sign in every way, create and change keys, read their pages, and make mistakes.
 
 use std::time::Duration;
 
@@ -21,21 +21,21 @@ pub(crate) async fn run_member_actions(fixture: &PrivacyFixture) {
     exceed_signin_attempts(fixture).await;
 }
 
-/// Says something new of the browser's network before its next request.
+/// Changes the client headers of the browser's next request.
 fn change_client_headers(fixture: &PrivacyFixture, browser: &mut Browser) {
     let mut lines = fixture.canaries.client_headers();
     lines.push(("authorization".to_owned(), format!("Bearer {}", fixture.keys[0])));
     browser.set_extra_headers(lines);
 }
 
-/// Nobody must find a visit's cookies.
+/// Session cookies are secrets too.
 fn register_cookies(fixture: &PrivacyFixture, browser: &Browser) {
     for cookie in [SESSION_COOKIE, DEVICE_COOKIE].into_iter().filter_map(|name| browser.cookie(name)) {
         fixture.canaries.register_secret(cookie);
     }
 }
 
-/// From the first form to a session, with a password that is a canary too.
+/// Signs up with a password that is a canary.
 async fn sign_up(fixture: &PrivacyFixture) -> Browser {
     let (portal, email, password) = (&fixture.portal, fresh_email(), fixture.canaries.register_secret(&fresh_secret()));
     let mut browser = portal.browser();
@@ -53,7 +53,7 @@ async fn sign_up(fixture: &PrivacyFixture) -> Browser {
         assert_eq!(reply.status, status, "{}", reply.text());
     }
     register_cookies(fixture, &elsewhere);
-    // A key in the place of a password, and of a link.
+    // A key instead of a password, and instead of a link.
     change_client_headers(fixture, &mut elsewhere);
     fixture.record_status(elsewhere.post("/signin", &[("email", &email), ("password", &fixture.keys[0])]).await.status);
     fixture
@@ -61,7 +61,7 @@ async fn sign_up(fixture: &PrivacyFixture) -> Browser {
     browser
 }
 
-/// Keys that pages show, this once: made, rolled, used.
+/// Keys that pages show once: created, rotated, used.
 async fn create_and_use_keys(fixture: &PrivacyFixture, browser: &mut Browser) {
     for scope in [Scope::Ip, Scope::Geo, Scope::Full] {
         change_client_headers(fixture, browser);
@@ -83,7 +83,7 @@ async fn create_and_use_keys(fixture: &PrivacyFixture, browser: &mut Browser) {
     }
 }
 
-/// An open page hears of a change.
+/// An open page receives an event.
 async fn receive_event(fixture: &PrivacyFixture, browser: &Browser) {
     let node = fixture.portal.node();
     let mut events = browser.open_stream(node, &format!("/events?key={}", fixture.keys[0])).await;
@@ -92,10 +92,10 @@ async fn receive_event(fixture: &PrivacyFixture, browser: &Browser) {
     let page = other.post("/keys", &[("name", "heard"), ("scope", "ip")]).await;
     fixture.canaries.register_key(&key_shown_on(&page).expect("page shows the key").key);
     let event = tokio::time::timeout(EVENT_TIMEOUT, events.next_chunk()).await;
-    event.expect("event arrives in time").expect("stream opens").expect("event arrives");
+    event.expect("event arrives in time").expect("stream is open").expect("event arrives");
 }
 
-/// Every route, as an owner, as another member and as a stranger.
+/// Every route as the owner, as another member and without a session.
 async fn visit_every_route(fixture: &PrivacyFixture) {
     fixture.canaries.register_secret(PASSWORD);
     let (bystander, _) = AccountFixture::create(&fixture.portal).await;
@@ -113,7 +113,7 @@ async fn visit_every_route(fixture: &PrivacyFixture) {
     }
 }
 
-/// Forms that are foreign, stale, too long, or none.
+/// Forms that are cross-site, stale, too long or invalid.
 async fn submit_invalid_forms(fixture: &PrivacyFixture, browser: &mut Browser) {
     for row in ROUTE_CASES.iter().filter(|row| row.is_form()) {
         let path = row.path.replace("{id}", &fixture.keys[3]).replace("{token}", &fixture.keys[3]);
@@ -133,7 +133,7 @@ async fn submit_invalid_forms(fixture: &PrivacyFixture, browser: &mut Browser) {
     }
 }
 
-/// One network tries too often.
+/// One network makes too many sign-in attempts.
 async fn exceed_signin_attempts(fixture: &PrivacyFixture) {
     let max = ATTEMPTS_MAX.to_string();
     let settings = extra_node_env(&[("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", &max)]);
@@ -142,7 +142,8 @@ async fn exceed_signin_attempts(fixture: &PrivacyFixture) {
     change_client_headers(fixture, &mut browser);
     let mut last = 0;
     for _ in 0..=ATTEMPTS_MAX {
-        last = browser.post("/signin", &[("email", "nobody@example.com"), ("password", &fixture.keys[0])]).await.status;
+        last =
+            browser.post("/signin", &[("email", "missing@example.com"), ("password", &fixture.keys[0])]).await.status;
     }
     assert_eq!(last, 429);
     fixture.record_status(last);

@@ -1,5 +1,6 @@
-//! No client address, no clear key and no other secret is stored anywhere: thousands of them go through every route, protocol, error, panic, timeout
-//! and outage, with all logs at their most talkative; then every byte that was written is searched. docs/privacy.md tells the reader.
+//! No client address, plaintext key or other secret is stored anywhere. Thousands of them are sent through every route,
+//! protocol, error, panic, timeout and outage, with all logs at their most verbose level. Then every written byte is
+//! searched. docs/privacy.md documents this.
 
 mod canaries;
 mod core_dumps;
@@ -24,7 +25,7 @@ use self::planted_leaks::PlantedLeak;
 use self::report::PrivacyReport;
 use self::sinks::{DataSink, SINKS};
 
-/// Every way in which a request can end must have been gone.
+/// Every status that must have been observed.
 const STATUSES: [u16; 14] = [200, 204, 303, 400, 401, 403, 404, 405, 410, 414, 429, 431, 500, 503];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,8 +43,8 @@ async fn no_client_data_is_found_in_any_sink() {
     let missing: Vec<_> = STATUSES.into_iter().filter(|status| !statuses.contains(status)).collect();
     report.check(
         missing.is_empty(),
-        &format!("all kinds of answers were given: {statuses:?}"),
-        &format!("not {missing:?}"),
+        &format!("all statuses were observed: {statuses:?}"),
+        &format!("missing {missing:?}"),
     );
     report.note(&format!("{count} addresses and secrets searched for in {} MB", search.searched_bytes() / 1_000_000));
     report.finish();
@@ -64,24 +65,32 @@ async fn planted_leak_is_found_in_every_sink_and_encoding() {
             .map(|form| format!("{form:?}"))
             .chain(needles.map(|needle| format!("{needle:?}")))
             .collect();
-        report.check(missed.is_empty(), &format!("{}: a planted leak is found", sink.name), &format!("not {missed:?}"));
+        report.check(
+            missed.is_empty(),
+            &format!("{}: a planted leak is found", sink.name),
+            &format!("missed {missed:?}"),
+        );
     }
     report.finish();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sandboxed_node_writes_only_in_its_directory() {
-    let folder = ipseity_testkit::TestDir::create().expect("create a directory");
-    let touch = sandbox::write_sandboxed_wrapper(Path::new("/usr/bin/touch"), folder.path()).expect("program exists");
+    let dir = ipseity_testkit::TestDir::create().expect("create a directory");
+    let touch = sandbox::write_sandboxed_wrapper(Path::new("/usr/bin/touch"), dir.path()).expect("write the wrapper");
     let mut written = BTreeSet::new();
     for dir in [".", "/tmp", "/var/tmp", "/dev/shm", "/root", "/var/log"] {
         let file = Path::new(dir).join("ipseity-touched");
-        let output = Command::new(&touch).arg(&file).current_dir(folder.path()).output().await.expect("command runs");
+        let output = Command::new(&touch).arg(&file).current_dir(dir.path()).output().await.expect("command runs");
         if output.status.success() {
             written.insert(dir);
         }
     }
     let mut report = PrivacyReport::new();
-    report.check(written == BTreeSet::from(["."]), "nodes can write in their folders alone", &format!("{written:?}"));
+    report.check(
+        written == BTreeSet::from(["."]),
+        "nodes can write only to their directories",
+        &format!("{written:?}"),
+    );
     report.finish();
 }

@@ -1,4 +1,4 @@
-//! Leaks on purpose, one in every sink and in every guise: a search that misses one proves nothing.
+//! Plants a leak in every sink and every encoding, to show that the search finds each.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,10 +13,11 @@ use ipseity_testkit::{Needle, base64};
 use super::canaries::{random_v4, random_v6};
 use super::fixture::{PrivacyFixture, extra_node_env};
 
-/// What a leak's IPv4 address begins with, and no canary's does: of neighbours only the last digit differs, and encoded less than that.
+/// First octets of a leak's IPv4 address, which no canary has. Neighboring addresses differ only in the last digit, and
+/// even less when encoded.
 const FIRST_OCTETS: RangeInclusive<u8> = 101..=126;
 
-/// A key and two addresses that no request ever held.
+/// A key and two addresses that no request contained.
 pub(crate) struct PlantedLeak {
     key: String,
     v4: Ipv4Addr,
@@ -36,7 +37,7 @@ impl PlantedLeak {
         [Needle::Text(self.key.clone()), Needle::Address(self.v4.into()), Needle::Address(self.v6.into())]
     }
 
-    /// Every guise that is text, none longer than Redis's slow log shows.
+    /// Every text encoding, none longer than the slow log of Redis shows.
     fn text_encodings(&self) -> Vec<String> {
         let Self { key, v4, v6 } = self;
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -50,7 +51,7 @@ impl PlantedLeak {
             v4.to_bits().to_string(),
             v6.to_bits().to_string(),
         ];
-        // At each of the three places where a text can begin within an encoded one.
+        // At each of the three offsets within an encoded text.
         for before in ["", "a", "ab"] {
             let encoded = [format!("{before}{key}"), format!("{before}{v4}"), format!("{before}{v6}")];
             texts.extend(encoded.map(|text| String::from_utf8(base64(text.as_bytes())).expect("valid text")));
@@ -66,14 +67,14 @@ impl PlantedLeak {
         [b"<", &self.v4.octets()[..], b"><", &self.v6.octets(), b">"].concat()
     }
 
-    /// Plants it everywhere.
+    /// Plants the leak in every sink.
     pub(crate) async fn plant_everywhere(&self, fixture: &PrivacyFixture) {
         self.plant_in_redis(fixture).await;
         self.plant_in_postgres(fixture).await;
         self.plant_in_metrics(fixture).await;
         self.plant_in_emails(fixture);
         let node = &fixture.deployment().nodes[0];
-        // Where the process itself writes its log to.
+        // The file to which the process writes its log.
         let mut log = File::options().append(true).open(format!("/proc/{}/fd/2", node.pid())).expect("read the log");
         log.write_all(&[self.joined_text().as_bytes(), b"\n", &self.raw_bytes(), b"\n"].concat())
             .expect("leak is planted");
@@ -100,9 +101,9 @@ impl PlantedLeak {
         fixture.deployment().postgres.psql("ipseity", &leak).await.expect("leak is planted");
     }
 
-    /// The name of a geo database is a label.
+    /// The name of a geo database is a metric label.
     async fn plant_in_metrics(&self, fixture: &PrivacyFixture) {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("valid time").as_secs();
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("time is after 1970").as_secs();
         let location = Location { country: Some("FR"), ..Location::default() };
         let name = format!("GeoLite2-City {}", self.joined_text());
         let database = geo_database::named_city_database(&name, now_s, &[("203.0.113.0/24", location)])
@@ -121,6 +122,6 @@ impl PlantedLeak {
         let message =
             format!("HELO x\r\nRCPT TO:<x@example.com>\r\nDATA\r\nSubject: leak\r\n\r\n{lines}\r\n.\r\nQUIT\r\n");
         stream.write_all(message.as_bytes()).expect("leak is planted");
-        std::io::copy(&mut stream, &mut std::io::sink()).expect("server sends GOAWAY");
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("session ends");
     }
 }

@@ -1,4 +1,4 @@
-//! What was checked, line by line: to the test's own output, and to a file if the environment names one.
+//! Collects the checks of a test, and writes them to its output and to a file if the environment names one.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ impl PrivacyReport {
         Self { lines: Vec::new(), failed: Vec::new() }
     }
 
-    /// Notes a check, with what was seen instead if it failed.
+    /// Records a check, with what was seen instead if it failed.
     pub(crate) fn check(&mut self, has_passed: bool, claim: &str, actual: &str) {
         if has_passed {
             self.lines.push(format!("passed  {claim}"));
@@ -24,19 +24,19 @@ impl PrivacyReport {
         }
     }
 
-    /// Notes a figure.
+    /// Records a figure.
     pub(crate) fn note(&mut self, text: &str) {
         self.lines.push(format!("        {text}"));
     }
 
-    /// Tells all, and fails if a check has.
-    #[expect(clippy::print_stderr, reason = "the checks are what the test is for")]
+    /// Prints all checks and panics if one failed.
+    #[expect(clippy::print_stderr, reason = "the checks are the result of the test")]
     pub(crate) fn finish(self) {
         let text = self.lines.join("\n");
         eprintln!("{text}");
         if let Some(file) = std::env::var_os("IPSEITY_PRIVACY_REPORT") {
             let mut file = File::options().create(true).append(true).open(file).expect("write the report");
-            file.write_all(format!("{text}\n").as_bytes()).expect("a line of the report");
+            file.write_all(format!("{text}\n").as_bytes()).expect("write the report");
         }
         assert!(self.failed.is_empty(), "{:#?}", self.failed);
     }

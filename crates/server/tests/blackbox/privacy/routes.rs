@@ -1,4 +1,4 @@
-//! Every route over every protocol, with every method, and with keys in every state by every way of giving one.
+//! Every route over every protocol, with every method, and with keys in every state and every place.
 
 use http::Method;
 use ipseity_domain::Scope;
@@ -21,16 +21,16 @@ const API_PATHS: [&str; 8] = [
     "/api/v1/ip/",
     "/assets/x/y.css",
 ];
-/// More than the address of a request may have.
+/// Longer than the maximum length of a URI.
 const URI_BYTES: usize = 5_000;
 const BURST: usize = 300;
-/// More than a node remembers a refusal for.
+/// More rejections than a node needs to cache one.
 const REFUSALS: usize = 150;
 
-/// How a key is given, or tried to.
+/// Number of ways to send a key.
 const KEY_PLACEMENTS: usize = 7;
 
-/// A path and header lines with a key in them.
+/// Puts a key into a path or a header.
 fn place_key(path: &str, lines: &mut Vec<(String, String)>, key: &str, placement: usize) -> String {
     let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
     match placement % KEY_PLACEMENTS {
@@ -48,7 +48,7 @@ fn place_key(path: &str, lines: &mut Vec<(String, String)>, key: &str, placement
     path.to_owned()
 }
 
-/// A caller of one protocol.
+/// A client of one protocol.
 enum ProtocolClient {
     Http1(TestClient),
     Stream(StreamTestClient),
@@ -56,7 +56,7 @@ enum ProtocolClient {
 }
 
 impl ProtocolClient {
-    /// One of each protocol that a node speaks.
+    /// One client of each protocol that a node supports.
     async fn connect_all(fixture: &PrivacyFixture, node: &Node) -> Vec<Self> {
         let authority = &fixture.deployment().certificate.ca_file;
         let stream = |server, protocol, authority| {
@@ -104,7 +104,7 @@ pub(crate) async fn request_everything(fixture: &PrivacyFixture, round: u32) {
     pause_key(fixture).await;
 }
 
-/// Every key in every state by every way.
+/// Every key in every state and every place.
 async fn lookup_all_keys(fixture: &PrivacyFixture, client: &mut ProtocolClient) {
     for key in &fixture.keys {
         for placement in 0..KEY_PLACEMENTS {
@@ -115,7 +115,7 @@ async fn lookup_all_keys(fixture: &PrivacyFixture, client: &mut ProtocolClient) 
     }
 }
 
-/// Every page, as a stranger who mistakes keys and addresses for ids, links and questions.
+/// Every page without a session, with keys and addresses as IDs, links and parameters.
 async fn visit_pages(fixture: &PrivacyFixture, client: &mut ProtocolClient) {
     let paths = API_PATHS.into_iter().chain(ROUTE_CASES.iter().filter(|row| !row.is_form()).map(|row| row.path));
     for (index, path) in paths.enumerate() {
@@ -146,7 +146,7 @@ async fn try_methods(fixture: &PrivacyFixture) {
     }
 }
 
-/// Uses a small day up.
+/// Exhausts a small daily quota.
 async fn exhaust_daily_quota(fixture: &PrivacyFixture, round: u32) {
     let (deployment, email) = (fixture.deployment(), format!("tiny-{round}@example.com"));
     if round == 1 {
@@ -169,7 +169,7 @@ async fn exhaust_daily_quota(fixture: &PrivacyFixture, round: u32) {
     }
 }
 
-/// Pauses a key by its 301st request, and goes on until nodes remember the refusal.
+/// Pauses a key with its 301st request, and continues until nodes cache the rejection.
 async fn pause_key(fixture: &PrivacyFixture) {
     let key = fixture.canaries.register_key(&fresh_key(fixture.deployment(), Scope::Full).await.key);
     let mut caller = fixture.deployment().nodes[0].client();

@@ -1,4 +1,4 @@
-//! Everything that a run leaves behind, each with a name: what is searched, and where a planted leak must be found.
+//! Every place to which a run writes data: what is searched, and where a planted leak must be found.
 
 use ipseity_testkit::{NeedleEncoding, PrivacyFinding, PrivacySearch, TestClient};
 
@@ -10,7 +10,7 @@ const VALUES: &str = "Redis: keys and values";
 const SLOW_LOG: &str = "Redis: slow log";
 const DUMP: &str = "PostgreSQL: dump";
 
-/// A sink, what the place of a finding in it contains, and whether it can hold any bytes or text alone.
+/// A sink, the part of a finding's source that identifies it, and whether it can contain any bytes or only text.
 pub(crate) struct DataSink {
     pub(crate) name: &'static str,
     path_part: &'static str,
@@ -21,7 +21,7 @@ const fn data_sink(name: &'static str, path_part: &'static str, accepts_binary: 
     DataSink { name, path_part, accepts_binary }
 }
 
-/// In this order: the last takes what belongs to no other.
+/// The order matters: the last sink matches everything else.
 pub(crate) const SINKS: [DataSink; 14] = [
     data_sink("nodes: log", "/node.log", true),
     data_sink("nodes: metrics", METRICS, false),
@@ -40,19 +40,19 @@ pub(crate) const SINKS: [DataSink; 14] = [
 ];
 
 impl DataSink {
-    /// The sink that a finding is in.
+    /// The sink of a finding.
     pub(crate) fn containing(finding: &PrivacyFinding) -> &'static Self {
         SINKS.iter().find(|sink| finding.source.contains(sink.path_part)).expect("last sink matches every file")
     }
 
-    /// The guises in which a leak planted here must be seen.
+    /// The encodings in which a leak planted here must be found.
     pub(crate) fn expected_encodings(&self) -> Vec<NeedleEncoding> {
         let text = [NeedleEncoding::Text, NeedleEncoding::Hex, NeedleEncoding::Decimal, NeedleEncoding::Base64];
         text.into_iter().chain(self.accepts_binary.then_some(NeedleEncoding::Binary)).collect()
     }
 }
 
-/// Searches all of them.
+/// Searches all sinks.
 pub(crate) async fn search_sinks(fixture: &PrivacyFixture, search: &PrivacySearch) -> Vec<PrivacyFinding> {
     let (deployment, mut findings) = (fixture.deployment(), Vec::new());
     for (name, bytes) in &fixture.saved_dumps {
@@ -70,11 +70,11 @@ pub(crate) async fn search_sinks(fixture: &PrivacyFixture, search: &PrivacySearc
     for message in fixture.portal.smtp.emails() {
         findings.extend(search.search_bytes(EMAILS, format!("{message:?}").as_bytes()));
     }
-    // What is in memory alone goes to disk before the files are searched.
+    // Flushes memory to disk before the files are searched.
     deployment.postgres.psql("ipseity", "checkpoint").await.expect("checkpoint succeeds");
     deployment.redis.run_command(&["SAVE"]).await.expect("save a snapshot");
-    for folder in fixture.dirs() {
-        findings.extend(search.search_files(&folder).expect("search the files"));
+    for dir in fixture.dirs() {
+        findings.extend(search.search_files(&dir).expect("search the files"));
     }
     findings
 }
