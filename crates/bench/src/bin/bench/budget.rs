@@ -1,4 +1,4 @@
-//! The budget: what a request may cost in relation to bare servers of the same build, on any machine that runs the checks.
+//! The budget: what a request may cost relative to bare servers of the same build, on any machine that runs the checks.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::progress::progress;
 use crate::report::print_targets;
 use crate::targets::{PerformanceTarget, TargetBound};
 
-/// About twice what a debug build was measured at.
+/// About twice the figures of a debug build.
 const SERVER_FULL_TO_FLOOR: f64 = 3.7;
 const REDIS_FULL_TO_FLOOR: f64 = 2.5;
 const SERVER_REFUSAL_TO_STATIC: f64 = 3.0;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 3;
 const SECONDS: u64 = 1;
 
 pub(crate) async fn run_budget() -> Result<ExitCode> {
-    // A debug build on a busy machine is late, and a verdict that it does not wait for would cost nothing.
+    // A debug build on a busy machine may exceed the timeout of Redis, and a local decision would look cheaper.
     let env = Env::from([("IPSEITY__LEDGER__TIMEOUT_MS".to_owned(), "2000".to_owned())]);
     let fixture = BenchFixture::open(KEYS, CONNECTIONS, Vec::new(), env, &BenchPrograms::find()?).await?;
     fixture.warm_up(&fixture.pools.full).await?;
@@ -60,7 +60,7 @@ fn print_unexpected(subjects: &[Subject], measurements: &[BenchMeasurement]) -> 
     for (subject, measurements) in
         subjects.iter().zip(measurements).filter(|(_, measurements)| measurements.unexpected > 0)
     {
-        println!("FAIL    {} unexpected answers: {}", measurements.unexpected, subject.name);
+        println!("FAIL    {} unexpected responses: {}", measurements.unexpected, subject.name);
     }
     measurements.iter().map(|measurements| measurements.unexpected).sum()
 }

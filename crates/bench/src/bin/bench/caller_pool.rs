@@ -1,4 +1,4 @@
-//! Who asks: files with a key and an address on each line, and the rows of those keys.
+//! Pools of callers: files with a key and an address on each line, and the rows of those keys.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,14 +13,14 @@ use ipseity_testkit::deployment::DATABASE;
 /// Callers that take turns.
 #[derive(Clone)]
 pub(crate) struct CallerPool {
-    /// For load generators that are other programs.
+    /// Read by load generators that are separate programs.
     pub(crate) file: PathBuf,
-    /// Keys, `-` for none, and the addresses in whose name they are used.
+    /// Keys (`-` for none) and the client addresses that they are used with.
     pub(crate) callers: Vec<(String, Ipv4Addr)>,
 }
 
 impl CallerPool {
-    /// Gives each key a random address, and writes both down in this order.
+    /// Assigns a random address to each key and writes both to a file.
     pub(crate) fn write(file: PathBuf, keys: impl Iterator<Item = String>) -> Result<Self> {
         let callers: Vec<_> = keys.map(|key| (key, random_address())).collect();
         let lines: String = callers.iter().fold(String::new(), |mut lines, (key, address)| {
@@ -31,13 +31,13 @@ impl CallerPool {
         Ok(Self { file, callers })
     }
 
-    /// The public ids of its keys.
+    /// Public IDs of the keys.
     pub(crate) fn key_ids(&self) -> impl Iterator<Item = &str> {
         self.callers.iter().filter_map(|(key, _)| key.get(4..14))
     }
 }
 
-/// Any unicast address of the Internet, known to the databases or not.
+/// Any unicast address of the Internet, in the databases or not.
 fn random_address() -> Ipv4Addr {
     loop {
         let address = Ipv4Addr::from_bits(fastrand::u32(0x0100_0000..0xE000_0000));
@@ -47,12 +47,12 @@ fn random_address() -> Ipv4Addr {
     }
 }
 
-/// A key of nobody.
+/// Generates a key without a row.
 pub(crate) fn generate_key() -> PlaintextKey {
     PlaintextKey::generate(|| fastrand::u8(..))
 }
 
-/// Rows to be.
+/// Rows to insert.
 #[derive(Default)]
 pub(crate) struct SeedKeyRows {
     tsv: String,
@@ -60,7 +60,7 @@ pub(crate) struct SeedKeyRows {
 }
 
 impl SeedKeyRows {
-    /// Adds keys in whatever state, and tells them in clear.
+    /// Adds keys in any state and returns them in plain text.
     pub(crate) fn add_keys(&mut self, count: usize, scope: Scope, is_paused: bool) -> Result<Vec<String>> {
         let mut clear_keys = Vec::with_capacity(count);
         let paused_at = if is_paused { "now" } else { "\\N" };
@@ -79,9 +79,9 @@ impl SeedKeyRows {
         Ok(clear_keys)
     }
 
-    /// Has PostgreSQL read the rows, with their accounts, all on the free plan, and what else it keeps of a key that was issued.
-    pub(crate) async fn load_into(self, postgres: &Postgres, folder: &Path) -> Result<()> {
-        let file = folder.join("keys.tsv");
+    /// Loads the rows into PostgreSQL with their accounts, all on the free plan, and the other rows of an issued key.
+    pub(crate) async fn load_into(self, postgres: &Postgres, dir: &Path) -> Result<()> {
+        let file = dir.join("keys.tsv");
         fs::write(&file, self.tsv)?;
         let accounts = self.count.div_ceil(KEYS_PER_ACCOUNT_MAX);
         let steps = [
@@ -93,7 +93,7 @@ impl SeedKeyRows {
             "insert into history (key_id, act, actor) select id, 'issued', 'owner' from keys".to_owned(),
         ];
         for step in steps {
-            // Without triggers: the rows are known to be sound, and nobody listens for changes yet.
+            // Without triggers, because the rows are valid and no node listens for changes yet.
             postgres.psql(DATABASE, &format!("set session_replication_role = replica; {step}")).await?;
         }
         postgres.psql(DATABASE, "vacuum analyze").await?;

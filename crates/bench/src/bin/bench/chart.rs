@@ -1,4 +1,4 @@
-//! The figures as a picture: CPU time for each request, the server's and Redis'. Light or dark as the reader has it.
+//! Renders the CPU time per request of server and Redis as an SVG chart, in light or dark colors.
 
 use std::fmt::Write as _;
 
@@ -18,8 +18,8 @@ pub(crate) fn render_svg(rows: &[SubjectRow]) -> String {
     let height = HEAD + ROW * rows.len() as f64 + 12.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"title\">\n\
-         <title id=\"title\">CPU time for each request, in microseconds</title>\n<style>{STYLE}</style>\n\
-         <text x=\"0\" y=\"16\">CPU time for each request, in microseconds: less is better</text>\n\
+         <title id=\"title\">CPU time per request in microseconds</title>\n<style>{STYLE}</style>\n\
+         <text x=\"0\" y=\"16\">CPU time per request in microseconds (lower is better)</text>\n\
          <rect class=\"server\" x=\"0\" y=\"28\" width=\"12\" height=\"12\"/><text class=\"soft\" x=\"18\" y=\"39\">server</text>\n\
          <rect class=\"redis\" x=\"80\" y=\"28\" width=\"12\" height=\"12\"/><text class=\"soft\" x=\"98\" y=\"39\">Redis</text>\n"
     );

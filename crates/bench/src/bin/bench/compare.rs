@@ -1,4 +1,4 @@
-//! The comparison: every subject warmed, then in rounds, each of them once in each, so that noise hits all alike.
+//! The comparison: warms up every subject, then measures each once per round, so that noise affects all equally.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use crate::subjects::{DEMO, FLOOR, FLOOR_HALF, FULL, FULL_HALF, LOOKUP_SUCCESS};
 use crate::targets;
 
 const GEO_DATABASES: [&str; 2] = ["data/GeoLite2-City.mmdb", "data/GeoLite2-ASN.mmdb"];
-/// The demo is asked at this rate, and less often than it answers in a day.
+/// Rate of the demo. The number of requests stays below its daily quota.
 const DEMO_PER_S: f64 = 300.0;
 const DEMO_REQUESTS: usize = DEMO_DAILY_LIMIT as usize * 9 / 10;
 
 pub(crate) const CONNECTIONS: usize = 64;
 
-/// How much is measured.
+/// Size of a run.
 struct CompareSize {
     keys: usize,
     rounds: usize,
@@ -53,7 +53,7 @@ pub(crate) async fn run_compare(is_short: bool) -> Result<ExitCode> {
     rows.push(SubjectRow { name: DEMO, measurement: measure_demo(&fixture).await? });
     rows.extend(measure_at_half_capacity(&fixture, &rows, &size).await?);
 
-    // The short form does without: it takes as long as the rest of it.
+    // The short run skips this, because it takes as long as everything else.
     let instructions = if is_short { BTreeMap::new() } else { instructions::count_instructions().await? };
     let by_name: HashMap<_, _> = rows.iter().map(|row| (row.name, row.measurement)).collect();
     let (processor, cores) = machine_info();
@@ -78,7 +78,7 @@ pub(crate) async fn run_compare(is_short: bool) -> Result<ExitCode> {
 /// GeoLite2 City and ASN.
 pub(crate) fn geo_databases() -> Result<Vec<PathBuf>> {
     let files = GEO_DATABASES.into_iter().map(std::fs::canonicalize).collect::<Result<_, _>>();
-    files.context("no GeoLite2 databases: `just geo-data` fetches them")
+    files.context("no GeoLite2 databases; run `just geo-data` to download them")
 }
 
 async fn run_rounds(
@@ -89,7 +89,7 @@ async fn run_rounds(
 ) -> Result<Vec<SubjectRow>> {
     let subjects = fixture.all_subjects(nginx, script_redis);
     for subject in &subjects {
-        progress(&format!("warming: {}", subject.name));
+        progress(&format!("warming up: {}", subject.name));
         subject.load.run(1, fixture.dir.path()).await?;
     }
     let mut measurements: HashMap<&str, Vec<BenchMeasurement>> = HashMap::new();
@@ -115,9 +115,9 @@ fn log_round(round: usize, rounds: usize, name: &str, figures: &BenchMeasurement
     ));
 }
 
-/// Once, since it is limited to so many answers a day.
+/// Only once, because the demo has a daily quota.
 async fn measure_demo(fixture: &BenchFixture) -> Result<BenchMeasurement> {
-    progress("asking the demo");
+    progress("measuring the demo");
     let load = PacedLoad {
         addresses: vec![fixture.deployment.nodes[0].http()],
         path: load::DEMO_PATH,
@@ -128,7 +128,7 @@ async fn measure_demo(fixture: &BenchFixture) -> Result<BenchMeasurement> {
     fixture.node_processes(("demo", "success")).measure(&fixture.deployment, load.run()).await
 }
 
-/// Floor and full at a constant rate: half of what the slower of them can do.
+/// Floor and full at a constant rate: half of what the slower one can do.
 async fn measure_at_half_capacity(
     fixture: &BenchFixture,
     rows: &[SubjectRow],

@@ -1,4 +1,4 @@
-//! Servers that the service is compared with.
+//! Servers to compare the service with.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use tokio::net::TcpStream;
 
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is run.
+/// Programs under test.
 pub(crate) struct BenchPrograms {
     pub(crate) service: PathBuf,
     pub(crate) reference_server: PathBuf,
 }
 
 impl BenchPrograms {
-    /// Those that were built.
+    /// The built programs.
     pub(crate) fn find() -> Result<Self> {
         Ok(Self { service: find_service_binary()?, reference_server: find_test_binary("reference_server")? })
     }
@@ -36,7 +36,7 @@ pub(crate) struct ComparisonServer {
 }
 
 impl ComparisonServer {
-    /// A bare server that answers with a body at once, over clear HTTP and TLS.
+    /// A bare server that responds with a fixed body, over plain HTTP and TLS.
     pub(crate) async fn start_static(
         reference_server: &Path,
         body: &Path,
@@ -50,7 +50,7 @@ impl ComparisonServer {
         .await
     }
 
-    /// The same with one script call before, over clear HTTP alone.
+    /// A bare server that first makes one script call, over plain HTTP only.
     pub(crate) async fn start_floor(reference_server: &Path, body: &Path, redis: &Redis) -> Result<Self> {
         Self::start(|_, http, _| {
             let mut command = reference_server_command(reference_server, http, body);
@@ -60,48 +60,48 @@ impl ComparisonServer {
         .await
     }
 
-    /// nginx, which renders much the same answer from the same databases, City and ASN.
+    /// nginx, which renders a similar response from the same City and ASN databases.
     pub(crate) async fn start_nginx(databases: &[PathBuf]) -> Result<Self> {
-        Self::start(|folder, http, _| {
+        Self::start(|dir, http, _| {
             let [city, asn] = databases else { anyhow::bail!("nginx needs two databases") };
             let conf = include_str!("nginx.conf")
-                .replace("FOLDER", &folder.display().to_string())
+                .replace("DIR", &dir.display().to_string())
                 .replace("PLACES", &city.display().to_string())
                 .replace("NETWORKS", &asn.display().to_string())
                 .replace("ADDRESS", &http.to_string());
-            let file = folder.join("nginx.conf");
+            let file = dir.join("nginx.conf");
             fs::write(&file, conf)?;
             let mut command = Command::new("/usr/sbin/nginx");
-            command.arg("-p").arg(folder).arg("-c").arg(file);
+            command.arg("-p").arg(dir).arg("-c").arg(file);
             Ok(command)
         })
         .await
     }
 
     async fn start(command: impl FnOnce(&Path, SocketAddr, SocketAddr) -> Result<Command>) -> Result<Self> {
-        let (folder, http_port, https_port) =
+        let (dir, http_port, https_port) =
             (TestDir::create()?, ReservedPort::reserve_free()?, ReservedPort::reserve_free()?);
-        let command = command(folder.path(), http_port.address(), https_port.address())?;
-        let log = folder.path().join("server.log");
+        let command = command(dir.path(), http_port.address(), https_port.address())?;
+        let log = dir.path().join("server.log");
         let mut process = ChildProcess::spawn(command, &log)?;
-        let ready = eventually("the server takes connections", READY_TIMEOUT, async || {
+        let ready = eventually("the server accepts connections", READY_TIMEOUT, async || {
             !process.is_running() || TcpStream::connect(http_port.address()).await.is_ok()
         });
         ready.await?;
-        anyhow::ensure!(process.is_running(), "the server ended; it says:\n{}", fs::read_to_string(log)?);
-        Ok(Self { process, http_port, https_port, _dir: folder })
+        anyhow::ensure!(process.is_running(), "the server exited:\n{}", fs::read_to_string(log)?);
+        Ok(Self { process, http_port, https_port, _dir: dir })
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Its listener for clear HTTP.
+    /// Address of the HTTP listener.
     pub(crate) fn http(&self) -> SocketAddr {
         self.http_port.address()
     }
 
-    /// Its listener for TLS and QUIC.
+    /// Address of the TLS and QUIC listener.
     pub(crate) fn https(&self) -> SocketAddr {
         self.https_port.address()
     }

@@ -1,4 +1,4 @@
-//! All that takes part: a house with one node and its callers, the bare servers, and the counter store of one of them.
+//! Everything that takes part: a deployment with one node, the callers, the bare servers, and the Redis of one of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use crate::load::LOOKUP_PATH;
 use crate::load::paced::PacedLoad;
 use crate::progress::progress;
 
-/// Paused keys: enough that none of them is asked for often enough to be remembered.
+/// Enough paused keys that none is used often enough to be cached.
 const PAUSED_KEYS: usize = 2_000;
-/// Answers of which one is taken for the bare servers' own: that of middling length.
+/// Number of sampled responses. The one of median length becomes the body of the bare servers.
 const BODY_SAMPLES: usize = 101;
 const SEED_BATCH: usize = 1_000;
 
@@ -26,13 +26,13 @@ pub(crate) struct BenchFixture {
     pub(crate) floor_server: ComparisonServer,
     pub(crate) floor_redis: Redis,
     pub(crate) pools: CallerPools,
-    /// How many callers ask at once over HTTP/1.1.
+    /// Concurrent HTTP/1.1 connections.
     pub(crate) connections: usize,
-    /// For whatever is written meanwhile.
+    /// Directory for temporary files.
     pub(crate) dir: TestDir,
 }
 
-/// Who asks.
+/// Pools of callers.
 pub(crate) struct CallerPools {
     pub(crate) ip: CallerPool,
     pub(crate) geo: CallerPool,
@@ -43,16 +43,16 @@ pub(crate) struct CallerPools {
     pub(crate) malformed_key: CallerPool,
     /// With a well-formed key that was never issued.
     pub(crate) unknown_keys: CallerPool,
-    /// With one paused key, all of them.
+    /// All with the same paused key.
     pub(crate) one_paused_key: CallerPool,
     /// With many paused keys.
     pub(crate) paused_keys: CallerPool,
 }
 
 impl CallerPools {
-    /// Mints the keys and writes down who has them.
-    fn open(keys: usize, folder: &Path, rows: &mut SeedKeyRows) -> Result<Self> {
-        let write = |name: &str, keys: Vec<String>| CallerPool::write(folder.join(name), keys.into_iter());
+    /// Generates the keys and writes the pools to files.
+    fn open(keys: usize, dir: &Path, rows: &mut SeedKeyRows) -> Result<Self> {
+        let write = |name: &str, keys: Vec<String>| CallerPool::write(dir.join(name), keys.into_iter());
         let typo = |mut key: String| {
             let last = key.pop();
             key.push(if last == Some('0') { '1' } else { '0' });
@@ -74,7 +74,7 @@ impl CallerPools {
 }
 
 impl BenchFixture {
-    /// Starts everything with so many keys of each scope, and these settings of the node.
+    /// Starts everything with this many keys of each scope and these settings of the node.
     pub(crate) async fn open(
         keys: usize,
         connections: usize,
@@ -82,27 +82,27 @@ impl BenchFixture {
         env: Env,
         programs: &BenchPrograms,
     ) -> Result<Self> {
-        let folder = TestDir::create()?;
+        let dir = TestDir::create()?;
         let program = Some(programs.service.clone());
         let deployment =
             Deployment::start(DeploymentOptions { program, env, geo_files, progress, ..DeploymentOptions::default() })
                 .await?;
-        progress(&format!("writing {keys} keys of each scope"));
+        progress(&format!("inserting {keys} keys of each scope"));
         let mut rows = SeedKeyRows::default();
-        let pools = CallerPools::open(keys, folder.path(), &mut rows)?;
-        rows.load_into(&deployment.postgres, folder.path()).await?;
+        let pools = CallerPools::open(keys, dir.path(), &mut rows)?;
+        rows.load_into(&deployment.postgres, dir.path()).await?;
         progress("starting the bare servers");
-        let body = folder.path().join("body");
+        let body = dir.path().join("body");
         fs::write(&body, median_response(&deployment, &pools.full).await?)?;
         let static_server =
             ComparisonServer::start_static(&programs.reference_server, &body, &deployment.certificate).await?;
         let floor_redis = Redis::start(RedisOptions::default()).await?;
         seed_records(&floor_redis, pools.full.key_ids().map(str::to_owned)).await?;
         let floor_server = ComparisonServer::start_floor(&programs.reference_server, &body, &floor_redis).await?;
-        Ok(Self { deployment, static_server, floor_server, floor_redis, pools, connections, dir: folder })
+        Ok(Self { deployment, static_server, floor_server, floor_redis, pools, connections, dir: dir })
     }
 
-    /// Has every key of every crowd asked with once, so that the counter store knows it.
+    /// Uses every key of every pool once, so that Redis has its record.
     pub(crate) async fn warm_up_all(&self) -> Result<()> {
         let CallerPools { ip, geo, full, unknown_keys: unknown, paused_keys: paused, .. } = &self.pools;
         for pool in [ip, geo, full] {
@@ -110,14 +110,14 @@ impl BenchFixture {
         }
         for pool in [unknown, paused] {
             let result = PacedLoad::each_caller_once(self.deployment.nodes[0].http(), pool).run().await?;
-            ensure!(result.refused == result.requests, "keys are answered that must not be");
+            ensure!(result.refused == result.requests, "invalid keys were accepted");
         }
         Ok(())
     }
 
-    /// The same with one crowd, whose keys are sound.
+    /// Uses every key of a pool once; all must be valid.
     pub(crate) async fn warm_up(&self, pool: &CallerPool) -> Result<()> {
-        progress(&format!("asking once with each of {} keys", pool.callers.len()));
+        progress(&format!("warming up {} keys", pool.callers.len()));
         PacedLoad::warm_up(self.deployment.nodes[0].http(), pool).await
     }
 }
@@ -143,10 +143,10 @@ async fn median_response(deployment: &Deployment, pool: &CallerPool) -> Result<V
     for (key, address) in pool.callers.iter().take(BODY_SAMPLES) {
         let headers = [("authorization", format!("Bearer {key}")), ("x-forwarded-for", address.to_string())];
         let reply = caller.get(LOOKUP_PATH, &headers.each_ref().map(|(name, value)| (*name, value.as_str()))).await?;
-        ensure!(reply.status == 200, "a key is answered {}", reply.status);
+        ensure!(reply.status == 200, "a key returned {}", reply.status);
         bodies.push(reply.body.to_vec());
     }
     bodies.sort_by_key(Vec::len);
     let middle = bodies.len() / 2;
-    bodies.into_iter().nth(middle).context("a crowd of nobody")
+    bodies.into_iter().nth(middle).context("the pool is empty")
 }

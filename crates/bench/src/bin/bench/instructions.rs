@@ -1,6 +1,7 @@
-//! Instructions for each request, counted by callgrind: a figure that is the same on a busy machine and on a quiet one, and so the tie-breaker.
+//! Counts instructions per request with callgrind. The figure is the same on a busy and on an idle machine, so it
+//! decides close cases.
 //!
-//! It says nothing of the kernel and nothing of memory that is far away; both are in the CPU times.
+//! It does not include the kernel or cache misses; CPU times do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,12 +38,12 @@ fn print_counts(counts: &BTreeMap<&'static str, f64>) {
     }
 }
 
-/// Counts for those who are compared over clear HTTP/1.1.
+/// Counts instructions of the subjects on plain HTTP/1.1.
 pub(crate) async fn count_instructions() -> Result<BTreeMap<&'static str, f64>> {
-    let folder = TestDir::create()?;
-    // Under callgrind everything takes some fifty times as long.
+    let dir = TestDir::create()?;
+    // callgrind makes everything about fifty times slower.
     let env = Env::from([("IPSEITY__LEDGER__TIMEOUT_MS".to_owned(), "20000".to_owned())]);
-    let programs = under_callgrind(&BenchPrograms::find()?, folder.path())?;
+    let programs = under_callgrind(&BenchPrograms::find()?, dir.path())?;
     let fixture = BenchFixture::open(KEYS, CONNECTIONS, geo_databases()?, env, &programs).await?;
     fixture.warm_up(&fixture.pools.full).await?;
     let refusals = [
@@ -52,30 +53,26 @@ pub(crate) async fn count_instructions() -> Result<BTreeMap<&'static str, f64>> 
     let mut counts = BTreeMap::new();
     for subject in fixture.basic_subjects().iter().chain(&refusals) {
         progress(&format!("counting instructions: {}", subject.name));
-        let pid = *subject.processes.servers.first().context("a subject without a server")?;
+        let pid = *subject.processes.servers.first().context("the subject has no server")?;
         subject.load.run(WARM_S, fixture.dir.path()).await?;
         sleep(USAGE_FLUSH_WAIT).await;
-        dump_counts(pid, folder.path()).await?;
+        dump_counts(pid, dir.path()).await?;
         let result = subject.load.run(SECONDS, fixture.dir.path()).await?;
         sleep(USAGE_FLUSH_WAIT).await;
-        let instructions = dump_counts(pid, folder.path()).await?;
+        let instructions = dump_counts(pid, dir.path()).await?;
         let is_refusal = subject.processes.expected_outcome.is_some_and(|(_, outcome)| outcome != "success");
         let is_expected = result.refused == if is_refusal { result.requests } else { 0 };
-        ensure!(
-            result.requests > 0 && result.failed == 0 && is_expected,
-            "{}: not all is answered as expected",
-            subject.name
-        );
+        ensure!(result.requests > 0 && result.failed == 0 && is_expected, "{}: unexpected responses", subject.name);
         counts.insert(subject.name, instructions as f64 / result.requests as f64);
     }
     Ok(counts)
 }
 
-/// The same programs under callgrind, each by a script that stands for it.
-fn under_callgrind(programs: &BenchPrograms, folder: &Path) -> Result<BenchPrograms> {
+/// Wraps the programs in scripts that run them under callgrind.
+fn under_callgrind(programs: &BenchPrograms, dir: &Path) -> Result<BenchPrograms> {
     let trace = |name: &str, program: &Path| -> Result<PathBuf> {
-        let script = folder.join(name);
-        let counts = folder.join("counts.%p");
+        let script = dir.join(name);
+        let counts = dir.join("counts.%p");
         let (counts, program) = (counts.display(), program.display());
         let line = format!("exec valgrind --quiet --tool=callgrind --callgrind-out-file='{counts}' '{program}' \"$@\"");
         fs::write(&script, format!("#!/bin/sh\n{line}\n"))?;
@@ -88,13 +85,13 @@ fn under_callgrind(programs: &BenchPrograms, folder: &Path) -> Result<BenchProgr
     })
 }
 
-/// Has a process write down what it has counted since the last time, and begin again.
-async fn dump_counts(pid: u32, folder: &Path) -> Result<u64> {
+/// Makes callgrind write its counts since the last dump and reset them.
+async fn dump_counts(pid: u32, dir: &Path) -> Result<u64> {
     let control = Command::new("callgrind_control").arg("--dump").arg(pid.to_string()).output().await;
-    let output = control.context("cannot run callgrind_control, of the package valgrind")?;
+    let output = control.context("failed to run callgrind_control; install valgrind")?;
     ensure!(output.status.success(), "callgrind_control failed: {}", String::from_utf8_lossy(&output.stderr));
     let mut total = None;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let file = entry?.path();
         if file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("counts.{pid}."))) {
             let text = fs::read_to_string(&file)?;

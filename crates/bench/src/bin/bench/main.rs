@@ -1,5 +1,5 @@
-//! `bench compare [--short] | budget | instructions | scale [--short]`: what a request costs, beside servers that do less; whether that is within
-//! the budget; how many instructions it takes; and how it grows.
+//! `bench compare [--short] | budget | instructions | scale [--short]`: compares the cost of a request with simpler
+//! servers, checks it against the budget, counts instructions, and measures how it scales.
 
 mod budget;
 mod caller_pool;
@@ -31,11 +31,11 @@ async fn main() -> Result<ExitCode> {
         ["instructions"] => instructions::run_instructions().await,
         ["scale"] => scale::run_scale(false).await,
         ["scale", "--short"] => scale::run_scale(true).await,
-        // A load generator among others, which it starts as it starts wrk.
-        ["h3load", address, authority, crowd, seconds] => {
-            load::h3load::run_h3load(address, authority, crowd, seconds).await?;
+        // Internal: the HTTP/3 load generator, started like wrk.
+        ["h3load", address, authority, pool, seconds] => {
+            load::h3load::run_h3load(address, authority, pool, seconds).await?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => bail!("bench compare [--short] | budget | instructions | scale [--short]"),
+        _ => bail!("usage: bench compare [--short] | budget | instructions | scale [--short]"),
     }
 }

@@ -1,4 +1,4 @@
-//! One run of one subject: what its callers saw, what it cost, and whether all answers were those that were expected.
+//! One run of one subject: what its clients saw, what it cost, and whether all responses were expected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,33 +12,33 @@ use crate::load::{BenchLoad, BenchLoadResult};
 use crate::process_stats::process_tree_cpu_us;
 use crate::progress::progress;
 
-/// Longer than the service waits with the books of what was admitted: their cost is part of a request's.
+/// Longer than the interval of usage flushes, whose cost belongs to the requests.
 pub(crate) const USAGE_FLUSH_WAIT: Duration = Duration::from_millis(2_200);
-/// Quiet is when nothing has done anything for so long; it is not waited for longer than the second.
+/// Processes are idle if they use little CPU time for the first duration. The second is a timeout.
 const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// CPU time in that while that is no work.
+/// Maximum CPU time of idle processes in that interval.
 const IDLE_CPU_US: u64 = 20_000;
-/// The part of requests that may be judged from memory because the store's answer was late: others stand for the store's own.
+/// Share of requests that may be decided locally because Redis was late. Local decisions cost less.
 const DEGRADED_SHARE_MAX: f64 = 0.001;
 
-/// Somebody to be measured.
+/// Something to measure.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
     pub(crate) load: BenchLoad,
     pub(crate) processes: MeasuredProcesses,
 }
 
-/// Whose CPU time counts, and how the service calls what it answers.
+/// Processes whose CPU time counts, and the expected outcome.
 #[derive(Clone)]
 pub(crate) struct MeasuredProcesses {
     pub(crate) servers: Vec<u32>,
     pub(crate) redis: Vec<u32>,
-    /// Of the service: operation and outcome. Others must answer each request with success.
+    /// Operation and outcome of the service. Other servers must respond to each request with success.
     pub(crate) expected_outcome: Option<(&'static str, &'static str)>,
 }
 
-/// What a run came to; CPU time in microseconds for each request.
+/// Result of a run, with CPU time in microseconds per request.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct BenchMeasurement {
     pub(crate) per_s: f64,
@@ -47,12 +47,12 @@ pub(crate) struct BenchMeasurement {
     pub(crate) server_us: f64,
     pub(crate) redis_us: f64,
     pub(crate) postgres_us: f64,
-    /// Script calls for each request.
+    /// Script calls per request.
     pub(crate) redis_calls: f64,
     pub(crate) unexpected: u64,
 }
 
-/// Counters of the moment.
+/// Values of all counters at one time.
 struct CounterSnapshot {
     server_us: u64,
     redis_us: u64,
@@ -63,13 +63,13 @@ struct CounterSnapshot {
 }
 
 impl MeasuredProcesses {
-    /// Of the nodes of a house, which answer in one way, and their one counter store.
+    /// All nodes of a deployment, with one expected outcome, and their Redis.
     pub(crate) fn for_nodes(deployment: &Deployment, outcome: (&'static str, &'static str)) -> Self {
         let servers = deployment.nodes.iter().map(Node::pid).collect();
         Self { servers, redis: deployment.redis.pid().into_iter().collect(), expected_outcome: Some(outcome) }
     }
 
-    /// Runs a load and settles the accounts.
+    /// Runs a load and computes its cost.
     pub(crate) async fn measure(
         &self,
         deployment: &Deployment,
@@ -110,7 +110,7 @@ impl MeasuredProcesses {
                     *responses.entry(labels.to_owned()).or_default() += value(line).unwrap_or_default();
                 }
                 let line = metrics.lines().find(|line| line.starts_with("ipseity_degraded_decisions_total "));
-                degraded += line.and_then(value).context("no count of what was recalled")?;
+                degraded += line.and_then(value).context("no metric for degraded decisions")?;
             }
             redis_calls = script_calls(&deployment.redis).await?;
             postgres_us = deployment.postgres.pid().map_or(0, process_tree_cpu_us);
@@ -126,7 +126,7 @@ impl MeasuredProcesses {
         })
     }
 
-    /// Waits until nobody works any more.
+    /// Waits until all processes are idle.
     async fn wait_until_idle(&self, deployment: &Deployment) {
         let total_cpu = || {
             let pids = self.servers.iter().chain(&self.redis).copied().chain(deployment.postgres.pid());
@@ -145,7 +145,7 @@ impl MeasuredProcesses {
     }
 }
 
-/// Answers of the service that are none of the outcome, and more judgements from memory than may be.
+/// Counts responses with another outcome, and local decisions above the maximum.
 fn unexpected_responses(
     before: &CounterSnapshot,
     after: &CounterSnapshot,
@@ -163,7 +163,7 @@ fn unexpected_responses(
     }
     let degraded = after.degraded - before.degraded;
     if degraded as f64 > requests as f64 * DEGRADED_SHARE_MAX {
-        progress(&format!("unexpected: {degraded} judged from memory"));
+        progress(&format!("unexpected: {degraded} degraded decisions"));
         sum += degraded;
     }
     sum
@@ -174,7 +174,7 @@ async fn script_calls(redis: &Redis) -> Result<u64> {
     Ok(["eval", "evalsha", "fcall"].into_iter().filter_map(|name| calls.get(name)).sum())
 }
 
-/// The median of each figure; what was unexpected, of all rounds together.
+/// Median of each figure, and the sum of unexpected responses.
 pub(crate) fn median(rounds: &[BenchMeasurement]) -> BenchMeasurement {
     let middle = |of: fn(&BenchMeasurement) -> f64| {
         let mut values: Vec<f64> = rounds.iter().map(of).collect();

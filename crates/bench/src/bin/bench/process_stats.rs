@@ -1,13 +1,13 @@
-//! CPU time of processes, as the kernel has counted it.
+//! CPU time and memory of processes, from the kernel.
 
 use std::fs;
 
 use ipseity_testkit::process::descendants;
 
-/// The kernel tells CPU time in hundredths of a second.
+/// The kernel reports CPU time in hundredths of a second.
 const TICK_US: u64 = 10_000;
 
-/// CPU time that a process and its descendants have had, in microseconds; those that have ended count no more.
+/// CPU time of a process and its running descendants in microseconds.
 pub(crate) fn process_tree_cpu_us(root: u32) -> u64 {
     descendants(root).into_iter().chain([root]).map(process_cpu_us).sum()
 }
@@ -15,14 +15,15 @@ pub(crate) fn process_tree_cpu_us(root: u32) -> u64 {
 fn process_cpu_us(pid: u32) -> u64 {
     let ticks = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in parentheses and may hold any character; utime and stime are the 12th and 13th field behind it.
+        // The name is in parentheses and may contain any character. utime and stime are the 12th and 13th fields after
+        // it.
         let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
         Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
     };
     ticks().unwrap_or_default() * TICK_US
 }
 
-/// Memory that a process holds, in bytes.
+/// Resident memory of a process in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
     let kib = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -32,7 +33,7 @@ pub(crate) fn resident_bytes(pid: u32) -> u64 {
     kib().unwrap_or_default() * 1024
 }
 
-/// The name of this machine's processor, and how many of it there are.
+/// Name and number of this machine's processors.
 pub(crate) fn machine_info() -> (String, usize) {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

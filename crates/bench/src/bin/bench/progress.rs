@@ -1,6 +1,6 @@
-//! Says on standard error what is being done.
+//! Prints progress to standard error.
 
-#[expect(clippy::print_stderr, reason = "whoever waits wants to know for what")]
+#[expect(clippy::print_stderr, reason = "progress goes to the terminal")]
 pub(crate) fn progress(step: &str) {
     eprintln!("… {step}");
 }

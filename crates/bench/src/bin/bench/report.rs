@@ -1,4 +1,4 @@
-//! What was measured: a table for whoever waits, and files for the documentation.
+//! Prints the results as a table and writes the files for the documentation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ const JSON_FILE: &str = "docs/bench.json";
 const CHART_FILE: &str = "docs/bench.svg";
 const PAGE_FILE: &str = "docs/bench.md";
 
-/// A subject's line.
+/// Results of a subject.
 #[derive(Serialize)]
 pub(crate) struct SubjectRow {
     pub(crate) name: &'static str,
@@ -32,13 +32,13 @@ pub(crate) struct CompareReport {
     pub(crate) rounds: usize,
     pub(crate) seconds: u64,
     pub(crate) rows: Vec<SubjectRow>,
-    /// For each request of those who were counted.
+    /// Instructions per request, where they were counted.
     pub(crate) instructions: BTreeMap<&'static str, f64>,
     pub(crate) targets: Vec<PerformanceTarget>,
 }
 
 impl CompareReport {
-    /// Subjects with answers that were not expected.
+    /// Subjects with unexpected responses.
     pub(crate) fn failed_count(&self) -> usize {
         self.rows.iter().filter(|row| row.measurement.unexpected > 0).count()
     }
@@ -71,12 +71,12 @@ impl CompareReport {
         println!("\n{} subjects, {} failed", self.rows.len(), self.failed_count());
     }
 
-    /// Those of a subject, or nothing where they were not counted.
+    /// Instructions of a subject, or an empty text if they were not counted.
     fn instructions_of(&self, name: &str) -> String {
         self.instructions.get(name).map(|count| format!("{count:.0}")).unwrap_or_default()
     }
 
-    /// Writes JSON, chart and the tables of the page.
+    /// Writes the JSON, the chart and the tables of the page.
     pub(crate) fn write(&self) -> Result<()> {
         fs::write(JSON_FILE, serde_json::to_string_pretty(self)? + "\n")?;
         fs::write(CHART_FILE, chart::render_svg(&self.rows))?;
@@ -105,7 +105,7 @@ impl CompareReport {
 }
 
 pub(crate) fn targets_markdown(targets: &[PerformanceTarget]) -> Result<String> {
-    let mut text = "| Bar | Figures | Ratio | Bound | |\n|---|--:|--:|--:|---|\n".to_owned();
+    let mut text = "| Target | Figures | Ratio | Limit | |\n|---|--:|--:|--:|---|\n".to_owned();
     for target in targets {
         let ([left, right], bound, verdict) = (target.values, target.bound_text(), target.status());
         writeln!(text, "| {} | {left:.1} : {right:.1} | {:.2} | {bound} | {verdict} |", target.name, target.ratio)?;
@@ -113,12 +113,12 @@ pub(crate) fn targets_markdown(targets: &[PerformanceTarget]) -> Result<String> 
     Ok(text)
 }
 
-/// Puts text between the marks of a page.
+/// Replaces the text between the markers of a page.
 pub(crate) fn replace_section(page: &str, section: &str, text: &str) -> Result<()> {
     let old = fs::read_to_string(page)?;
     let (begin, end) = (format!("<!-- {section}: written by the tool -->\n"), format!("<!-- end of {section} -->"));
-    let (before, rest) = old.split_once(&begin).with_context(|| format!("{page} has no place for {section}"))?;
-    let (_, after) = rest.split_once(&end).with_context(|| format!("{page} has no end of {section}"))?;
+    let (before, rest) = old.split_once(&begin).with_context(|| format!("{page} has no section {section}"))?;
+    let (_, after) = rest.split_once(&end).with_context(|| format!("{page} has no end of section {section}"))?;
     Ok(fs::write(page, format!("{before}{begin}\n{text}\n{end}{after}"))?)
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn print_targets(targets: &[PerformanceTarget]) {
     for target in targets {
         let ([left, right], bound) = (target.values, target.bound_text());
         println!(
-            "{:7} {:56} {left:>10.2} : {right:<10.2} = {:6.3} {bound}",
+            "{:8} {:56} {left:>10.2} : {right:<10.2} = {:6.3} {bound}",
             target.status(),
             target.name,
             target.ratio

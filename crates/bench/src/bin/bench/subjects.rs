@@ -1,4 +1,4 @@
-//! Everybody who is measured, and how.
+//! All subjects and how they are measured.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::measure::{MeasuredProcesses, Subject};
 pub(crate) const STATIC: &str = "static";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const NGINX: &str = "nginx";
-pub(crate) const REDIS_ONLY: &str = "engine";
+pub(crate) const REDIS_ONLY: &str = "Redis script";
 pub(crate) const IP: &str = "ip";
 pub(crate) const GEO: &str = "geo";
 pub(crate) const FULL: &str = "full";
@@ -29,14 +29,14 @@ pub(crate) const STATIC_H2: &str = "static, TLS, HTTP/2";
 pub(crate) const FULL_H2: &str = "full, TLS, HTTP/2";
 pub(crate) const STATIC_H3: &str = "static, HTTP/3";
 pub(crate) const FULL_H3: &str = "full, HTTP/3";
-pub(crate) const FLOOR_HALF: &str = "floor, at half of the capacity";
-pub(crate) const FULL_HALF: &str = "full, at half of the capacity";
+pub(crate) const FLOOR_HALF: &str = "floor, half capacity";
+pub(crate) const FULL_HALF: &str = "full, half capacity";
 
-/// How the service calls a lookup.
+/// Operation and outcome of a successful lookup.
 pub(crate) const LOOKUP_SUCCESS: (&str, &str) = ("lookup", "success");
 
 impl BenchFixture {
-    /// Of the node, which answers in one way.
+    /// Processes of the node, with one expected outcome.
     pub(crate) fn node_processes(&self, outcome: (&'static str, &'static str)) -> MeasuredProcesses {
         MeasuredProcesses::for_nodes(&self.deployment, outcome)
     }
@@ -53,32 +53,32 @@ impl BenchFixture {
         BenchLoad::Wrk { url: format!("{scheme}://{address}"), connections: self.connections, pool: pool.clone() }
     }
 
-    /// The bare server, over clear HTTP/1.1.
+    /// The bare server over plain HTTP/1.1.
     pub(crate) fn static_subject(&self) -> Subject {
         let load = self.wrk_load("http", self.static_server.http(), &self.pools.full);
         Subject { name: STATIC, load, processes: server_only(&self.static_server) }
     }
 
-    /// The bare server with a charge, over clear HTTP/1.1.
+    /// The bare server with a charge, over plain HTTP/1.1.
     pub(crate) fn floor_subject(&self) -> Subject {
         let load = self.wrk_load("http", self.floor_server.http(), &self.pools.full);
         Subject { name: FLOOR, load, processes: self.floor_processes() }
     }
 
-    /// The service, over clear HTTP/1.1.
+    /// The service over plain HTTP/1.1.
     pub(crate) fn http1_subject(&self, name: &'static str, pool: &CallerPool, outcome: &'static str) -> Subject {
         let load = self.wrk_load("http", self.deployment.nodes[0].http(), pool);
         Subject { name, load, processes: self.node_processes((LOOKUP_SUCCESS.0, outcome)) }
     }
 
-    /// Those that every comparison has: the bare servers, an answer and a refusal.
+    /// The subjects of every comparison: both bare servers, a success and a rejection.
     pub(crate) fn basic_subjects(&self) -> [Subject; 4] {
         let answered = self.http1_subject(FULL, &self.pools.full, "success");
         let refused = self.http1_subject(NO_KEY, &self.pools.no_key, "missing_api_key");
         [self.static_subject(), self.floor_subject(), answered, refused]
     }
 
-    /// All of them, in the order of the table; each after the one that it is compared with.
+    /// All subjects in the order of the table, each after the one it is compared with.
     pub(crate) fn all_subjects(&self, nginx: &ComparisonServer, script_redis: &Redis) -> Vec<Subject> {
         let pools = &self.pools;
         let full_pool = || pools.full.clone();
@@ -87,8 +87,8 @@ impl BenchFixture {
         let static_subject = |name, load| Subject { name, load, processes: server_only(&self.static_server) };
         let full_subject = |name, load| Subject { name, load, processes: self.node_processes(LOOKUP_SUCCESS) };
         let tls = |address| self.wrk_load("https", address, &pools.full);
-        let h2 = |address| BenchLoad::H2load { address, crowd: full_pool() };
-        let h3 = |address| BenchLoad::H3load { address, ca_file: authority(), crowd: full_pool() };
+        let h2 = |address| BenchLoad::H2load { address, pool: full_pool() };
+        let h3 = |address| BenchLoad::H3load { address, ca_file: authority(), pool: full_pool() };
         let nginx_load = self.wrk_load("http", nginx.http(), &pools.full);
         let redis_load = BenchLoad::RedisBenchmark { address: script_redis.address() };
         vec![

@@ -1,4 +1,4 @@
-//! What the service wants to be held to, in relation to the servers that do less.
+//! Performance targets relative to simpler servers.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use crate::subjects::{
     STATIC_H2, STATIC_H3,
 };
 
-/// Calls for each refusal: a flood is remembered for a second at a time, and asks a hundred times before.
+/// Redis calls per rejection. A rejection is cached for a second after a hundred of them.
 const REDIS_CALLS_MAX: f64 = 0.01;
 
-/// A bar, and where it was met or missed.
+/// A target and its result.
 #[derive(Serialize)]
 pub(crate) struct PerformanceTarget {
     pub(crate) name: String,
-    /// What is held against what.
+    /// The compared values.
     pub(crate) values: [f64; 2],
     pub(crate) ratio: f64,
-    /// The bound of the ratio; none if it is only told.
+    /// Limit of the ratio; none if it is only reported.
     pub(crate) bound: Option<TargetBound>,
     pub(crate) is_met: bool,
 }
@@ -43,16 +43,16 @@ impl PerformanceTarget {
         Self { name: name.into(), values, ratio, bound, is_met }
     }
 
-    /// `met`, `missed` or, without a bound, `told`.
+    /// `met`, `missed` or, without a limit, `no limit`.
     pub(crate) const fn status(&self) -> &'static str {
         match (self.bound, self.is_met) {
-            (None, _) => "told",
+            (None, _) => "no limit",
             (Some(_), true) => "met",
             (Some(_), false) => "missed",
         }
     }
 
-    /// The bound as text.
+    /// The limit as text.
     pub(crate) fn bound_text(&self) -> String {
         match self.bound {
             Some(TargetBound::AtMost(most)) => format!("≤ {most}"),
@@ -69,12 +69,12 @@ pub(crate) fn evaluate_targets(rows: &HashMap<&str, BenchMeasurement>) -> Result
     let mut targets = vec![
         PerformanceTarget::new("server CPU (µs), full : floor", [full.server_us, floor.server_us], most(1.25)),
         PerformanceTarget::new(
-            "requests a second, full : floor",
+            "requests per second, full : floor",
             [full.per_s, floor.per_s],
             Some(TargetBound::AtLeast(0.85)),
         ),
         PerformanceTarget::new(
-            "p99 at half of the capacity (µs), full : floor",
+            "p99 at half capacity (µs), full : floor",
             [measurement(FULL_HALF)?.p99_us, measurement(FLOOR_HALF)?.p99_us],
             most(1.5),
         ),
@@ -93,7 +93,7 @@ pub(crate) fn evaluate_targets(rows: &HashMap<&str, BenchMeasurement>) -> Result
             most(1.1),
         ));
         targets.push(PerformanceTarget::new(
-            format!("Redis calls for each request, {name}"),
+            format!("Redis calls per request, {name}"),
             [refusal.redis_calls, 1.0],
             most(REDIS_CALLS_MAX),
         ));

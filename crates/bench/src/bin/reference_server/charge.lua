@@ -1,4 +1,4 @@
--- The straightforward exact script: reads the record, takes the time, pushes onto the log, has it expire, counts the day.
+-- A simple exact script: reads the record, gets the time, pushes to the log, sets its expiry and counts the day.
 --
 -- KEYS  1 record: hash of state, limit, day, used, scope   2 log: list of the last 300 request times, newest first
 

@@ -1,4 +1,4 @@
-//! The floor: what any service must pay that authenticates and charges a request by one call of a counter store.
+//! The floor: the minimum cost of a service that authenticates and charges a request with one Redis call.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct FloorState {
     body: Bytes,
 }
 
-/// Answers once the counter store has charged the key.
+/// Responds after Redis has charged the key.
 pub(crate) async fn router(redis: &str, body: Bytes) -> Result<Router> {
     let connection = Client::open(redis)?.get_multiplexed_async_connection().await?;
     let script = Arc::new(Script::new(include_str!("charge.lua")));
@@ -31,7 +31,7 @@ pub(crate) async fn router(redis: &str, body: Bytes) -> Result<Router> {
 
 async fn charge(State(mut floor): State<FloorState>, headers: HeaderMap) -> Response {
     let bearer = headers.get(AUTHORIZATION).and_then(|line| line.to_str().ok()?.strip_prefix("Bearer "));
-    // Its public id finds the record; nobody proves the secret here, nor even hashes it.
+    // The public ID identifies the record. The secret is neither hashed nor checked.
     let Some(id) = bearer.and_then(|key| key.get(4..14)) else { return StatusCode::UNAUTHORIZED.into_response() };
     let (record, log) = (format!("k:{{{id}}}"), format!("k:{{{id}}}:b"));
     match floor.script.key(record).key(log).invoke_async(&mut floor.connection).await {

@@ -1,7 +1,9 @@
-//! `subject LISTEN BODY [--tls LISTEN CHAIN KEY] [--redis URL]`: a bare server that does less than the service, to be compared with it.
+//! `reference_server LISTEN BODY [--tls LISTEN CHAIN KEY] [--redis URL]`: a bare server that does less than the
+//! service, for comparison.
 //!
-//! It answers `/api/v1/ip` with the bytes of a file: at once (*static*), or after one script call on one multiplexed connection (*floor*).
-//! Over TLS it speaks HTTP/1.1, HTTP/2 and, on the same port over UDP, HTTP/3, by the libraries of which the service is built.
+//! It responds to `/api/v1/ip` with the bytes of a file: immediately (*static*), or after one script call on a
+//! multiplexed connection (*floor*). Over TLS it supports HTTP/1.1, HTTP/2 and, on the same UDP port, HTTP/3, with the
+//! same libraries as the service.
 
 mod floor;
 mod quic;
@@ -38,7 +40,8 @@ struct ReferenceTlsOptions {
 
 fn parse_options() -> Result<ReferenceServerOptions> {
     let mut arguments = std::env::args().skip(1);
-    let mut next = || arguments.next().context("subject LISTEN BODY [--tls LISTEN CHAIN KEY] [--redis URL]");
+    let mut next =
+        || arguments.next().context("usage: reference_server LISTEN BODY [--tls LISTEN CHAIN KEY] [--redis URL]");
     let mut options = ReferenceServerOptions { listen: next()?.parse()?, body: next()?.into(), tls: None, redis: None };
     while let Ok(argument) = next() {
         match argument.as_str() {
@@ -47,7 +50,7 @@ fn parse_options() -> Result<ReferenceServerOptions> {
                     Some(ReferenceTlsOptions { listen: next()?.parse()?, chain: next()?.into(), key: next()?.into() })
             }
             "--redis" => options.redis = Some(next()?),
-            other => bail!("{other} is unknown"),
+            other => bail!("unknown argument {other}"),
         }
     }
     Ok(options)

@@ -1,4 +1,4 @@
-//! HTTP/3: each request in a task of its own.
+//! HTTP/3 with one task per request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) async fn serve(endpoint: Endpoint, body: Bytes) {
     }
 }
 
-/// A connection that breaks is its client's to notice.
+/// The client notices a broken connection.
 async fn serve_connection(incoming: Incoming, body: Bytes) -> Option<()> {
     let connection = h3_quinn::Connection::new(incoming.await.ok()?);
     let mut connection = h3::server::Connection::<_, Bytes>::new(connection).await.ok()?;

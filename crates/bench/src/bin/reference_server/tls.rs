@@ -1,4 +1,4 @@
-//! TLS with HTTP/1.1 and HTTP/2, as ALPN says.
+//! TLS with HTTP/1.1 and HTTP/2, chosen by ALPN.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ impl ReferenceCertificate {
         Ok(Self { chain, key: PrivateKeyDer::from_pem_file(key)? })
     }
 
-    /// Settings for TLS with these protocols on top.
+    /// TLS configuration with these protocols.
     pub(crate) fn config(&self, protocols: &[&[u8]]) -> Result<ServerConfig> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(self.chain.clone(), self.key.clone_key())?;
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        // As the service has it, so that both agree with a client on the same suite.
+        // Same as in the service, so that both negotiate the same cipher suite.
         config.ignore_client_order = true;
         Ok(config)
     }
@@ -51,7 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, config: ServerConfig, router: R
     }
 }
 
-/// A connection that breaks is its client's to notice.
+/// The client notices a broken connection.
 async fn serve_connection(acceptor: TlsAcceptor, stream: TcpStream, router: Router) {
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else { return };

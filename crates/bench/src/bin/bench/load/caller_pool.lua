@@ -1,4 +1,4 @@
--- Callers for wrk: each thread has every other line of a crowd, a key and an address, and they take turns. A key of `-` is none.
+-- Callers for wrk: each thread uses every other line of a pool, a key and an address, in turn. `-` means no key.
 --
 -- arguments: the file, the path
 

@@ -1,4 +1,5 @@
-//! h2load sends the same header on every request: keys stand in the query, and each of several processes has an address of its own.
+//! Runs h2load. It sends the same headers with every request, so keys are in the query and each process has a different
+//! client address.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +9,8 @@ use anyhow::{Context, Result};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use super::{BenchLoadResult, LOOKUP_PATH, percentile, run_command};
+use super::LOOKUP_PATH;
+use super::result::{BenchLoadResult, percentile, run_command};
 use crate::caller_pool::CallerPool;
 
 const PROCESSES: usize = 4;
@@ -19,16 +21,16 @@ pub(super) async fn run_h2load(
     address: SocketAddr,
     pool: &CallerPool,
     seconds: u64,
-    folder: &Path,
+    dir: &Path,
 ) -> Result<BenchLoadResult> {
     let mut running = JoinSet::new();
     let start = fastrand::usize(0..pool.callers.len());
     for (number, part) in pool.callers.chunks(pool.callers.len().div_ceil(PROCESSES)).enumerate() {
-        let (uris, log) = (folder.join(format!("uris-{number}")), folder.join(format!("h2load-{number}")));
+        let (uris, log) = (dir.join(format!("uris-{number}")), dir.join(format!("h2load-{number}")));
         let rotated = part.iter().cycle().skip(start % part.len()).take(part.len());
         let lines: Vec<_> = rotated.map(|(key, _)| format!("https://{address}{LOOKUP_PATH}?key={key}")).collect();
         fs::write(&uris, lines.join("\n"))?;
-        // h2load would append to what is there.
+        // h2load would append to an existing file.
         drop(fs::remove_file(&log));
         let mut h2load = Command::new("h2load");
         h2load.args(["-c", CONNECTIONS, "-m", STREAMS, "-D", &seconds.to_string(), "-H"]);
@@ -41,11 +43,11 @@ pub(super) async fn run_h2load(
     let (mut failed, mut refused, mut latencies_us) = (0, 0, Vec::new());
     while let Some(ended) = running.join_next().await {
         let (stdout, log) = ended??;
-        failed += count_errors(&stdout).with_context(|| format!("h2load says:\n{stdout}"))?;
+        failed += count_errors(&stdout).with_context(|| format!("unexpected output of h2load:\n{stdout}"))?;
         for line in log.lines() {
             let mut columns = line.split('\t').skip(1);
             let mut next = || columns.next()?.parse::<u32>().ok();
-            // A request that the end cut off has a status of -1.
+            // A request that was cut off at the end has the status -1.
             let (Some(status), Some(us)) = (next(), next()) else { continue };
             refused += u64::from(status >= 400);
             latencies_us.push(us);
@@ -57,8 +59,8 @@ pub(super) async fn run_h2load(
     Ok(BenchLoadResult { requests, seconds: seconds as f64, p50_us, p99_us, refused, failed })
 }
 
-/// Errors and timeouts, of `requests: … total, … started, … done, … succeeded, … failed, … errored, … timeout`; a request that
-/// is refused counts as failed there.
+/// Counts `errored` and `timeout` in `requests: … total, … started, … done, … succeeded, … failed, … errored, …
+/// timeout`. Rejected requests count as `failed`.
 fn count_errors(stdout: &str) -> Option<u64> {
     let line = stdout.lines().find_map(|line| line.strip_prefix("requests: "))?;
     let count = |what: &str| line.split(", ").find_map(|part| part.strip_suffix(what)?.trim().parse::<u64>().ok());

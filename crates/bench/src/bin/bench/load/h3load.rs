@@ -1,4 +1,5 @@
-//! Asks over HTTP/3 as fast as it is answered, and prints what it saw as wrk's script does: a load generator in a process of its own.
+//! An HTTP/3 load generator that runs as a separate process, as fast as possible, and prints its result like wrk's
+//! script.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,13 +14,13 @@ use h3_quinn::OpenStreams;
 use http::Request;
 use ipseity_testkit::client::quic::{Http3TestOptions, client_endpoint};
 
-use super::{BenchLoadResult, percentile};
+use super::result::{BenchLoadResult, percentile};
 
 const URI: &str = "https://localhost/api/v1/ip";
 const CONNECTIONS: usize = 16;
 const STREAMS: usize = 8;
 
-/// Who asks, in turn.
+/// Callers that take turns.
 struct CallerRotation {
     callers: Vec<(String, String)>,
     next: AtomicUsize,
@@ -60,7 +61,7 @@ pub(crate) async fn run_h3load(address: &str, ca_file: &str, pool: &str, seconds
         streams.extend((0..STREAMS).map(|_| send.clone()));
     }
     let begin = Instant::now();
-    let end = begin + Duration::from_secs_f64(seconds.parse().context("SECONDS is a number")?);
+    let end = begin + Duration::from_secs_f64(seconds.parse().context("SECONDS must be a number")?);
     let tasks: Vec<_> =
         streams.into_iter().map(|send| tokio::spawn(send_until(send, Arc::clone(&pool), end))).collect();
     let mut total = StreamResults::default();
@@ -73,7 +74,7 @@ pub(crate) async fn run_h3load(address: &str, ca_file: &str, pool: &str, seconds
     print_result(total, begin.elapsed())
 }
 
-/// Asks on one stream after the other until the end.
+/// Sends requests one after the other until the end.
 async fn send_until(
     mut send: SendRequest<OpenStreams, Bytes>,
     callers: Arc<CallerRotation>,
@@ -103,7 +104,7 @@ async fn send_request(send: &mut SendRequest<OpenStreams, Bytes>, request: Reque
     Ok(status)
 }
 
-#[expect(clippy::print_stdout, reason = "what it saw is printed")]
+#[expect(clippy::print_stdout, reason = "the result is printed")]
 fn print_result(mut results: StreamResults, took: Duration) -> Result<()> {
     results.latencies_us.sort_unstable();
     let result = BenchLoadResult {

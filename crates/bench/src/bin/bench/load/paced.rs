@@ -1,6 +1,7 @@
-//! Clear HTTP/1.1 at a constant rate, whether it is answered or not; or each caller of a crowd once, as fast as that goes.
+//! Plain HTTP/1.1 at a constant rate, independent of the responses; or one request per caller, as fast as possible.
 //!
-//! Threads that block, not tasks: their sleep is exact to some 50 µs, a runtime's timer to a millisecond.
+//! Uses blocking threads, because their sleep is exact to about 50 µs, and the timer of a runtime only to a
+//! millisecond.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::{BenchLoadResult, percentile};
+use super::result::{BenchLoadResult, percentile};
 use crate::caller_pool::CallerPool;
 
 const CONNECTIONS: usize = 64;
 const WARM_UP_ATTEMPTS: usize = 5;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is asked, of whom, and how often.
+/// Options of a load.
 #[derive(Clone)]
 pub(crate) struct PacedLoad {
     /// Servers that share the load.
@@ -25,34 +26,34 @@ pub(crate) struct PacedLoad {
     pub(crate) path: &'static str,
     pub(crate) pool: Arc<CallerPool>,
     pub(crate) requests: usize,
-    /// Requests a second; as fast as they are answered if absent.
+    /// Requests per second; as fast as possible if absent.
     pub(crate) rate: Option<f64>,
 }
 
 impl PacedLoad {
-    /// Each caller once.
+    /// One request per caller.
     pub(crate) fn each_caller_once(address: SocketAddr, pool: &CallerPool) -> Self {
         let (requests, pool) = (pool.callers.len(), Arc::new(pool.clone()));
         Self { addresses: vec![address], path: super::LOOKUP_PATH, pool, requests, rate: None }
     }
 
-    /// Has each caller answered once, so that the counter store knows its key; on a busy machine some may have to ask again.
+    /// Makes one successful request per caller, so that Redis has its record. Retries on a busy machine.
     pub(crate) async fn warm_up(address: SocketAddr, pool: &CallerPool) -> Result<()> {
         for _ in 0..WARM_UP_ATTEMPTS {
             if Self::each_caller_once(address, pool).run().await?.refused == 0 {
                 return Ok(());
             }
         }
-        bail!("some keys are refused again and again")
+        bail!("some keys are rejected repeatedly")
     }
 
-    /// Asks to the end. Time is taken from the moment when a request was due, not from when it could be sent.
+    /// Sends all requests. Latency counts from when a request was due, not from when it was sent.
     pub(crate) async fn run(self) -> Result<BenchLoadResult> {
         tokio::task::spawn_blocking(move || self.run_blocking()).await?
     }
 
     fn run_blocking(self) -> Result<BenchLoadResult> {
-        // Later than the last thread is ready.
+        // Later than the start of the last thread.
         let begin = Instant::now() + Duration::from_millis(100);
         let offset = fastrand::usize(0..self.pool.callers.len());
         let (mut latencies_us, mut refused) = (Vec::with_capacity(self.requests), 0);
@@ -74,7 +75,7 @@ impl PacedLoad {
     }
 }
 
-/// One connection, which sends every so many-th request.
+/// One connection, which sends every n-th request.
 struct PacedConnection<'a> {
     load: &'a PacedLoad,
     number: usize,
@@ -111,20 +112,20 @@ impl<'a> PacedConnection<'a> {
         Ok((latencies_us, refused))
     }
 
-    /// Reads an answer to its end.
+    /// Reads a complete response.
     fn read_status(&mut self) -> Result<u16> {
         self.buffer.clear();
         let mut chunk = [0; 8192];
         loop {
-            let count = self.stream.read(&mut chunk).context("an answer")?;
+            let count = self.stream.read(&mut chunk).context("failed to read a response")?;
             ensure!(count > 0, "the connection was closed");
             self.buffer.extend_from_slice(&chunk[..count]);
             let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
             let head = std::str::from_utf8(&self.buffer[..end])?.to_ascii_lowercase();
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            let length: usize = length.context("an answer without its length")?.parse()?;
+            let length: usize = length.context("a response without a length")?.parse()?;
             if self.buffer.len() >= end + 4 + length {
-                return Ok(head.get(9..12).context("an answer without a status")?.parse()?);
+                return Ok(head.get(9..12).context("a response without a status")?.parse()?);
             }
         }
     }

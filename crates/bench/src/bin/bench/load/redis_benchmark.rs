@@ -1,16 +1,16 @@
-//! The counter store alone: redis-benchmark with the floor's script, whose keys have names that it can make up.
+//! Redis alone: redis-benchmark with the floor's script, whose key names it can generate.
 
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use tokio::process::Command;
 
-use super::{BenchLoadResult, run_command};
+use super::result::{BenchLoadResult, run_command};
 
-/// Records that are seeded for it, named `k:{key…}` with 12 digits.
+/// Number of seeded records, named `k:{key…}` with 12 digits.
 pub(crate) const SEEDED_KEYS: usize = 100_000;
 const SCRIPT: &str = include_str!("../../reference_server/charge.lua");
-/// What it is asked for in a second: it takes a number of calls, not a time.
+/// redis-benchmark takes a number of calls, not a duration.
 const CALLS_PER_S: u64 = 30_000;
 
 pub(super) async fn run_redis_benchmark(address: SocketAddr, seconds: u64) -> Result<BenchLoadResult> {
@@ -24,9 +24,11 @@ pub(super) async fn run_redis_benchmark(address: SocketAddr, seconds: u64) -> Re
     benchmark.args(["EVALSHA", &digest, "2", "k:{key__rand_int__}", "k:{key__rand_int__}:b"]);
     let stdout = String::from_utf8_lossy(&run_command(benchmark).await?.stdout).into_owned();
     // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
-    let line = stdout.lines().last().context("redis-benchmark says nothing")?;
+    let line = stdout.lines().last().context("redis-benchmark printed nothing")?;
     let columns: Vec<f64> = line.split("\",\"").skip(1).filter_map(|column| column.parse().ok()).collect();
-    let [rate, _, _, p50_ms, _, p99_ms, ..] = columns[..] else { anyhow::bail!("redis-benchmark says {stdout}") };
+    let [rate, _, _, p50_ms, _, p99_ms, ..] = columns[..] else {
+        anyhow::bail!("unexpected output of redis-benchmark: {stdout}")
+    };
     let seconds = requests as f64 / rate;
     Ok(BenchLoadResult { requests, seconds, p50_us: p50_ms * 1e3, p99_us: p99_ms * 1e3, refused: 0, failed: 0 })
 }

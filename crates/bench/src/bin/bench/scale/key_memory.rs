@@ -1,4 +1,4 @@
-//! What a key takes: in Redis when it is known and idle, and at its burst limit; in PostgreSQL with one day's count.
+//! Memory of a key: in Redis when idle and at its burst limit, and in PostgreSQL with the usage of one day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::load::LOOKUP_PATH;
 use crate::load::paced::PacedLoad;
 use crate::progress::progress;
 
-/// Keys that are brought to their burst limit: so many that what else comes and goes in Redis meanwhile does not show.
+/// Number of keys at their burst limit; enough to outweigh other changes in Redis.
 const BURST_KEYS: usize = 2_000;
-/// Names that are asked for what they take.
+/// Number of sampled names.
 const SAMPLE_SIZE: usize = 1_000;
 const SCAN_COUNT: usize = 10_000;
-/// Longer than anything lasts that stands for a request alone.
+/// Longer than the expiry of anything that belongs to a single request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(240);
 
 #[derive(Serialize)]
 pub(super) struct KeyMemory {
-    /// In Redis, by its memory in use.
+    /// In Redis, by its used memory.
     pub(super) idle_bytes: f64,
-    /// The same by `MEMORY USAGE` of a sample.
+    /// In Redis, by `MEMORY USAGE` of a sample.
     pub(super) idle_bytes_sampled: f64,
     pub(super) burst_bytes: f64,
     pub(super) burst_bytes_sampled: f64,
-    /// In PostgreSQL: the key, its part of an account, its history.
+    /// In PostgreSQL: the key, its share of an account, its history.
     pub(super) postgres_bytes: f64,
-    /// And with the count of one day.
+    /// In PostgreSQL, with the usage of one day.
     pub(super) postgres_bytes_day: f64,
 }
 
@@ -42,8 +42,8 @@ impl KeyMemory {
         let Self { idle_bytes, idle_bytes_sampled, burst_bytes, burst_bytes_sampled, .. } = self;
         let (postgres_bytes, day_bytes) = (self.postgres_bytes, self.postgres_bytes_day - self.postgres_bytes);
         format!(
-            "A key takes {idle_bytes:.0} bytes in Redis when it is known and idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), {burst_bytes:.0} ({burst_bytes_sampled:.0}) at its \
-             burst limit; in PostgreSQL {postgres_bytes:.0} bytes, and {day_bytes:.0} for each day on which it is used."
+            "A key takes {idle_bytes:.0} bytes in Redis when idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), and {burst_bytes:.0} ({burst_bytes_sampled:.0}) at its burst limit. \
+             In PostgreSQL it takes {postgres_bytes:.0} bytes, plus {day_bytes:.0} for each day on which it is used."
         )
     }
 }
@@ -71,7 +71,7 @@ pub(super) async fn measure_key_memory(deployments: &[SeededDeployment]) -> Resu
     })
 }
 
-/// How many logs there are. Looking at each name also does away with those that have expired and still take memory.
+/// Number of logs. Reading each name also removes expired ones that still take memory.
 async fn count_burst_logs(redis: &Redis) -> Result<usize> {
     let mut connection = redis.connect().await?;
     let (mut cursor, mut count) = (0_u64, 0);
@@ -87,7 +87,7 @@ async fn count_burst_logs(redis: &Redis) -> Result<usize> {
     }
 }
 
-/// The mean of what some names take.
+/// Mean memory of some names.
 async fn mean_memory_usage(redis: &Redis) -> Result<f64> {
     let mut connection = redis.connect().await?;
     let mut bytes = 0;
@@ -98,7 +98,7 @@ async fn mean_memory_usage(redis: &Redis) -> Result<f64> {
     Ok(bytes as f64 / SAMPLE_SIZE as f64)
 }
 
-/// What the log of a key takes that is at its burst limit; and the same by `MEMORY USAGE` of one.
+/// Memory of the log of a key at its burst limit, by used memory and by `MEMORY USAGE`.
 async fn burst_log_bytes(seeded: &SeededDeployment) -> Result<(f64, f64)> {
     progress("bringing keys to their burst limit");
     let redis = &seeded.deployment.redis;
@@ -108,7 +108,7 @@ async fn burst_log_bytes(seeded: &SeededDeployment) -> Result<(f64, f64)> {
     let requests = BURST_KEYS * BURST_LIMIT;
     let addresses = vec![seeded.deployment.nodes[0].http()];
     let result = PacedLoad { addresses, path: LOOKUP_PATH, pool, requests, rate: None }.run().await?;
-    ensure!(result.refused == 0, "{} requests were refused on the way to the burst limit", result.refused);
+    ensure!(result.refused == 0, "{} requests were rejected before the burst limit", result.refused);
     let bytes = redis_used_memory(redis).await?.saturating_sub(before) as f64 / BURST_KEYS as f64;
     let mut connection = redis.connect().await?;
     let name = loop {

@@ -1,4 +1,4 @@
-//! How the costs of a full answer grow: with the number of keys, of counter stores and of nodes, all at one constant rate.
+//! How the cost of a full response grows with the number of keys, Redis servers and nodes, at a constant rate.
 
 mod capacity_plan;
 mod key_memory;
@@ -24,15 +24,15 @@ use capacity_plan::CapacityPlan;
 use report::{ScaleReport, ScaleRow};
 use seeded_deployment::{RedisTopology, SeededDeployment};
 
-/// What a thousand keys may do without a pause is 5,000 a second, for a minute.
+/// A thousand keys can make 5,000 requests per second for 60 seconds without a pause.
 const REQUESTS_PER_SECOND: f64 = 3_000.0;
 const NODES_MAX: usize = 4;
-/// The row, after those of the four houses, by which a great load is computed.
+/// Index of the row for the capacity plan, after those of the four deployments.
 const FULL_SPEED_ROW: usize = 4;
 
-/// How much is measured.
+/// Size of a run.
 struct ScaleSize {
-    /// Keys of each house; the one in the middle also has a cluster, and more nodes.
+    /// Keys of each deployment. The second one is also measured with a cluster and with more nodes.
     keys: [usize; 3],
     rounds: usize,
     seconds: usize,
@@ -72,7 +72,7 @@ pub(crate) async fn run_scale(is_short: bool) -> Result<ExitCode> {
 
     rows.push(deployments[2].measure_at_full_speed(size.seconds).await?);
     let memory = key_memory::measure_key_memory(&deployments).await?;
-    // The one in the middle gets more nodes.
+    // The second deployment gets more nodes.
     let mut shared = deployments.swap_remove(1);
     drop(deployments);
     for nodes in 2..=NODES_MAX {
@@ -87,17 +87,13 @@ pub(crate) async fn run_scale(is_short: bool) -> Result<ExitCode> {
     let most = |bound| Some(TargetBound::AtMost(bound));
     let targets = vec![
         PerformanceTarget::new(
-            "server and Redis CPU (µs), the most keys : the fewest",
+            "server and Redis CPU (µs), most keys : fewest keys",
             [total_cpu_us(&rows[2]), total_cpu_us(&rows[0])],
             most(CPU_MOST_TO_FEWEST),
         ),
+        PerformanceTarget::new("Redis bytes of an idle key : limit", [memory.idle_bytes, IDLE_BYTES_MAX], most(1.0)),
         PerformanceTarget::new(
-            "bytes in Redis of a key that is idle : bound",
-            [memory.idle_bytes, IDLE_BYTES_MAX],
-            most(1.0),
-        ),
-        PerformanceTarget::new(
-            "bytes in Redis of a key at its burst limit : bound",
+            "Redis bytes of a key at its burst limit : limit",
             [memory.burst_bytes, BURST_BYTES_MAX],
             most(1.0),
         ),
@@ -126,7 +122,7 @@ pub(crate) async fn run_scale(is_short: bool) -> Result<ExitCode> {
 }
 
 impl SeededDeployment {
-    /// A run at the constant rate, on all nodes alike.
+    /// Runs at the constant rate, spread over all nodes.
     async fn measure_at_constant_rate(&self, seconds: usize) -> Result<BenchMeasurement> {
         let load = PacedLoad {
             addresses: self.deployment.nodes.iter().map(Node::http).collect(),
@@ -142,15 +138,15 @@ impl SeededDeployment {
         processes.measure(&self.deployment, load.run()).await
     }
 
-    /// A run as fast as it goes: what a request costs a node that has much to do.
+    /// Runs at the maximum rate, which shows the cost on a busy node.
     async fn measure_at_full_speed(&self, seconds: usize) -> Result<ScaleRow> {
-        let name = format!("{}, as fast as it goes", self.name());
+        let name = format!("{}, maximum rate", self.name());
         progress(&name);
         let (url, pool) = (format!("http://{}", self.deployment.nodes[0].http()), (*self.pool).clone());
         let load = BenchLoad::Wrk { url, connections: CONNECTIONS, pool };
-        let folder = TestDir::create()?;
+        let dir = TestDir::create()?;
         let processes = MeasuredProcesses::for_nodes(&self.deployment, LOOKUP_SUCCESS);
-        let figures = processes.measure(&self.deployment, load.run(seconds as u64, folder.path())).await?;
+        let figures = processes.measure(&self.deployment, load.run(seconds as u64, dir.path())).await?;
         self.scale_row(&name, &figures).await
     }
 

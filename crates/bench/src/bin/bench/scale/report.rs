@@ -1,4 +1,4 @@
-//! What was measured: a table, and a file for the documentation.
+//! Prints the results as a table and writes the files for the documentation.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) struct ScaleRow {
     pub(super) name: String,
     #[serde(flatten)]
     pub(super) measurement: BenchMeasurement,
-    /// Memory of a node, and of all counter stores.
+    /// Memory of a node, and of all Redis servers.
     pub(super) node_bytes: u64,
     pub(super) redis_bytes: u64,
 }
@@ -78,10 +78,10 @@ impl ScaleReport {
 
     fn markdown(&self) -> Result<String> {
         let mut text = format!(
-            "{}, {} with {} cores, {:.0} requests a second for {} s unless said otherwise, clear HTTP/1.1; the first four are medians of {} rounds.\n\n",
+            "{}, {} with {} cores, {:.0} requests per second for {} s unless noted, plain HTTP/1.1. The first four rows are medians of {} rounds.\n\n",
             self.date, self.processor, self.cores, self.per_s, self.seconds, self.rounds
         );
-        text += "| | Requests/s | p99 ms | Node CPU µs | Redis CPU µs | PostgreSQL CPU µs | A node's memory MiB | Redis' memory MiB |\n|---|--:|--:|--:|--:|--:|--:|--:|\n";
+        text += "| | Requests/s | p99 ms | Node CPU µs | Redis CPU µs | PostgreSQL CPU µs | Node memory MiB | Redis memory MiB |\n|---|--:|--:|--:|--:|--:|--:|--:|\n";
         for row in &self.rows {
             let BenchMeasurement { per_s, p99_us, server_us, redis_us, postgres_us, .. } = row.measurement;
             let (name, p99_ms) = (&row.name, p99_us / 1e3);
