@@ -1,4 +1,4 @@
-// Prints your address, and your country where the key's scope has it. .NET 10 or newer: dotnet run Lookup.cs
+// Prints your IP address, and your country if the key's scope includes it. .NET 10 or newer: dotnet run Lookup.cs
 // [docs]
 using System.Net.Http.Headers;
 using System.Text.Json;
@@ -10,13 +10,13 @@ client.DefaultRequestHeaders.Authorization = new AuthenticationHeaderValue("Bear
 
 using var response = await client.GetAsync($"{url}/api/v1/ip");
 using var body = JsonDocument.Parse(await response.Content.ReadAsStringAsync());
-// Null when the field is null, or outside the key's scope.
+// Null if the field is null or outside the key's scope.
 string? Text(string field) => body.RootElement.TryGetProperty(field, out var value) ? value.GetString() : null;
 
 if (!response.IsSuccessStatusCode)
 {
     Console.Error.WriteLine($"{Text("error")}: {Text("message")}");
-    // A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+    // The daily quota resets at midnight UTC. A paused key (403) stays paused until its owner resumes it.
     if (Text("enterprise") != null)
     {
         Console.Error.WriteLine($"Try again in {response.Headers.RetryAfter} s.");

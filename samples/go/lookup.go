@@ -1,4 +1,4 @@
-// Prints your address, and your country where the key's scope has it.
+// Prints your IP address, and your country if the key's scope includes it.
 // [docs]
 package main
 
@@ -31,7 +31,7 @@ func main() {
 	}
 	defer response.Body.Close()
 
-	// Fields that are null, or outside the key's scope, stay empty.
+	// Fields that are null or outside the key's scope stay empty.
 	var body struct {
 		IP, IPv6, Country          string
 		Error, Message, Enterprise string
@@ -41,13 +41,13 @@ func main() {
 	}
 	if response.StatusCode != http.StatusOK {
 		log.Printf("%s: %s", body.Error, body.Message)
-		// A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+		// The daily quota resets at midnight UTC. A paused key (403) stays paused until its owner resumes it.
 		if body.Enterprise != "" {
 			log.Printf("Try again in %s s.", response.Header.Get("Retry-After"))
 		}
 		os.Exit(1)
 	}
-	// A caller comes over IPv4 or over IPv6, so one of the two is empty.
+	// A request uses either IPv4 or IPv6, so one of the two is empty.
 	fmt.Println(strings.TrimSpace(body.IP + body.IPv6 + " " + body.Country))
 }
 // [/docs]

@@ -1,4 +1,4 @@
-// Prints your address, and your country where the key's scope has it. Java 17 or newer: java Lookup.java
+// Prints your IP address, and your country if the key's scope includes it. Java 17 or newer: java Lookup.java
 // [docs]
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -19,7 +19,7 @@ public class Lookup {
 
         if (response.statusCode() != 200) {
             System.err.println(text(body, "error") + ": " + text(body, "message"));
-            // A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+            // The daily quota resets at midnight UTC. A paused key (403) stays paused until its owner resumes it.
             if (!text(body, "enterprise").isEmpty()) {
                 var seconds = response.headers().firstValue("Retry-After").orElse("some");
                 System.err.println("Try again in " + seconds + " s.");
@@ -30,7 +30,7 @@ public class Lookup {
         System.out.println((address + " " + text(body, "country")).strip());
     }
 
-    // Java has no JSON reader of its own; use your project's instead. Empty when the field is null or absent.
+    // Java has no built-in JSON parser; use your project's instead. Empty if the field is null or absent.
     static String text(String json, String field) {
         var found = Pattern.compile("\"" + field + "\":\"((?:[^\"\\\\]|\\\\.)*)\"").matcher(json);
         return found.find() ? found.group(1) : "";

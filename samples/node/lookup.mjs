@@ -1,4 +1,4 @@
-// Prints your address, and your country where the key's scope has it. Node 18 or newer.
+// Prints your IP address, and your country if the key's scope includes it. Node 18 or newer.
 // [docs]
 const { IPSEITY_KEY, IPSEITY_URL = "https://ip.example" } = process.env;
 
@@ -12,7 +12,7 @@ if (response.ok) {
   console.log([body.ip ?? body.ipv6, body.country].filter(Boolean).join(" "));
 } else {
   console.error(`${body.error}: ${body.message}`);
-  // A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+  // The daily quota resets at midnight UTC. A paused key (403) stays paused until its owner resumes it.
   if (body.enterprise) console.error(`Try again in ${response.headers.get("Retry-After")} s.`);
   process.exitCode = 1;
 }

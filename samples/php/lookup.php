@@ -1,5 +1,5 @@
 <?php
-// Prints your address, and your country where the key's scope has it. PHP 8 with the curl extension.
+// Prints your IP address, and your country if the key's scope includes it. PHP 8 with the curl extension.
 // [docs]
 $url = getenv('IPSEITY_URL') ?: 'https://ip.example';
 $headers = [];
@@ -14,16 +14,16 @@ curl_setopt_array($curl, [
         return strlen($line);
     },
 ]);
-$answer = curl_exec($curl);
-if ($answer === false) {
+$response = curl_exec($curl);
+if ($response === false) {
     fwrite(STDERR, curl_error($curl) . "\n");
     exit(1);
 }
-$body = json_decode($answer, true);
+$body = json_decode($response, true);
 
 if (curl_getinfo($curl, CURLINFO_RESPONSE_CODE) !== 200) {
     fwrite(STDERR, "{$body['error']}: {$body['message']}\n");
-    // A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+    // The daily quota resets at midnight UTC. A paused key (403) stays paused until its owner resumes it.
     if (isset($body['enterprise'])) {
         fwrite(STDERR, "Try again in {$headers['retry-after']} s.\n");
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints your address, and your country where the key's scope has it."""
+"""Prints your IP address, and your country if the key's scope includes it."""
 # [docs]
 import json
 import os
@@ -13,12 +13,12 @@ request = Request(f"{url}/api/v1/ip", headers={"Authorization": f"Bearer {os.env
 try:
     with urlopen(request, timeout=10) as response:
         body = json.load(response)
-except HTTPError as refusal:
-    body = json.load(refusal)
+except HTTPError as error:
+    body = json.load(error)
     print(f"{body['error']}: {body['message']}", file=sys.stderr)
-    # A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+    # The daily quota resets at midnight UTC. A paused key (403) stays paused until its owner resumes it.
     if "enterprise" in body:
-        print(f"Try again in {refusal.headers['Retry-After']} s.", file=sys.stderr)
+        print(f"Try again in {error.headers['Retry-After']} s.", file=sys.stderr)
     sys.exit(1)
 
 print(" ".join(filter(None, [body["ip"] or body["ipv6"], body.get("country")])))

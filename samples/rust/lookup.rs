@@ -1,5 +1,5 @@
-//! Prints your address, and your country where the key's scope has it.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it is for")]
+//! Prints your IP address, and your country if the key's scope includes it.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the sample prints its result")]
 // [docs]
 // cargo add reqwest --features json && cargo add serde_json && cargo add tokio --features macros,rt-multi-thread
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!("{}: {}", text("error").unwrap_or("error"), text("message").unwrap_or("no message"));
-    // A spent day heals at midnight UTC. A paused key (403) does not: its owner has to resume it.
+    // The daily quota resets at midnight UTC. A paused key (403) stays paused until its owner resumes it.
     if let (Some(_), Some(seconds)) = (text("enterprise"), headers.get("retry-after")) {
         eprintln!("Try again in {} s.", seconds.to_str()?);
     }
