@@ -69,14 +69,7 @@ impl Pebble {
         let acme_server = ChildProcess::spawn(acme_server, &log)?;
         let address = directory_port.address();
         eventually("pebble listens", READY_TIMEOUT, async || TcpStream::connect(address).await.is_ok()).await?;
-        Ok(Self {
-            directory_port,
-            _ports: ports,
-            _acme_server: acme_server,
-            _dns_server: dns_server,
-            certificate,
-            dir: dir,
-        })
+        Ok(Self { directory_port, _ports: ports, _acme_server: acme_server, _dns_server: dns_server, certificate, dir })
     }
 
     /// URL of the ACME directory.

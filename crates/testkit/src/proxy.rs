@@ -43,7 +43,7 @@ impl ReverseProxy {
         fs::write(&file, full_config(kind, dir.path(), &configure(&numbers)))?;
         let log = dir.path().join("proxy.log");
         let process = ChildProcess::spawn(proxy_command(kind, &file, dir.path()), &log)?;
-        let mut proxy = Self { process, ports, dir: dir };
+        let mut proxy = Self { process, ports, dir };
         let first = proxy.ports.first().context("a proxy needs a port")?.address();
         let ready = eventually("the proxy accepts connections", READY_TIMEOUT, async || {
             !proxy.process.is_running() || TcpStream::connect(first).await.is_ok()

@@ -152,7 +152,7 @@ impl Deployment {
             env,
             has_fault_proxies,
             issued_count,
-            dir: dir,
+            dir,
         };
         (options.progress)("migrating the database");
         deployment.cli(&["migrate"]).await?.ensure_success().context("ipseity migrate failed")?;

@@ -96,7 +96,7 @@ impl Node {
         command.arg("serve").current_dir(dir.path());
         set_env(&mut command, &merged);
         let process = ChildProcess::spawn(command, &dir.path().join("node.log"))?;
-        let mut node = Self { process, http, https, ops, env: merged, dir: dir, fault_proxies: None };
+        let mut node = Self { process, http, https, ops, env: merged, dir, fault_proxies: None };
         let mut ops_client = TestClient::new(node.ops());
         let ready = eventually("the node is ready", READY_TIMEOUT, async || {
             !node.process.is_running() || ops_client.get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200)

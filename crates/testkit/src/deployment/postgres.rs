@@ -46,7 +46,7 @@ impl Postgres {
     pub async fn start(options: PostgresOptions) -> Result<Self> {
         let dir = TestDir::create()?;
         let mut postgres =
-            Self { process: None, port: ReservedPort::reserve_free()?, bin_dir: newest_bin_dir()?, options, dir: dir };
+            Self { process: None, port: ReservedPort::reserve_free()?, bin_dir: newest_bin_dir()?, options, dir };
         postgres.initdb().await?;
         for _ in 1..START_ATTEMPTS {
             if postgres.launch().await.is_ok() {

@@ -99,7 +99,7 @@ impl BenchFixture {
         let floor_redis = Redis::start(RedisOptions::default()).await?;
         seed_records(&floor_redis, pools.full.key_ids().map(str::to_owned)).await?;
         let floor_server = ComparisonServer::start_floor(&programs.reference_server, &body, &floor_redis).await?;
-        Ok(Self { deployment, static_server, floor_server, floor_redis, pools, connections, dir: dir })
+        Ok(Self { deployment, static_server, floor_server, floor_redis, pools, connections, dir })
     }
 
     /// Uses every key of every pool once, so that Redis has its record.

@@ -79,11 +79,11 @@ async fn sandboxed_node_writes_only_in_its_directory() {
     let dir = ipseity_testkit::TestDir::create().expect("create a directory");
     let touch = sandbox::write_sandboxed_wrapper(Path::new("/usr/bin/touch"), dir.path()).expect("write the wrapper");
     let mut written = BTreeSet::new();
-    for dir in [".", "/tmp", "/var/tmp", "/dev/shm", "/root", "/var/log"] {
-        let file = Path::new(dir).join("ipseity-touched");
+    for target in [".", "/tmp", "/var/tmp", "/dev/shm", "/root", "/var/log"] {
+        let file = Path::new(target).join("ipseity-touched");
         let output = Command::new(&touch).arg(&file).current_dir(dir.path()).output().await.expect("command runs");
         if output.status.success() {
-            written.insert(dir);
+            written.insert(target);
         }
     }
     let mut report = PrivacyReport::new();
