@@ -123,7 +123,7 @@ edge: && restarts certificates
     cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
     cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture prox http3 rtt
 
-# Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do. `attacks` picks some: "as it is: slow,256 files".
+# Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do. `attacks` picks some: "default limits: slow,256 files".
 abuse seconds="30" attacks="":
     cargo build --quiet --release -p ipseity-server
     cargo build --quiet --release -p ipseity-testkit --bin attack

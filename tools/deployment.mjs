@@ -3,7 +3,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -35,14 +35,21 @@ export class ProcessGroup {
     return child;
   }
 
-  // Starts a program and returns the first line that it prints.
-  async start(command, options) {
-    const child = this.spawn(command, options);
+  // Starts a program and returns the first line that it prints. Its standard error goes to the file `log`, if given.
+  async start(command, { log, ...options }) {
+    const stderr = log ? openSync(log, 'a') : options.stderr;
+    const child = this.spawn(command, { ...options, stderr });
+    if (log) closeSync(stderr);
     const line = once(createInterface({ input: child.stdout }), 'line', { signal: AbortSignal.timeout(START_MAX_MS) });
-    const exit = once(child, 'exit').then(() => Promise.reject(new Error(`${command[0]} exited`)));
+    const exit = once(child, 'exit').then(() => Promise.reject(new Error('it exited')));
     exit.catch(() => {});
     line.catch(() => {});
-    return (await Promise.race([line, exit]))[0];
+    try {
+      return (await Promise.race([line, exit]))[0];
+    } catch (error) {
+      const output = log ? `. Its log:\n${readFileSync(log, 'utf8')}` : '';
+      throw new Error(`${command[0]} did not start: ${error.message}${output}`);
+    }
   }
 
   // Ends the programs, the last one first.

@@ -64,7 +64,7 @@ impl LoadStats {
     pub(crate) fn summary(&self, name: &str) -> String {
         let Self { answered, connections: connects, unprocessed_retries: given_back, slowest, failures } = self;
         format!(
-            "{name}: {answered} answered over {connects} connections, {given_back} given back untouched and sent again, \
+            "{name}: {answered} succeeded over {connects} connections, {given_back} unprocessed and sent again, \
              slowest {slowest:.0?}, failed {failures:?}"
         )
     }
