@@ -106,7 +106,7 @@ geo-check count="10000" seed="1": geo-data
 # Every figure about the data with its bar, in one table; `--lists DIR` adds public AS lists to measure the classification against.
 data-report *arguments: geo-data
     pip install --quiet -r tools/requirements.txt
-    python3 tools/data_report.py --folder {{ geo_dir }} {{ arguments }}
+    python3 tools/data_report.py --dir {{ geo_dir }} {{ arguments }}
 
 # Feed arbitrary bytes to all that reads a stranger's, and to the reader of geo databases; needs a nightly toolchain and cargo-fuzz.
 fuzz seconds="600":

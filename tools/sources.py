@@ -14,20 +14,20 @@ def npm_file(package: str, path: str) -> bytes:
 
 
 def npm_files(package: str, paths: list[str]) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        (archive,) = Path(folder).glob("*.tgz")
+    with tempfile.TemporaryDirectory() as directory:
+        subprocess.run(["npm", "pack", "--silent", package], cwd=directory, check=True, stdout=subprocess.DEVNULL)
+        (archive,) = Path(directory).glob("*.tgz")
         with tarfile.open(archive) as files:
             return {path: files.extractfile(f"package/{path}").read() for path in paths}
 
 
-def pypi_source(package: str, release: str, folder: Path) -> Path:
-    """Unpacks the source package of a release into the folder, once."""
-    target = folder / f"{package}-{release}"
+def pypi_source(package: str, release: str, directory: Path) -> Path:
+    """Unpacks the source package of a release into the directory, once."""
+    target = directory / f"{package}-{release}"
     if not target.exists():
         with tempfile.TemporaryDirectory() as download:
             command = ["pip", "download", "--quiet", "--no-deps", "--no-binary", package, f"{package}=={release}"]
             subprocess.run(command, cwd=download, check=True)
             with tarfile.open(next(Path(download).glob("*.tar.gz"))) as files:
-                files.extractall(folder, filter="data")
+                files.extractall(directory, filter="data")
     return target

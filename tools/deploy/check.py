@@ -47,10 +47,10 @@ def invalid_manifests(version):
 
 
 def unlisted_manifests():
-    """The kustomization must list exactly the manifests in its folder."""
+    """The kustomization must list exactly the manifests in its directory."""
     listed = {name for _, document in manifests() if document["kind"] == "Kustomization" for name in document["resources"]}
     existing = {name for name, document in manifests() if document["kind"] != "Kustomization"}
-    return [f"kustomization.yaml and the folder differ in {name}" for name in sorted(listed ^ existing)]
+    return [f"kustomization.yaml and the directory differ in {name}" for name in sorted(listed ^ existing)]
 
 
 def unknown_settings(known):

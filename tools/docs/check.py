@@ -70,8 +70,8 @@ def schemathesis(deployment, report, keys, cases):
                    "--mode", "all", "--max-examples", str(max(cases // 6, 25)), "--seed", str(seed), "--workers", "2",
                    "--generation-database", "none", "--request-timeout", "30"]
         # schemathesis writes files to its working directory.
-        with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+        with tempfile.TemporaryDirectory() as directory:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=directory)
         found = re.search(r"([\d,]+) generated", done.stdout)
         total += int(found[1].replace(",", "")) if found else 0
         seed += 1
