@@ -294,7 +294,7 @@ async fn change_while_redis_is_down_applies_on_the_next_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn terminated_node_answers_open_requests_and_flushes_usage() {
+async fn terminated_node_finishes_open_requests_and_flushes_usage() {
     let deployment = lock_deployment().await;
     let mut node = start_node_with_failpoints(&deployment, SLOW_FILL).await;
     let email = "drain@example.com";

@@ -20,7 +20,7 @@ async fn committed_rows_survive_a_kill_and_a_stop() {
 }
 
 #[tokio::test]
-async fn frozen_postgres_answers_after_thaw() {
+async fn frozen_postgres_responds_after_thaw() {
     let mut postgres = Postgres::start(PostgresOptions { fsync: true, ..PostgresOptions::default() })
         .await
         .expect("PostgreSQL starts");

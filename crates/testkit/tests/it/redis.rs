@@ -44,7 +44,7 @@ async fn append_only_redis_loses_nothing_and_restores_snapshots() {
 }
 
 #[tokio::test]
-async fn frozen_redis_answers_after_thaw() {
+async fn frozen_redis_responds_after_thaw() {
     let mut redis = Redis::start(RedisOptions::default()).await.expect("server starts");
     let mut connection = redis.connect().await.expect("connection opens");
     redis.freeze();
