@@ -1,42 +1,30 @@
-//! Base64 (RFC 4648) for searches.
+//! Base64 in the forms that a search has to look for.
 
-/// The characters that are the same wherever the bytes start within a longer encoded text.
+use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD, Engine as _};
+
+/// The characters that do not depend on what surrounds the bytes, for each of the three offsets within a longer text.
 pub(crate) fn base64_substrings(bytes: &[u8]) -> Vec<Vec<u8>> {
     let stable_chars = |offset: usize| {
-        let encoded = base64(&[&vec![0; offset], bytes].concat());
-        let first = (offset * 8).div_ceil(6);
-        let end = (offset + bytes.len()) * 8 / 6;
-        encoded[first..end].to_vec()
+        let stable = (offset * 8).div_ceil(6)..(offset + bytes.len()) * 8 / 6;
+        let encodings = base64_encodings(&[&vec![0; offset], bytes].concat());
+        encodings.into_iter().map(move |encoded| encoded[stable.clone()].to_vec())
     };
-    (0..3).flat_map(|offset| both_alphabets(stable_chars(offset))).collect()
+    let mut substrings: Vec<_> = (0..3).flat_map(stable_chars).collect();
+    substrings.dedup();
+    substrings
 }
 
+/// Both alphabets, without padding; one entry if they agree.
 pub(crate) fn base64_encodings(bytes: &[u8]) -> Vec<Vec<u8>> {
-    both_alphabets(base64(bytes))
+    let mut encodings = vec![base64(bytes), BASE64_URL_SAFE_NO_PAD.encode(bytes).into_bytes()];
+    encodings.dedup();
+    encodings
 }
 
-fn both_alphabets(encoded: Vec<u8>) -> Vec<Vec<u8>> {
-    let url_safe: Vec<u8> = encoded
-        .iter()
-        .map(|&character| match character {
-            b'+' => b'-',
-            b'/' => b'_',
-            other => other,
-        })
-        .collect();
-    if url_safe == encoded { vec![encoded] } else { vec![encoded, url_safe] }
-}
-
-/// Base64 without padding.
+/// Base64 in the standard alphabet, without padding.
 #[must_use]
 pub fn base64(bytes: &[u8]) -> Vec<u8> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let encode = |chunk: &[u8]| {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        (0..=chunk.len()).map(|index| ALPHABET[(bits >> (18 - 6 * index) & 63) as usize]).collect::<Vec<u8>>()
-    };
-    bytes.chunks(3).flat_map(encode).collect()
+    BASE64_STANDARD_NO_PAD.encode(bytes).into_bytes()
 }
 
 #[cfg(test)]

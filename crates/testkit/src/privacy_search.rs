@@ -176,7 +176,7 @@ fn encodings_of(needle: &Needle) -> Vec<(NeedleEncoding, BoundaryRule, Vec<u8>)>
         let uppercase = text.to_uppercase();
         let is_both = raw.is_some() && uppercase != text;
         for text in [Some(&text), is_both.then_some(&uppercase)].into_iter().flatten() {
-            encodings.push((NeedleEncoding::Hex, BoundaryRule::Unrestricted, hex_bytes(text.as_bytes())));
+            encodings.push((NeedleEncoding::Hex, BoundaryRule::Unrestricted, hex::encode(text).into_bytes()));
             let encoded = base64_substrings(text.as_bytes());
             encodings.extend(
                 encoded.into_iter().map(|encoded| (NeedleEncoding::Base64, BoundaryRule::Unrestricted, encoded)),
@@ -194,7 +194,7 @@ fn encodings_of(needle: &Needle) -> Vec<(NeedleEncoding, BoundaryRule, Vec<u8>)>
         encodings.push((
             NeedleEncoding::Hex,
             if is_v4 { BoundaryRule::NoAdjacentHexDigit } else { BoundaryRule::Unrestricted },
-            hex_bytes(&raw),
+            hex::encode(&raw).into_bytes(),
         ));
         // Within a longer text only four characters are stable for four bytes, which occur in every text. Search for
         // whole values only.
@@ -255,10 +255,6 @@ fn escape_like_redis(bytes: &[u8]) -> Vec<u8> {
         _ => None,
     };
     bytes.iter().flat_map(|&byte| short(byte).map_or_else(|| byte.escape_ascii().collect(), Vec::from)).collect()
-}
-
-fn hex_bytes(bytes: &[u8]) -> Vec<u8> {
-    bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
 #[cfg(test)]
@@ -339,7 +335,7 @@ mod tests {
             encodings_found(Needle::Text(KEY.to_owned()), format!("?key={KEY}&").as_bytes()),
             [NeedleEncoding::Text]
         );
-        assert_eq!(encodings_found(Needle::Text(KEY.to_owned()), &hex_bytes(KEY.as_bytes())), [NeedleEncoding::Hex]);
+        assert_eq!(encodings_found(Needle::Text(KEY.to_owned()), hex::encode(KEY).as_bytes()), [NeedleEncoding::Hex]);
     }
 
     #[test]

@@ -1,20 +1,16 @@
-//! How many files, and so connections, the system lets this process hold.
+//! The limit of open files.
 
-/// Raises the limit as far as the system allows, and gives it.
-#[expect(unsafe_code, reason = "std knows nothing of resource limits")]
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit of open files to the hard limit and returns the limit in effect.
+///
+/// Returns `usize::MAX` if there is no limit.
 #[must_use]
 pub fn raise_file_limit() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel reads or writes one struct, which outlives the call.
-    let is_read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    if !is_read {
-        return usize::MAX;
-    }
-    let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
-    // SAFETY: as above.
-    let is_raised = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0;
-    let current = if is_raised { raised.rlim_cur } else { limit.rlim_cur };
-    usize::try_from(current).unwrap_or(usize::MAX)
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let files = if is_raised { maximum } else { current };
+    files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl SecretToken {
     pub(crate) fn generate() -> Self {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes).expect("the system gives random bytes");
-        Self(to_hex(&bytes))
+        Self(hex::encode(bytes))
     }
 
     /// Reads one.
@@ -77,7 +77,7 @@ impl SessionCookie {
     /// The token of this visit's forms.
     pub(crate) fn csrf_token(&self) -> String {
         let digest = Sha256::new_with_prefix("form:").chain_update(self.token.expose()).finalize();
-        to_hex(&digest[..16])
+        hex::encode(&digest[..16])
     }
 
     /// Whether a form of this visit carried its token.
@@ -114,11 +114,6 @@ fn read_cookie(headers: &HeaderMap, name: &str) -> Option<SecretToken> {
         .filter_map(|pair| pair.trim().split_once('='))
         .find(|(cookie_name, _)| *cookie_name == name)
         .and_then(|(_, value)| SecretToken::parse(value))
-}
-
-/// Bytes as hexadecimal text.
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

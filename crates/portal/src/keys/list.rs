@@ -10,7 +10,6 @@ use ipseity_store::{KeySummary, StoreError, StoreRefusal};
 use sha2::{Digest, Sha256};
 
 use crate::auth::csrf_form::CsrfForm;
-use crate::auth::session_cookie::to_hex;
 use crate::error::PortalError;
 use crate::page::{CurrentMember, render_page};
 use crate::view::{KeyCard, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice, Tab, pause_chart};
@@ -41,7 +40,7 @@ pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
         let paused_ms = row.pause.as_ref().map(|pause| pause.paused_at_ms);
         digest.update(format!("{:?}", (row.id, &row.name, row.state, row.previous_until_s, paused_ms)));
     }
-    to_hex(&digest.finalize()[..8])
+    hex::encode(&digest.finalize()[..8])
 }
 
 /// A key as pages show it.

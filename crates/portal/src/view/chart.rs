@@ -4,6 +4,8 @@
 
 use std::fmt::Write;
 
+use jiff::civil::Date;
+
 use crate::view::filters::with_commas;
 
 /// How many seconds share a row of the table under a minute.
@@ -216,12 +218,7 @@ fn format_axis_number(number: u64) -> String {
 
 /// `2026-11-05` as `5 Nov`; other text as it is.
 fn short_day(day: &str) -> String {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let mut parts = day.splitn(3, '-').skip(1).map(|part| part.parse::<usize>().unwrap_or(0));
-    match (parts.next().and_then(|month| MONTHS.get(month.wrapping_sub(1))), parts.next()) {
-        (Some(month), Some(day @ 1..=31)) => format!("{day} {month}"),
-        _ => day.to_owned(),
-    }
+    day.parse::<Date>().map_or_else(|_| day.to_owned(), |date| date.strftime("%-d %b").to_string())
 }
 
 fn escape_html(text: &str) -> String {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
+use jiff::Timestamp;
 use serde_json::Value;
 
 pub(super) fn print_line(text: &str) -> Result<()> {
@@ -35,27 +36,16 @@ pub(super) fn print_table<const N: usize>(columns: [&str; N], rows: &[[String; N
 
 /// Unix seconds as `2026-11-15 00:27:43` UTC.
 pub(super) fn format_utc(unix_s: i64) -> String {
-    let (days, second) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
-    let (year, month, day) = civil_from_days(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    format_timestamp(unix_s, "%Y-%m-%d %H:%M:%S")
 }
 
 /// Unix seconds as scripts read them: `2026-11-15T00:27:43Z`.
 pub(super) fn format_rfc3339(unix_s: i64) -> String {
-    format!("{}Z", format_utc(unix_s).replace(' ', "T"))
+    format_timestamp(unix_s, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// The date of a day since 1970-01-01, by counting in eras of 400 years that begin on a first of March.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+fn format_timestamp(unix_s: i64, format: &str) -> String {
+    Timestamp::from_second(unix_s).map_or_else(|_| String::new(), |time| time.strftime(format).to_string())
 }
 
 #[cfg(test)]

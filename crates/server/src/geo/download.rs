@@ -177,12 +177,7 @@ fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Duration {
 fn parse_checksum(text: &[u8]) -> Option<[u8; 32]> {
     let word = std::str::from_utf8(text).ok()?.split_whitespace().next()?;
     let mut digest = [0; 32];
-    if word.len() != 64 || !word.is_ascii() {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(word.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
+    hex::decode_to_slice(word, &mut digest).ok()?;
     Some(digest)
 }
 

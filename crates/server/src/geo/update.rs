@@ -203,7 +203,7 @@ impl Drop for ScratchFile {
 impl DownloadMetadata {
     /// What is known of a source's file; nothing if it came from elsewhere, or was changed since.
     fn open(source: &GeoSourceConfig) -> Self {
-        let url_digest = Sha256::digest(&source.url).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let url_digest = hex::encode(Sha256::digest(&source.url));
         let json = fs::read(with_suffix(&source.file, "meta")).unwrap_or_default();
         let bytes = fs::metadata(&source.file).map(|file| file.len()).ok();
         serde_json::from_slice::<Self>(&json)

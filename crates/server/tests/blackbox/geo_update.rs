@@ -52,8 +52,7 @@ fn archived(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn checksum_file(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{hex}  GeoLite2-City.tar.gz\n")
+    format!("{}  GeoLite2-City.tar.gz\n", hex::encode(Sha256::digest(bytes)))
 }
 
 /// A server that gives prepared answers one by one, and a node's configuration that fetches from it.

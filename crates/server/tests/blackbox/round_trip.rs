@@ -37,8 +37,7 @@ pub(crate) async fn issue_1000_keys(deployment: &Deployment) -> Vec<String> {
         let mut rows = Vec::new();
         for slot in 1..=KEYS_PER_ACCOUNT {
             let clear = PlaintextKey::generate(|| fastrand::u8(..));
-            let digest: String =
-                clear.to_api_key().digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest = hex::encode(clear.to_api_key().digest.as_bytes());
             let owner = format!("(select id from accounts where email = '{account}@example.com')");
             rows.push(format!("('{}', {owner}, {slot}, 'key', 'full', '\\x{digest}')", clear.to_api_key().id));
             keys.push(clear.expose().to_owned());

@@ -68,11 +68,8 @@ impl SeedKeyRows {
             let clear = generate_key();
             let key = clear.to_api_key();
             let (account, slot) = (self.count / KEYS_PER_ACCOUNT_MAX + 1, self.count % KEYS_PER_ACCOUNT_MAX + 1);
-            write!(self.tsv, "{}\t{account}\t{slot}\tbench\t{}\t{paused_at}\t\\\\x", key.id, scope.name())?;
-            for byte in key.digest.as_bytes() {
-                write!(self.tsv, "{byte:02x}")?;
-            }
-            self.tsv.push('\n');
+            let (scope, digest) = (scope.name(), hex::encode(key.digest.as_bytes()));
+            writeln!(self.tsv, "{}\t{account}\t{slot}\tbench\t{scope}\t{paused_at}\t\\\\x{digest}", key.id)?;
             self.count += 1;
             clear_keys.push(clear.expose().to_owned());
         }

@@ -40,14 +40,13 @@ impl PlantedLeak {
     /// Every text encoding, none longer than the slow log of Redis shows.
     fn text_encodings(&self) -> Vec<String> {
         let Self { key, v4, v6 } = self;
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let mut texts = vec![
             key.clone(),
             v4.to_string(),
             v6.to_string().to_uppercase(),
-            hex(key.as_bytes()),
+            hex::encode(key),
             format!("{:#X}", v4.to_bits()),
-            hex(&v6.octets()),
+            hex::encode(v6.octets()),
             v4.to_bits().to_string(),
             v6.to_bits().to_string(),
         ];
@@ -95,7 +94,7 @@ impl PlantedLeak {
     }
 
     async fn plant_in_postgres(&self, fixture: &PrivacyFixture) {
-        let bytes: String = self.raw_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = hex::encode(self.raw_bytes());
         let leak =
             format!("create table leak as select '{}' as text, '\\x{bytes}'::bytea as bytes", self.joined_text());
         fixture.deployment().postgres.psql("ipseity", &leak).await.expect("leak is planted");

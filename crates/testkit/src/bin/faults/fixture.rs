@@ -53,7 +53,7 @@ impl FaultFixture {
             }
             let clear = PlaintextKey::generate(|| fastrand::u8(..));
             let key = clear.to_api_key();
-            let digest: String = key.digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest = hex::encode(key.digest.as_bytes());
             write!(
                 sql,
                 "insert into keys (id, account_id, seat, name, scope, digest) values ('{}', currval(pg_get_serial_sequence\
