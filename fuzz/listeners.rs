@@ -1,5 +1,5 @@
-//! Real listeners for arbitrary bytes: plaintext, TLS, PROXY protocol and QUIC. Whatever arrives, every connection ends and the listeners
-//! keep working.
+//! Real listeners for arbitrary bytes: plaintext, TLS, PROXY protocol and QUIC. Whatever arrives, every connection ends
+//! and the listeners keep working.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct FuzzListeners {
 impl FuzzListeners {
     pub fn start() -> Self {
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("runtime starts");
         let (tcp, quic) = runtime.block_on(async {
             let tls = tls_config();
             let with_proxy_protocol = |transport| Transport::ProxyProtocol(Box::new(transport));
@@ -64,17 +64,18 @@ impl FuzzListeners {
 }
 
 async fn exchange_tcp(address: SocketAddr, bytes: &[u8]) {
-    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let mut stream = TcpStream::connect(address).await.expect("client connects");
     let mut received = Vec::new();
     // The server may reset the connection before it has read everything.
     let _ = stream.write_all(bytes).await;
     let _ = stream.shutdown().await;
-    let _ = timeout(CLOSE_TIMEOUT, stream.read_to_end(&mut received)).await.expect("the connection was never closed");
+    let _ = timeout(CLOSE_TIMEOUT, stream.read_to_end(&mut received)).await.expect("connection closes in time");
 }
 
-/// Sends a datagram as is, then padded to the size of an Initial packet. Afterwards the listener must still answer a version probe.
+/// Sends a datagram as is, then padded to the size of an Initial packet. Afterwards the listener must still answer a
+/// version probe.
 async fn send_datagrams(address: SocketAddr, bytes: &[u8]) {
-    let socket = UdpSocket::bind(LOOPBACK_ANY_PORT).await.expect("a socket");
+    let socket = UdpSocket::bind(LOOPBACK_ANY_PORT).await.expect("socket opens");
     let mut padded = bytes.to_vec();
     padded.resize(INITIAL_DATAGRAM_BYTES_MIN.max(bytes.len()), 0);
     let mut version_probe = [0; INITIAL_DATAGRAM_BYTES_MIN];
@@ -88,18 +89,19 @@ async fn send_datagrams(address: SocketAddr, bytes: &[u8]) {
         // Version 0 marks version negotiation (RFC 9000, section 17.2.1). Other replies may come first.
         while socket.recv_from(&mut datagram).await.is_err() || datagram[1..5] != [0; 4] {}
     };
-    timeout(CLOSE_TIMEOUT, version_negotiated).await.expect("no reply over QUIC");
+    timeout(CLOSE_TIMEOUT, version_negotiated).await.expect("QUIC listener replies in time");
 }
 
 fn tls_config() -> TlsServerConfig {
-    let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("certificate is generated");
     let files = ["certificate", "key"]
         .map(|name| std::env::temp_dir().join(format!("ipseity-fuzz-{}-{name}.pem", std::process::id())));
-    std::fs::write(&files[0], issued.cert.pem()).expect("a file");
-    std::fs::write(&files[1], issued.signing_key.serialize_pem()).expect("a file");
+    std::fs::write(&files[0], issued.cert.pem()).expect("file is written");
+    std::fs::write(&files[1], issued.signing_key.serialize_pem()).expect("file is written");
     let [certificate, private_key] = files.clone();
-    let cert_resolver = CertResolver::open(&[CertificateFiles { certificate, private_key }]).expect("a pair");
-    files.iter().for_each(|file| std::fs::remove_file(file).expect("the file is ours"));
+    let cert_resolver =
+        CertResolver::open(&[CertificateFiles { certificate, private_key }]).expect("certificate loads");
+    files.iter().for_each(|file| std::fs::remove_file(file).expect("file is removed"));
     TlsServerConfig::new(&Arc::new(cert_resolver))
 }
 
@@ -123,8 +125,8 @@ fn edge_state() -> Arc<EdgeState> {
         unsolicited_bytes_max: 65536,
         flood_penalty: Duration::from_millis(1),
     };
-    let trust = Trust::new(vec!["127.0.0.1/32".parse().expect("a network")], ForwardingHeader::Forwarded);
-    Arc::new(EdgeState::new(limits, trust.expect("a safe network"), None))
+    let trust = Trust::new(vec!["127.0.0.1/32".parse().expect("network parses")], ForwardingHeader::Forwarded);
+    Arc::new(EdgeState::new(limits, trust.expect("trust is safe"), None))
 }
 
 /// A drain that never starts: the listeners run as long as the process does.
@@ -135,15 +137,15 @@ fn never_drain() -> Drain {
 }
 
 fn spawn_listener(transport: Transport) -> SocketAddr {
-    let listener = Listener::bind(LOOPBACK_ANY_PORT.into(), false).expect("a port");
-    let address = listener.local_addr().expect("an address");
+    let listener = Listener::bind(LOOPBACK_ANY_PORT.into(), false).expect("port is free");
+    let address = listener.local_addr().expect("socket is bound");
     tokio::spawn(serve(listener, transport, edge_state(), respond, never_drain()));
     address
 }
 
 fn spawn_quic_listener(tls: TlsServerConfig) -> SocketAddr {
-    let listener = QuicListener::bind(LOOPBACK_ANY_PORT.into(), false).expect("a port");
-    let address = listener.local_addr().expect("an address");
+    let listener = QuicListener::bind(LOOPBACK_ANY_PORT.into(), false).expect("port is free");
+    let address = listener.local_addr().expect("socket is bound");
     tokio::spawn(serve_quic(listener, tls, edge_state(), respond, never_drain()));
     address
 }

@@ -40,11 +40,12 @@ pub fn check_authorization(bytes: &[u8]) {
     assert_eq!(credentials::find_api_key(&parts).as_deref(), Some("ips_own"));
 }
 
-/// Whatever lines precede the proxy's entry, the client is the one that the proxy names. An untrusted peer is always itself.
+/// Whatever lines precede the proxy's entry, the client is the one that the proxy names. An untrusted peer is always
+/// itself.
 pub fn check_forwarding(header: ForwardingHeader, bytes: &[u8]) {
-    let address = |text: &str| Address::new(text.parse().expect("an address"));
-    let networks = ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("a network"));
-    let trust = Trust::new(networks.to_vec(), header).expect("safe networks");
+    let address = |text: &str| Address::new(text.parse().expect("address parses"));
+    let networks = ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("network parses"));
+    let trust = Trust::new(networks.to_vec(), header).expect("trust is safe");
     let (proxy, untrusted_peer, client) = (address("10.0.0.1"), address("203.0.113.9"), address("198.51.100.7"));
     let proxy_entry = if header == ForwardingHeader::Forwarded { "for=198.51.100.7" } else { "198.51.100.7" };
     let lines: Vec<HeaderValue> =
@@ -60,7 +61,7 @@ pub fn check_forwarding(header: ForwardingHeader, bytes: &[u8]) {
     headers.append(header.name(), HeaderValue::from_static(proxy_entry));
     let mut joined = HeaderMap::new();
     let last = lines.last().map_or(&b""[..], HeaderValue::as_bytes);
-    let value = HeaderValue::from_bytes(&[last, b", ", proxy_entry.as_bytes()].concat()).expect("a value");
+    let value = HeaderValue::from_bytes(&[last, b", ", proxy_entry.as_bytes()].concat()).expect("value is valid");
     joined.append(header.name(), value);
     for headers in [headers, joined] {
         let origin = trust.client_origin(proxy, &headers);

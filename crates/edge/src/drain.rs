@@ -1,8 +1,8 @@
-//! The word to stop: given once, heard by every listener and every connection.
+//! The signal to stop: given once, received by every listener and connection.
 
 use tokio::sync::watch;
 
-/// Starts the drain; dropping it does the same.
+/// Starts the drain when [`start`](Self::start) is called or when it is dropped.
 #[must_use = "the drain starts when this is dropped"]
 pub struct DrainSwitch(watch::Sender<()>);
 
@@ -13,12 +13,12 @@ impl DrainSwitch {
     }
 }
 
-/// Hears when the drain starts.
+/// Reports when the drain has started.
 #[derive(Clone)]
 pub struct Drain(watch::Receiver<()>);
 
 impl Drain {
-    /// A drain that has not started, and its switch.
+    /// Creates a drain that has not started, and its switch.
     pub fn new() -> (DrainSwitch, Self) {
         let (sender, receiver) = watch::channel(());
         (DrainSwitch(sender), Self(receiver))
@@ -33,7 +33,7 @@ impl Drain {
     /// Waits until the drain has started.
     pub async fn started(&self) {
         let mut receiver = self.0.clone();
-        // Nothing is ever sent: the channel's end is the word.
+        // Nothing is ever sent. The closed channel is the signal.
         while receiver.changed().await.is_ok() {}
     }
 }

@@ -1,4 +1,4 @@
-//! Makes a request's [`Client`]: whose address, and what is known of their own connection.
+//! Identifies the [`Client`] of a request: its address, and the facts about its connection.
 
 use std::sync::Arc;
 
@@ -9,39 +9,39 @@ use crate::proxy::protocol::ProxyHeader;
 use crate::sys::rtt::Rtt;
 use crate::{ClientOrigin, Distance, EdgeState, PassThrough};
 
-/// The other end of a connection, and what was agreed with it.
+/// The other end of a connection, and what was negotiated with it.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) edge: Arc<EdgeState>,
-    /// Where the socket ends, or whom the PROXY header names.
+    /// The address of the socket's peer, or of the client in the PROXY header.
     pub(crate) address: Address,
-    /// What the PROXY header said, where one is expected.
+    /// The PROXY header, on listeners that expect one.
     pub(crate) proxy_header: Option<ProxyHeader>,
     pub(crate) tls: Option<TlsInfo>,
     pub(crate) rtt: Rtt,
 }
 
 impl Peer {
-    /// Identifies the client of a request that came over this connection; the round-trip time is measured now.
+    /// Identifies the client of a request on this connection. Reads the round-trip time at the moment of the call.
     pub(crate) fn identify(&self, version: Version, headers: &HeaderMap) -> Client {
         let trust = &self.edge.trust;
         let origin = match self.proxy_header {
             None | Some(ProxyHeader::Client(_)) => trust.client_origin(self.address, headers),
-            // Of a client without a name only the proxy is known, and the headers may be the client's.
+            // Only the proxy's address is known, and the client may have written the headers.
             Some(ProxyHeader::Unknown) => ClientOrigin { address: self.address, distance: Distance::Unknown },
             Some(ProxyHeader::Local) => ClientOrigin { address: self.address, distance: Distance::Direct },
         };
         let mut connection = match origin.distance {
             Distance::Direct => self.client_connection(version),
             Distance::OneHop => trust.connection_headers().read_connection(headers),
-            // The proxy's connection is not the client's, and neither is what the proxy reports of the proxy before it.
+            // Neither the proxy's connection nor what it reports about the proxy before it is the client's.
             Distance::Unknown => ConnectionFacts::default(),
         };
         connection.colo = connection.colo.or(self.edge.colo);
         Client { address: origin.address, connection }
     }
 
-    /// What is known of this connection when the peer is the client.
+    /// The facts about this connection if the peer is the client.
     fn client_connection(&self, version: Version) -> ConnectionFacts {
         let proxied_client = match self.proxy_header {
             Some(ProxyHeader::Client(proxied_client)) => proxied_client,
@@ -55,7 +55,7 @@ impl Peer {
             PassThrough::Http => (http_protocol(version), None),
             PassThrough::Tls => (http_protocol(version), self.tls),
         };
-        // The socket ends at the proxy, so its round-trip time is nobody's.
+        // The socket ends at the proxy, so its round-trip time is not the client's.
         ConnectionFacts {
             http_protocol: passed_http.or(proxied_client.http_protocol),
             tls: proxied_client.tls.or(passed_tls),

@@ -1,9 +1,20 @@
-//! Sockets, TLS and the client's identity.
+//! The network edge of a node: sockets, TLS, HTTP/1.1, HTTP/2, HTTP/3, and the identity of each client.
 //!
-//! A connection is accepted, held to its [`Bounds`], and each of its requests is given to an [`Application`] with its
-//! [`ipseity_domain::Client`]. Forwarding headers are read here and nowhere else.
+//! [`serve`] serves the connections of a TCP [`Listener`], and [`serve_quic`] those of a [`QuicListener`]. Both pass
+//! every request to an [`Application`], together with its [`ipseity_domain::Client`]. Routing is up to the application.
 //!
-//! Deliberately absent: routes, answers of our own, and any log line, error or `Debug` that could show an address.
+//! Main types:
+//! - [`EdgeState`]: limits, trusted proxies, counters and permits, shared by all listeners of a node.
+//! - [`Trust`]: the trusted proxies, and the one [`ForwardingHeader`] that is read.
+//! - [`CertResolver`] and [`AcmeClient`]: certificates from files and from ACME, replaced without a restart.
+//! - [`Drain`]: the graceful shutdown.
+//!
+//! Guarantees:
+//! - The client's address is the address of the socket's peer. Forwarding headers and PROXY headers are read only if
+//!   the peer is in a trusted network, and up to the first untrusted address.
+//! - A connection that exceeds one of its [`EdgeLimits`] is closed, and counted by [`CloseReason`].
+//! - During a drain, requests in flight finish if they take less than [`EdgeLimits::drain_timeout`].
+//! - No log line, error or `Debug` output contains the address of a client.
 
 mod connection;
 mod drain;
@@ -22,6 +33,7 @@ mod sys;
 mod tls;
 mod watchdog;
 
+pub use connection::Transport;
 pub use drain::{Drain, DrainSwitch};
 pub use http::body::RequestBody;
 pub use http::service::Application;
@@ -32,7 +44,7 @@ pub use proxy::headers::ConnectionHeaders;
 pub use proxy::protocol::{ProxiedClient, ProxyHeader, ProxyHeaderStatus, parse_proxy_header};
 pub use proxy::trust::{ClientOrigin, Distance, PassThrough, Trust, TrustStep, UnsafeTrust};
 pub use quic::endpoint::{QuicListener, serve_quic};
-pub use serve::{Transport, serve};
+pub use serve::serve;
 pub use state::EdgeState;
 pub use stats::{EdgeCounter, EdgeStats};
 pub use sys::rlimit::raise_file_limit;

@@ -1,75 +1,76 @@
-//! What a connection may take: time, bytes, streams. Nothing here enforces; each bound is held where its resource is.
+//! The limits of a connection: time, bytes and streams. Each limit is enforced where its resource is used.
 
 use std::time::Duration;
 
-/// The bounds of every connection, and of all together.
+/// The limits of each connection, and of all connections of a node together.
 #[derive(Clone, Debug)]
 pub struct EdgeLimits {
-    /// Connections held at once, over all listeners of one edge; each listener keeps one of them for its next caller.
+    /// Concurrent connections over all listeners. Each TCP listener reserves one of them for its next client.
     pub connections_max: usize,
-    /// Connections held at once by one neighbourhood; trusted proxies are not counted, the clients that they announce are.
+    /// Concurrent connections per client subnet. Trusted proxies are not counted, but the clients in their PROXY
+    /// headers are.
     pub connections_per_subnet_max: usize,
-    /// How long a listener waits when the system refuses it a connection.
+    /// How long a listener waits after accept(2) failed.
     pub accept_backoff: Duration,
-    /// Time for a connection's first byte, and for a PROXY header where one is expected.
+    /// Timeout for the first byte of a connection, and for the PROXY header where one is expected.
     pub first_byte_timeout: Duration,
-    /// Bytes of a PROXY header.
+    /// Maximum size of a PROXY header.
     pub proxy_header_bytes_max: usize,
-    /// Time for the TLS handshake.
+    /// Timeout for the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Time for a connection's first request, and for each header block of HTTP/1 from the end of the answer before.
+    /// Timeout for the first request of a connection and, on HTTP/1, for each header block after the previous response.
     pub header_timeout: Duration,
-    /// Time that a connection may stay open with no request in flight.
+    /// How long a connection may stay open without a request in flight.
     pub idle_timeout: Duration,
-    /// Time that a connection may go without taking a byte of what is ready for it.
+    /// How long the peer may accept no byte while data is ready to be sent.
     pub write_timeout: Duration,
-    /// Time that open requests get to finish once the drain has begun.
+    /// How long open requests may take to finish after the drain has started.
     pub drain_timeout: Duration,
-    /// Bytes of a request's header block.
+    /// Maximum size of a request's header block.
     pub header_bytes_max: usize,
-    /// Lines of a request's header block (HTTP/1).
+    /// Maximum number of header fields of a request (HTTP/1).
     pub headers_max: usize,
-    /// Streams at once on an HTTP/2 or HTTP/3 connection.
+    /// Concurrent streams of an HTTP/2 or HTTP/3 connection.
     pub streams_max: u32,
-    /// Streams that a client may reset before their answer, before its connection is closed.
+    /// Streams that a client may reset before their response starts. One more closes the connection.
     pub resets_max: usize,
-    /// QUIC handshakes at once from which on further callers must first prove their address, at the cost of a round trip.
+    /// Number of concurrent QUIC handshakes above which clients must complete a Retry, which costs them a round trip.
     pub quic_retry_threshold: usize,
-    /// Bytes that a client may send without beginning a request: bodies, and frames that ask for nothing.
+    /// Bytes that a client may send without starting a request: bodies, and frames that are not requests.
     pub unsolicited_bytes_max: usize,
-    /// How long a connection that was closed for a flood still counts among its neighbourhood's.
+    /// How long a connection that was closed for a flood still counts towards its subnet's limit.
     pub flood_penalty: Duration,
 }
 
-/// The bound that closed a connection.
+/// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The peer's neighbourhood held too many connections.
+    /// The client's subnet had too many connections.
     SubnetLimit,
-    /// No byte came in time.
+    /// The first byte did not arrive in time.
     FirstByteTimeout,
-    /// No PROXY header came where one was expected, or from a peer that may not send one.
+    /// A PROXY header was missing, invalid or late, or came from an untrusted peer.
     InvalidProxyHeader,
     /// The TLS handshake took too long.
     HandshakeTimeout,
-    /// No whole request header came in time.
+    /// A complete request header did not arrive in time.
     HeaderTimeout,
-    /// No request was in flight for too long.
+    /// The connection was idle for too long.
     IdleTimeout,
-    /// The peer took no byte for too long.
+    /// The peer accepted no byte for too long.
     WriteTimeout,
     /// The peer reset too many streams.
     StreamResets,
-    /// The peer sent too much without asking for anything.
+    /// The peer sent too many bytes without a request.
     UnsolicitedBytes,
-    /// The peer broke a rule or a bound of HTTP/2 itself, such as on resets or CONTINUATION frames.
+    /// The peer violated HTTP/2 or a limit of the HTTP/2 library, such as on resets or CONTINUATION frames.
     ProtocolError,
-    /// The connection outlived the drain.
+    /// The connection was still open at the end of the drain.
     DrainTimeout,
 }
 
 impl CloseReason {
-    /// Every bound.
+    /// Every reason.
     pub const ALL: [Self; 11] = [
         Self::SubnetLimit,
         Self::FirstByteTimeout,
@@ -84,7 +85,7 @@ impl CloseReason {
         Self::DrainTimeout,
     ];
 
-    /// The name that metrics carry.
+    /// The name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The accept loop: a seat, then a connection, until the drain.
+//! The accept loop: take a connection permit, accept a connection, repeat until the drain.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,23 +10,12 @@ use tokio::time::timeout;
 
 use crate::connection::ListenerContext;
 use crate::state::ConnectionPermit;
-use crate::{Application, CloseReason, Drain, EdgeState, Listener, TlsServerConfig};
-
-/// What a listener's connections speak beneath HTTP.
-#[derive(Clone)]
-pub enum Transport {
-    /// Clear text: HTTP/1.1, or HTTP/2 with prior knowledge.
-    Plaintext,
-    /// TLS: HTTP/1.1 or HTTP/2, as agreed by ALPN.
-    Tls(TlsServerConfig),
-    /// A PROXY header, from trusted proxies and nobody else, and then one of the others.
-    ProxyProtocol(Box<Self>),
-}
+use crate::{Application, CloseReason, Drain, EdgeState, Listener, Transport};
 
 /// Serves a listener's connections.
 ///
-/// Once the drain has started it stops listening, lets open requests finish, and returns when all connections have ended;
-/// those that outlive the drain's timeout are dropped.
+/// When the drain starts, it stops listening, lets open requests finish, and returns when all connections have ended.
+/// Connections that are still open after `drain_timeout` are dropped.
 pub async fn serve<S: Application>(
     listener: Listener,
     transport: Transport,
@@ -39,7 +28,7 @@ pub async fn serve<S: Application>(
     loop {
         tokio::select! {
             () = drain.started() => break,
-            Some(all_ended) = connections.join_next() => log_panic(all_ended),
+            Some(ended) = connections.join_next() => log_panic(ended),
             (stream, peer, permit) = listener.accept(&edge) => spawn_connection(&mut connections, &context, stream, peer, permit),
         }
     }
@@ -51,8 +40,8 @@ pub async fn serve<S: Application>(
     }
     drop(queued);
     let all_ended = async {
-        while let Some(all_ended) = connections.join_next().await {
-            log_panic(all_ended);
+        while let Some(ended) = connections.join_next().await {
+            log_panic(ended);
         }
     };
     if timeout(edge.limits.drain_timeout, all_ended).await.is_err() {
@@ -72,9 +61,9 @@ fn spawn_connection<S: Application>(
     connections.spawn(context.clone().serve_connection(stream, Address::new(peer.ip()), permit));
 }
 
-/// The panic's own text is left out: it may quote a request.
+/// Logs that a task panicked, without the panic message, which may quote a request.
 pub(crate) fn log_panic(ended: Result<(), JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
-        tracing::error!("a connection's task panicked");
+        tracing::error!("connection task panicked");
     }
 }

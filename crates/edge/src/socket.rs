@@ -1,4 +1,4 @@
-//! One accepted socket, as the protocols above read and write it.
+//! An accepted TCP socket, as TLS and HTTP read and write it.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use crate::proxy::protocol::{ProxyHeader, ProxyHeaderStatus, parse_proxy_header}
 use crate::sys::rtt::Rtt;
 use crate::watchdog::ConnectionWatchdog;
 
-/// The first bytes of an HTTP/2 client (RFC 9113, section 3.4).
+/// The connection preface of HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What is read at a time of a PROXY header; the usual ones fit in.
+/// Bytes per read of a PROXY header. Most headers fit.
 const PROXY_HEADER_CHUNK_BYTES: usize = 256;
 
-/// A socket that notes when its peer takes nothing, and whose round-trip time can be asked for.
+/// A socket that reports reads and blocked writes to the watchdog and knows its round-trip time.
 pub(crate) struct AcceptedSocket {
     read: Arc<OwnedReadHalf>,
     write: OwnedWriteHalf,
-    /// Bytes that were read to tell what comes and still have to be read by it.
+    /// Bytes that were read to detect the protocol and have not been consumed yet.
     buffered: Vec<u8>,
     watchdog: Arc<ConnectionWatchdog>,
 }
@@ -37,7 +37,7 @@ impl AcceptedSocket {
         Rtt::tcp(&self.read)
     }
 
-    /// Whether the peer begins HTTP/2; known as soon as one byte differs.
+    /// Whether the peer sends the HTTP/2 preface. Returns at the first byte that differs.
     pub(crate) async fn has_http2_preface(&mut self) -> io::Result<bool> {
         let mut buffer = [0; HTTP2_PREFACE.len()];
         while HTTP2_PREFACE.starts_with(&self.buffered) && self.buffered.len() < HTTP2_PREFACE.len() {
@@ -49,7 +49,7 @@ impl AcceptedSocket {
         Ok(self.buffered.starts_with(HTTP2_PREFACE))
     }
 
-    /// What the PROXY header before everything else says; `None` when there is none.
+    /// Reads the PROXY header at the start of the connection. `None` if it is missing or invalid.
     pub(crate) async fn read_proxy_header(&mut self, bytes_max: usize) -> io::Result<Option<ProxyHeader>> {
         let mut buffer = [0; PROXY_HEADER_CHUNK_BYTES];
         loop {
@@ -67,7 +67,7 @@ impl AcceptedSocket {
         }
     }
 
-    /// Reads and keeps, rather than peeks: a peek cannot wait for the byte after the last one seen.
+    /// Reads into the buffer. A peek would not do: it cannot wait for the byte after the last one it saw.
     async fn read_ahead(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             self.read.readable().await?;
@@ -88,7 +88,8 @@ impl AcceptedSocket {
     }
 }
 
-/// Reads what is there. A read that leaves room has emptied the socket, so that the kernel need not be asked for more before it says that there is.
+/// Reads once. A read that does not fill the buffer has emptied the socket, so its readiness is cleared without another
+/// system call.
 fn read_once(stream: &TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<usize> {
     let (capacity, mut bytes_read) = (buf.remaining(), None);
     let outcome = stream.try_io(Interest::READABLE, || {
@@ -140,7 +141,7 @@ impl AsyncWrite for AcceptedSocket {
         self.write.is_write_vectored()
     }
 
-    // A TCP socket has nothing to flush, so a flush says nothing about the peer.
+    // Not recorded: a TCP flush does nothing, so it says nothing about the peer.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.write).poll_flush(cx)
     }

@@ -1,4 +1,4 @@
-//! What all listeners of a node share.
+//! State that all listeners of a node share.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::subnet_limit::{SubnetLimiter, SubnetPermit};
 use crate::{EdgeLimits, EdgeStats, Trust};
 
-/// The bounds, the trust, the site and the counters of a node's listeners.
+/// Limits, trusted proxies, site code, counters and permits of a node's listeners.
 pub struct EdgeState {
     pub(crate) limits: EdgeLimits,
     pub(crate) trust: Trust,
@@ -19,7 +19,7 @@ pub struct EdgeState {
 }
 
 impl EdgeState {
-    /// Builds an edge with no connection yet.
+    /// Creates the state of a node without connections. `colo` is the site code that responses report.
     #[must_use]
     pub fn new(limits: EdgeLimits, trust: Trust, colo: Option<Colo>) -> Self {
         let connection_permits = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
@@ -27,20 +27,18 @@ impl EdgeState {
         Self { limits, trust, colo, stats: EdgeStats::default(), connection_permits, subnet_limiter }
     }
 
-    /// What it has counted.
+    /// The counters.
     #[must_use]
     pub fn stats(&self) -> &EdgeStats {
         &self.stats
     }
 
-    /// Waits until one more connection may be held.
+    /// Waits until one more connection is allowed.
     pub(crate) async fn acquire_connection_permit(&self) -> ConnectionPermit {
-        ConnectionPermit(
-            Arc::clone(&self.connection_permits).acquire_owned().await.expect("the semaphore is never closed"),
-        )
+        ConnectionPermit(Arc::clone(&self.connection_permits).acquire_owned().await.expect("semaphore is never closed"))
     }
 
-    /// Whether one more connection from there may be held: its place among its neighbours, which trusted proxies need not.
+    /// Takes a permit of the address's subnet. Trusted proxies need none and get `None`.
     pub(crate) fn acquire_subnet_permit(&self, address: Address) -> Result<Option<SubnetPermit>, SubnetLimitReached> {
         if self.trust.is_trusted(address) {
             return Ok(None);
@@ -53,14 +51,14 @@ impl EdgeState {
     }
 }
 
-/// The neighbourhood holds as many connections as it may.
+/// The subnet has reached its connection limit.
 pub(crate) struct SubnetLimitReached;
 
-/// Leave to hold one connection.
+/// The permission to hold one connection.
 pub(crate) struct ConnectionPermit(OwnedSemaphorePermit);
 
 impl ConnectionPermit {
-    /// Gives the seat to an accepted connection, which is counted as open until it is dropped.
+    /// Assigns the permit to an accepted connection, which counts as open until the return value is dropped.
     pub(crate) fn into_open_connection(self, edge: &Arc<EdgeState>) -> OpenConnection {
         edge.stats.connections_accepted.add(1);
         edge.stats.connections_open.add(1);
@@ -68,7 +66,7 @@ impl ConnectionPermit {
     }
 }
 
-/// The seat of an open connection.
+/// An open connection, with its permit.
 pub(crate) struct OpenConnection {
     edge: Arc<EdgeState>,
     _permit: OwnedSemaphorePermit,

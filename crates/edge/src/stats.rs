@@ -1,15 +1,15 @@
-//! Counters of the edge, for whoever exports metrics. No labels that a peer could choose.
+//! Counters for the metrics endpoint. No label has a value that a peer can choose.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::CloseReason;
 
-/// A number that only the edge changes.
+/// A counter or gauge that only this crate changes.
 #[derive(Debug, Default)]
 pub struct EdgeCounter(AtomicU64);
 
 impl EdgeCounter {
-    /// Its value now.
+    /// The current value.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -24,24 +24,24 @@ impl EdgeCounter {
     }
 }
 
-/// What the edge has counted since it was built.
+/// Counts since the [`EdgeState`](crate::EdgeState) was created.
 #[derive(Debug, Default)]
 pub struct EdgeStats {
-    /// Connections accepted.
+    /// Accepted connections.
     pub connections_accepted: EdgeCounter,
-    /// Connections open now.
+    /// Currently open connections.
     pub connections_open: EdgeCounter,
-    /// Times that the system refused to accept a connection.
+    /// Failed calls of accept(2), except those that concern one connection only.
     pub accept_errors: EdgeCounter,
-    /// TLS handshakes that failed for another reason than their deadline.
+    /// TLS handshakes that failed for a reason other than the timeout.
     pub handshakes_failed: EdgeCounter,
-    /// QUIC callers that were asked to prove their address first.
+    /// Retry packets sent to QUIC clients with an unvalidated address.
     pub quic_retries: EdgeCounter,
     closed_by_reason: [EdgeCounter; CloseReason::ALL.len()],
 }
 
 impl EdgeStats {
-    /// Connections that this bound closed.
+    /// Connections closed for this reason.
     #[must_use]
     pub fn connections_closed(&self, reason: CloseReason) -> u64 {
         self.closed_by_reason[reason as usize].value()

@@ -1,11 +1,11 @@
-//! Who holds how many connections, by neighbourhood. In memory only, and forgotten with the last connection.
+//! Open connections per client subnet. Held in memory only, and removed with the subnet's last connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipseity_domain::{Address, ClientSubnet};
 
-/// The connections that are open, counted by neighbourhood; it holds no more of them than there are connections.
+/// Counts open connections per client subnet. It has at most one entry per connection.
 pub(crate) struct SubnetLimiter {
     per_subnet_max: usize,
     counts: Mutex<HashMap<ClientSubnet, usize>>,
@@ -16,7 +16,7 @@ impl SubnetLimiter {
         Arc::new(Self { per_subnet_max, counts: Mutex::default() })
     }
 
-    /// A place for one more connection from there, unless the neighbourhood holds all that it may.
+    /// Takes a permit for one more connection, unless the address's subnet has reached its limit.
     pub(crate) fn try_acquire(self: &Arc<Self>, address: Address) -> Option<SubnetPermit> {
         let subnet = address.subnet();
         let mut counts = self.lock_counts();
@@ -33,7 +33,7 @@ impl SubnetLimiter {
     }
 }
 
-/// One connection's place in the crowd, free again when dropped.
+/// One connection's share of its subnet's limit, released when dropped.
 pub(crate) struct SubnetPermit {
     limiter: Arc<SubnetLimiter>,
     subnet: ClientSubnet,
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn dropped_subnet_permit_removes_its_count() {
         let limiter = SubnetLimiter::new(2);
-        let acquire = |text: &str| limiter.try_acquire(Address::new(text.parse().expect("an address")));
+        let acquire = |text: &str| limiter.try_acquire(Address::new(text.parse().expect("address parses")));
         let (first, second) = (acquire("2001:db8::1"), acquire("2001:db8::2"));
         assert!(first.is_some() && second.is_some() && acquire("2001:db8::3").is_none());
         assert!(acquire("2001:db8:0:1::1").is_some());

@@ -1,6 +1,6 @@
-//! The watch over one connection: what it is doing, and when one of its bounds breaks.
+//! The watchdog of one connection: it records activity and reports when the connection exceeds a limit.
 //!
-//! Everything that happens on a connection is noted here; nothing here touches the connection itself.
+//! It never touches the connection itself.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{CloseReason, EdgeLimits, EdgeState};
 
-/// What is known of a connection.
+/// Records the activity of a connection and checks it against the limits.
 pub(crate) struct ConnectionWatchdog {
     edge: Arc<EdgeState>,
     activity: Mutex<ConnectionActivity>,
@@ -18,20 +18,20 @@ pub(crate) struct ConnectionWatchdog {
 }
 
 struct ConnectionActivity {
-    /// Requests whose answer has not ended.
+    /// Requests whose response has not ended.
     in_flight: usize,
-    /// When the last answer ended, or the connection was ready for its first request.
+    /// When the last response ended, or the connection was ready for its first request.
     idle_since: Instant,
     has_requested: bool,
-    /// Since when the socket has refused what we write.
+    /// Since when the socket has accepted no write.
     write_blocked_since: Option<Instant>,
-    /// Answers of which a piece is ready and the peer has not made room for it, and when the last piece was taken.
+    /// Responses with a chunk that waits for the peer's flow control, and when the last chunk was sent.
     pending_writes: usize,
     last_write_at: Instant,
     stream_resets: usize,
-    /// Bytes read since the last request began.
+    /// Bytes read since the last request started.
     unsolicited_bytes: usize,
-    /// HTTP/1, where the next header is due from the end of the answer before.
+    /// On HTTP/1, the timeout of the next header starts at the end of the previous response.
     is_http1: bool,
     has_protocol_error: bool,
     closing_since: Option<Instant>,
@@ -60,17 +60,17 @@ impl ConnectionWatchdog {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection is ready for its first request from now on.
+    /// Records that the connection is ready for its first request.
     pub(crate) fn mark_ready(&self) {
         self.lock_activity().idle_since = Instant::now();
     }
 
-    /// The connection speaks HTTP/1.
+    /// Records that the connection uses HTTP/1.
     pub(crate) fn mark_http1(&self) {
         self.lock_activity().is_http1 = true;
     }
 
-    /// A request has begun; it is in flight until what is returned is dropped.
+    /// Records a new request. It is in flight until the return value is dropped.
     pub(crate) fn start_request(self: &Arc<Self>) -> InFlightRequest {
         let mut activity = self.lock_activity();
         activity.in_flight += 1;
@@ -82,14 +82,14 @@ impl ConnectionWatchdog {
         InFlightRequest { watchdog: Arc::clone(self), response_started: false, is_write_pending: false }
     }
 
-    /// Waits for the first request; one waiter hears it, once.
+    /// Waits for the first request. Wakes one waiter, once.
     pub(crate) async fn wait_first_request(&self) {
         self.first_request.notified().await;
     }
 
-    /// Bytes came in; whether any more may be read.
+    /// Records received bytes. Returns whether more may be read.
     ///
-    /// The reader must heed it: a connection that has plenty to read may not come to rest before it is all read.
+    /// The reader must stop if not: a connection with much to read may never yield to the task that closes it.
     pub(crate) fn record_read(&self, bytes: usize) -> bool {
         let mut activity = self.lock_activity();
         activity.unsolicited_bytes = activity.unsolicited_bytes.saturating_add(bytes);
@@ -100,17 +100,17 @@ impl ConnectionWatchdog {
         !is_flooded
     }
 
-    /// The library ended the connection for what the peer did.
+    /// Records that the HTTP/2 library closed the connection because of the peer.
     pub(crate) fn record_protocol_error(&self) {
         self.lock_activity().has_protocol_error = true;
     }
 
-    /// The bound by which the connection was flooded, if it was.
+    /// The limit that the peer exceeded by flooding, if it did.
     pub(crate) fn flood_reason(&self) -> Option<CloseReason> {
         self.lock_activity().flood_reason(&self.edge.limits)
     }
 
-    /// A write ended, or could not.
+    /// Records whether a write completed or is blocked.
     pub(crate) fn record_write(&self, is_blocked: bool) {
         let mut activity = self.lock_activity();
         if is_blocked {
@@ -120,12 +120,12 @@ impl ConnectionWatchdog {
         }
     }
 
-    /// The connection was told to end.
+    /// Records that the connection is shutting down.
     pub(crate) fn mark_closing(&self) {
         self.lock_activity().closing_since = Some(Instant::now());
     }
 
-    /// Waits until a bound is broken.
+    /// Waits until the connection exceeds a limit.
     pub(crate) async fn expired(&self) -> CloseReason {
         loop {
             let wake_at = match self.lock_activity().check_deadlines(Instant::now(), &self.edge.limits) {
@@ -141,10 +141,10 @@ impl ConnectionWatchdog {
 }
 
 impl ConnectionActivity {
-    /// One answer's piece waited or did not, and does so now or not.
+    /// Updates whether one response has a pending chunk.
     fn set_write_pending(&mut self, was_pending: bool, is_pending: bool) {
         self.pending_writes = self.pending_writes - usize::from(was_pending) + usize::from(is_pending);
-        // The clock is asked only when somebody will look at it.
+        // The clock is read only if the value will be used.
         if self.pending_writes > 0 {
             self.last_write_at = Instant::now();
         }
@@ -157,13 +157,13 @@ impl ConnectionActivity {
         reset_flood.or(unsolicited_flood).or(self.has_protocol_error.then_some(CloseReason::ProtocolError))
     }
 
-    /// The bound that is broken now, or when to look again.
+    /// The limit that is exceeded now, or when to check again.
     fn check_deadlines(&self, now: Instant, limits: &EdgeLimits) -> Result<Instant, CloseReason> {
         if let Some(reason) = self.flood_reason(limits) {
             return Err(reason);
         }
         let idle_deadline = match self.closing_since {
-            // The peer gets one more write's time to hear that it should go.
+            // The peer gets one write timeout to receive the shutdown.
             Some(closing_since) => {
                 (closing_since.max(self.idle_since) + limits.write_timeout, CloseReason::IdleTimeout)
             }
@@ -177,7 +177,8 @@ impl ConnectionActivity {
             self.write_blocked_since.map(|since| (since + limits.write_timeout, CloseReason::WriteTimeout)),
             (self.pending_writes > 0).then_some((self.last_write_at + limits.write_timeout, CloseReason::WriteTimeout)),
         ];
-        // What begins after this look breaks no sooner than the shortest bound from now, so nothing has to wake the watch.
+        // Activity that starts after this check expires after the shortest timeout at the earliest, so it need not wake
+        // us.
         let shortest_timeout = limits.write_timeout.min(limits.idle_timeout).min(limits.header_timeout);
         deadlines.into_iter().flatten().try_fold(now + shortest_timeout, |wake_at, (deadline, reason)| {
             if deadline <= now { Err(reason) } else { Ok(wake_at.min(deadline)) }
@@ -185,7 +186,7 @@ impl ConnectionActivity {
     }
 }
 
-/// A request from its header to the end of its answer.
+/// A request, from its header to the end of its response.
 pub(crate) struct InFlightRequest {
     watchdog: Arc<ConnectionWatchdog>,
     response_started: bool,
@@ -193,13 +194,13 @@ pub(crate) struct InFlightRequest {
 }
 
 impl InFlightRequest {
-    /// The answer's head is made.
+    /// Records that the response header is ready.
     pub(crate) fn start_response(&mut self) {
         self.response_started = true;
         self.set_write_pending(true);
     }
 
-    /// A piece of the answer waits for the peer, or it was taken and the next one is not ready.
+    /// Records whether a chunk of the response waits for the peer.
     pub(crate) fn set_write_pending(&mut self, is_pending: bool) {
         self.watchdog.lock_activity().set_write_pending(self.is_write_pending, is_pending);
         self.is_write_pending = is_pending;

@@ -1,4 +1,4 @@
-//! The body of a request, whichever protocol brings it.
+//! Request bodies of all HTTP versions.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ pub struct RequestBody(BodySource);
 
 enum BodySource {
     Tcp(Incoming),
-    // Boxed: it is rare, and large beside the other.
+    // Boxed, because it is rare and much larger than the other variant.
     Quic(Box<RequestStream<H3RecvStream, Bytes>>),
 }
 

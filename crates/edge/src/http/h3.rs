@@ -1,4 +1,5 @@
-//! HTTP/3 on one QUIC connection: each request in a task of its own, each answer watched until the client has it.
+//! HTTP/3 on one QUIC connection. Each request has a task, and each response is tracked until the client acknowledges
+//! it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use crate::serve::log_panic;
 use crate::watchdog::{ConnectionWatchdog, InFlightRequest};
 use crate::{Application, CloseReason, Drain, RequestBody};
 
-/// A client needs a round trip to hear that it should go; requests that it sent before are still taken.
+/// A client needs a round trip to receive GOAWAY. Requests that it sent before are still accepted.
 const GOAWAY_GRACE_ROUND_TRIPS: u32 = 2;
 const GOAWAY_GRACE_MIN: Duration = Duration::from_millis(500);
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
-/// HTTP/3's H3_EXCESSIVE_LOAD, for whoever has broken a bound.
+/// HTTP/3's H3_EXCESSIVE_LOAD, for clients that exceed a limit.
 const H3_EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
 
-/// An application on one connection.
+/// The application on one HTTP/3 connection.
 #[derive(Clone)]
 pub(crate) struct Http3Connection<S> {
     pub(crate) application: S,
@@ -37,17 +38,17 @@ pub(crate) struct Http3Connection<S> {
     pub(crate) drain: Drain,
 }
 
-/// How far the end of a connection is.
+/// The progress of a graceful shutdown.
 enum ShutdownPhase {
     Running,
-    /// Told to ask no more; what it asked before it heard is taken until then.
+    /// GOAWAY was sent. Requests that the client sent before it arrived are accepted until this time.
     GoawaySent(Instant),
-    /// Nothing more is taken. Until then, who asks all the same is told that the request was not touched.
+    /// No request is accepted. Until this time, the client learns that later requests were not processed.
     Closing(Instant),
 }
 
 impl ShutdownPhase {
-    /// When the next step is due.
+    /// When the phase ends.
     fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Running => None,
@@ -57,7 +58,7 @@ impl ShutdownPhase {
 }
 
 impl<S: Application> Http3Connection<S> {
-    /// Serves the connection until it ends, the drain ends it, or a bound does.
+    /// Serves requests until the connection ends, the drain ends it, or it exceeds a limit.
     pub(crate) async fn serve(self, connection: quinn::Connection) {
         let edge = Arc::clone(&self.peer.edge);
         let limits = &edge.limits;
@@ -67,8 +68,8 @@ impl<S: Application> Http3Connection<S> {
         builder.max_field_section_size(limits.header_bytes_max as u64).send_grease(false);
         let mut h3_connection = match timeout(limits.header_timeout, builder.build(streams)).await {
             Ok(Ok(h3_connection)) => h3_connection,
-            Ok(Err(_gone)) => return,
-            Err(_late) => return edge.stats().record_closed(CloseReason::HeaderTimeout, 1),
+            Ok(Err(_disconnected)) => return,
+            Err(_elapsed) => return edge.stats().record_closed(CloseReason::HeaderTimeout, 1),
         };
         let mut drained = pin!(async {
             self.drain.started().await;
@@ -89,7 +90,7 @@ impl<S: Application> Http3Connection<S> {
                         false
                     }
                     (Ok(None), _) if matches!(phase, ShutdownPhase::Closing(_)) => {
-                        // h3 says so for a request that it gave back, and at once again for a client that is leaving itself.
+                        // h3 returns this for a rejected request, and without waiting if the client is closing too.
                         sleep(ACCEPT_RETRY_DELAY).await;
                         false
                     }
@@ -130,7 +131,7 @@ impl<S: Application> Http3Connection<S> {
         }
     }
 
-    /// Reads a request, and answers it unless the client no longer wants that.
+    /// Reads a request and responds to it, unless the client cancels it.
     async fn handle_request(self, resolver: RequestResolver<H3Transport, Bytes>, accepted: AcceptedStream) {
         let mut in_flight = self.watchdog.start_request();
         let header_timeout = self.peer.edge.limits.header_timeout;
@@ -154,7 +155,7 @@ fn goaway_grace(connection: &quinn::Connection) -> Duration {
     (connection.rtt() * GOAWAY_GRACE_ROUND_TRIPS).max(GOAWAY_GRACE_MIN)
 }
 
-/// Sends an answer to its end; `None` if that was not reached.
+/// Sends a complete response. `None` if that failed.
 async fn send_response<B>(
     response: Response<B>,
     send: &mut RequestStream<H3SendStream, Bytes>,

@@ -1,5 +1,6 @@
-//! HTTP/3 and the HTTP service of a connection.
+//! HTTP/1, HTTP/2 and HTTP/3 on a connection, and the application that they call.
 
 pub(crate) mod body;
+pub(crate) mod h1h2;
 pub(crate) mod h3;
 pub(crate) mod service;

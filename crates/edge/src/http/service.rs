@@ -1,4 +1,5 @@
-//! The floor above, as a connection calls it: each request with its client, each answer watched to its end.
+//! The application, as a connection calls it: with the client of each request, and a response that is tracked to its
+//! end.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -15,20 +16,17 @@ use crate::identify::Peer;
 use crate::watchdog::{ConnectionWatchdog, InFlightRequest};
 use crate::{Drain, RequestBody};
 
-/// What can be served: it answers the requests of clients.
+/// Handles the requests of clients. Closures of the same signature implement it.
 pub trait Application: Clone + Send + 'static {
-    /// The body of its answers.
-    type TrackedResponseBody: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send>
-        + Send
-        + Unpin
-        + 'static;
+    /// The body of responses.
+    type ResponseBody: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static;
 
-    /// Answers a client's request.
+    /// Handles a client's request.
     fn handle(
         &self,
         client: Client,
         request: Request<RequestBody>,
-    ) -> impl Future<Output = Response<Self::TrackedResponseBody>> + Send + 'static;
+    ) -> impl Future<Output = Response<Self::ResponseBody>> + Send + 'static;
 }
 
 impl<S, F, B> Application for S
@@ -37,36 +35,36 @@ where
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>> + Send> + Send + Unpin + 'static,
 {
-    type TrackedResponseBody = B;
+    type ResponseBody = B;
 
     fn handle(
         &self,
         client: Client,
         request: Request<RequestBody>,
-    ) -> impl Future<Output = Response<Self::TrackedResponseBody>> + Send + 'static {
+    ) -> impl Future<Output = Response<Self::ResponseBody>> + Send + 'static {
         self(client, request)
     }
 }
 
-/// An application on one connection.
+/// The application on one HTTP/1 or HTTP/2 connection.
 pub(crate) struct ConnectionService<S> {
     pub(crate) application: S,
     pub(crate) peer: Peer,
     pub(crate) watchdog: Arc<ConnectionWatchdog>,
-    /// Where the same is spoken over HTTP/3.
+    /// The `Alt-Svc` header that announces HTTP/3.
     pub(crate) alt_svc: Option<HeaderValue>,
     pub(crate) drain: Drain,
 }
 
 impl<S: Application> hyper::service::Service<Request<Incoming>> for ConnectionService<S> {
-    type Response = Response<ResponseBody<S::TrackedResponseBody>>;
+    type Response = Response<TrackedBody<S::ResponseBody>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut in_flight = self.watchdog.start_request();
         let client = self.peer.identify(request.version(), request.headers());
-        // A client behind a proxy would look for HTTP/3 at the proxy.
+        // A client behind a proxy would try HTTP/3 with the proxy.
         let is_direct = client.address == self.peer.address;
         let alt_svc = self.alt_svc.clone().filter(|_| is_direct);
         let drain = Some(self.drain.clone()).filter(|_| request.version() <= Version::HTTP_11);
@@ -74,12 +72,12 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for ConnectionSe
         Box::pin(async move {
             let response = response_future.await;
             in_flight.start_response();
-            let mut response = response.map(|body| ResponseBody { body, in_flight });
+            let mut response = response.map(|body| TrackedBody { body, in_flight });
             if let Some(alt_svc) = alt_svc {
                 response.headers_mut().insert(ALT_SVC, alt_svc);
             }
             if drain.is_some_and(|drain| drain.has_started()) {
-                // The one way to end an HTTP/1 connection that no request can cross.
+                // The only way to close an HTTP/1 connection without losing a request that is on its way.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(response)
@@ -87,13 +85,13 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for ConnectionSe
     }
 }
 
-/// The body of an answer; its request is in flight until it is dropped.
-pub(crate) struct ResponseBody<B> {
+/// The body of a response. Its request is in flight until it is dropped.
+pub(crate) struct TrackedBody<B> {
     body: B,
     in_flight: InFlightRequest,
 }
 
-impl<B: Body + Unpin> Body for ResponseBody<B> {
+impl<B: Body + Unpin> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -101,7 +99,7 @@ impl<B: Body + Unpin> Body for ResponseBody<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        // hyper asks for the next piece when the peer has made room for the one before.
+        // hyper polls for the next frame once the peer's flow control allows the previous one.
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         let is_pending = matches!(frame, Poll::Ready(Some(Ok(_))));
         self.in_flight.set_write_pending(is_pending);

@@ -1,7 +1,8 @@
-//! Forwarding headers: X-Forwarded-For and Forwarded (RFC 7239), read from the right, and those that hold one address.
+//! Forwarding headers: X-Forwarded-For and Forwarded (RFC 7239), read from the right, and headers with a single
+//! address.
 //!
-//! The right end was written by the nearest proxy, the left by whoever liked to. What cannot be read is `None` and never
-//! an error: an error would carry the text, which is an address.
+//! The nearest proxy writes the right end. Any client can write the left end. Invalid text is `None` and never an
+//! error, because an error could carry the text, which may be an address.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use ipseity_domain::Address;
 
-/// The header by which the trusted proxies name their clients; the others are never read.
+/// The header in which trusted proxies name their clients. No other forwarding header is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardingHeader {
     /// X-Forwarded-For
@@ -27,7 +28,7 @@ pub enum ForwardingHeader {
 }
 
 impl ForwardingHeader {
-    /// Every header that can be chosen.
+    /// Every supported header.
     pub const ALL: [Self; 6] = [
         Self::XForwardedFor,
         Self::Forwarded,
@@ -37,7 +38,7 @@ impl ForwardingHeader {
         Self::XRealIp,
     ];
 
-    /// Reads the header's name, in any letter case.
+    /// Parses a header name, case-insensitively.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|header| text.eq_ignore_ascii_case(header.name().as_str()))
@@ -56,13 +57,13 @@ impl ForwardingHeader {
         }
     }
 
-    /// Goes through the hops of all lines of the header, from the right, while `go_on` says so; `None` is what is no address.
+    /// Visits the hops of all lines of the header, from the right, while `visit` returns true. Invalid text is `None`.
     ///
-    /// A header that holds one address has one hop: several lines of it name nobody.
+    /// A single-address header has one hop. If it is repeated, that hop is invalid.
     pub(crate) fn walk_hops(self, headers: &HeaderMap, mut visit: impl FnMut(Option<Address>) -> bool) {
         let mut values = headers.get_all(self.name()).iter().rev();
         let mut visit_hop = |hop: Option<IpAddr>| visit(hop.map(Address::new));
-        // Lines are taken apart one by one, so that an open quotation mark in one cannot swallow another.
+        // Lines are split separately, so that an unclosed quotation mark in one line does not affect another.
         match self {
             Self::XForwardedFor => values
                 .flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','))
@@ -80,7 +81,8 @@ impl ForwardingHeader {
 
 /// Splits from the right at separators outside quotation marks.
 ///
-/// From the right, because the proxy's own end is well formed: from the left, a mark that a stranger opened would swallow it.
+/// The right end comes from the proxy and is well formed. From the left, a quotation mark that a client opened could
+/// hide it.
 fn rsplit_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     iter::from_fn(move || {
@@ -102,7 +104,7 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
     text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The address in the one `for` parameter of a Forwarded element.
+/// The address in the `for` parameter of a Forwarded element, which must occur once.
 fn parse_forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let mut values = rsplit_unquoted(element, b';').filter_map(|pair| {
         let pair = pair.trim_ascii();
@@ -114,11 +116,11 @@ fn parse_forwarded_for(element: &[u8]) -> Option<IpAddr> {
     if values.next().is_some() {
         return None;
     }
-    // A quoted address needs no escapes; one that has them is not read.
+    // A quoted address needs no escapes. One that has them is invalid.
     parse_node_address(value.strip_prefix(b"\"").map_or(Some(value), |unquoted| unquoted.strip_suffix(b"\""))?)
 }
 
-/// An address, with or without brackets and port. Zone ids mean nothing beyond their own host and are not read.
+/// An address, with or without brackets and port. Zone ids are invalid, because they are local to a host.
 fn parse_node_address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
     if let Some(bracketed) = text.strip_prefix('[') {
@@ -133,7 +135,7 @@ fn parse_node_address(text: &[u8]) -> Option<IpAddr> {
     })
 }
 
-/// A port, or an obfuscated one (RFC 7239, section 6.3).
+/// A port number or an obfuscated port (RFC 7239, section 6.3).
 fn is_node_port(text: &str) -> bool {
     if let Some(obfuscated) = text.strip_prefix('_') {
         return !obfuscated.is_empty()
@@ -152,7 +154,7 @@ mod tests {
             assert_eq!(ForwardingHeader::parse(&header.name().as_str().to_uppercase()), Some(header));
         }
         for invalid in ["", "x-client-ip", "forwarded "] {
-            assert_eq!(ForwardingHeader::parse(invalid), None, "{invalid} passed");
+            assert_eq!(ForwardingHeader::parse(invalid), None, "{invalid:?}");
         }
     }
 }

@@ -1,13 +1,15 @@
-//! What a trusted proxy reports of its client's connection, in headers and in a PROXY header's extensions.
+//! Headers in which a trusted proxy reports its client's connection, and the values of PROXY header extensions.
 //!
-//! A value that is not understood, or that is told twice, is `None`: it is never guessed at.
+//! An unknown or repeated value is `None`.
 
 use http::{HeaderMap, HeaderName};
 use ipseity_domain::{Colo, ConnectionFacts, HttpProtocol, TlsInfo, TlsVersion};
 
 use crate::tls::cipher_names;
 
-/// The headers by which the trusted proxies report; each must be set or removed by them on every request.
+/// The headers in which trusted proxies report the client's connection.
+///
+/// The proxies must set or remove each of them on every request. Otherwise clients can choose the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionHeaders {
     /// `TLSv1.2` or `TLSv1.3`.
@@ -18,12 +20,12 @@ pub struct ConnectionHeaders {
     pub http_protocol: Option<HeaderName>,
     /// A whole number with its unit: `12ms` or `12345us`.
     pub rtt: Option<HeaderName>,
-    /// Three capital letters, alone or behind the last hyphen.
+    /// Three capital letters, alone or after the last hyphen.
     pub colo: Option<HeaderName>,
 }
 
 impl ConnectionHeaders {
-    /// The connection that these headers tell of.
+    /// Reads the facts about the connection.
     pub(crate) fn read_connection(&self, headers: &HeaderMap) -> ConnectionFacts {
         let version = single_value(headers, self.tls_version.as_ref()).and_then(parse_tls_version);
         let cipher = single_value(headers, self.tls_cipher.as_ref()).and_then(parse_tls_cipher);
@@ -67,8 +69,8 @@ fn parse_rtt_ms(value: &str) -> Option<u32> {
         None => (value.strip_suffix("ms")?, 1000),
     };
     let is_unsigned_integer = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let unit_us = is_unsigned_integer.then(|| number.parse::<u64>().ok())??.checked_mul(unit_us)?;
-    u32::try_from(unit_us / 1000 + u64::from(unit_us % 1000 >= 500)).ok()
+    let rtt_us = is_unsigned_integer.then(|| number.parse::<u64>().ok())??.checked_mul(unit_us)?;
+    u32::try_from(rtt_us / 1000 + u64::from(rtt_us % 1000 >= 500)).ok()
 }
 
 fn parse_colo(value: &str) -> Option<Colo> {

@@ -1,4 +1,4 @@
-//! Trusted proxies: PROXY protocol, forwarding headers, and what proxies report about their clients.
+//! Trusted proxies: the PROXY protocol, forwarding headers, and headers about the client's connection.
 
 pub(crate) mod forwarded;
 pub(crate) mod headers;

@@ -1,7 +1,8 @@
-//! The PROXY protocol's header, versions 1 and 2: what a proxy says of its client before the client's first byte.
+//! The header of the PROXY protocol, versions 1 and 2, in which a proxy names its client before the client's first
+//! byte.
 //!
-//! Strict, because only machines write it: what is odd in any way is refused whole. Nothing here decides who may send one, and
-//! nothing that is refused is told, since it may hold an address.
+//! Parsing is strict: any deviation makes the whole header invalid. An invalid header is never shown, since it may
+//! contain an address. The caller decides which peers may send a header.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +11,7 @@ use ipseity_domain::{Address, HttpProtocol, TlsInfo};
 use crate::proxy::headers;
 
 const V1_PREFIX: &[u8] = b"PROXY ";
-/// The longest line of version 1, its end included.
+/// The longest line of version 1, including CRLF.
 const V1_BYTES_MAX: usize = 107;
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const V2_FIXED_HEADER_BYTES: usize = 16;
@@ -23,39 +24,39 @@ const TLV_TLS_VERSION: u8 = 0x21;
 const TLV_TLS_CIPHER: u8 = 0x23;
 const CLIENT_USED_TLS: u8 = 0x01;
 
-/// What a PROXY header says.
+/// The content of a PROXY header.
 #[derive(Clone, Copy)]
 pub enum ProxyHeader {
-    /// The proxy speaks for itself, as for a health check.
+    /// The connection is the proxy's, such as a health check.
     Local,
-    /// It speaks for a client that it does not name.
+    /// The connection is a client's that the header does not name.
     Unknown,
-    /// It speaks for this client.
+    /// The connection is this client's.
     Client(ProxiedClient),
 }
 
-/// A client as a PROXY header names it.
+/// The client that a PROXY header names.
 #[derive(Clone, Copy)]
 pub struct ProxiedClient {
-    /// Its address.
+    /// The client's address.
     pub address: Address,
-    /// The TLS session that the proxy ended.
+    /// The TLS session between client and proxy.
     pub tls: Option<TlsInfo>,
-    /// The protocol that was agreed on in that session.
+    /// The protocol that this session negotiated.
     pub http_protocol: Option<HttpProtocol>,
 }
 
-/// What the bytes read so far are.
+/// The result of parsing the bytes received so far.
 pub enum ProxyHeaderStatus {
-    /// A whole header, of so many bytes.
+    /// A complete header and its length in bytes.
     Complete(ProxyHeader, usize),
-    /// The beginning of one.
+    /// The start of a header.
     Partial,
-    /// None.
+    /// Not a valid header.
     Invalid,
 }
 
-/// Reads the header at the beginning of the bytes; one of more than `bytes_max` bytes is refused.
+/// Parses the header at the start of the bytes. A version 2 header longer than `bytes_max` is invalid.
 #[must_use]
 pub fn parse_proxy_header(bytes: &[u8], bytes_max: usize) -> ProxyHeaderStatus {
     let status = if matches_prefix_so_far(bytes, V1_PREFIX) {
@@ -119,14 +120,14 @@ fn parse_v2(bytes: &[u8], bytes_max: usize) -> Option<ProxyHeaderStatus> {
     }
     let Some(header) = bytes.get(..end) else { return Some(ProxyHeaderStatus::Partial) };
     let rest = &header[V2_FIXED_HEADER_BYTES..];
-    // What follows the command "local" is of no meaning, whatever the family.
+    // The rest of a header with the command "local" has no meaning, whatever the family.
     let proxy_header = if command == 0x20 { ProxyHeader::Local } else { parse_v2_payload(header, family, rest)? };
     Some(ProxyHeaderStatus::Complete(proxy_header, end))
 }
 
 fn parse_v2_payload(header: &[u8], family: u8, rest: &[u8]) -> Option<ProxyHeader> {
     let (address, tlvs) = match family {
-        // Streams and datagrams alike: a proxy may have taken its client's connection over QUIC.
+        // Datagrams too, because the client may have connected to the proxy over QUIC.
         0x11 | 0x12 => {
             let (addresses, tlvs) = rest.split_first_chunk::<12>()?;
             (Some(IpAddr::from(*addresses.first_chunk::<4>()?)), tlvs)
@@ -145,7 +146,8 @@ fn parse_v2_payload(header: &[u8], family: u8, rest: &[u8]) -> Option<ProxyHeade
     }))
 }
 
-/// The session and the protocol told in the extensions; `None` when one is torn, told twice, or not what was sent.
+/// The TLS session and HTTP protocol in the extensions. `None` if an extension is truncated or repeated, or the
+/// checksum does not match.
 fn parse_v2_tlvs(header: &[u8], mut rest: &[u8]) -> Option<(Option<TlsInfo>, Option<HttpProtocol>)> {
     let (mut tls, mut alpn, mut checksum) = (None, None, None);
     while let Some(Tlv { kind, value, remaining }) = next_tlv(rest)? {
@@ -172,14 +174,14 @@ fn parse_v2_tlvs(header: &[u8], mut rest: &[u8]) -> Option<(Option<TlsInfo>, Opt
     (checksum != Some(false)).then_some((tls.flatten(), http_protocol))
 }
 
-/// An extension, and the bytes behind it.
+/// An extension (type, length, value), and the bytes after it.
 struct Tlv<'a> {
     kind: u8,
     value: &'a [u8],
     remaining: &'a [u8],
 }
 
-/// The next extension, or nothing more; `None` when it is torn.
+/// The next extension, or `Some(None)` at the end. `None` if it is truncated.
 fn next_tlv(bytes: &[u8]) -> Option<Option<Tlv<'_>>> {
     if bytes.is_empty() {
         return Some(None);
@@ -189,9 +191,9 @@ fn next_tlv(bytes: &[u8]) -> Option<Option<Tlv<'_>>> {
     Some(Some(Tlv { kind: *kind, value, remaining }))
 }
 
-/// The session in a TLS extension, if the client used TLS and the version is one that we know; `None` when it is torn.
+/// The session in a TLS extension, if the client used TLS of a known version. `None` if it is truncated.
 fn parse_tls_tlv(value: &[u8]) -> Option<Option<TlsInfo>> {
-    // The flags, then whether the client's certificate was verified, which nobody is asked for here.
+    // The flags, then the verification result of a client certificate, which this service does not use.
     let ([client_flags, _, _, _, _], mut rest) = value.split_first_chunk::<5>()?;
     let (mut version, mut cipher) = (None, None);
     while let Some(Tlv { kind, value, remaining }) = next_tlv(rest)? {
@@ -207,7 +209,7 @@ fn parse_tls_tlv(value: &[u8]) -> Option<Option<TlsInfo>> {
     Some(version.filter(|_| uses_tls).map(|version| TlsInfo { version, cipher }))
 }
 
-/// CRC-32C of the header, with the four bytes of the checksum itself as zeroes.
+/// CRC-32C of the header, with the four bytes of the checksum taken as zeros.
 fn crc32c_with_zeroed_checksum(header: &[u8], checksum_offset: usize) -> u32 {
     const POLYNOMIAL: u32 = 0x82F6_3B78;
     let mut crc = u32::MAX;
@@ -226,7 +228,7 @@ mod tests {
 
     #[test]
     fn proxy_header_checksum_is_crc32c() {
-        // The check value of CRC-32C; the four zeroes stand outside the text.
+        // The standard check value of CRC-32C. The zeroed bytes are past the end of the text.
         assert_eq!(crc32c_with_zeroed_checksum(b"123456789", 9), 0xE306_9283);
     }
 }

@@ -1,6 +1,6 @@
-//! Whose word is believed about a client's address, and about its connection.
+//! Which proxies are trusted to report a client's address and connection.
 //!
-//! All comparison is of canonical addresses: an IPv4-mapped IPv6 address is IPv4, on both sides.
+//! Addresses are compared in canonical form: an IPv4-mapped IPv6 address equals its IPv4 address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use ipseity_domain::Address;
 
 use crate::{ConnectionHeaders, ForwardingHeader};
 
-/// The networks of the proxies in front of the service, the one header in which they name their clients, and what else they tell.
+/// The networks of trusted proxies, the header in which they name their clients, and what else they report.
 pub struct Trust {
     networks: Vec<IpNet>,
     forwarding_header: ForwardingHeader,
@@ -18,74 +18,74 @@ pub struct Trust {
     pass_through: PassThrough,
 }
 
-/// What the proxies that send a PROXY header leave as the client sent it, so that what is seen of it here is the client's.
+/// What proxies with a PROXY header forward unchanged, so that it describes the client's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassThrough {
-    /// They read requests and send their own.
+    /// Nothing. They terminate HTTP and send new requests.
     #[default]
     Nothing,
-    /// They pass the bytes of HTTP on; a TLS session seen here is theirs.
+    /// HTTP. They terminate TLS, so a TLS session seen here is theirs.
     Http,
-    /// They pass the bytes of TLS on.
+    /// TLS, and HTTP within it.
     Tls,
 }
 
-/// Trusted networks that would let strangers choose their own address.
+/// Trusted networks so broad that untrusted clients could choose their address.
 #[derive(Debug, thiserror::Error)]
 pub enum UnsafeTrust {
-    /// The network has a prefix of no bits.
+    /// The network has a prefix length of 0.
     #[error(
-        "the trusted network {0} holds every address, so that any caller could claim to be anyone; name only the networks of your own proxies"
+        "the trusted network {0} contains every address, so any client could claim any address. List only the networks of your proxies."
     )]
     Everyone(IpNet),
-    /// The network holds all of the IPv4-mapped block.
+    /// The network contains the whole IPv4-mapped block.
     #[error(
-        "the trusted network {0} holds every IPv4 address in its IPv4-mapped form, so that any IPv4 caller could claim to be anyone; name the networks of your own proxies in IPv4 notation"
+        "the trusted network {0} contains every IPv4 address in IPv4-mapped form, so any IPv4 client could claim any address. List the networks of your proxies in IPv4 notation."
     )]
     AllIpv4(IpNet),
-    /// The networks together hold more of the Internet than anybody's proxies do.
+    /// The networks together contain at least a sixteenth of the Internet, more than any operator's proxies.
     #[error(
-        "the trusted networks hold a sixteenth of all {0} addresses or more, so that strangers among them could claim to be anyone; name only the networks of your own proxies"
+        "the trusted networks contain a sixteenth or more of all {0} addresses, so other clients in them could claim any address. List only the networks of your proxies."
     )]
     TooBroad(&'static str),
 }
 
-/// Whose address is answered.
+/// The client of a request.
 pub struct ClientOrigin {
     /// The client's address.
     pub address: Address,
-    /// How far the client is from the peer.
+    /// How many proxies are between client and peer.
     pub distance: Distance,
 }
 
-/// How far a client is from the peer.
+/// How many proxies are between a client and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
     /// The peer is the client.
     Direct,
-    /// The peer is a trusted proxy that took the client's connection itself.
+    /// The peer is a trusted proxy that accepted the client's connection.
     OneHop,
-    /// There are more proxies in between, or the client could not be named.
+    /// There are more proxies between them, or the header has an invalid entry.
     Unknown,
 }
 
-/// One step on the way from the peer to the client.
+/// One step in the search from the peer to the client.
 pub enum TrustStep {
-    /// A trusted network holds this address: what it says of others is read.
+    /// The address is in a trusted network, so the entry before it is read.
     Trusted(Address),
-    /// No trusted network holds this address: it is the client.
+    /// The address is in no trusted network, so it is the client.
     Untrusted(Address),
-    /// The peer sent no such header: it is itself the client.
+    /// The trusted peer sent no forwarding header, so it is the client.
     NoHeader,
-    /// What stands there is no address: the client is the last one that could be named.
+    /// The entry is not an address, so the client is the last valid one.
     Unparsable,
 }
 
 impl Trust {
-    /// Believes the header when it comes from these networks; refuses networks that hold everyone.
+    /// Trusts the header from these networks. Returns an error if they are too broad.
     pub fn new(networks: Vec<IpNet>, header: ForwardingHeader) -> Result<Self, UnsafeTrust> {
         let networks = networks.into_iter().map(canonical_network).collect::<Result<Vec<_>, _>>()?;
-        // Merged, so that two halves of the world are seen to be all of it.
+        // Aggregated, so that two halves of the address space are recognized as all of it.
         let networks = IpNet::aggregate(&networks);
         if let Some(everyone) = networks.iter().find(|network| network.prefix_len() == 0) {
             return Err(UnsafeTrust::Everyone(*everyone));
@@ -99,7 +99,7 @@ impl Trust {
         })
     }
 
-    /// Believes nobody.
+    /// Trusts no proxy.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -110,25 +110,25 @@ impl Trust {
         }
     }
 
-    /// Believes these headers too, about the connection of a client that the peer took itself.
+    /// Also trusts these headers about the client's connection, if the peer accepted that connection.
     #[must_use]
     pub fn with_connection_headers(self, connection_headers: ConnectionHeaders) -> Self {
         Self { connection_headers, ..self }
     }
 
-    /// Takes what the senders of PROXY headers pass on for the client's own.
+    /// Sets what proxies with a PROXY header forward unchanged.
     #[must_use]
     pub fn with_pass_through(self, pass_through: PassThrough) -> Self {
         Self { pass_through, ..self }
     }
 
-    /// Finds the client: from the right, the first address that no trusted network holds.
+    /// Finds the client: the first address from the right that is in no trusted network.
     #[must_use]
     pub fn client_origin(&self, peer: Address, headers: &HeaderMap) -> ClientOrigin {
         self.trace_client_origin(peer, headers, |_| {})
     }
 
-    /// As [`Trust::origin`], and tells each step of the way.
+    /// Like [`Trust::client_origin`], and reports each step.
     pub fn trace_client_origin(
         &self,
         peer: Address,
@@ -160,13 +160,13 @@ impl Trust {
         ClientOrigin { address: client, distance }
     }
 
-    /// Whether a trusted network holds the address.
+    /// Whether the address is in a trusted network.
     #[must_use]
     pub fn is_trusted(&self, address: Address) -> bool {
         self.networks.iter().any(|network| network.contains(&address.expose()))
     }
 
-    /// The one header that is read.
+    /// The forwarding header that is read.
     #[must_use]
     pub fn forwarding_header(&self) -> ForwardingHeader {
         self.forwarding_header
@@ -181,10 +181,10 @@ impl Trust {
     }
 }
 
-/// No operator's proxies fill a sixteenth of IPv4, or of the part of IPv6 that is given out; private networks do not count there.
+/// Rejects networks that contain a sixteenth of IPv4 or of global IPv6 (2000::/3). Private IPv6 networks do not count.
 fn refuse_too_broad(networks: &[IpNet]) -> Result<(), UnsafeTrust> {
     const IPV4_ADDRESSES_MAX: u64 = 1 << 28;
-    // In networks of 64 bits, of which 2000::/3 has 2^61.
+    // In /64 networks, of which 2000::/3 has 2^61.
     const IPV6_SUBNETS_MAX: u128 = 1 << 57;
     let global = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
     let (mut ipv4, mut ipv6) = (0_u64, 0_u128);
@@ -212,7 +212,7 @@ fn canonical_network(network: IpNet) -> Result<IpNet, UnsafeTrust> {
     if network.prefix_len() <= MAPPED_PREFIX_BITS && network.contains(&mapped) {
         return Err(UnsafeTrust::AllIpv4(network));
     }
-    // A network within the mapped block has more than its 96 bits, and at most 128.
+    // A network within the mapped block has a prefix of 97 to 128 bits.
     let inner = match network.addr().to_canonical() {
         IpAddr::V4(address) if matches!(network, IpNet::V6(_)) => {
             Ipv4Net::new(address, network.prefix_len().saturating_sub(MAPPED_PREFIX_BITS)).ok().map(IpNet::V4)
@@ -227,21 +227,21 @@ mod tests {
     use super::*;
 
     fn trust(network: &str) -> Result<Trust, UnsafeTrust> {
-        Trust::new(vec![network.parse().expect("a network")], ForwardingHeader::XForwardedFor)
+        Trust::new(vec![network.parse().expect("network parses")], ForwardingHeader::XForwardedFor)
     }
 
     fn is_trusted(network: &str, address: &str) -> bool {
         let trust = trust(network).unwrap_or_else(|error| panic!("{error}"));
-        trust.is_trusted(Address::new(address.parse().expect("an address")))
+        trust.is_trusted(Address::new(address.parse().expect("address parses")))
     }
 
     #[test]
     fn network_covering_every_address_is_refused() {
         for network in ["0.0.0.0/0", "::/0", "10.0.0.0/0", "2001:db8::/0"] {
-            assert!(matches!(trust(network), Err(UnsafeTrust::Everyone(_))), "{network} passed");
+            assert!(matches!(trust(network), Err(UnsafeTrust::Everyone(_))), "{network} was accepted");
         }
         for network in ["::ffff:0:0/96", "::ffff:10.0.0.1/96", "::ffff:0:0/95", "::/80", "::/1"] {
-            let Err(refused) = trust(network) else { panic!("{network} passed") };
+            let Err(refused) = trust(network) else { panic!("{network} was accepted") };
             assert!(matches!(refused, UnsafeTrust::AllIpv4(_)), "{network}");
             assert!(refused.to_string().contains("every IPv4 address"), "{refused}");
         }
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn networks_that_together_cover_every_address_are_refused() {
         for halves in [["0.0.0.0/1", "128.0.0.0/1"], ["::ffff:0.0.0.0/97", "128.0.0.0/1"]] {
-            let halves = halves.map(|network| network.parse().expect("a network")).to_vec();
+            let halves = halves.map(|network| network.parse().expect("network parses")).to_vec();
             let refused = Trust::new(halves, ForwardingHeader::Forwarded);
             assert!(matches!(refused, Err(UnsafeTrust::Everyone(_))));
         }
@@ -259,12 +259,12 @@ mod tests {
     #[test]
     fn networks_covering_much_of_the_internet_are_refused() {
         for network in ["0.0.0.0/1", "128.0.0.0/4", "2000::/3", "2000::/7", "3000::/4"] {
-            assert!(matches!(trust(network), Err(UnsafeTrust::TooBroad(_))), "{network} passed");
+            assert!(matches!(trust(network), Err(UnsafeTrust::TooBroad(_))), "{network} was accepted");
         }
         for network in ["10.0.0.0/8", "fc00::/7", "104.16.0.0/13", "2400:cb00::/32", "2600::/12"] {
             assert!(trust(network).is_ok(), "{network} was refused");
         }
-        let scattered = (0..32).map(|index| format!("{}.0.0.0/8", index * 7).parse().expect("a network"));
+        let scattered = (0..32).map(|index| format!("{}.0.0.0/8", index * 7).parse().expect("network parses"));
         let refused = Trust::new(scattered.collect(), ForwardingHeader::XForwardedFor);
         assert!(matches!(refused, Err(UnsafeTrust::TooBroad("IPv4"))));
     }
@@ -286,6 +286,6 @@ mod tests {
 
     #[test]
     fn empty_trust_trusts_no_address() {
-        assert!(!Trust::none().is_trusted(Address::new("127.0.0.1".parse().expect("an address"))));
+        assert!(!Trust::none().is_trusted(Address::new("127.0.0.1".parse().expect("address parses"))));
     }
 }

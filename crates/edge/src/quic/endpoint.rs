@@ -1,7 +1,7 @@
-//! QUIC: a UDP socket that takes connections, on the same seats and under the same bounds as TCP.
+//! The QUIC endpoint. Its connections share permits and limits with TCP.
 //!
-//! Deliberately absent: 0-RTT, whose requests can be replayed and would be charged twice; datagrams; and migration. A client that
-//! could move could also send one request under a stranger's address and be told of the stranger.
+//! Three features of QUIC are off. A 0-RTT request can be replayed and would be charged twice. Datagrams have no use
+//! here. With migration, a client could send one request from a forged address and read the facts about that address.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,17 +22,18 @@ use crate::sys::rtt::Rtt;
 use crate::watchdog::ConnectionWatchdog;
 use crate::{Application, CloseReason, Drain, EdgeLimits, EdgeState, TlsServerConfig};
 
-/// Callers whose first packet waits to be looked at.
+/// Connection attempts in the queue.
 const INCOMING_MAX: usize = 1024;
-/// What the callers that wait may send meanwhile, each and all together.
+/// Bytes that queued connection attempts may send, each and together.
 const INCOMING_BUFFER_BYTES_MAX: u64 = 16 << 10;
 const INCOMING_BUFFERS_TOTAL_BYTES_MAX: u64 = 4 << 20;
-/// What a client may send ahead of being read, on one stream and on all: bodies of requests are of no use here.
+/// How much a client may send before it is read, per stream and per connection. Small, because this service ignores
+/// request bodies.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 256 << 10;
-/// Bytes of answers that may wait for a client's acknowledgement.
+/// Bytes of responses that may wait for a client's acknowledgment.
 const SEND_WINDOW_BYTES: u64 = 1 << 20;
-/// The control stream, both of QPACK, and some that have no meaning (RFC 9114, section 6.2.3).
+/// The control stream, two QPACK streams, and some reserved ones without meaning (RFC 9114, section 6.2.3).
 const UNI_STREAMS_MAX: u32 = 8;
 /// HTTP/3's H3_NO_ERROR.
 const H3_NO_ERROR: VarInt = VarInt::from_u32(0x100);
@@ -44,10 +45,10 @@ pub struct QuicListener {
 }
 
 impl QuicListener {
-    /// Binds an address; `[::]` takes IPv4 too where the system says so.
+    /// Binds an address. `[::]` accepts IPv4 too if the system is configured so.
     ///
-    /// With `reuse_port` a second process of the same user may bind it too, to take over: from then on it gets all who are new,
-    /// and the first keeps its own.
+    /// With `reuse_port`, a second process of the same user may bind the address to take over. It then receives all new
+    /// connections, and the first process keeps its open ones.
     pub fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
@@ -60,7 +61,7 @@ impl QuicListener {
         Ok(Self { socket, cid_prefix })
     }
 
-    /// The address that it is bound to.
+    /// The bound address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -68,8 +69,8 @@ impl QuicListener {
 
 /// Serves HTTP/3 on a UDP socket. Needs a running tokio runtime.
 ///
-/// Once the drain has started nobody new is taken, open requests finish, and it returns when all connections have ended;
-/// those that outlive the drain's timeout are dropped.
+/// When the drain starts, it refuses new connections, lets open requests finish, and returns when all connections have
+/// ended. Connections that are still open after `drain_timeout` are dropped.
 pub async fn serve_quic<S: Application>(
     listener: QuicListener,
     tls: TlsServerConfig,
@@ -87,7 +88,7 @@ pub async fn serve_quic<S: Application>(
     loop {
         tokio::select! {
             () = drain.started() => break,
-            Some(all_ended) = acceptor.connections.join_next() => log_panic(all_ended),
+            Some(ended) = acceptor.connections.join_next() => log_panic(ended),
             Some(incoming) = endpoint.accept() => acceptor.accept(incoming),
         }
     }
@@ -95,8 +96,8 @@ pub async fn serve_quic<S: Application>(
     let all_ended = async {
         while !connections.is_empty() {
             tokio::select! {
-                Some(all_ended) = connections.join_next() => log_panic(all_ended),
-                // Said at once, so that the caller tries TCP.
+                Some(ended) = connections.join_next() => log_panic(ended),
+                // Refused without delay, so that the client tries TCP.
                 Some(incoming) = endpoint.accept() => incoming.refuse(),
             }
         }
@@ -135,17 +136,17 @@ struct QuicAcceptor<S> {
     application: S,
     drain: Drain,
     connections: JoinSet<()>,
-    /// Held by every handshake that is under way.
+    /// Cloned into every running handshake, to count them.
     handshakes: Arc<()>,
 }
 
 impl<S: Application> QuicAcceptor<S> {
-    /// Takes a caller that has a seat; under load, only one that has proved its address.
+    /// Accepts a connection if permits are left. Under load, the client must have validated its address.
     fn accept(&mut self, incoming: Incoming) {
         let handshake_count = Arc::strong_count(&self.handshakes) - 1;
         if handshake_count >= self.edge.limits.quic_retry_threshold && !incoming.remote_address_validated() {
             self.edge.stats().quic_retries.add(1);
-            // Fails only for a caller that has proved it.
+            // Fails only if the address is already validated.
             let _ = incoming.retry();
             return;
         }
@@ -187,7 +188,7 @@ async fn handshake(incoming: Incoming, edge: &EdgeState) -> Option<quinn::Connec
     match timeout(edge.limits.handshake_timeout, incoming.into_future()).await {
         Ok(Ok(connection)) => return Some(connection),
         Ok(Err(_failed)) => edge.stats().handshakes_failed.add(1),
-        Err(_late) => edge.stats().record_closed(CloseReason::HandshakeTimeout, 1),
+        Err(_elapsed) => edge.stats().record_closed(CloseReason::HandshakeTimeout, 1),
     }
     None
 }

@@ -1,4 +1,4 @@
-//! QUIC: the endpoint, its TLS sessions, and streams for HTTP/3.
+//! QUIC: the endpoint, its TLS sessions, port sharing, and streams for HTTP/3.
 
 pub(crate) mod endpoint;
 pub(crate) mod reuseport;

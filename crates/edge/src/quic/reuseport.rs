@@ -1,9 +1,9 @@
-//! Packets to the process that knows their connection, while two processes share a UDP port.
+//! Routes QUIC packets to the right process while two processes share a UDP port.
 //!
-//! By itself the kernel deals packets out by a hash of the addresses, and a connection would lose half of them when a second process
-//! appears. Here every connection id begins with a mark of its process, and a small program in the kernel looks at it: what carries
-//! the newer process's mark and what opens a connection goes to the newer one, all else to the older. A group of one socket
-//! needs no program, and falls back to the one there is.
+//! By default, the kernel distributes packets by a hash of the addresses, so connections would break when a second
+//! process binds the port. Here, every connection id starts with a prefix of its process. A BPF program in the kernel
+//! sends packets with the newer process's prefix, and packets that open a connection, to the newer process. All others
+//! go to the older one. If only one socket is left, it gets every packet.
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,11 +13,12 @@ use quinn::{ConnectionId, ConnectionIdGenerator};
 use rustls::crypto::{SecureRandom, aws_lc_rs};
 
 const CID_BYTES: usize = 8;
-/// Places in the group: the kernel numbers its sockets as they come, and moves the last into the place of one that goes.
+/// Indexes in the reuseport group. The kernel numbers sockets in the order of bind(2) and moves the last one into a
+/// gap.
 const OLDER_SOCKET: u32 = 0;
 const NEWER_SOCKET: u32 = 1;
 
-/// What the connection ids of one process begin with.
+/// The first bytes of all connection ids of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CidPrefix([u8; 2]);
 
@@ -29,11 +30,11 @@ impl CidPrefix {
 
 fn random_bytes<const N: usize>(source: &dyn SecureRandom) -> [u8; N] {
     let mut bytes = [0; N];
-    source.fill(&mut bytes).expect("the system has random bytes");
+    source.fill(&mut bytes).expect("system provides random bytes");
     bytes
 }
 
-/// Makes connection ids that begin with a mark.
+/// Generates connection ids that start with a prefix.
 pub(crate) struct PrefixedCids {
     prefix: CidPrefix,
     source: &'static dyn SecureRandom,
@@ -61,7 +62,7 @@ impl ConnectionIdGenerator for PrefixedCids {
     }
 }
 
-/// The program: the offsets are RFC 9000's, sections 17.2 and 17.3, from the packet's first byte.
+/// The BPF program. Offsets count from the packet's first byte (RFC 9000, sections 17.2 and 17.3).
 fn bpf_program(prefix: CidPrefix) -> [libc::sock_filter; 10] {
     const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
     const LOAD_HALF_WORD: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
@@ -77,10 +78,10 @@ fn bpf_program(prefix: CidPrefix) -> [libc::sock_filter; 10] {
     [
         instruction(LOAD_BYTE, 0, 0, 0),
         instruction(IF_SET, LONG_HEADER_BIT, 2, 0),
-        // A short header: the id is next.
+        // Short header: the connection id follows.
         instruction(LOAD_HALF_WORD, 1, 0, 0),
         instruction(IF_EQUAL, prefix, 5, 4),
-        // A long one: only the later packets of a handshake carry an id of ours.
+        // Long header: only later packets of a handshake carry an id that we chose.
         instruction(AND, PACKET_TYPE_MASK, 0, 0),
         instruction(IF_EQUAL, HANDSHAKE_PACKET, 0, 3),
         instruction(LOAD_HALF_WORD, 6, 0, 0),
@@ -90,13 +91,13 @@ fn bpf_program(prefix: CidPrefix) -> [libc::sock_filter; 10] {
     ]
 }
 
-/// Has packets of a port that is shared dealt out by their mark; this socket is the newer one.
-#[expect(unsafe_code, reason = "neither std nor socket2 attaches a program to a group of sockets")]
+/// Attaches the program to the socket's reuseport group. This socket must be the newer one.
+#[expect(unsafe_code, reason = "neither std nor socket2 can attach a program to a reuseport group")]
 pub(crate) fn attach_reuseport_bpf(socket: &UdpSocket, prefix: CidPrefix) -> io::Result<()> {
     let mut instructions = bpf_program(prefix);
     let fprog = libc::sock_fprog { len: instructions.len() as u16, filter: instructions.as_mut_ptr() };
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
-    // SAFETY: the kernel reads `whole` and the steps that it points to, all of which outlive the call.
+    // SAFETY: the kernel reads `fprog` and the instructions that it points to. Both outlive the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -118,12 +119,12 @@ mod tests {
     use super::*;
 
     fn bind_shared(port: u16) -> UdpSocket {
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).expect("a socket");
-        socket.set_reuse_port(true).expect("a shared port");
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).expect("socket opens");
+        socket.set_reuse_port(true).expect("port can be shared");
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-        socket.bind(&address.into()).expect("a port");
+        socket.bind(&address.into()).expect("socket binds");
         let socket: UdpSocket = socket.into();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a deadline");
+        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("timeout is set");
         socket
     }
 
@@ -135,12 +136,12 @@ mod tests {
         packet
     }
 
-    /// Sends from many ports, so that a hash would not always find the same socket.
+    /// Sends from many ports, so that the kernel's hash would select different sockets.
     fn assert_all_reach(socket: &UdpSocket, packet: &[u8]) {
         for _ in 0..20 {
-            let sender = UdpSocket::bind("127.0.0.1:0").expect("a port");
-            sender.send_to(packet, socket.local_addr().expect("an address")).expect("sent");
-            socket.recv(&mut [0; 100]).expect("it came to the other socket");
+            let sender = UdpSocket::bind("127.0.0.1:0").expect("port is free");
+            sender.send_to(packet, socket.local_addr().expect("socket is bound")).expect("packet is sent");
+            socket.recv(&mut [0; 100]).expect("packet reaches this socket");
         }
     }
 
@@ -148,7 +149,7 @@ mod tests {
     fn packets_reach_the_process_that_owns_their_connection() {
         let (old_prefix, new_prefix) = (CidPrefix([1, 2]), CidPrefix([3, 4]));
         let old = bind_shared(0);
-        attach_reuseport_bpf(&old, old_prefix).expect("a program");
+        attach_reuseport_bpf(&old, old_prefix).expect("program is attached");
         for datagram in [
             packet_with_cid(&[0x40], 1, old_prefix),
             packet_with_cid(&[0xc0], 6, old_prefix),
@@ -156,8 +157,8 @@ mod tests {
         ] {
             assert_all_reach(&old, &datagram);
         }
-        let new = bind_shared(old.local_addr().expect("an address").port());
-        attach_reuseport_bpf(&new, new_prefix).expect("a program");
+        let new = bind_shared(old.local_addr().expect("socket is bound").port());
+        attach_reuseport_bpf(&new, new_prefix).expect("program is attached");
         assert_all_reach(&old, &packet_with_cid(&[0x40], 1, old_prefix));
         assert_all_reach(&old, &packet_with_cid(&[0xe0], 6, old_prefix));
         assert_all_reach(&new, &packet_with_cid(&[0x40], 1, new_prefix));

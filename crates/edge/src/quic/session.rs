@@ -1,6 +1,7 @@
-//! The TLS session beneath a QUIC connection, over `rustls::quic`. quinn has one of its own that does not tell the cipher suite.
+//! The TLS session of a QUIC connection, on top of `rustls::quic`. quinn's implementation does not expose the cipher
+//! suite.
 //!
-//! Deliberately without early data: there are no keys for it, so none can be read.
+//! There are no keys for early data, so it cannot be read.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,20 +17,20 @@ use rustls::quic::{KeyChange, Secrets, ServerConnection, Version};
 
 use crate::tls;
 
-/// RFC 9000; drafts of it are not spoken.
+/// RFC 9000. Drafts are not supported.
 pub(crate) const QUIC_V1: u32 = 1;
 
 /// Starts the sessions of a listener.
 pub(crate) struct QuicServerCrypto {
     tls_config: Arc<rustls::ServerConfig>,
-    /// Keys of the first packets and tags of Retry packets are the same whoever makes them.
+    /// Derives initial keys and Retry tags, which do not depend on the session.
     quinn_config: QuicServerConfig,
 }
 
 impl QuicServerCrypto {
     pub(crate) fn new(tls_config: Arc<rustls::ServerConfig>) -> Self {
         let quinn_config =
-            QuicServerConfig::try_from(Arc::clone(&tls_config)).expect("the provider has TLS_AES_128_GCM_SHA256");
+            QuicServerConfig::try_from(Arc::clone(&tls_config)).expect("provider supports TLS_AES_128_GCM_SHA256");
         Self { tls_config, quinn_config }
     }
 }
@@ -47,7 +48,7 @@ impl ServerConfig for QuicServerCrypto {
         let mut encoded = Vec::new();
         params.write(&mut encoded);
         let inner = ServerConnection::new(Arc::clone(&self.tls_config), Version::V1, encoded)
-            .expect("the configuration is for TLS 1.3 and takes no early data");
+            .expect("configuration has TLS 1.3 and no early data");
         Box::new(QuicTlsSession { crypto: self, inner, next_secrets: None, handshake_data_reported: false })
     }
 }
@@ -56,17 +57,17 @@ struct QuicTlsSession {
     crypto: Arc<QuicServerCrypto>,
     inner: ServerConnection,
     next_secrets: Option<Secrets>,
-    /// Whether quinn was told that there is something to know of the handshake.
+    /// Whether quinn knows that the handshake data is available.
     handshake_data_reported: bool,
 }
 
 impl Session for QuicTlsSession {
     fn initial_keys(&self, dst_cid: &ConnectionId, _side: Side) -> Keys {
         let keys = self.crypto.initial_keys(QUIC_V1, dst_cid);
-        keys.unwrap_or_else(|_| unreachable!("the endpoint speaks version 1 alone"))
+        keys.unwrap_or_else(|_| unreachable!("the endpoint supports only version 1"))
     }
 
-    /// What was agreed on, as [`ipseity_domain::Tls`].
+    /// The negotiated session, as [`ipseity_domain::TlsInfo`].
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         let tls_session = tls::negotiated_session(self.inner.protocol_version(), self.inner.negotiated_cipher_suite());
         tls_session.map(|tls_session| Box::new(tls_session) as Box<dyn Any>)
@@ -125,12 +126,12 @@ impl Session for QuicTlsSession {
         Some(KeyPair { local: Box::new(keys.local), remote: Box::new(keys.remote) })
     }
 
-    // Retry packets are read by clients.
+    // Only clients receive Retry packets.
     fn is_valid_retry(&self, _orig_dst_cid: &ConnectionId, _header: &[u8], _payload: &[u8]) -> bool {
         false
     }
 
-    // Nothing here is bound to the session's secrets.
+    // Nothing uses the session's secrets.
     fn export_keying_material(
         &self,
         _output: &mut [u8],

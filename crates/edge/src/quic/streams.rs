@@ -1,8 +1,8 @@
-//! QUIC streams as h3 reads and writes them, with the bounds that h3 lacks.
+//! QUIC streams for h3, with limits that h3 does not have.
 //!
-//! h3 gathers a whole frame before it looks at it, however long the frame says it is. So every stream may bring only so many bytes
-//! until its header is read, and all streams of a connection together only so many at once. An answer counts as sent when its
-//! last byte was acknowledged: a connection that is closed before that takes the answer with it.
+//! h3 buffers a whole frame, however long, before it processes it. So each stream has a byte budget until its header is
+//! read, and all streams of a connection together have a buffer limit. A response counts as sent when the client has
+//! acknowledged its last byte, because closing the connection earlier would lose it.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,20 +15,20 @@ use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 
-/// Bytes of a request's body.
+/// Maximum size of a request body.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a frame's type and length, of unknown frames before the header, and of a control stream's settings.
+/// Bytes for frame types and lengths, for unknown frames before the header, and for the settings on a control stream.
 const FRAMING_BYTES_MAX: usize = 4 << 10;
-/// Bytes of all streams of a connection that are not done with.
+/// Bytes received on all open streams of a connection.
 const CONNECTION_BUFFER_BYTES_MAX: usize = 1 << 20;
-/// Bytes that a control stream may bring with every request, such as its priority.
+/// Additional bytes that control streams may carry for each request, such as its priority.
 const CONTROL_BYTES_PER_REQUEST: usize = 256;
 const READ_CHUNK_BYTES: usize = 4 << 10;
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send + Sync>>;
 type QuinnBidiStream = (quinn::SendStream, quinn::RecvStream);
 
-/// How many bytes a stream may still bring.
+/// How many more bytes a stream may receive.
 #[derive(Clone)]
 pub(crate) struct ByteBudget(Arc<AtomicUsize>);
 
@@ -37,15 +37,15 @@ impl ByteBudget {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// The header is read; now the body may come.
+    /// Allows the body, after the header was read.
     pub(crate) fn extend_for_body(&self) {
         self.0.fetch_add(BODY_BYTES_MAX, Ordering::Relaxed);
     }
 }
 
-/// What the task of a request knows of its stream beside what h3 shows.
+/// What a request's task knows about its stream in addition to h3.
 pub(crate) struct AcceptedStream {
-    /// Ends when the client no longer wants the answer.
+    /// Completes when the client cancels the request.
     pub(crate) canceled: BoxedFuture<()>,
     pub(crate) budget: ByteBudget,
 }
@@ -60,7 +60,7 @@ impl LastAcceptedStream {
     }
 }
 
-/// A connection as h3 drives it.
+/// A QUIC connection as h3's transport.
 pub(crate) struct H3Transport {
     connection: quinn::Connection,
     accepting_bidi: Option<BoxedFuture<Result<QuinnBidiStream, ConnectionError>>>,
@@ -166,7 +166,7 @@ impl quic::OpenStreams<Bytes> for H3Transport {
     }
 }
 
-/// Opens nothing: h3 asks a server for one and never uses it.
+/// Opens no stream. h3 requires it of a server but never uses it.
 pub(crate) struct H3StreamOpener(quinn::Connection);
 
 impl quic::OpenStreams<Bytes> for H3StreamOpener {
@@ -186,7 +186,7 @@ impl quic::OpenStreams<Bytes> for H3StreamOpener {
     }
 }
 
-/// A request's stream.
+/// The stream of a request.
 pub(crate) struct H3BidiStream {
     send: H3SendStream,
     recv: H3RecvStream,
@@ -239,11 +239,11 @@ impl quic::SendStream<Bytes> for H3BidiStream {
     }
 }
 
-/// What a client sends.
+/// The receiving side of a stream.
 pub(crate) struct H3RecvStream {
     stream: quinn::RecvStream,
     budget: ByteBudget,
-    /// Bytes that all streams of the connection hold, and this one's among them.
+    /// Bytes received on all open streams of the connection, and this stream's share of them.
     connection_buffered_bytes: Arc<AtomicUsize>,
     stream_buffered_bytes: usize,
 }
@@ -269,7 +269,7 @@ impl quic::RecvStream for H3RecvStream {
     }
 
     fn stop_sending(&mut self, error_code: u64) {
-        // Fails only where there is nothing left to stop.
+        // Fails only if the stream has already ended.
         let _ = self.stream.stop(var_int(error_code));
     }
 
@@ -280,13 +280,14 @@ impl quic::RecvStream for H3RecvStream {
 
 impl Drop for H3RecvStream {
     fn drop(&mut self) {
-        // An answer may overtake the end of its request. quinn would stop that with 0, which in HTTP/3 is no code at all.
+        // A response may end before its request. quinn would then stop the stream with code 0, which HTTP/3 does not
+        // define.
         let _ = self.stream.stop(var_int(Code::H3_NO_ERROR.value()));
         self.connection_buffered_bytes.fetch_sub(self.stream_buffered_bytes, Ordering::Relaxed);
     }
 }
 
-/// What a client is sent.
+/// The sending side of a stream.
 pub(crate) struct H3SendStream {
     stream: quinn::SendStream,
     pending_write: Option<WriteBuf<Bytes>>,
@@ -320,7 +321,7 @@ impl quic::SendStream<Bytes> for H3SendStream {
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         let stream = &mut self.stream;
         let acknowledged = self.acknowledged.get_or_insert_with(|| {
-            // Fails only where the client has stopped the stream, which `stopped` tells.
+            // Fails only if the client has stopped the stream, which `stopped` reports.
             let _ = stream.finish();
             let stopped = stream.stopped();
             Box::pin(async move { drop(stopped.await) })
@@ -339,7 +340,7 @@ impl quic::SendStream<Bytes> for H3SendStream {
 
 impl Drop for H3SendStream {
     fn drop(&mut self) {
-        // quinn would end the stream in good order, and half an answer would look whole.
+        // quinn would finish the stream, and a truncated response would look complete.
         if self.acknowledged.is_none() && thread::panicking() {
             let _ = self.stream.reset(var_int(Code::H3_INTERNAL_ERROR.value()));
         }
@@ -352,7 +353,7 @@ fn var_int(value: u64) -> VarInt {
 
 fn stream_id(id: quinn::StreamId) -> StreamId {
     let id = u64::from(VarInt::from(id));
-    StreamId::try_from(id).expect("both libraries number streams alike")
+    StreamId::try_from(id).expect("h3 and quinn number streams alike")
 }
 
 fn to_h3_connection_error(error: ConnectionError) -> ConnectionErrorIncoming {
@@ -375,7 +376,7 @@ fn stream_error_from_connection(connection_error: ConnectionErrorIncoming) -> St
 }
 
 fn server_stream_not_allowed() -> StreamErrorIncoming {
-    stream_error_from_connection(ConnectionErrorIncoming::InternalError("a server opens no such stream".to_owned()))
+    stream_error_from_connection(ConnectionErrorIncoming::InternalError("server opens no such stream".to_owned()))
 }
 
 fn to_h3_read_error(error: ReadError) -> StreamErrorIncoming {

@@ -1,4 +1,4 @@
-//! Operating system calls that the standard library lacks.
+//! Linux features that the standard library does not offer.
 
 pub(crate) mod rlimit;
 pub(crate) mod rtt;

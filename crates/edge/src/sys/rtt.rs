@@ -1,14 +1,15 @@
-//! The round-trip time of a client's own connection, as the kernel has measured it on its socket, or the QUIC stack on its path.
-//! Linux only; no probe of our own is sent.
+//! The round-trip time of a connection, as measured by the kernel (TCP) or the QUIC stack. No probe is sent. Linux
+//! only.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
 
 use tokio::net::tcp::OwnedReadHalf;
 
-/// Reads a connection's round-trip time while the connection lives.
+/// Reads the round-trip time of an open connection.
 ///
-/// It holds a socket weakly: a bare descriptor kept beyond its connection may by then be a stranger's.
+/// It holds a weak reference to the socket, because the file descriptor of a closed one may already belong to another
+/// connection.
 #[derive(Clone)]
 pub(crate) struct Rtt(RttSource);
 
@@ -27,14 +28,14 @@ impl Rtt {
         Self(RttSource::Quic(connection))
     }
 
-    /// The round-trip time now, in whole milliseconds; `None` when the connection is gone or has no sample.
+    /// The current round-trip time, in whole milliseconds. `None` if the connection is closed or has no sample.
     ///
-    /// Of TCP the smoothed one. Of QUIC the least: both ends take its samples outside the kernel, and whatever else their machines do
-    /// makes them longer, never shorter.
+    /// TCP reports the smoothed value. QUIC reports the minimum: both ends take samples in user space, where other load
+    /// makes them longer but never shorter.
     pub(crate) fn measure_ms(&self) -> Option<u32> {
         let rtt_us = match &self.0 {
             RttSource::Tcp(socket) => tcp_info((*socket.upgrade()?).as_ref())?.tcpi_rtt,
-            // A handshake is never done without a sample.
+            // Every completed handshake has a sample.
             RttSource::Quic(connection) => u32::try_from(connection.min_rtt().as_micros()).unwrap_or(u32::MAX),
         };
         (rtt_us > 0).then(|| round_to_ms(rtt_us))
@@ -48,9 +49,10 @@ fn round_to_ms(us: u32) -> u32 {
 #[expect(unsafe_code, reason = "neither std nor tokio offers TCP_INFO")]
 fn tcp_info(socket: &impl AsRawFd) -> Option<libc::tcp_info> {
     let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
-    // SAFETY: the struct is plain integers, for which all zeroes is a value.
+    // SAFETY: the struct has only integer fields, for which zero is a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open while `socket` is borrowed; the kernel writes at most `length` bytes, which is the struct's size.
+    // SAFETY: the descriptor is open while `socket` is borrowed. The kernel writes at most `length` bytes, the struct's
+    // size.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
@@ -72,10 +74,10 @@ mod tests {
 
     #[tokio::test]
     async fn closed_connection_has_no_rtt() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("port is free");
         let (_client, accepted) =
-            tokio::join!(TcpStream::connect(listener.local_addr().expect("an address")), listener.accept());
-        let (read, write) = accepted.expect("a connection").0.into_split();
+            tokio::join!(TcpStream::connect(listener.local_addr().expect("socket is bound")), listener.accept());
+        let (read, write) = accepted.expect("client connects").0.into_split();
         let read = Arc::new(read);
         let rtt = Rtt::tcp(&read);
         assert!(rtt.measure_ms().is_some_and(|ms| ms < 1000));

@@ -1,6 +1,6 @@
-//! Listening sockets that whoever started this process holds for it, as systemd's socket activation hands them over.
+//! Listening sockets that the parent process passes on, as systemd does (socket activation).
 //!
-//! Such a socket listens on while no process is there, and while two are: nobody is refused when one takes over from the other.
+//! Such a socket stays open across restarts, also while two processes share it, so no connection is refused.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,49 +10,50 @@ use socket2::{Socket, Type};
 
 use crate::Listener;
 
-/// The first descriptor that is handed over (sd_listen_fds(3)).
+/// The first inherited file descriptor (sd_listen_fds(3)).
 const LISTEN_FDS_START: RawFd = 3;
 
-/// Sockets that nobody has claimed yet.
+/// Inherited listening sockets that no listener has claimed yet.
 #[derive(Default)]
 pub struct InheritedSockets(Vec<TcpListener>);
 
 impl InheritedSockets {
-    /// Takes so many descriptors from the third on, each of which must be a listening TCP socket.
+    /// Takes `count` file descriptors, starting with descriptor 3. Each must be a listening TCP socket.
     ///
-    /// To be called once, before the process has opened anything of its own and only if its parent says that they are there.
-    #[expect(unsafe_code, reason = "a descriptor that was handed over is a bare number")]
+    /// Call it once, before the process opens other files, and only if `LISTEN_PID` names this process.
+    #[expect(unsafe_code, reason = "an inherited descriptor is a plain number")]
     pub fn from_listen_fds(count: u16) -> io::Result<Self> {
         let mut sockets = Vec::new();
         for descriptor in (LISTEN_FDS_START..).take(count.into()) {
-            // SAFETY: a system call without memory; it fails for a descriptor that is not open.
+            // SAFETY: the call accesses no memory and fails if the descriptor is not open.
             if unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: it is open, and by the caller's word nobody else in this process owns it.
+            // SAFETY: the descriptor is open, and the caller guarantees that nothing else in this process owns it.
             let socket = Socket::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
             if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a TCP socket that listens"));
+                let message = format!("file descriptor {descriptor} is not a listening TCP socket");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
             }
             sockets.push(socket.into());
         }
         Ok(Self(sockets))
     }
 
-    /// Whether there is none.
+    /// Whether no socket is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The listener on this address, if it was handed over. Needs a running tokio runtime.
+    /// Takes the listener on this address, if it was inherited. Needs a running tokio runtime.
     pub fn claim(&mut self, address: SocketAddr) -> Option<io::Result<Listener>> {
         let index =
             self.0.iter().position(|socket| socket.local_addr().is_ok_and(|local_addr| local_addr == address))?;
         Some(Listener::from_inherited(self.0.swap_remove(index)))
     }
 
-    /// The addresses that nobody has claimed.
+    /// The addresses of sockets that were not claimed.
     #[must_use]
     pub fn unclaimed_addresses(&self) -> Vec<SocketAddr> {
         self.0.iter().filter_map(|socket| socket.local_addr().ok()).collect()

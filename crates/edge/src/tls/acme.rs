@@ -1,8 +1,9 @@
-//! Certificates from an authority by ACME (RFC 8555): issued, kept in files, and renewed before they expire.
+//! Certificates by ACME (RFC 8555): issued, stored in files, and renewed before they expire.
 //!
-//! The service proves its names itself, by a TLS handshake (TLS-ALPN-01, RFC 8737) or an answer in clear (HTTP-01). What is issued goes
-//! the way of every other certificate: it is written to files and taken up by the wardrobe after the same checks. Deliberately
-//! absent: DNS-01, which needs a hand on the zone, and agreement between nodes: each node that asks is its own client.
+//! The node proves control of its names by a TLS handshake (TLS-ALPN-01, RFC 8737) or a plaintext response (HTTP-01).
+//! Issued certificates are written to files, and the certificate resolver loads them with the same checks as any other.
+//! DNS-01 is not supported, because it needs write access to the DNS zone. Nodes do not coordinate: each one is a
+//! separate ACME client.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,22 +23,22 @@ use rustls::sign::CertifiedKey;
 
 use crate::{CertResolver, CertificateFiles};
 
-/// An authority may take its time to look.
+/// How long to wait for validation and issuance.
 const POLL_RETRY_POLICY: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(120));
-/// A certificate is renewed when this part of its life is left.
+/// By default, a certificate is renewed when less than one third of its lifetime is left.
 const RENEWAL_LIFETIME_DIVISOR: u32 = 3;
 
-/// How the names are proved.
+/// How control of the names is proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcmeChallenge {
     /// By a TLS handshake on port 443.
     TlsAlpn01,
-    /// By an answer in clear on port 80.
+    /// By a plaintext HTTP response on port 80.
     Http01,
 }
 
 impl AcmeChallenge {
-    /// Reads the name that RFC 8555 and RFC 8737 give it.
+    /// Parses the name from RFC 8555 or RFC 8737.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -48,56 +49,58 @@ impl AcmeChallenge {
     }
 }
 
-/// What is asked for, and of whom.
+/// The certificate to request, and the certificate authority.
 pub struct AcmeOptions {
-    /// The authority's directory.
+    /// The URL of the ACME directory.
     pub directory_url: String,
-    /// Where the authority may write to, such as `mailto:` addresses. Never logged.
+    /// Contact URLs, such as `mailto:` addresses. Never logged.
     pub contact: Vec<String>,
-    /// The names that the certificate is for.
+    /// The DNS names of the certificate.
     pub names: Vec<String>,
-    /// How they are proved.
+    /// How control of the names is proved.
     pub challenge: AcmeChallenge,
-    /// Where the account, the certificate and its key are kept.
+    /// The directory for the account, the certificate and its key.
     pub dir: PathBuf,
-    /// An authority (PEM) for the directory itself, in place of the system's.
+    /// A CA certificate (PEM) to verify the ACME server with, instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Renews when less than this is left; a third of its life if `None`.
+    /// Renew when less time than this is left. `None` means a third of the lifetime.
     pub renew_before: Option<Duration>,
 }
 
-/// Why no certificate was issued. It carries no contact address.
+/// Why no certificate was issued. It contains no contact address.
 #[derive(Debug, thiserror::Error)]
 pub enum AcmeError {
-    /// The authority refused, or could not be reached.
-    #[error("the authority says: {0}")]
+    /// The certificate authority returned an error or is unreachable.
+    #[error("the certificate authority returned an error: {0}")]
     Authority(String),
-    /// The authority does not offer the challenge for a name.
-    #[error("the authority does not offer the configured challenge for one of the names; try the other one")]
-    ChallengeNotOffered,
-    /// A name could not be proved.
+    /// The certificate authority does not offer the challenge for a name.
     #[error(
-        "the authority could not prove the names ({0}); they must lead to this service, on port 443 for tls-alpn-01 and on port 80 for http-01"
+        "the certificate authority does not offer the configured challenge for one of the names. Try the other challenge."
+    )]
+    ChallengeNotOffered,
+    /// A name was not validated.
+    #[error(
+        "the certificate authority could not validate the names: {0}. They must resolve to this service, on port 443 for tls-alpn-01 and on port 80 for http-01."
     )]
     ValidationFailed(String),
-    /// A file could not be kept.
-    #[error("{file} could not be kept: {source}; the service must be able to write to its folder")]
+    /// A file was not written.
+    #[error("failed to write {file}: {source}. The service must be able to write to this directory.")]
     WriteFailed {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
-    /// A key or a request could not be made.
-    #[error("a key or a certificate request could not be made: {0}")]
+    /// A key or a certificate request was not generated.
+    #[error("failed to generate a key or a certificate request: {0}")]
     GenerationFailed(String),
 }
 
 impl From<instant_acme::Error> for AcmeError {
     fn from(error: instant_acme::Error) -> Self {
         let text = error.to_string();
-        // An authority that dislikes a contact quotes it.
-        Self::Authority(if text.contains('@') { "it refused the account's contact".to_owned() } else { text })
+        // An error about a contact quotes it.
+        Self::Authority(if text.contains('@') { "the account's contact was rejected".to_owned() } else { text })
     }
 }
 
@@ -107,12 +110,12 @@ impl From<rcgen::Error> for AcmeError {
     }
 }
 
-/// Answers to HTTP-01 challenges that are under way.
+/// The responses to pending HTTP-01 challenges.
 #[derive(Clone, Default)]
 pub struct Http01Tokens(Arc<Mutex<HashMap<String, String>>>);
 
 impl Http01Tokens {
-    /// What to answer an authority that asks for `/.well-known/acme-challenge/{token}`.
+    /// The response to a request for `/.well-known/acme-challenge/{token}`.
     #[must_use]
     pub fn key_authorization(&self, token: &str) -> Option<String> {
         self.lock().get(token).cloned()
@@ -123,7 +126,7 @@ impl Http01Tokens {
     }
 }
 
-/// A client of one authority, for one certificate.
+/// An ACME client for one certificate.
 pub struct AcmeClient {
     options: AcmeOptions,
     cert_resolver: Arc<CertResolver>,
@@ -131,19 +134,20 @@ pub struct AcmeClient {
 }
 
 impl AcmeClient {
-    /// Where the certificate is kept in a folder.
+    /// The files of the certificate in a directory.
     #[must_use]
     pub fn certificate_files(dir: &Path) -> CertificateFiles {
         CertificateFiles { certificate: dir.join("certificate.pem"), private_key: dir.join("private.key") }
     }
 
-    /// Builds a client; the wardrobe must be awaiting the certificate, and the tokens be answered for HTTP-01.
+    /// Creates a client. The resolver must have been built [`with_pending`](CertResolver::with_pending) on
+    /// [`certificate_files`](Self::certificate_files). For HTTP-01, the application must serve the tokens.
     #[must_use]
     pub fn new(options: AcmeOptions, cert_resolver: Arc<CertResolver>, http01_tokens: Http01Tokens) -> Self {
         Self { options, cert_resolver, http01_tokens }
     }
 
-    /// Whether there is no certificate for the names, or it should be renewed.
+    /// Whether the certificate is missing, does not cover the names, or is due for renewal.
     #[must_use]
     pub fn is_renewal_due(&self) -> bool {
         let Some(certificate) = self.cert_resolver.find_certificate(&Self::certificate_files(&self.options.dir)) else {
@@ -155,7 +159,7 @@ impl AcmeClient {
         remaining < renew_before || !self.options.names.iter().all(|name| certificate.matches_name(name))
     }
 
-    /// Has a certificate issued, keeps it and takes it up. The one before stays in use until then, and if it fails.
+    /// Requests a certificate, stores it and loads it. The previous one stays in use until then, and after an error.
     pub async fn issue_certificate(&self) -> Result<(), AcmeError> {
         let account = self.load_or_create_account().await?;
         let names: Vec<_> = self.options.names.iter().cloned().map(Identifier::Dns).collect();
@@ -176,7 +180,7 @@ impl AcmeClient {
         Ok(())
     }
 
-    /// The account of the folder, or a new one.
+    /// Loads the account from the directory or registers a new one.
     async fn load_or_create_account(&self) -> Result<Account, AcmeError> {
         let builder = match &self.options.ca_file {
             Some(file) => Account::builder_with_root(file)?,
@@ -216,13 +220,13 @@ impl AcmeClient {
         match order.poll_ready(&POLL_RETRY_POLICY).await? {
             OrderStatus::Ready => Ok(()),
             status @ (OrderStatus::Pending | OrderStatus::Processing | OrderStatus::Valid | OrderStatus::Invalid) => {
-                Err(AcmeError::ValidationFailed(format!("its order is {status:?}").to_lowercase()))
+                Err(AcmeError::ValidationFailed(format!("the order is {status:?}").to_lowercase()))
             }
         }
     }
 }
 
-/// What is shown to the authority, until it is dropped.
+/// Published challenge responses, removed when dropped.
 struct PublishedChallenges<'a> {
     client: &'a AcmeClient,
     published: Vec<String>,
@@ -260,7 +264,7 @@ impl Drop for PublishedChallenges<'_> {
     }
 }
 
-/// A certificate for the name that signs itself and carries the proof (RFC 8737, section 3).
+/// A self-signed certificate with the challenge response (RFC 8737, section 3).
 fn tls_alpn01_certificate(name: &str, digest: &[u8], cert_resolver: &CertResolver) -> Result<CertifiedKey, AcmeError> {
     let mut params = CertificateParams::new([name.to_owned()])?;
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
@@ -269,11 +273,11 @@ fn tls_alpn01_certificate(name: &str, digest: &[u8], cert_resolver: &CertResolve
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
     let key = cert_resolver.provider().key_provider.load_private_key(key);
     let key = key.map_err(|error| AcmeError::GenerationFailed(error.to_string()))?;
-    // Not checked against each other: the library's check does not know the extension, which must be critical.
+    // Key and certificate are not checked, because the check of rustls rejects the extension, which must be critical.
     Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
 
-/// Writes a file that only the service may read, in one piece.
+/// Writes a file atomically, readable only by the service.
 fn write_private_file(file: &Path, bytes: &[u8]) -> Result<(), AcmeError> {
     let temp_path = file.with_extension("new");
     let write = || {

@@ -1,4 +1,4 @@
-//! A certificate with its private key, read from two PEM files and checked whole before anybody uses it.
+//! A certificate and its private key, read from two PEM files and checked before use.
 
 use std::fs;
 use std::io;
@@ -13,65 +13,65 @@ use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Clocks of issuers and servers differ by a little.
+/// Tolerated difference between the clocks of issuer and server.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
-/// Where a certificate chain and its private key are, both PEM.
+/// The PEM files of a certificate chain and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The server's own certificate, then its intermediates.
+    /// The server's certificate, then its intermediates.
     pub certificate: PathBuf,
-    /// Its private key, not encrypted.
+    /// The private key, not encrypted.
     pub private_key: PathBuf,
 }
 
-/// Why a certificate and its key cannot be used. It never carries what the files hold.
+/// Why a certificate and its key cannot be used. It never contains the content of the files.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file could not be read.
-    #[error("{file} could not be read: {source}; check that it exists and that the service may read it")]
+    #[error("failed to read {file}: {source}. Check that it exists and that the service may read it.")]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
-    /// The certificate file holds no certificate chain.
-    #[error("{0} holds no PEM certificate that can be read; it must hold the certificate and then its intermediates")]
+    /// The certificate file has no certificate chain.
+    #[error("{0} has no valid PEM certificate. It must contain the certificate, then its intermediates.")]
     NoCertificate(PathBuf),
-    /// The key file holds no private key.
-    #[error("{0} holds no PEM private key that can be read; it must hold one unencrypted PKCS #8, PKCS #1 or SEC1 key")]
+    /// The key file has no private key.
+    #[error("{0} has no valid PEM private key. It must contain one unencrypted PKCS #8, PKCS #1 or SEC1 key.")]
     NoKey(PathBuf),
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     #[error(
-        "the private key in {key_file} does not belong to the first certificate in {certificate_file}; give the two files that were issued together, the server's own certificate first"
+        "the private key in {key_file} does not belong to the first certificate in {certificate_file}. Use two files that were issued together, with the server's certificate first."
     )]
     Mismatch {
-        /// The certificate's file.
+        /// The certificate file.
         certificate_file: PathBuf,
-        /// The key's file.
+        /// The key file.
         key_file: PathBuf,
     },
-    /// The certificate is of no use any more.
-    #[error("the certificate in {0} has expired; renew it")]
+    /// The certificate has expired.
+    #[error("the certificate in {0} has expired. Renew it.")]
     Expired(PathBuf),
-    /// The certificate is of no use yet.
-    #[error("the certificate in {0} is not valid yet; check the clock of this machine")]
+    /// The certificate is not valid yet.
+    #[error("the certificate in {0} is not valid yet. Check the clock of this machine.")]
     NotYetValid(PathBuf),
-    /// The TLS library refused the pair.
+    /// The TLS library rejected the pair.
     #[error(
-        "the certificate in {certificate_file} and its key cannot be used: {source}; issue them anew with an ECDSA P-256 or RSA 2048 key"
+        "failed to load the certificate in {certificate_file}: {source}. Issue it again with an ECDSA P-256 or RSA 2048 key."
     )]
     Unusable {
-        /// The certificate's file.
+        /// The certificate file.
         certificate_file: PathBuf,
-        /// What the library said.
+        /// The cause.
         source: rustls::Error,
     },
 }
 
 impl CertificateFiles {
-    /// What the two files hold now, unread.
+    /// Reads both files without parsing them.
     pub(crate) fn read_pem(&self) -> Result<PemPair, CertificateError> {
         Ok(PemPair { certificate: read_file(&self.certificate)?, private_key: read_file(&self.private_key)? })
     }
@@ -81,25 +81,25 @@ fn read_file(file: &Path) -> Result<Vec<u8>, CertificateError> {
     fs::read(file).map_err(|source| CertificateError::Unreadable { file: file.into(), source })
 }
 
-/// The bytes of a pair of files.
+/// The content of both files.
 #[derive(PartialEq, Eq)]
 pub(crate) struct PemPair {
     pub(crate) certificate: Vec<u8>,
     pub(crate) private_key: Vec<u8>,
 }
 
-/// A certificate that may be shown to callers.
+/// A certificate that passed all checks.
 #[derive(Clone)]
 pub(crate) struct LoadedCertificate {
     pub(crate) certified_key: Arc<CertifiedKey>,
-    /// DNS names, in lower case; a wildcard begins with `*.`.
+    /// DNS names, in lower case. A wildcard starts with `*.`.
     pub(crate) dns_names: Vec<String>,
     pub(crate) not_before: SystemTime,
     pub(crate) not_after: SystemTime,
 }
 
 impl LoadedCertificate {
-    /// Reads a pair that was read from these files, and checks that the two belong together and are valid now.
+    /// Parses a pair and checks that the key matches and that the certificate is valid now.
     pub(crate) fn parse(
         pem: &PemPair,
         files: &CertificateFiles,
@@ -121,7 +121,7 @@ impl LoadedCertificate {
                 CertificateError::Unusable { certificate_file: certificate_file.into(), source }
             }
         })?;
-        // The library has read the same bytes already, with less tolerance.
+        // Cannot fail in practice: rustls has parsed the same bytes more strictly.
         let (_, leaf) = X509Certificate::from_der(key.end_entity_cert().map_or(&[][..], |leaf| leaf.as_ref()))
             .map_err(|_| CertificateError::NoCertificate(certificate_file.into()))?;
         let not_before = system_time(leaf.validity().not_before.timestamp());
@@ -137,7 +137,7 @@ impl LoadedCertificate {
         Ok(Self { certified_key: Arc::new(key), dns_names: names, not_before, not_after })
     }
 
-    /// Whether the certificate is for this name, as a client sends it (RFC 6125: a wildcard stands for one label).
+    /// Whether the certificate covers this server name. A wildcard matches one label (RFC 6125).
     pub(crate) fn matches_name(&self, name: &str) -> bool {
         let parent = name.split_once('.').map(|(_, parent)| parent);
         self.dns_names.iter().any(|dns_name| {
@@ -154,7 +154,7 @@ fn dns_names(leaf: &X509Certificate<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Unix time of a moment, in seconds.
+/// Unix time, in seconds.
 pub(crate) fn unix_s(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),

@@ -1,8 +1,9 @@
-//! Names of TLS cipher suites: proxies tell OpenSSL's or their own, answers carry IANA's.
+//! Names of TLS cipher suites. Proxies report OpenSSL's or their own names. Responses have IANA's.
 //!
-//! The table holds what OpenSSL 3 speaks with a certificate; anonymous, pre-shared and unencrypted suites are left out.
+//! The table has the suites of OpenSSL 3 that use a certificate. Anonymous, pre-shared-key and unencrypted suites are
+//! left out.
 
-/// The IANA name of a suite that is told by either name; letter case counts.
+/// The IANA name of a suite, given by either name. Case-sensitive.
 pub(crate) fn iana_cipher_name(name: &str) -> Option<&'static str> {
     let entry = TLS12_CIPHER_NAMES.into_iter().find(|(iana, openssl)| *iana == name || *openssl == name);
     let entry = entry
@@ -10,7 +11,7 @@ pub(crate) fn iana_cipher_name(name: &str) -> Option<&'static str> {
     entry.map(|(iana, _)| iana)
 }
 
-/// TLS 1.3: IANA's name, which is OpenSSL's too, and Cloudflare's.
+/// TLS 1.3: the IANA name, which OpenSSL uses too, and Cloudflare's name.
 const TLS13_CIPHER_NAMES: [(&str, &str); 5] = [
     ("TLS_AES_128_GCM_SHA256", "AEAD-AES128-GCM-SHA256"),
     ("TLS_AES_256_GCM_SHA384", "AEAD-AES256-GCM-SHA384"),
@@ -19,7 +20,7 @@ const TLS13_CIPHER_NAMES: [(&str, &str); 5] = [
     ("TLS_AES_128_CCM_8_SHA256", "AEAD-AES128-CCM8-SHA256"),
 ];
 
-/// IANA's name, OpenSSL's name.
+/// TLS 1.2: the IANA name and OpenSSL's name.
 const TLS12_CIPHER_NAMES: [(&str, &str); 59] = [
     ("TLS_DHE_RSA_WITH_AES_128_CBC_SHA", "DHE-RSA-AES128-SHA"),
     ("TLS_DHE_RSA_WITH_AES_128_CBC_SHA256", "DHE-RSA-AES128-SHA256"),

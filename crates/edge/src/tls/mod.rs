@@ -1,6 +1,6 @@
-//! TLS 1.2 and 1.3. No early data: a replayed request would be charged twice.
+//! TLS 1.2 and 1.3. Early data is off, because a replayed request would be charged twice.
 //!
-//! Which certificate is shown is the wardrobe's choice.
+//! The [`CertResolver`] selects the certificate.
 
 pub(crate) mod acme;
 pub(crate) mod certificate;
@@ -15,27 +15,27 @@ use rustls::{CipherSuite, ProtocolVersion, ServerConfig, SupportedCipherSuite};
 use tokio_rustls::TlsAcceptor;
 
 use crate::CertResolver;
+use crate::tls::resolver::ALPN_ACME;
 
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
-pub(crate) const ALPN_ACME: &[u8] = b"acme-tls/1";
 const ALPN_HTTP3: &[u8] = b"h3";
 const ALPN_HTTP11: &[u8] = b"http/1.1";
-/// A client that offers no other is answered, and not refused in the handshake.
+/// Offered so that the handshake with a client that offers nothing else succeeds.
 const ALPN_HTTP10: &[u8] = b"http/1.0";
-/// How long a client may remember that HTTP/3 is spoken here.
+/// How long a client may cache that HTTP/3 is available.
 const ALT_SVC_MAX_AGE_S: u32 = 24 * 60 * 60;
 
-/// Takes TLS connections with the certificates of a wardrobe.
+/// Accepts TLS connections over TCP and QUIC with the certificates of a [`CertResolver`].
 #[derive(Clone)]
 pub struct TlsServerConfig {
     pub(crate) acceptor: TlsAcceptor,
     pub(crate) quic_config: Arc<ServerConfig>,
-    /// Tells callers over TCP where HTTP/3 is spoken.
+    /// Announces HTTP/3 to clients that connect over TCP.
     pub(crate) alt_svc: Option<HeaderValue>,
 }
 
 impl TlsServerConfig {
-    /// Builds it; all of its connections, over TCP and QUIC, are shown the certificates of this wardrobe.
+    /// Creates the configuration for TCP and QUIC.
     #[must_use]
     pub fn new(cert_resolver: &Arc<CertResolver>) -> Self {
         let mut tcp = rustls_config(cert_resolver, rustls::DEFAULT_VERSIONS);
@@ -45,7 +45,7 @@ impl TlsServerConfig {
         Self { acceptor: TlsAcceptor::from(Arc::new(tcp)), quic_config: Arc::new(quic), alt_svc: None }
     }
 
-    /// The same, whose answers over TCP say that HTTP/3 is spoken on this UDP port (RFC 7838).
+    /// Announces HTTP/3 on this UDP port in responses over TCP (RFC 7838).
     #[must_use]
     pub fn with_alt_svc(mut self, port: u16) -> Self {
         let text = format!("h3=\":{port}\"; ma={ALT_SVC_MAX_AGE_S}");
@@ -60,16 +60,16 @@ fn rustls_config(
 ) -> ServerConfig {
     let mut config = ServerConfig::builder_with_provider(cert_resolver.provider())
         .with_protocol_versions(versions)
-        .expect("the provider has suites for both versions")
+        .expect("provider supports both versions")
         .with_no_client_auth()
         .with_cert_resolver(Arc::<CertResolver>::clone(cert_resolver));
     config.max_early_data_size = 0;
-    // The strongest that both speak, whatever a client puts first.
+    // The server's preference decides, not the client's.
     config.ignore_client_order = true;
     config
 }
 
-/// What a finished handshake agreed on.
+/// The TLS version and cipher suite of a completed handshake.
 pub(crate) fn negotiated_session(
     version: Option<ProtocolVersion>,
     suite: Option<SupportedCipherSuite>,
@@ -81,7 +81,7 @@ pub(crate) fn negotiated_session(
     Some(ipseity_domain::TlsInfo { version, cipher: Some(cipher) })
 }
 
-/// The suites that the library speaks, and their IANA names, from which its own differ.
+/// The cipher suites of rustls with their IANA names, which differ from the names in rustls.
 const RUSTLS_CIPHER_NAMES: [(CipherSuite, &str); 9] = [
     (CipherSuite::TLS13_AES_128_GCM_SHA256, "TLS_AES_128_GCM_SHA256"),
     (CipherSuite::TLS13_AES_256_GCM_SHA384, "TLS_AES_256_GCM_SHA384"),
@@ -109,7 +109,7 @@ mod tests {
         let suites = aws_lc_rs::ALL_CIPHER_SUITES;
         assert_eq!(suites.len(), RUSTLS_CIPHER_NAMES.len());
         for suite in suites {
-            let name = rustls_cipher_name(suite.suite()).expect("a name");
+            let name = rustls_cipher_name(suite.suite()).expect("suite has a name");
             assert!(name.starts_with("TLS_"), "{name}");
         }
     }

@@ -1,6 +1,6 @@
-//! All certificates of a node: chosen by the name that a client asks for, and replaced while connections go on.
+//! All certificates of a node: selected by the server name that a client requests, and replaced without a restart.
 //!
-//! TCP and QUIC share it, so a replacement is one store. A connection keeps what it was shown; nothing is ever dropped for it.
+//! TCP and QUIC share one resolver. A replacement applies to new handshakes and closes no connection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,16 +12,18 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::tls::ALPN_ACME;
 use crate::tls::certificate::{CertificateError, CertificateFiles, LoadedCertificate, PemPair, unix_s};
 
-/// The certificates in use.
+/// The ALPN protocol of a TLS-ALPN-01 challenge (RFC 8737).
+pub(crate) const ALPN_ACME: &[u8] = b"acme-tls/1";
+
+/// Selects the certificate of each handshake and reloads changed files.
 pub struct CertResolver {
     provider: Arc<CryptoProvider>,
     active: ArcSwap<Vec<CertificateEntry>>,
-    /// Certificates that answer an authority's TLS-ALPN-01 challenge, by name (RFC 8737).
+    /// Certificates for pending TLS-ALPN-01 challenges, by name.
     challenges: ArcSwap<HashMap<String, Arc<CertifiedKey>>>,
-    /// What each pair of files looked like when it was judged unfit, so that it is told once.
+    /// The last error of each pair of files, so that it is reported once.
     rejected: Mutex<HashMap<usize, RejectedPair>>,
 }
 
@@ -29,7 +31,7 @@ pub struct CertResolver {
 struct CertificateEntry {
     files: CertificateFiles,
     pem: Arc<PemPair>,
-    /// `None` until an authority has issued it.
+    /// `None` until the certificate authority has issued it.
     certificate: Option<LoadedCertificate>,
 }
 
@@ -39,21 +41,21 @@ struct RejectedPair {
     reported: bool,
 }
 
-/// What a look at the files found.
+/// The result of [`CertResolver::reload`].
 #[derive(Debug, Default)]
 pub struct CertificateReload {
-    /// Pairs that are used from now on.
+    /// Pairs that were replaced and are now in use.
     pub replaced: Vec<CertificateFiles>,
-    /// Why a changed pair is not used; the one before it stays.
+    /// Why a changed pair was rejected. The previous one stays in use.
     pub refused: Vec<CertificateError>,
 }
 
 /// When a certificate expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateExpiry {
-    /// Its first DNS name, or its file.
+    /// The certificate's first DNS name, or its file.
     pub name: String,
-    /// Expiry in Unix time.
+    /// The expiry as Unix time, in seconds.
     pub expires_at_s: i64,
 }
 
@@ -73,7 +75,7 @@ impl fmt::Debug for CertResolver {
 }
 
 impl CertResolver {
-    /// Reads and checks every pair. The first is shown to clients that ask for a name which none is for.
+    /// Reads and checks every pair. Clients that request an unknown name get the first one.
     pub fn open(pairs: &[CertificateFiles]) -> Result<Self, CertificateError> {
         let resolver = Self::empty();
         let active = pairs.iter().map(|files| resolver.load(files)).collect::<Result<Vec<_>, _>>()?;
@@ -81,7 +83,7 @@ impl CertResolver {
         Ok(resolver)
     }
 
-    /// The same with one more certificate, which an authority is still to issue into these files unless they hold it already.
+    /// Adds a certificate that ACME will write to these files, or loads it if they exist.
     #[must_use]
     pub fn with_pending(self, files: CertificateFiles) -> Self {
         let empty_pem = PemPair { certificate: Vec::new(), private_key: Vec::new() };
@@ -112,9 +114,10 @@ impl CertResolver {
         Ok(CertificateEntry { files: files.clone(), pem: Arc::new(pem), certificate: Some(certificate) })
     }
 
-    /// Looks at the files, and takes up those that have changed and are fit for use.
+    /// Reads the files again and uses those that have changed and are valid.
     ///
-    /// What is unfit is told when a second look finds it unchanged: between the writing of the two files they do not fit each other.
+    /// An error is reported when a second reload finds the same error, once. Between the writes of its two files, a
+    /// pair does not match.
     pub fn reload(&self) -> CertificateReload {
         let mut reload = CertificateReload::default();
         let mut active = Vec::clone(&self.active.load());
@@ -141,7 +144,7 @@ impl CertResolver {
         reload
     }
 
-    /// How long each certificate is still good.
+    /// The expiry of each certificate.
     #[must_use]
     pub fn expirations(&self) -> Vec<CertificateExpiry> {
         let active = self.active.load();
@@ -158,12 +161,12 @@ impl CertResolver {
             .collect()
     }
 
-    /// The certificate that is kept in these files, if there is one.
+    /// The certificate loaded from these files, if any.
     pub(crate) fn find_certificate(&self, files: &CertificateFiles) -> Option<LoadedCertificate> {
         self.active.load().iter().find(|entry| entry.files == *files)?.certificate.clone()
     }
 
-    /// Shows this to an authority that asks for the name with ALPN `acme-tls/1`.
+    /// Sets or removes the certificate for a TLS-ALPN-01 challenge of this name.
     pub(crate) fn set_challenge(&self, name: &str, certificate: Option<Arc<CertifiedKey>>) {
         self.challenges.rcu(|challenges| {
             let mut challenges = HashMap::clone(challenges);

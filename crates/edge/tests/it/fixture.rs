@@ -1,4 +1,4 @@
-//! A small application behind a real listener, and ways to talk to it.
+//! A small application behind a real listener, and helpers to send requests to it.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -22,14 +22,14 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Longer than any honest step takes here.
+/// Longer than any step of a passing test.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// A bound that a test waits for.
+/// A limit that a test waits for.
 pub const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
-/// More than the kernel buffers of both ends hold.
+/// More than the kernel buffers of both ends can hold.
 pub const LARGE_BODY_BYTES: usize = 32 << 20;
 
-/// Bounds that no test meets by accident.
+/// Limits that no test reaches by accident.
 pub fn generous_limits() -> EdgeLimits {
     EdgeLimits {
         connections_max: 100,
@@ -52,13 +52,13 @@ pub fn generous_limits() -> EdgeLimits {
     }
 }
 
-/// Tells when a request to `/held` has come in, and lets it go.
+/// Reports when a request to `/held` has arrived, and releases it.
 pub struct RequestGate {
     pub entered: Notify,
     pub release: Semaphore,
 }
 
-/// A served listener.
+/// A running listener.
 pub struct EdgeFixture {
     pub address: SocketAddr,
     pub edge: Arc<EdgeState>,
@@ -69,12 +69,12 @@ pub struct EdgeFixture {
 
 impl EdgeFixture {
     pub fn start(limits: EdgeLimits, trust: Trust, transport: Transport) -> Self {
-        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("port is free");
         Self::start_on(listener, limits, trust, transport)
     }
 
     pub fn start_on(listener: Listener, limits: EdgeLimits, trust: Trust, transport: Transport) -> Self {
-        let address = listener.local_addr().expect("an address");
+        let address = listener.local_addr().expect("socket is bound");
         let edge = Arc::new(EdgeState::new(limits, trust, Colo::parse("FRA")));
         let gate = Arc::new(RequestGate { entered: Notify::new(), release: Semaphore::new(0) });
         let (drain_switch, drain) = Drain::new();
@@ -88,15 +88,17 @@ impl EdgeFixture {
 
     /// The same application over HTTP/3.
     pub fn start_quic(limits: EdgeLimits, tls: TlsServerConfig) -> Self {
-        let listener = QuicListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a port");
-        let address = listener.local_addr().expect("an address");
+        let listener = QuicListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("port is free");
+        let address = listener.local_addr().expect("socket is bound");
         let edge = Arc::new(EdgeState::new(limits, Trust::none(), Colo::parse("FRA")));
         let gate = Arc::new(RequestGate { entered: Notify::new(), release: Semaphore::new(0) });
         let (drain_switch, drain) = Drain::new();
         let server_task = {
             let (edge, gate) = (Arc::clone(&edge), Arc::clone(&gate));
             let application = move |client, request| respond(client, request, Arc::clone(&gate));
-            tokio::spawn(async move { serve_quic(listener, tls, edge, application, drain).await.expect("an endpoint") })
+            tokio::spawn(
+                async move { serve_quic(listener, tls, edge, application, drain).await.expect("endpoint opens") },
+            )
         };
         Self { address, edge, gate, drain_switch, server_task }
     }
@@ -106,36 +108,36 @@ impl EdgeFixture {
     }
 
     pub async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.expect("a connection")
+        TcpStream::connect(self.address).await.expect("client connects")
     }
 
-    /// Connects from this address of the loopback.
+    /// Connects from this loopback address.
     pub async fn connect_from(&self, source: IpAddr) -> TcpStream {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.bind((source, 0).into()).expect("a source");
-        socket.connect(self.address).await.expect("a connection")
+        let socket = TcpSocket::new_v4().expect("socket opens");
+        socket.bind((source, 0).into()).expect("source address binds");
+        socket.connect(self.address).await.expect("client connects")
     }
 
-    /// Starts the drain; what is returned ends when `serve` does.
+    /// Starts the drain. The returned task ends when `serve` does.
     pub fn start_drain(self) -> JoinHandle<()> {
         self.drain_switch.start();
         self.server_task
     }
 }
 
-/// Says what the edge says of the client, line by line; `/held` waits at the gate, `/big` answers with [`BIG_BYTES`],
-/// `/echo` with the request's body.
+/// Responds with a description of the client. `/held` waits at the gate, `/big` responds with [`LARGE_BODY_BYTES`], and
+/// `/echo` with the request body.
 async fn respond(client: Client, request: Request<RequestBody>, gate: Arc<RequestGate>) -> Response<Full<Bytes>> {
     let body = match request.uri().path() {
         "/echo" => match request.into_body().collect().await {
             Ok(body) => body.to_bytes(),
-            Err(_) => Bytes::from_static(b"no whole body"),
+            Err(_) => Bytes::from_static(b"incomplete body"),
         },
         "/big" => Bytes::from(vec![b'.'; LARGE_BODY_BYTES]),
         "/held" => {
             gate.entered.notify_one();
-            gate.release.acquire().await.expect("an open gate").forget();
-            Bytes::from_static(b"let go")
+            gate.release.acquire().await.expect("gate is open").forget();
+            Bytes::from_static(b"released")
         }
         _ => Bytes::from(describe_client(&client)),
     };
@@ -148,45 +150,48 @@ fn describe_client(client: &Client) -> String {
     let _ = write!(text, " protocol={}", connection.http_protocol.map_or("-", HttpProtocol::name));
     let _ = write!(text, " tls={}", connection.tls.map_or("-", |tls| tls.version.name()));
     let _ = write!(text, " cipher={}", connection.tls.and_then(|tls| tls.cipher).unwrap_or("-"));
-    // On the loopback the time itself is next to nothing; that it was measured is what can be shown.
+    // On loopback the value is close to 0, so the test only checks that it was measured.
     let _ = write!(text, " rtt={}", connection.rtt_ms.map_or("-", |ms| if ms < 1000 { "short" } else { "long" }));
     let _ = write!(text, " colo={}", connection.colo.as_ref().map_or("-", Colo::as_str));
     text
 }
 
-/// Runs curl; gives its exit code and what it printed.
+/// Runs curl and returns its exit code and output.
 pub async fn curl(arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new("curl");
     command.args(["--silent", "--max-time", "20"]).args(arguments);
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("curl");
-    (output.status.code().expect("an exit code"), String::from_utf8(output.stdout).expect("text"))
+    let output = tokio::task::spawn_blocking(move || command.output())
+        .await
+        .expect("thread does not panic")
+        .expect("curl is installed");
+    (output.status.code().expect("curl exits normally"), String::from_utf8(output.stdout).expect("text is UTF-8"))
 }
 
-/// Sends bytes and reads until the other end closes.
+/// Sends bytes and reads until the server closes the connection.
 pub async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> String {
-    // Whoever is refused at once may not get to send all of it.
+    // The server may close the connection before everything is sent.
     let _ = stream.write_all(bytes).await;
     read_to_end(stream).await
 }
 
-/// Reads until the other end closes, in either way.
+/// Reads until the server closes or resets the connection.
 pub async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    // A reset closes as well as an end does.
-    let _ = timeout(TEST_TIMEOUT, stream.read_to_end(&mut text)).await.expect("the connection was never closed");
+    // A reset is an error here, but closes the connection too.
+    let _ = timeout(TEST_TIMEOUT, stream.read_to_end(&mut text)).await.expect("connection closes in time");
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Reads until the text has been seen.
+/// Reads until the text appears.
 pub async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut text = String::new();
     let seen = async {
         while !text.contains(end) {
-            let byte = stream.read_u8().await.expect("a byte");
+            let byte = stream.read_u8().await.expect("byte arrives");
             text.push(char::from(byte));
         }
     };
-    timeout(TEST_TIMEOUT, seen).await.expect("the text never came");
+    timeout(TEST_TIMEOUT, seen).await.expect("text arrives in time");
     text
 }
 
@@ -197,10 +202,10 @@ pub async fn wait_until(description: &str, condition: impl Fn() -> bool) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(TEST_TIMEOUT, condition_holds).await.unwrap_or_else(|_| panic!("never held: {description}"));
+    timeout(TEST_TIMEOUT, condition_holds).await.unwrap_or_else(|_| panic!("timed out waiting until {description}"));
 }
 
-/// A certificate for `localhost` and its key, in files of their own.
+/// A certificate and its key, in separate files.
 pub struct CertificateKeyPair {
     pub certificate_file: PathBuf,
     pub key_file: PathBuf,
@@ -221,7 +226,7 @@ impl CertificateKeyPair {
     }
 
     pub fn tls_config(&self) -> TlsServerConfig {
-        TlsServerConfig::new(&Arc::new(self.cert_resolver().expect("a pair")))
+        TlsServerConfig::new(&Arc::new(self.cert_resolver().expect("certificate loads")))
     }
 
     pub fn files(&self) -> CertificateFiles {
@@ -236,17 +241,17 @@ impl CertificateKeyPair {
 /// A certificate for these names and its key, both PEM.
 pub fn generate_certificate(names: &[&str], customize: impl Fn(&mut rcgen::CertificateParams)) -> (String, String) {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = rcgen::CertificateParams::new(names).expect("names");
+    let mut params = rcgen::CertificateParams::new(names).expect("names are valid");
     customize(&mut params);
-    let key = rcgen::KeyPair::generate().expect("a key");
-    (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+    let key = rcgen::KeyPair::generate().expect("key is generated");
+    (params.self_signed(&key).expect("certificate is generated").pem(), key.serialize_pem())
 }
 
-/// Writes a file that no other test has.
+/// Writes a file with a unique name.
 pub fn write_temp_file(text: &str) -> PathBuf {
     static NEXT_ID: AtomicU32 = AtomicU32::new(0);
     let name = format!("edge-{}-{}.pem", std::process::id(), NEXT_ID.fetch_add(1, Ordering::Relaxed));
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&file, text).expect("a file");
+    std::fs::write(&file, text).expect("file is written");
     file
 }

@@ -1,4 +1,4 @@
-//! HTTP/2: bounds of a connection whose streams come and go, with hyper's client on the other side.
+//! HTTP/2: limits of connections and streams, with hyper's client.
 
 use std::sync::Arc;
 
@@ -21,31 +21,32 @@ use crate::fixture::{
     wait_until,
 };
 
-/// A client that asks once and then hears nothing: preface, empty SETTINGS, and HEADERS for `GET /` on stream 1.
+/// A client that sends one request and then ignores the server: preface, empty SETTINGS, and HEADERS for `GET /` on
+/// stream 1.
 const UNRESPONSIVE_CLIENT: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
     \x00\x00\x00\x04\x00\x00\x00\x00\x00\
     \x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x86\x84\x41\x01x";
 
 pub type Http2Sender = SendRequest<Empty<Bytes>>;
 
-/// Opens an HTTP/2 connection whose streams have this window; the task ends with the connection.
+/// Opens an HTTP/2 connection with this stream window. The task ends with the connection.
 pub async fn connect_http2(fixture: &EdgeFixture, window_bytes: u32) -> (Http2Sender, JoinHandle<hyper::Result<()>>) {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(window_bytes)
         .handshake(TokioIo::new(fixture.connect().await))
         .await
-        .expect("a connection");
+        .expect("handshake succeeds");
     (sender, tokio::spawn(connection))
 }
 
 pub fn get_request(path: &str) -> Request<Empty<Bytes>> {
-    Request::get(format!("http://localhost{path}")).body(Empty::new()).expect("a request")
+    Request::get(format!("http://localhost{path}")).body(Empty::new()).expect("request is valid")
 }
 
 pub async fn get_text(sender: &mut Http2Sender, path: &str) -> String {
-    let response = sender.send_request(get_request(path)).await.expect("an answer");
-    let body = response.into_body().collect().await.expect("a body").to_bytes();
-    String::from_utf8(body.to_vec()).expect("text")
+    let response = sender.send_request(get_request(path)).await.expect("response arrives");
+    let body = response.into_body().collect().await.expect("body is complete").to_bytes();
+    String::from_utf8(body.to_vec()).expect("text is UTF-8")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +58,7 @@ async fn http2_streams_share_one_connection() {
         tokio::spawn(async move { get_text(&mut sender, "/").await })
     });
     for response in responses.collect::<Vec<_>>() {
-        assert!(response.await.expect("a task").starts_with("ip=127.0.0.1 protocol=HTTP/2 "));
+        assert!(response.await.expect("task does not panic").starts_with("ip=127.0.0.1 protocol=HTTP/2 "));
     }
     assert_eq!(fixture.edge.stats().connections_accepted.value(), 1);
 }
@@ -67,7 +68,11 @@ async fn idle_http2_connection_receives_goaway() {
     let fixture = EdgeFixture::start_plaintext(EdgeLimits { idle_timeout: SHORT_TIMEOUT, ..generous_limits() });
     let (mut sender, connection) = connect_http2(&fixture, 65_535).await;
     get_text(&mut sender, "/").await;
-    timeout(TEST_TIMEOUT, connection).await.expect("never closed").expect("a task").expect("closed in peace");
+    timeout(TEST_TIMEOUT, connection)
+        .await
+        .expect("connection closes in time")
+        .expect("task does not panic")
+        .expect("connection closes gracefully");
     assert_eq!(fixture.edge.stats().connections_closed(CloseReason::IdleTimeout), 1);
 }
 
@@ -79,7 +84,7 @@ async fn client_that_ignores_goaway_is_dropped() {
         ..generous_limits()
     });
     let mut unresponsive = fixture.connect().await;
-    unresponsive.write_all(UNRESPONSIVE_CLIENT).await.expect("sent");
+    unresponsive.write_all(UNRESPONSIVE_CLIENT).await.expect("bytes are sent");
     read_to_end(&mut unresponsive).await;
     assert_eq!(fixture.edge.stats().connections_closed(CloseReason::IdleTimeout), 1);
 }
@@ -92,22 +97,25 @@ async fn connection_with_a_request_in_flight_is_not_idle() {
         ..generous_limits()
     });
     let mut held = fixture.connect().await;
-    held.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("sent");
+    held.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("bytes are sent");
     fixture.gate.entered.notified().await;
-    // A later connection is told to go, and dropped, while the first one is held.
+    // A later connection gets GOAWAY and is dropped while the first one is held.
     let mut unresponsive = fixture.connect().await;
-    unresponsive.write_all(UNRESPONSIVE_CLIENT).await.expect("sent");
+    unresponsive.write_all(UNRESPONSIVE_CLIENT).await.expect("bytes are sent");
     read_to_end(&mut unresponsive).await;
     fixture.gate.release.add_permits(1);
-    read_until(&mut held, "let go").await;
+    read_until(&mut held, "released").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http2_connection_without_a_request_times_out() {
     let fixture = EdgeFixture::start_plaintext(EdgeLimits { header_timeout: SHORT_TIMEOUT, ..generous_limits() });
     let (_sender, connection) = connect_http2(&fixture, 65_535).await;
-    let _ = timeout(TEST_TIMEOUT, connection).await.expect("never closed");
-    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::HeaderTimeout) == 1).await;
+    let _ = timeout(TEST_TIMEOUT, connection).await.expect("connection closes in time");
+    wait_until("the connection is counted", || {
+        fixture.edge.stats().connections_closed(CloseReason::HeaderTimeout) == 1
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,29 +124,34 @@ async fn missing_http2_preface_after_alpn_times_out() {
     let limits = EdgeLimits { header_timeout: SHORT_TIMEOUT, ..generous_limits() };
     let fixture = EdgeFixture::start(limits, Trust::none(), pair.transport());
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&pair.certificate_file).expect("a certificate")).expect("a root");
+    roots
+        .add(CertificateDer::from_pem_file(&pair.certificate_file).expect("certificate parses"))
+        .expect("root is accepted");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("versions")
+        .expect("versions are supported")
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let name = ServerName::try_from("localhost").expect("a name");
+    let name = ServerName::try_from("localhost").expect("name is valid");
     let stream = TlsConnector::from(Arc::new(config)).connect(name, fixture.connect().await).await;
-    let mut stream = stream.expect("a session");
+    let mut stream = stream.expect("TLS handshake succeeds");
     let mut received = Vec::new();
-    // The server's settings may come; then the connection ends, without a farewell.
-    let _ = timeout(TEST_TIMEOUT, stream.read_to_end(&mut received)).await.expect("never closed");
-    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::HeaderTimeout) == 1).await;
+    // The server's settings may arrive. Then the connection ends without GOAWAY.
+    let _ = timeout(TEST_TIMEOUT, stream.read_to_end(&mut received)).await.expect("connection closes in time");
+    wait_until("the connection is counted", || {
+        fixture.edge.stats().connections_closed(CloseReason::HeaderTimeout) == 1
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http2_client_without_window_is_closed() {
     let fixture = EdgeFixture::start_plaintext(EdgeLimits { write_timeout: SHORT_TIMEOUT, ..generous_limits() });
     let (mut sender, connection) = connect_http2(&fixture, 0).await;
-    let response = sender.send_request(get_request("/")).await.expect("a head");
-    let _ = timeout(TEST_TIMEOUT, connection).await.expect("never closed");
+    let response = sender.send_request(get_request("/")).await.expect("response header arrives");
+    let _ = timeout(TEST_TIMEOUT, connection).await.expect("connection closes in time");
     assert_eq!(fixture.edge.stats().connections_closed(CloseReason::WriteTimeout), 1);
     assert!(response.into_body().collect().await.is_err());
 }
@@ -149,16 +162,17 @@ async fn http2_reset_flood_closes_the_connection() {
     let (mut sender, connection) = connect_http2(&fixture, 65_535).await;
     for reset in 1..=11 {
         let pending_response = sender.send_request(get_request("/held"));
-        // Dropping the pending answer resets its stream.
+        // Dropping the pending response resets its stream.
         tokio::select! {
-            _ = pending_response => panic!("answered"),
+            _ = pending_response => panic!("a held request was answered"),
             () = fixture.gate.entered.notified() => {}
         }
         assert!(reset == 11 || !connection.is_finished(), "closed after {reset}");
     }
-    // At once, and not when the watch looks up next.
-    let _ = timeout(TEST_TIMEOUT / 2, connection).await.expect("never closed");
-    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::StreamResets) == 1).await;
+    // Immediately, and not at the watchdog's next check.
+    let _ = timeout(TEST_TIMEOUT / 2, connection).await.expect("connection closes in time");
+    wait_until("the connection is counted", || fixture.edge.stats().connections_closed(CloseReason::StreamResets) == 1)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,7 +189,7 @@ async fn http2_protocol_error_is_closed_and_counted() {
     }
     exchange(&mut stream, &flood).await;
     let stats = fixture.edge.stats();
-    wait_until("it is counted", || {
+    wait_until("the connection is counted", || {
         stats.connections_closed(CloseReason::ProtocolError) + stats.connections_closed(CloseReason::StreamResets) == 1
     })
     .await;

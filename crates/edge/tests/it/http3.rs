@@ -1,4 +1,4 @@
-//! HTTP/3: the same answers as over TCP, under the same bounds.
+//! HTTP/3: the same responses and limits as over TCP.
 
 use std::time::{Duration, Instant};
 
@@ -35,15 +35,15 @@ async fn http3_reports_every_tls13_cipher_suite() {
         (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, "TLS_CHACHA20_POLY1305_SHA256"),
     ];
     for (suite, name) in suites {
-        let mut caller = connect_quic(&fixture, &pair, Some(suite)).await.expect("a connection");
-        assert_eq!(caller.alpn_protocol().as_deref(), Some(&b"h3"[..]));
-        let reply = caller.get("/", &[]).await.expect("an answer");
+        let mut client = connect_quic(&fixture, &pair, Some(suite)).await.expect("client connects");
+        assert_eq!(client.alpn_protocol().as_deref(), Some(&b"h3"[..]));
+        let reply = client.get("/", &[]).await.expect("response arrives");
         assert_eq!(reply.text(), format!("ip=127.0.0.1 protocol=HTTP/3 tls=TLSv1.3 cipher={name} rtt=short colo=FRA"));
         assert_eq!(reply.header("content-length"), Some(&*reply.body.len().to_string()));
         assert!(reply.header("date").is_some() && reply.header("alt-svc").is_none());
-        caller.close().await;
+        client.close().await;
     }
-    wait_until("all have gone", || fixture.edge.stats().connections_open.value() == 0).await;
+    wait_until("all connections are closed", || fixture.edge.stats().connections_open.value() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,8 +60,8 @@ async fn tcp_responses_advertise_http3_in_alt_svc() {
         assert_eq!(code, 0, "{protocol}");
         assert!(head.to_ascii_lowercase().contains("alt-svc: h3=\":4433\"; ma=86400\r\n"), "{head}");
     }
-    let networks = vec!["127.0.0.0/8".parse().expect("a network")];
-    let trust = Trust::new(networks, ipseity_edge::ForwardingHeader::XForwardedFor).expect("a safe trust");
+    let networks = vec!["127.0.0.0/8".parse().expect("network parses")];
+    let trust = Trust::new(networks, ipseity_edge::ForwardingHeader::XForwardedFor).expect("trust is safe");
     let fixture = EdgeFixture::start(
         generous_limits(),
         trust,
@@ -77,47 +77,47 @@ async fn tcp_responses_advertise_http3_in_alt_svc() {
 async fn http3_body_limit_is_enforced() {
     let pair = CertificateKeyPair::generate();
     let fixture = EdgeFixture::start_quic(generous_limits(), pair.tls_config());
-    let mut caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
+    let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");
     let body = Bytes::from(vec![b'b'; 60 << 10]);
-    let reply = caller.send(Method::POST, "/echo", &[], body.clone()).await.expect("an answer");
+    let reply = client.send(Method::POST, "/echo", &[], body.clone()).await.expect("response arrives");
     assert_eq!(reply.body, body);
-    let reply = caller.get("/big", &[]).await.expect("an answer");
+    let reply = client.get("/big", &[]).await.expect("response arrives");
     assert_eq!(reply.body.len(), crate::fixture::LARGE_BODY_BYTES);
     let huge = Bytes::from(vec![b'b'; 4 << 20]);
-    let reply = caller.send(Method::POST, "/echo", &[], huge).await;
-    assert!(reply.is_err() || reply.is_ok_and(|reply| reply.text() == "no whole body"));
-    let mut caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
-    assert_eq!(caller.get("/", &[]).await.expect("an answer").status, 200);
+    let reply = client.send(Method::POST, "/echo", &[], huge).await;
+    assert!(reply.is_err() || reply.is_ok_and(|reply| reply.text() == "incomplete body"));
+    let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");
+    assert_eq!(client.get("/", &[]).await.expect("response arrives").status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_http3_header_is_refused() {
     let pair = CertificateKeyPair::generate();
     let fixture = EdgeFixture::start_quic(generous_limits(), pair.tls_config());
-    let mut caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
+    let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");
     let within = "v".repeat(15 << 10);
-    assert_eq!(caller.get("/", &[("x", &within)]).await.expect("an answer").status, 200);
+    assert_eq!(client.get("/", &[("x", &within)]).await.expect("response arrives").status, 200);
     let beyond = "v".repeat(200 << 10);
-    assert!(caller.get("/", &[("x", &beyond)]).await.is_err());
+    assert!(client.get("/", &[("x", &beyond)]).await.is_err());
 }
 
-/// Opens raw streams, without HTTP/3's own client, and sends these bytes on each.
+/// Opens raw QUIC streams and sends these bytes on each.
 async fn send_raw_streams(
     fixture: &EdgeFixture,
     pair: &CertificateKeyPair,
     bytes: &'static [u8],
     count: usize,
 ) -> (Http3TestClient, Vec<quinn::SendStream>) {
-    let caller = connect_quic(fixture, pair, None).await.expect("a connection");
+    let client = connect_quic(fixture, pair, None).await.expect("client connects");
     let mut streams = Vec::new();
     for _ in 0..count {
-        let Ok(Ok((mut send, _))) = timeout(TEST_TIMEOUT, caller.connection.open_bi()).await else { break };
+        let Ok(Ok((mut send, _))) = timeout(TEST_TIMEOUT, client.connection.open_bi()).await else { break };
         if send.write_all(bytes).await.is_err() {
             break;
         }
         streams.push(send);
     }
-    (caller, streams)
+    (client, streams)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,18 +125,18 @@ async fn oversized_http3_frame_is_stopped() {
     let pair = CertificateKeyPair::generate();
     let fixture = EdgeFixture::start_quic(generous_limits(), pair.tls_config());
     for kind in [0x01_u8, 0x21] {
-        // HEADERS, or a type that nobody knows, of 2^30 − 1 bytes.
-        let caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
-        let (mut send, _receive) = caller.connection.open_bi().await.expect("a stream");
-        send.write_all(&[kind, 0xbf, 0xff, 0xff, 0xff]).await.expect("sent");
+        // HEADERS, or a frame of an unknown type, of 2^30 − 1 bytes.
+        let client = connect_quic(&fixture, &pair, None).await.expect("client connects");
+        let (mut send, _receive) = client.connection.open_bi().await.expect("stream opens");
+        send.write_all(&[kind, 0xbf, 0xff, 0xff, 0xff]).await.expect("bytes are sent");
         let mut sent = 0;
         let stopped = async {
             while send.write_all(&[0; 1024]).await.is_ok() {
                 sent += 1024;
             }
         };
-        timeout(TEST_TIMEOUT, stopped).await.expect("it was never stopped");
-        assert!(sent < 256 << 10, "{sent} bytes of frame {kind:#x} were taken");
+        timeout(TEST_TIMEOUT, stopped).await.expect("stream is stopped in time");
+        assert!(sent < 256 << 10, "{sent} bytes of frame {kind:#x} were accepted");
     }
 }
 
@@ -147,11 +147,11 @@ async fn http3_connection_without_a_complete_request_times_out() {
         EdgeLimits { header_timeout: SHORT_TIMEOUT, resets_max: 3, ..generous_limits() },
         pair.tls_config(),
     );
-    let silent = connect_quic(&fixture, &pair, None).await.expect("a connection");
-    timeout(TEST_TIMEOUT, silent.connection.closed()).await.expect("a silent client was never closed");
+    let silent = connect_quic(&fixture, &pair, None).await.expect("client connects");
+    timeout(TEST_TIMEOUT, silent.connection.closed()).await.expect("silent client is closed in time");
     assert_eq!(fixture.edge.stats().connections_closed(CloseReason::HeaderTimeout), 1);
     let (slow, _streams) = send_raw_streams(&fixture, &pair, &[0x01], 8).await;
-    timeout(TEST_TIMEOUT, slow.connection.closed()).await.expect("slow headers were never closed");
+    timeout(TEST_TIMEOUT, slow.connection.closed()).await.expect("slow client is closed in time");
     assert_eq!(fixture.edge.stats().connections_closed(CloseReason::StreamResets), 1);
 }
 
@@ -162,23 +162,24 @@ async fn idle_http3_connection_is_closed() {
         EdgeLimits { idle_timeout: Duration::from_secs(1), ..generous_limits() },
         pair.tls_config(),
     );
-    let mut caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
-    assert_eq!(caller.get("/", &[]).await.expect("an answer").status, 200);
-    timeout(TEST_TIMEOUT, caller.connection.closed()).await.expect("it was never closed");
-    wait_until("the seat is free", || fixture.edge.stats().connections_open.value() == 0).await;
+    let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");
+    assert_eq!(client.get("/", &[]).await.expect("response arrives").status, 200);
+    timeout(TEST_TIMEOUT, client.connection.closed()).await.expect("connection closes in time");
+    wait_until("the permit is free", || fixture.edge.stats().connections_open.value() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn canceled_http3_streams_close_the_connection() {
     let pair = CertificateKeyPair::generate();
     let fixture = EdgeFixture::start_quic(EdgeLimits { resets_max: 10, ..generous_limits() }, pair.tls_config());
-    let mut caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
+    let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");
     let flood = async {
-        // Each is given up once it is with the application.
-        while timeout(Duration::from_millis(20), caller.get("/held", &[])).await.is_err() {}
+        // Each request is canceled once the application has it.
+        while timeout(Duration::from_millis(20), client.get("/held", &[])).await.is_err() {}
     };
-    timeout(TEST_TIMEOUT, flood).await.expect("the flood was never ended");
-    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::StreamResets) == 1).await;
+    timeout(TEST_TIMEOUT, flood).await.expect("flood ends in time");
+    wait_until("the connection is counted", || fixture.edge.stats().connections_closed(CloseReason::StreamResets) == 1)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,11 +187,11 @@ async fn quic_clients_must_complete_a_retry_under_load() {
     let pair = CertificateKeyPair::generate();
     let fixture =
         EdgeFixture::start_quic(EdgeLimits { quic_retry_threshold: 0, ..generous_limits() }, pair.tls_config());
-    let mut caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
-    assert_eq!(caller.get("/", &[]).await.expect("an answer").status, 200);
+    let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");
+    assert_eq!(client.get("/", &[]).await.expect("response arrives").status, 200);
     assert_eq!(fixture.edge.stats().quic_retries.value(), 1);
     let fixture = EdgeFixture::start_quic(generous_limits(), pair.tls_config());
-    connect_quic(&fixture, &pair, None).await.expect("a connection");
+    connect_quic(&fixture, &pair, None).await.expect("client connects");
     assert_eq!(fixture.edge.stats().quic_retries.value(), 0);
 }
 
@@ -198,13 +199,13 @@ async fn quic_clients_must_complete_a_retry_under_load() {
 async fn quic_connection_over_the_limit_is_refused_immediately() {
     let pair = CertificateKeyPair::generate();
     let fixture = EdgeFixture::start_quic(EdgeLimits { connections_max: 1, ..generous_limits() }, pair.tls_config());
-    let first = connect_quic(&fixture, &pair, None).await.expect("a connection");
+    let first = connect_quic(&fixture, &pair, None).await.expect("client connects");
     let start = Instant::now();
     assert!(connect_quic(&fixture, &pair, None).await.is_none());
     assert!(start.elapsed() < Duration::from_secs(5));
     first.close().await;
-    wait_until("the seat is free", || fixture.edge.stats().connections_open.value() == 0).await;
-    connect_quic(&fixture, &pair, None).await.expect("a connection");
+    wait_until("the permit is free", || fixture.edge.stats().connections_open.value() == 0).await;
+    connect_quic(&fixture, &pair, None).await.expect("client connects");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,22 +215,22 @@ async fn drain_finishes_http3_requests_and_closes_connections() {
     let gate = fixture.gate.clone();
     let mut held = JoinSet::new();
     for _ in 0..5 {
-        let mut caller = connect_quic(&fixture, &pair, None).await.expect("a connection");
+        let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");
         held.spawn(async move {
-            let text = caller.get("/held", &[]).await.expect("an answer").text();
-            timeout(TEST_TIMEOUT, caller.connection.closed()).await.expect("it was never sent away");
+            let text = client.get("/held", &[]).await.expect("response arrives").text();
+            timeout(TEST_TIMEOUT, client.connection.closed()).await.expect("connection closes in time");
             text
         });
         gate.entered.notified().await;
     }
-    let mut idle = connect_quic(&fixture, &pair, None).await.expect("a connection");
-    assert_eq!(idle.get("/", &[]).await.expect("an answer").status, 200);
+    let mut idle = connect_quic(&fixture, &pair, None).await.expect("client connects");
+    assert_eq!(idle.get("/", &[]).await.expect("response arrives").status, 200);
     let server_task = fixture.start_drain();
-    timeout(TEST_TIMEOUT, idle.connection.closed()).await.expect("an idle client was never sent away");
+    timeout(TEST_TIMEOUT, idle.connection.closed()).await.expect("idle client is closed in time");
     assert!(idle.got_goaway() && !server_task.is_finished());
     gate.release.add_permits(5);
-    assert!(held.join_all().await.iter().all(|text| text == "let go"));
-    timeout(TEST_TIMEOUT, server_task).await.expect("never ended").expect("a task");
+    assert!(held.join_all().await.iter().all(|text| text == "released"));
+    timeout(TEST_TIMEOUT, server_task).await.expect("drain ends in time").expect("task does not panic");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,13 +238,14 @@ async fn quic_early_data_is_never_accepted() {
     let pair = CertificateKeyPair::generate();
     let fixture = EdgeFixture::start_quic(generous_limits(), pair.tls_config());
     let options = Http3TestOptions::localhost(fixture.address, &pair.certificate_file);
-    let endpoint = ipseity_testkit::client::quic::client_endpoint(&options).expect("an endpoint");
-    let first = endpoint.connect(fixture.address, "localhost").expect("a call").await.expect("a connection");
-    // A session's ticket comes after the handshake; when control streams have come, it has too.
+    let endpoint = ipseity_testkit::client::quic::client_endpoint(&options).expect("client endpoint opens");
+    let first =
+        endpoint.connect(fixture.address, "localhost").expect("configuration is valid").await.expect("client connects");
+    // The session ticket arrives after the handshake, but before the control streams.
     for _ in 0..3 {
-        first.accept_uni().await.expect("a control stream");
+        first.accept_uni().await.expect("control stream opens");
     }
     first.close(0_u32.into(), b"");
-    let again = endpoint.connect(fixture.address, "localhost").expect("a call");
+    let again = endpoint.connect(fixture.address, "localhost").expect("configuration is valid");
     assert!(again.into_0rtt().is_err(), "the server's tickets allow early data");
 }

@@ -1,4 +1,4 @@
-//! Who is answered, and what is known of their connection.
+//! The identity of the client, and the facts about its connection.
 
 use ipseity_edge::{ForwardingHeader, Listener, Transport, Trust};
 use tokio::io::AsyncWriteExt;
@@ -7,7 +7,8 @@ use tokio::net::TcpStream;
 use crate::fixture::{EdgeFixture, curl, exchange, generous_limits, read_until};
 
 fn trust_loopback() -> Trust {
-    Trust::new(vec!["127.0.0.0/8".parse().expect("a network")], ForwardingHeader::XForwardedFor).expect("safe")
+    Trust::new(vec!["127.0.0.0/8".parse().expect("network parses")], ForwardingHeader::XForwardedFor)
+        .expect("trust is safe")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +52,7 @@ async fn client_is_identified_for_every_request() {
     let mut stream = fixture.connect().await;
     for client in ["198.51.100.7", "2001:db8::7", "198.51.100.8"] {
         let request = format!("GET / HTTP/1.1\r\nhost: x\r\nx-forwarded-for: {client}\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.expect("sent");
+        stream.write_all(request.as_bytes()).await.expect("bytes are sent");
         let text = read_until(&mut stream, "colo=FRA").await;
         assert!(text.contains(&format!("ip={client} ")), "{text}");
     }
@@ -59,10 +60,11 @@ async fn client_is_identified_for_every_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ipv4_mapped_peer_is_reported_as_ipv4() {
-    let listener = Listener::bind("[::ffff:127.0.0.1]:0".parse().expect("an address"), false).expect("a port");
+    let listener =
+        Listener::bind("[::ffff:127.0.0.1]:0".parse().expect("address parses"), false).expect("port is free");
     let fixture = EdgeFixture::start_on(listener, generous_limits(), Trust::none(), Transport::Plaintext);
     assert!(fixture.address.is_ipv6());
-    let mut stream = TcpStream::connect(("127.0.0.1", fixture.address.port())).await.expect("a connection");
+    let mut stream = TcpStream::connect(("127.0.0.1", fixture.address.port())).await.expect("client connects");
     let text = exchange(&mut stream, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(text.contains("ip=127.0.0.1 "), "{text}");
 }
@@ -71,10 +73,10 @@ async fn ipv4_mapped_peer_is_reported_as_ipv4() {
 async fn request_resembling_the_http2_preface_is_http1() {
     let fixture = EdgeFixture::start_plaintext(generous_limits());
     let mut stream = fixture.connect().await;
-    stream.set_nodelay(true).expect("no delay");
+    stream.set_nodelay(true).expect("TCP_NODELAY is set");
     for byte in b"PRI" {
-        stream.write_all(&[*byte]).await.expect("sent");
-        stream.flush().await.expect("flushed");
+        stream.write_all(&[*byte]).await.expect("bytes are sent");
+        stream.flush().await.expect("bytes are flushed");
         tokio::task::yield_now().await;
     }
     let text = exchange(&mut stream, b"NT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;

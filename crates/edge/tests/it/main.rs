@@ -1,4 +1,4 @@
-//! The edge against real sockets, with `curl` and hyper's own client on the other side.
+//! Tests of the edge over real sockets, with `curl`, hyper and quinn as clients.
 
 mod drain;
 mod fixture;

@@ -1,4 +1,5 @@
-//! The fuzz targets' properties for a while: their seeds, bent at random, from a fixed beginning. `just fuzz` goes on for longer.
+//! Checks the properties of the fuzz targets with randomly mutated seeds and a fixed random seed. `just fuzz` runs
+//! longer.
 
 use std::path::Path;
 
@@ -10,10 +11,10 @@ mod listeners;
 mod properties;
 
 const MUTATIONS: usize = 20_000;
-/// Each of these is a connection.
+/// Mutations that need a connection each.
 const CONNECTIONS: usize = 1_000;
 
-/// Marsaglia's xorshift: the same numbers in every run.
+/// Marsaglia's xorshift, so that every run has the same numbers.
 struct Xorshift(u64);
 
 impl Xorshift {
@@ -21,17 +22,17 @@ impl Xorshift {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % u64::try_from(limit.max(1)).expect("a bound")).expect("below the bound")
+        usize::try_from(self.0 % u64::try_from(limit.max(1)).expect("limit fits")).expect("value is below the limit")
     }
 
-    /// A copy with a few bytes changed, left out, put in, or taken from elsewhere.
+    /// A copy with a few bytes changed, removed, inserted, or copied from the other seed.
     fn mutate(&mut self, bytes: &[u8], other: &[u8]) -> Vec<u8> {
         let mut mutated = bytes.to_vec();
         for _ in 0..=self.next_below(4) {
             let at = self.next_below(mutated.len() + 1);
             match self.next_below(4) {
                 0 => mutated.truncate(at),
-                1 => mutated.insert(at, u8::try_from(self.next_below(256)).expect("a byte")),
+                1 => mutated.insert(at, u8::try_from(self.next_below(256)).expect("value is below 256")),
                 2 => mutated.extend_from_slice(&other[self.next_below(other.len() + 1)..]),
                 _ => {
                     if let Some(byte) = mutated.get_mut(at) {
@@ -46,9 +47,10 @@ impl Xorshift {
 
 fn read_seeds(target: &str) -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
-    let mut files: Vec<_> = std::fs::read_dir(dir).expect("seeds").map(|entry| entry.expect("a seed").path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(dir).expect("seeds exist").map(|entry| entry.expect("seed is readable").path()).collect();
     files.sort();
-    files.into_iter().map(|file| std::fs::read(file).expect("a seed")).collect()
+    files.into_iter().map(|file| std::fs::read(file).expect("seed is readable")).collect()
 }
 
 fn check_property(target: &str, rounds: usize, property: impl Fn(&[u8])) {

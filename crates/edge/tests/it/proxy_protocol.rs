@@ -1,4 +1,4 @@
-//! PROXY headers, good and bad, and what they say of the client's connection.
+//! Valid and invalid PROXY headers, and what they report about the client's connection.
 
 use ipseity_edge::{CloseReason, EdgeLimits, ForwardingHeader, PassThrough, Transport};
 use tokio::io::AsyncWriteExt;
@@ -8,7 +8,7 @@ use crate::fixture::{
 };
 use crate::spoofing::{TRUSTED_PROXY, request_bytes, response_summary, trust_with_header};
 
-/// Vectors that this file holds.
+/// Number of test vectors in this file.
 pub const VECTOR_COUNT: usize = 18 + 53 + 8;
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// 198.51.100.7, 192.0.2.1, ports 4711 and 443.
@@ -16,21 +16,21 @@ const V2_IPV4_ADDRESSES: &[u8] = b"\xc6\x33\x64\x07\xc0\x00\x02\x01\x12\x67\x01\
 
 /// A header of version 2.
 fn v2_header(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(rest.len()).expect("a short header").to_be_bytes();
+    let length = u16::try_from(rest.len()).expect("header fits into 16 bits").to_be_bytes();
     [V2_SIGNATURE, &[command, family], &length, rest].concat()
 }
 
 fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(value.len()).expect("a short value").to_be_bytes();
+    let length = u16::try_from(value.len()).expect("value fits into 16 bits").to_be_bytes();
     [&[kind], &length[..], value].concat()
 }
 
 fn v2_ipv6_addresses(source: &str) -> Vec<u8> {
-    let source: std::net::Ipv6Addr = source.parse().expect("an address");
+    let source: std::net::Ipv6Addr = source.parse().expect("address parses");
     [&source.octets()[..], &[0; 16], b"\x12\x67\x01\xbb"].concat()
 }
 
-/// What haproxy sends of a client that used TLS.
+/// The extension that HAProxy sends for a client that used TLS.
 fn tls_tlv(flags: u8, version: &str, cipher: &str) -> Vec<u8> {
     let inner = [tlv(0x21, version.as_bytes()), tlv(0x23, cipher.as_bytes())].concat();
     tlv(0x20, &[&[flags, 0, 0, 0, 0], &inner[..]].concat())
@@ -40,7 +40,7 @@ fn header_with_checksum(crc: [u8; 4]) -> Vec<u8> {
     v2_header(0x21, 0x11, &[V2_IPV4_ADDRESSES, &tlv(0x03, &crc)].concat())
 }
 
-/// Headers that are whole, and the client that they name.
+/// Valid headers, and the client that they name.
 pub fn valid_headers() -> [(Vec<u8>, &'static str); 18] {
     let unix = [0; 216];
     [
@@ -65,7 +65,7 @@ pub fn valid_headers() -> [(Vec<u8>, &'static str); 18] {
     ]
 }
 
-/// Headers that are torn, odd or no headers at all.
+/// Truncated or invalid headers.
 pub fn invalid_headers() -> Vec<Vec<u8>> {
     let lines: [&[u8]; 33] = [
         b"",
@@ -129,7 +129,7 @@ pub fn invalid_headers() -> Vec<Vec<u8>> {
     headers
 }
 
-/// A header line behind a PROXY header, and the client.
+/// A PROXY header, a header line after it, and the expected client.
 pub fn forwarding_header_cases() -> [(&'static [u8], &'static str, &'static str); 8] {
     const UNTRUSTED_CLIENT: &[u8] = b"PROXY TCP4 198.51.100.7 192.0.2.1 4711 443\r\n";
     const TRUSTED_CLIENT: &[u8] = b"PROXY TCP4 10.2.3.4 192.0.2.1 4711 443\r\n";
@@ -169,7 +169,7 @@ async fn proxy_header_reports_the_tls_session_of_the_client() {
         ),
         (header_with_tlvs(&[tlv(1, b"http/1.1"), tls_tlv(1, "TLSv1.3", "odd")]), "HTTP/1.1", "TLSv1.3", "-"),
         (header_with_tlvs(&[tlv(1, b"spdy/3"), tls_tlv(1, "SSLv3", suite)]), "-", "-", "-"),
-        // The flag says that the client used none.
+        // The flag says that the client did not use TLS.
         (header_with_tlvs(&[tls_tlv(0, "TLSv1.2", suite)]), "-", "-", "-"),
         (header_with_tlvs(&[]), "-", "-", "-"),
     ];
@@ -208,16 +208,19 @@ async fn proxy_header_may_arrive_in_pieces_until_its_timeout() {
         with_proxy_protocol(Transport::Plaintext),
     );
     let mut stream = fixture.connect().await;
-    stream.set_nodelay(true).expect("no delay");
+    stream.set_nodelay(true).expect("TCP_NODELAY is set");
     for byte in request_bytes(&v2_header(0x21, 0x11, V2_IPV4_ADDRESSES), &[]) {
-        stream.write_all(&[byte]).await.expect("sent");
+        stream.write_all(&[byte]).await.expect("bytes are sent");
         tokio::task::yield_now().await;
     }
     read_until(&mut stream, "ip=198.51.100.7 ").await;
     let mut stream = fixture.connect().await;
-    stream.write_all(b"PROXY TCP4 ").await.expect("sent");
+    stream.write_all(b"PROXY TCP4 ").await.expect("bytes are sent");
     assert_eq!(read_to_end(&mut stream).await, "");
-    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::InvalidProxyHeader) == 1).await;
+    wait_until("the connection is counted", || {
+        fixture.edge.stats().connections_closed(CloseReason::InvalidProxyHeader) == 1
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,8 +233,8 @@ async fn http2_preface_after_a_proxy_header_is_detected() {
     let mut stream = fixture.connect().await;
     let settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
     let bytes = [&v2_header(0x21, 0x11, V2_IPV4_ADDRESSES)[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", settings].concat();
-    stream.write_all(&bytes).await.expect("sent");
-    // The server's own settings frame.
+    stream.write_all(&bytes).await.expect("bytes are sent");
+    // The server's settings frame.
     read_until(&mut stream, "\u{4}").await;
 }
 
@@ -244,11 +247,12 @@ async fn subnet_limit_counts_proxied_clients_and_not_the_proxy() {
         with_proxy_protocol(CertificateKeyPair::generate().transport()),
     );
     let mut first = fixture.connect().await;
-    first.write_all(&v2_header(0x21, 0x11, V2_IPV4_ADDRESSES)).await.expect("sent");
+    first.write_all(&v2_header(0x21, 0x11, V2_IPV4_ADDRESSES)).await.expect("bytes are sent");
     let mut other = fixture.connect().await;
-    other.write_all(&v2_header(0x21, 0x21, &v2_ipv6_addresses("2001:db8::7"))).await.expect("sent");
-    wait_until("both are held", || fixture.edge.stats().connections_open.value() == 2).await;
+    other.write_all(&v2_header(0x21, 0x21, &v2_ipv6_addresses("2001:db8::7"))).await.expect("bytes are sent");
+    wait_until("both are open", || fixture.edge.stats().connections_open.value() == 2).await;
     let mut second = fixture.connect().await;
-    second.write_all(&v2_header(0x21, 0x11, V2_IPV4_ADDRESSES)).await.expect("sent");
-    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::SubnetLimit) == 1).await;
+    second.write_all(&v2_header(0x21, 0x11, V2_IPV4_ADDRESSES)).await.expect("bytes are sent");
+    wait_until("the connection is counted", || fixture.edge.stats().connections_closed(CloseReason::SubnetLimit) == 1)
+        .await;
 }

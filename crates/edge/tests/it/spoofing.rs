@@ -1,6 +1,6 @@
-//! Everything that a stranger can say about who they are, over real sockets: the answer is always the true one.
+//! Attempts to spoof the client's address, over real sockets. The response always has the true one.
 //!
-//! 127.0.0.1 is a trusted proxy and 127.0.0.2 is not; further proxies stand in 10.0.0.0/8 and fd00::/8.
+//! 127.0.0.1 is a trusted proxy and 127.0.0.2 is not. Other trusted proxies are in 10.0.0.0/8 and fd00::/8.
 
 use http::HeaderName;
 use ipseity_edge::{CloseReason, ConnectionHeaders, ForwardingHeader, Transport, Trust};
@@ -11,15 +11,15 @@ use crate::spoofing_vectors::{self, SpoofingVector};
 
 pub const TRUSTED_PROXY: &str = "127.0.0.1";
 pub const UNTRUSTED_PEER: &str = "127.0.0.2";
-/// How a connection is named that ends without an answer.
+/// The summary of a connection that ends without a response.
 pub const NO_RESPONSE: &str = "";
 const VECTORS_MIN: usize = 150;
 
-/// Trusts this header, and reports of the client's connection.
+/// Trusts this header and all connection headers.
 pub fn trust_with_header(header: ForwardingHeader) -> Trust {
-    let networks = ["127.0.0.1/32", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("a network"));
+    let networks = ["127.0.0.1/32", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("network parses"));
     let name = |name| Some(HeaderName::from_static(name));
-    Trust::new(networks.to_vec(), header).expect("safe networks").with_connection_headers(ConnectionHeaders {
+    Trust::new(networks.to_vec(), header).expect("trust is safe").with_connection_headers(ConnectionHeaders {
         tls_version: name("x-client-tls-version"),
         tls_cipher: name("x-client-tls-cipher"),
         http_protocol: name("x-client-protocol"),
@@ -28,7 +28,7 @@ pub fn trust_with_header(header: ForwardingHeader) -> Trust {
     })
 }
 
-/// A request with these bytes before it and these header lines.
+/// A request with a prefix and these header lines.
 pub fn request_bytes(prefix: &[u8], header_lines: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = [prefix, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"].concat();
     for header_line in header_lines {
@@ -38,9 +38,9 @@ pub fn request_bytes(prefix: &[u8], header_lines: &[Vec<u8>]) -> Vec<u8> {
     [bytes, b"\r\n".to_vec()].concat()
 }
 
-/// What is answered to a peer that sends these bytes: the line about the client, a status that is no 200, or nothing.
+/// The response to a peer that sends these bytes: the description of the client, a status other than 200, or nothing.
 pub async fn response_summary(fixture: &EdgeFixture, peer: &str, bytes: &[u8]) -> String {
-    let mut stream = fixture.connect_from(peer.parse().expect("an address")).await;
+    let mut stream = fixture.connect_from(peer.parse().expect("address parses")).await;
     let text = exchange(&mut stream, bytes).await;
     match text.split_once("\r\n\r\n") {
         Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => body.to_owned(),
@@ -121,7 +121,8 @@ async fn only_a_valid_proxy_header_sets_the_client_address() {
             "{prefix:?}"
         );
     }
-    // In TCP mode all headers are the client's own: they count only when the client is itself a trusted proxy.
+    // After a PROXY header, all header lines come from the client. They count only if the client is a trusted proxy
+    // too.
     for (prefix, header_line, client) in proxy_protocol::forwarding_header_cases() {
         let response =
             response_summary(&fixture, TRUSTED_PROXY, &request_bytes(prefix, &[header_line.as_bytes().to_vec()])).await;
@@ -159,7 +160,7 @@ async fn connection_headers_describe_only_the_next_hop() {
     let vectors = [
         ("198.51.100.7", "198.51.100.7", reported),
         ("203.0.113.9, 198.51.100.7", "198.51.100.7", reported),
-        // The proxy tells of the proxy before it.
+        // The proxy reports the connection of the proxy before it.
         ("198.51.100.7, 10.2.3.4", "198.51.100.7", unreported),
         ("198.51.100.7, unknown", TRUSTED_PROXY, unreported),
     ];

@@ -1,17 +1,17 @@
-//! Header lines that a stranger, or a proxy with a stranger behind it, may send, and the client that they must lead to.
+//! Header lines from untrusted clients and from proxies in front of them, and the client that must be identified.
 
 use ipseity_edge::ForwardingHeader;
 
 use crate::spoofing::{TRUSTED_PROXY, UNTRUSTED_PEER};
 
-/// Who sends which header lines, and who is answered.
+/// The header lines of a peer, and the expected client.
 pub struct SpoofingVector {
     pub peer: &'static str,
     pub header_lines: Vec<Vec<u8>>,
     pub client: &'static str,
 }
 
-/// Reports of a connection, as a proxy would send them.
+/// Connection headers, as a proxy sends them.
 pub const CONNECTION_HEADER_LINES: [&str; 5] = [
     "x-client-tls-version: TLSv1.2",
     "x-client-tls-cipher: ECDHE-RSA-AES128-GCM-SHA256",
@@ -22,7 +22,7 @@ pub const CONNECTION_HEADER_LINES: [&str; 5] = [
 
 type HeaderValues = &'static [&'static [u8]];
 
-/// All vectors where this header is the one that is read.
+/// All vectors for a node that reads this header.
 pub fn vectors_for(header: ForwardingHeader) -> Vec<SpoofingVector> {
     let cases: &[(HeaderValues, &str)] = match header {
         ForwardingHeader::XForwardedFor => X_FORWARDED_FOR_VECTORS,
@@ -39,13 +39,13 @@ pub fn vectors_for(header: ForwardingHeader) -> Vec<SpoofingVector> {
         header_lines: values.iter().map(|value| header_line(name.as_str(), value)).collect(),
         client,
     });
-    // From a stranger the very same lines are nothing.
+    // The same lines from an untrusted peer are ignored.
     let from_untrusted = cases.iter().take(8).map(|(values, _)| SpoofingVector {
         peer: UNTRUSTED_PEER,
         header_lines: values.iter().map(|value| header_line(name.as_str(), value)).collect(),
         client: UNTRUSTED_PEER,
     });
-    // The other headers are never read: a proxy passes on what its client sent.
+    // Other headers are never read, because a proxy forwards them from its client.
     let other_headers = ForwardingHeader::ALL.into_iter().filter(|other| *other != header).flat_map(|other| {
         let spoof = |peer| SpoofingVector {
             peer,
@@ -100,10 +100,10 @@ const X_FORWARDED_FOR_VECTORS: &[(HeaderValues, &str)] = &[
     (&[b"\xff\xfe, 198.51.100.7"], "198.51.100.7"),
     (&[b"\", 198.51.100.7"], "198.51.100.7"),
     (&[b"203.0.113.9,, 198.51.100.7"], "198.51.100.7"),
-    // All are trusted: the leftmost.
+    // All are trusted, so the leftmost is the client.
     (&[b"10.9.9.9"], "10.9.9.9"),
     (&[b"10.9.9.9, 10.2.3.4", b"10.2.3.5"], "10.9.9.9"),
-    // The walk ends at what is no address: the last proxy that could be named.
+    // An invalid entry ends the search, so the last proxy before it is the client.
     (&[b""], TRUSTED_PROXY),
     (&[b" "], TRUSTED_PROXY),
     (&[b","], TRUSTED_PROXY),
@@ -194,7 +194,7 @@ const SINGLE_ADDRESS_VECTORS: &[(HeaderValues, &str)] = &[
     (&[b"::ffff:c633:6407"], "198.51.100.7"),
     (&[b" 198.51.100.7 "], "198.51.100.7"),
     (&[b"10.2.3.4"], "10.2.3.4"),
-    // One address is one: a list, or a second line, was not all written by the proxy.
+    // The proxy writes one address. A list or a second line comes from the client.
     (&[b"203.0.113.9, 198.51.100.7"], TRUSTED_PROXY),
     (&[b"203.0.113.9", b"198.51.100.7"], TRUSTED_PROXY),
     (&[b"198.51.100.7", b"198.51.100.7"], TRUSTED_PROXY),

@@ -1,4 +1,4 @@
-//! TLS: what is agreed on, and certificates that cannot be used.
+//! TLS: negotiation, and unusable certificates.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use crate::fixture::{
     CertificateKeyPair, EdgeFixture, SHORT_TIMEOUT, curl, exchange, generous_limits, wait_until, write_temp_file,
 };
 
-/// Asks `localhost` over TLS, as the certificate names it.
+/// Sends a request to `localhost` over TLS.
 async fn get_over_tls(fixture: &EdgeFixture, pair: &CertificateKeyPair, options: &[&str]) -> (i32, String) {
     let port = fixture.address.port();
     let (url, resolve) = (format!("https://localhost:{port}/"), format!("localhost:{port}:127.0.0.1"));
-    let certificate = pair.certificate_file.to_str().expect("a path");
+    let certificate = pair.certificate_file.to_str().expect("path is UTF-8");
     curl(&[&["--cacert", certificate, "--resolve", &resolve], options, &[&url]].concat()).await
 }
 
@@ -51,10 +51,13 @@ async fn stalled_tls_handshake_times_out() {
     let limits = ipseity_edge::EdgeLimits { handshake_timeout: SHORT_TIMEOUT, ..generous_limits() };
     let fixture = EdgeFixture::start(limits, Trust::none(), CertificateKeyPair::generate().transport());
     let mut stream = fixture.connect().await;
-    // The first byte of a handshake, and no more.
+    // Only the first byte of a handshake.
     assert_eq!(exchange(&mut stream, &[0x16]).await, "");
-    wait_until("it is counted", || fixture.edge.stats().connections_closed(CloseReason::HandshakeTimeout) == 1).await;
-    wait_until("the seat is free", || fixture.edge.stats().connections_open.value() == 0).await;
+    wait_until("the connection is counted", || {
+        fixture.edge.stats().connections_closed(CloseReason::HandshakeTimeout) == 1
+    })
+    .await;
+    wait_until("the permit is free", || fixture.edge.stats().connections_open.value() == 0).await;
 }
 
 fn open_resolver(certificate: &Path, private_key: &Path) -> Result<CertResolver, CertificateError> {
@@ -62,7 +65,7 @@ fn open_resolver(certificate: &Path, private_key: &Path) -> Result<CertResolver,
 }
 
 fn resolver_error(certificate_file: &Path, key_file: &Path) -> CertificateError {
-    open_resolver(certificate_file, key_file).expect_err("a refusal")
+    open_resolver(certificate_file, key_file).expect_err("error is returned")
 }
 
 #[test]
@@ -86,8 +89,8 @@ fn unusable_certificate_is_refused_with_its_reason() {
 #[test]
 fn certificate_error_never_contains_the_private_key() {
     let pair = CertificateKeyPair::generate();
-    let text = std::fs::read_to_string(&pair.key_file).expect("a key");
-    let secret = text.lines().nth(1).expect("a line of the key");
+    let text = std::fs::read_to_string(&pair.key_file).expect("key file is readable");
+    let secret = text.lines().nth(1).expect("key has a second line");
     let truncated_key = write_temp_file(&text.replace("-----BEGIN PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY"));
     let refusal = resolver_error(&pair.certificate_file, &truncated_key);
     assert!(!format!("{refusal} {refusal:?}").contains(&secret[..16]));

@@ -229,7 +229,7 @@ async fn node_out_of_file_descriptors_recovers_when_some_are_freed() {
     for _ in 0..HELD_CONNECTIONS {
         held.push(TcpStream::connect(node.http()).await.expect("connection is queued"));
     }
-    let is_out = async || node.log().is_ok_and(|log| log.contains("could not be accepted"));
+    let is_out = async || node.log().is_ok_and(|log| log.contains("accept failed"));
     eventually("the node is out of file descriptors", max_wait, is_out).await.expect("descriptors run out");
     drop(held);
     let served = async || node.client().get("/api/v1/meta", &[]).await.is_ok_and(|reply| reply.status == 200);

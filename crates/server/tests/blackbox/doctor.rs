@@ -252,14 +252,14 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     reference.assert_finding(
         "expired",
         pair("past", &past.chain, &past.private_key),
-        &["past.pem has expired", "renew it"],
+        &["past.pem has expired", "Renew it"],
     );
     let mixed = pair("mixed", &good.chain, &other.private_key);
     reference.assert_finding("not its key", mixed, &["does not belong", "issued together"]);
     let torn = pair("torn", &good.chain[..60], &good.private_key);
-    reference.assert_finding("a torn certificate", torn, &["holds no PEM certificate"]);
+    reference.assert_finding("a torn certificate", torn, &["has no valid PEM certificate"]);
     let missing = vec![("EDGE__CERTIFICATE_FILE", "/nowhere.pem".to_owned())];
-    reference.assert_finding("no certificate", missing, &["/nowhere.pem could not be read", "check that it exists"]);
+    reference.assert_finding("no certificate", missing, &["ailed to read /nowhere.pem", "Check that it exists"]);
 
     let geo = |file: String| vec![("GEO__FILES", file)];
     let update = "`ipseity geo update`";
@@ -268,10 +268,10 @@ async fn doctor_names_each_host_problem_and_its_fix() {
         geo(reference.write_file("old.mmdb", city_database_aged(60))),
         &["is 60 days old", update],
     );
-    reference.assert_finding("no geo file", geo("/nowhere.mmdb".to_owned()), &["/nowhere.mmdb cannot be read", update]);
+    reference.assert_finding("no geo file", geo("/nowhere.mmdb".to_owned()), &["ailed to read /nowhere.mmdb", update]);
     let complete = city_database_aged(0);
     let torn = reference.write_file("torn.mmdb", &complete[..complete.len() / 2]);
-    reference.assert_finding("torn geo data", geo(torn), &["not a sound MMDB file", update]);
+    reference.assert_finding("torn geo data", geo(torn), &["not a valid MMDB file", update]);
 
     let other_listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let taken_address = other_listener.local_addr().expect("an address").to_string();

@@ -43,12 +43,12 @@ fn run_check(settings: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
 #[test]
 fn too_broad_proxy_trust_is_refused_with_a_reason() {
     let refused: [(EdgeEnvPairs, &str); 12] = [
-        (&[("TRUSTED_PROXIES", "0.0.0.0/0")], "holds every address"),
-        (&[("TRUSTED_PROXIES", "::/0")], "holds every address"),
-        (&[("TRUSTED_PROXIES", "0.0.0.0/1,128.0.0.0/1")], "holds every address"),
+        (&[("TRUSTED_PROXIES", "0.0.0.0/0")], "contains every address"),
+        (&[("TRUSTED_PROXIES", "::/0")], "contains every address"),
+        (&[("TRUSTED_PROXIES", "0.0.0.0/1,128.0.0.0/1")], "contains every address"),
         (&[("TRUSTED_PROXIES", "::ffff:0:0/96")], "every IPv4 address"),
-        (&[("TRUSTED_PROXIES", "2000::/3")], "a sixteenth of all IPv6"),
-        (&[("TRUSTED_PROXIES", "16.0.0.0/4")], "a sixteenth of all IPv4"),
+        (&[("TRUSTED_PROXIES", "2000::/3")], "a sixteenth or more of all IPv6"),
+        (&[("TRUSTED_PROXIES", "16.0.0.0/4")], "a sixteenth or more of all IPv4"),
         (&[("PRESET", "nginx")], "trusted_proxies is empty"),
         (&[("PRESET", "haproxy")], "trusted_proxies is empty"),
         (&[("PROXY_PROTOCOL", "127.0.0.1:8080")], "trusted_proxies is empty"),
