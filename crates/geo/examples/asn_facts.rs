@@ -1,4 +1,6 @@
-//! Prints what is known of each AS number on standard input, one JSON object a line, asked of a database that tells the number alone.
+//! Prints the facts about each AS number on standard input, one JSON object per line.
+//!
+//! It looks them up in a database that contains only the numbers.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufWriter, Write};

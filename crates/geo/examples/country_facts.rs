@@ -1,4 +1,6 @@
-//! Prints what follows from each country code given, one JSON object a line, asked of a database that tells the codes alone.
+//! Prints the facts that follow from each given country code, one JSON object per line.
+//!
+//! It looks them up in a database that contains only the code.
 
 use std::error::Error;
 use std::io::{self, Write};

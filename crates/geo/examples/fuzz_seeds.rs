@@ -1,4 +1,4 @@
-//! Writes small databases of every schema and record size into a folder: where fuzzing begins.
+//! Writes small databases of every schema and record size to a directory, as seeds for fuzzing.
 
 use std::error::Error;
 use std::fs;
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use mmdb_writer::{RecordSize, Value, Writer};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let dir = PathBuf::from(std::env::args().nth(1).ok_or("usage: seeds FOLDER")?);
+    let dir = PathBuf::from(std::env::args().nth(1).ok_or("usage: fuzz_seeds DIR")?);
     fs::create_dir_all(&dir)?;
     for (size, record_size) in [(24, RecordSize::Bits24), (28, RecordSize::Bits28), (32, RecordSize::Bits32)] {
         for (name, record) in seed_records() {

@@ -1,4 +1,4 @@
-//! Opens each given file, checks it whole, looks addresses up, and prints what came of it, one JSON object a file.
+//! Opens each given file, looks up addresses, verifies the file, and prints the result, one JSON object per file.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use ipseity_domain::Address;
 use ipseity_geo::{Atlas, AtlasSources, GeoError};
 use serde_json::json;
 
-/// Addresses looked up in each file that opens, half of either family.
+/// Number of addresses to look up in each file, half of them IPv4 and half IPv6.
 const LOOKUPS: usize = 2_000;
 
 fn main() -> Result<(), Box<dyn Error>> {

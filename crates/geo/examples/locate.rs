@@ -1,6 +1,6 @@
-//! Prints what is known of each address on standard input, one JSON object a line, in the order of the input.
+//! Prints the facts about each address on standard input, one JSON object per line, in the order of the input.
 //!
-//! Usage: `locate NOW_S FILE...`, where `NOW_S` is the Unix time that time zone offsets are told for.
+//! Usage: `locate NOW_S FILE...`, where `NOW_S` is the Unix time of the time zone offsets.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufWriter, Write};

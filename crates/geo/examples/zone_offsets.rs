@@ -1,7 +1,7 @@
-//! Prints the time zone and offset of each line on standard input, one JSON list a line, in the order of the input.
+//! Prints the time zone and offset for each line on standard input, one JSON list per line, in the order of the input.
 //!
-//! A line is a JSON list: `["Europe/Kiev", NOW_S]`, or `[LATITUDE, LONGITUDE, NOW_S]` for the zone of a point. Each is put into a
-//! small database of its own and asked of it as an address is.
+//! A line is a JSON list: `["Europe/Kiev", NOW_S]`, or `[LATITUDE, LONGITUDE, NOW_S]` for the zone of a point. The
+//! lines become records of a small database, in which an address is looked up for each.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut address_bits = HashMap::new();
     let mut writer = Writer::builder("zones").description(&[("en", "Time zones")]).build();
     for line in &lines {
-        let (_, query) = line.split_last().ok_or("an empty line")?;
+        let (_, query) = line.split_last().ok_or("the line is empty")?;
         let bits = u32::try_from(address_bits.len())?;
         if address_bits.contains_key(query) {
             continue;
@@ -32,12 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         address_bits.insert(query, bits);
         let mut record = vec![("country_code", Value::from("ZZ"))];
         match query {
-            [zone] => record.push(("timezone", zone.as_str().ok_or("a zone")?.into())),
+            [zone] => record.push(("timezone", zone.as_str().ok_or("the zone must be a string")?.into())),
             [latitude, longitude] => {
-                record.push(("latitude", latitude.as_f64().ok_or("a latitude")?.into()));
-                record.push(("longitude", longitude.as_f64().ok_or("a longitude")?.into()));
+                record.push(("latitude", latitude.as_f64().ok_or("the latitude must be a number")?.into()));
+                record.push(("longitude", longitude.as_f64().ok_or("the longitude must be a number")?.into()));
             }
-            _ => return Err("a line is [zone, now] or [latitude, longitude, now]".into()),
+            _ => return Err("a line must be [zone, now] or [latitude, longitude, now]".into()),
         }
         writer.insert_value(IpNet::new(Ipv4Addr::from_bits(bits).into(), 32)?, Value::map(record))?;
     }
@@ -45,9 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut out = BufWriter::new(io::stdout().lock());
     for line in &lines {
-        let (now_s, query) = line.split_last().ok_or("an empty line")?;
+        let (now_s, query) = line.split_last().ok_or("the line is empty")?;
         let address = Address::new(Ipv4Addr::from_bits(address_bits[query]).into());
-        let location = atlas.locate(address, now_s.as_i64().ok_or("a time")?).location;
+        let location = atlas.locate(address, now_s.as_i64().ok_or("the time must be an integer")?).location;
         writeln!(out, "{}", json!([location.timezone, location.timezone_offset]))?;
     }
     Ok(out.flush()?)

@@ -1,7 +1,7 @@
-//! An operator's own lists of AS numbers.
+//! AS number lists of the node's operator.
 //!
-//! Two forms, told apart line by line: `AS64496 # a name` and CSV with the number in the first column. A first line that
-//! does not begin with a number is a heading.
+//! A line is either `AS64496 # a name` or CSV with the number in the first column. A first line that does not start
+//! with a number is a heading.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::builtin_asn_list::{self, AsnCategory};
 use crate::error::GeoError;
 
-/// Bytes of a list: ten times one with every AS number in use.
+/// Maximum size of a list: ten times a list of all assigned AS numbers.
 const LIST_BYTES_MAX: u64 = 32 << 20;
 
-/// The operator's lists beside the project's own.
+/// The operator's lists, which extend the built-in list.
 #[derive(Default)]
 pub(crate) struct AsnLists {
     hosting: Vec<u32>,
@@ -25,7 +25,7 @@ impl AsnLists {
         Ok(Self { hosting: read_lists(hosting)?, proxy: read_lists(proxy)? })
     }
 
-    /// Whether a network bears a mark, by any list.
+    /// Whether any list of the category contains the AS number.
     pub(crate) fn contains(&self, asn: u32, category: AsnCategory) -> bool {
         let operator_list = match category {
             AsnCategory::Hosting => &self.hosting,
@@ -74,7 +74,7 @@ fn parse_list(path: &Path, text: &str) -> Result<Vec<u32>, GeoError> {
     Ok(asns)
 }
 
-/// The AS number that a line begins with.
+/// The AS number at the start of a line.
 fn parse_asn(line: &str) -> Option<u32> {
     let token = line.split([',', ';', ' ', '\t']).next()?.trim_matches('"');
     let digits = match token.get(..2) {
@@ -95,16 +95,16 @@ mod tests {
     #[test]
     fn plain_and_csv_asn_lists_are_parsed() {
         let plain = "# ours\n\nAS64496 # a name, with a comma\nas64497\n64498\n  AS64499\t# x\r\n";
-        assert_eq!(parse_text(plain).expect("a list"), [64496, 64497, 64498, 64499]);
+        assert_eq!(parse_text(plain).expect("list parses"), [64496, 64497, 64498, 64499]);
         let csv = "\u{feff}ASN,Organization\n64496,A\n\"64497\",\"B, C\"\nAS64498;D\n";
-        assert_eq!(parse_text(csv).expect("a list"), [64496, 64497, 64498]);
-        assert_eq!(parse_text("").expect("a list"), []);
+        assert_eq!(parse_text(csv).expect("list parses"), [64496, 64497, 64498]);
+        assert_eq!(parse_text("").expect("list parses"), []);
     }
 
     #[test]
     fn error_names_the_line_without_an_as_number() {
         for (text, line) in [("64496\nnonsense\n", 2), ("asn,name\n\n# x\nname,64496\n", 4), ("64496\n-1\n", 2)] {
-            let error = parse_text(text).expect_err("a bad line");
+            let error = parse_text(text).expect_err("invalid line is rejected");
             assert!(matches!(error, GeoError::InvalidAsnLine { line: found, .. } if found == line), "{error}");
         }
         assert!(parse_text("x\n4294967296\n").is_err(), "larger than any AS number");

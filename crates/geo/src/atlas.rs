@@ -1,4 +1,4 @@
-//! All databases as one: an immutable value, to be swapped whole.
+//! All databases as one immutable value, which is replaced as a whole.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::error::GeoError;
 use crate::merge::merge_facts;
 use crate::{enrich, zone};
 
-/// The files that an atlas is made of.
+/// The files of an atlas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AtlasSources {
-    /// MMDB files, in the order in which they are believed.
+    /// MMDB files, in order of precedence.
     pub files: Vec<PathBuf>,
-    /// Lists of AS numbers to mark as hosting, beside the project's own.
+    /// Lists of AS numbers of hosting operators, in addition to the built-in list.
     pub hosting_lists: Vec<PathBuf>,
-    /// Lists of AS numbers to mark as VPN or proxy, beside the project's own.
+    /// Lists of AS numbers of VPN and proxy operators, in addition to the built-in list.
     pub proxy_lists: Vec<PathBuf>,
 }
 
-/// The databases that a node answers from.
+/// A set of geo databases, merged into one.
 pub struct Atlas {
     databases: Vec<Arc<MmdbDatabase>>,
     editions: Vec<Edition>,
@@ -33,23 +33,23 @@ pub struct Atlas {
     id: u64,
 }
 
-/// Where the databases of one atlas tell of an address: the same for all addresses that the same is told of.
+/// The position of an address's records in an atlas. Addresses with equal keys have equal facts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecordKey {
     atlas_id: u64,
     offsets: [usize; RECORD_KEY_FILES_MAX],
 }
 
-/// Files of an atlas whose spots can be told; more are rare.
+/// Maximum number of files for which record keys exist.
 const RECORD_KEY_FILES_MAX: usize = 4;
-/// The offset in a file that tells nothing.
+/// The offset in a file without a record.
 const NO_RECORD: usize = usize::MAX;
 
 impl Atlas {
-    /// Reads the files and checks a sample of each; without any, nothing is known of any address.
+    /// Reads the files and checks a sample of each. Without files, all facts are unknown.
     ///
     /// # Errors
-    /// A file that cannot be read, is damaged, or tells nothing that is understood.
+    /// If a file is unreadable or damaged, or has no supported facts.
     pub fn open(sources: &AtlasSources) -> Result<Self, GeoError> {
         let databases =
             sources.files.iter().map(|path| MmdbDatabase::open(path).map(Arc::new)).collect::<Result<_, _>>()?;
@@ -57,30 +57,30 @@ impl Atlas {
         Ok(Self::new(databases, Arc::new(lists)))
     }
 
-    /// An atlas of one database that is in memory already; `path` is what errors call it.
+    /// Creates an atlas of one database in memory. Errors show `path`.
     ///
     /// # Errors
-    /// A database that is damaged, or tells nothing that is understood.
+    /// If the database is damaged or has no supported facts.
     pub fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, GeoError> {
         Ok(Self::new(vec![Arc::new(MmdbDatabase::from_bytes(path, bytes)?)], Arc::default()))
     }
 
-    /// An atlas may share its databases with the one that it replaces: only what changed is in memory twice.
+    /// Creates an atlas that may share unchanged databases with its predecessor, to save memory.
     pub(crate) fn new(databases: Vec<Arc<MmdbDatabase>>, asn_lists: Arc<AsnLists>) -> Self {
         let editions = databases.iter().map(|database| database.edition().clone()).collect();
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         Self { databases, editions, asn_lists, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Checks the files whole: that the search tree ends and that every record can be read.
+    /// Checks the files completely: the search tree is finite, and every record can be decoded.
     ///
     /// # Errors
-    /// The first file that is damaged.
+    /// If a file is damaged.
     pub fn verify(&self) -> Result<(), GeoError> {
         self.databases.iter().try_for_each(|database| database.verify())
     }
 
-    /// The databases in use, in the order given.
+    /// The editions of the databases, in the order of the files.
     #[must_use]
     pub fn editions(&self) -> &[Edition] {
         &self.editions
@@ -94,7 +94,7 @@ impl Atlas {
         &self.asn_lists
     }
 
-    /// All that is known of an address; time zone offsets hold for `now_s`, Unix time in seconds.
+    /// The facts about an address. Time zone offsets are those at `now_s`, in Unix time.
     #[must_use]
     pub fn locate(&self, address: Address, now_s: i64) -> GeoFacts<'_> {
         let address = address.expose();
@@ -102,7 +102,7 @@ impl Atlas {
         self.enriched(records.fold(GeoFacts::default(), merge_facts), now_s)
     }
 
-    /// Where an address is told of; `None` in an atlas of many files.
+    /// The record key of an address. `None` if the atlas has more than four files.
     #[must_use]
     pub fn record_key(&self, address: Address) -> Option<RecordKey> {
         let mut offsets = [NO_RECORD; RECORD_KEY_FILES_MAX];
@@ -115,23 +115,23 @@ impl Atlas {
         Some(RecordKey { atlas_id: self.id, offsets })
     }
 
-    /// All that is known anywhere: a place or network once for each record of a file that tells it, in no useful order.
+    /// Visits the facts of every record of every file, in no particular order.
     ///
     /// # Errors
-    /// A file that is damaged.
+    /// If a file is damaged.
     pub fn for_each_record(&self, now_s: i64, mut visit: impl FnMut(GeoFacts<'_>)) -> Result<(), GeoError> {
         self.databases
             .iter()
             .try_for_each(|database| database.for_each_record(|facts| visit(self.enriched(facts, now_s))))
     }
 
-    /// Adds what follows from what was told.
+    /// Adds facts that follow from the recorded ones.
     fn enriched<'a>(&self, facts: GeoFacts<'a>, now_s: i64) -> GeoFacts<'a> {
         GeoFacts { location: enriched_location(facts.location, now_s), network: self.enriched_network(facts.network) }
     }
 
     fn enriched_network<'a>(&self, network: Network<'a>) -> Network<'a> {
-        // What a database says of the one address is closer than what is known of its whole network.
+        // A record of the address is more specific than a list of whole networks.
         let recorded_or_listed = |recorded: Option<bool>, category| {
             recorded.or_else(|| Some(self.asn_lists.contains(network.asn?, category)))
         };

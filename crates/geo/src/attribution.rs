@@ -1,19 +1,19 @@
-//! What the makers of databases ask to be said where answers are shown.
+//! Attributions that the licenses of databases require.
 
 use crate::edition::Edition;
 
-/// A sentence about where data comes from, and where it leads.
+/// The attribution of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseAttribution {
-    /// The sentence, as the licence words it.
+    /// The text that the license requires.
     pub text: &'static str,
-    /// The address that the licence asks to be linked.
+    /// The URL that the license requires as a link.
     pub url: &'static str,
 }
 
 const MAXMIND_URL: &str = "https://www.maxmind.com";
 
-/// Makers by the beginning of their types, in lower case.
+/// Providers by the prefix of their database types, in lower case.
 const PROVIDERS: [(&str, DatabaseAttribution); 3] = [
     (
         "geolite2",
@@ -32,7 +32,7 @@ const PROVIDERS: [(&str, DatabaseAttribution); 3] = [
     ("dbip", DatabaseAttribution { text: "IP Geolocation by DB-IP", url: "https://db-ip.com" }),
 ];
 
-/// Its files name no maker: those of places are DB-IP's or others', gathered under CC BY 4.0.
+/// ip-location-db files do not name a provider. Their locations come from DB-IP and others, under CC BY 4.0.
 const IP_LOCATION_DB_ATTRIBUTION: DatabaseAttribution = DatabaseAttribution {
     text: "IP Geolocation by DB-IP (https://db-ip.com) and others, gathered by ip-location-db \
         (https://github.com/sapics/ip-location-db), licensed under CC BY 4.0.",
@@ -40,7 +40,7 @@ const IP_LOCATION_DB_ATTRIBUTION: DatabaseAttribution = DatabaseAttribution {
 };
 
 impl Edition {
-    /// What its licence asks to be said; `None` for a maker that is not known.
+    /// The attribution that the license requires. `None` for an unknown provider.
     #[must_use]
     pub fn attribution(&self) -> Option<DatabaseAttribution> {
         let database_type = self.database_type.to_ascii_lowercase();
@@ -52,14 +52,14 @@ impl Edition {
             .or_else(|| is_ip_location_db().then_some(IP_LOCATION_DB_ATTRIBUTION))
     }
 
-    /// When it was built, as RFC 3339 writes it; empty for a time beyond the calendar.
+    /// The build time in RFC 3339 format. Empty if it is out of range.
     #[must_use]
     pub fn built_at(&self) -> String {
         let built_s = i64::try_from(self.build_epoch_s).unwrap_or(i64::MAX);
         jiff::Timestamp::from_second(built_s).map(|built| built.to_string()).unwrap_or_default()
     }
 
-    /// Whole days between its building and `now_s`, Unix time in seconds.
+    /// Whole days between the build and `now_s`, in Unix time.
     #[must_use]
     pub fn age_days(&self, now_s: u64) -> u64 {
         now_s.saturating_sub(self.build_epoch_s) / 86_400

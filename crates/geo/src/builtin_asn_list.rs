@@ -1,11 +1,11 @@
-//! The project's own list of hosting and of VPN or proxy operators, by AS number.
+//! The built-in list of hosting operators and VPN or proxy operators, by AS number.
 //!
-//! `builtin_asn_list.csv` holds one reviewed line for each mark; its names and reasons are for reviewers. A network's name proves
-//! nothing ("IP-VPN" is an enterprise product), so no mark is ever guessed from one.
+//! `builtin_asn_list.csv` has a reviewed line for each entry, with a name and a reason for reviewers. Nothing is
+//! inferred from the name of a network. For example, "IP-VPN" is an enterprise product.
 
 use std::sync::LazyLock;
 
-/// What an operator is known for.
+/// The category of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AsnCategory {
     /// Hosting or cloud.
@@ -15,7 +15,7 @@ pub(crate) enum AsnCategory {
 }
 
 impl AsnCategory {
-    fn parse_line(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         match text {
             "hosting" => Some(Self::Hosting),
             "proxy" => Some(Self::Proxy),
@@ -25,17 +25,17 @@ impl AsnCategory {
 }
 
 static BUILTIN_ASNS: LazyLock<Vec<(u32, AsnCategory)>> = LazyLock::new(|| {
-    let mut listed: Vec<_> = include_str!("builtin_asn_list.csv").lines().skip(1).filter_map(parse).collect();
+    let mut listed: Vec<_> = include_str!("builtin_asn_list.csv").lines().skip(1).filter_map(parse_line).collect();
     listed.sort_unstable();
     listed
 });
 
-fn parse(line: &str) -> Option<(u32, AsnCategory)> {
+fn parse_line(line: &str) -> Option<(u32, AsnCategory)> {
     let mut fields = line.split(',');
-    Some((fields.next()?.parse().ok()?, AsnCategory::parse_line(fields.next()?)?))
+    Some((fields.next()?.parse().ok()?, AsnCategory::parse(fields.next()?)?))
 }
 
-/// Whether an operator bears a mark.
+/// Whether the built-in list has the AS number in this category.
 pub(crate) fn is_in_builtin_list(asn: u32, category: AsnCategory) -> bool {
     BUILTIN_ASNS.binary_search(&(asn, category)).is_ok()
 }
@@ -48,7 +48,7 @@ mod tests {
     fn builtin_list_lines_are_complete_and_unique() {
         let lines: Vec<_> = include_str!("builtin_asn_list.csv").lines().collect();
         assert_eq!(lines[0], "asn,kind,name,reason");
-        let keys: Vec<_> = lines[1..].iter().map(|line| parse(line).unwrap_or_else(|| panic!("{line}"))).collect();
+        let keys: Vec<_> = lines[1..].iter().map(|line| parse_line(line).unwrap_or_else(|| panic!("{line}"))).collect();
         assert!(keys.is_sorted_by(|a, b| a < b), "the list is sorted by number and kind");
         assert!(lines.iter().all(|line| line.splitn(4, ',').filter(|field| !field.is_empty()).count() == 4));
     }

@@ -1,4 +1,4 @@
-//! How much a database knows.
+//! How many addresses a database covers.
 
 use std::net::IpAddr;
 
@@ -6,20 +6,20 @@ use crate::atlas::Atlas;
 use crate::database::{MmdbDatabase, search_tree_leaves};
 use crate::error::GeoError;
 
-/// Leaves of a search tree for each of its nodes; a sound tree has fewer than two.
+/// Maximum number of leaves per node of a search tree. A valid tree has fewer than two.
 const LEAVES_PER_NODE_MAX: usize = 3;
 
-/// Counts over a whole database.
+/// The coverage of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseCoverage {
     /// Networks with a record.
     pub networks: u64,
-    /// IPv4 addresses in them.
+    /// IPv4 addresses in these networks.
     pub ipv4_addresses: u64,
 }
 
 impl DatabaseCoverage {
-    /// The share of all IPv4 addresses, in percent.
+    /// The percentage of all IPv4 addresses.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an IPv4 count is exact in an f64")]
     pub fn ipv4_percent(&self) -> f64 {
@@ -28,10 +28,10 @@ impl DatabaseCoverage {
 }
 
 impl Atlas {
-    /// Walks through every database, in the order given.
+    /// Measures the coverage of every database, in the order of the files. Reads each database completely.
     ///
     /// # Errors
-    /// A file that is damaged.
+    /// If a file is damaged.
     pub fn database_coverage(&self) -> Result<Vec<DatabaseCoverage>, GeoError> {
         self.databases().iter().map(|database| measure_coverage(database)).collect()
     }

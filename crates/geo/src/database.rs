@@ -1,7 +1,7 @@
-//! One MMDB file: recognised, checked, asked.
+//! One MMDB file.
 //!
-//! It is read whole into memory: a mapped file that someone truncates kills the process. What it tells is known by its
-//! metadata, and by its records where the metadata does not say; its name is never looked at.
+//! The file is read into memory, because the truncation of a mapped file would kill the process. Its kind comes from
+//! its metadata and records. The file name has no meaning.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -16,13 +16,13 @@ use crate::edition::{DatabaseKind, Edition};
 use crate::error::GeoError;
 use crate::record::{LocationRecord, NetworkRecord};
 
-/// Bytes of a file: thirty times GeoLite2-City.
+/// Maximum size of a file: thirty times GeoLite2-City.
 const FILE_BYTES_MAX: u64 = 2 << 30;
-/// First networks of a file whose records are decoded when it is opened.
+/// Number of networks at the start of a file that are decoded when it is opened.
 const SAMPLED_NETWORKS_MAX: usize = 1_000;
-/// Addresses, evenly spread over IPv4, that are looked up when a file is opened: 2 to this power.
+/// Number of addresses, evenly spread over IPv4, that are looked up when a file is opened: 2 to this power.
 const SAMPLED_ADDRESSES_BITS: u32 = 12;
-/// Leaves of a search tree for each of its nodes; a sound tree has fewer than two, a cyclic one has no end.
+/// Maximum number of leaves per node of a search tree. A valid tree has fewer than two. A cyclic one never ends.
 const LEAVES_PER_NODE_MAX: usize = 3;
 
 /// A database in memory.
@@ -70,27 +70,27 @@ impl MmdbDatabase {
         &self.edition
     }
 
-    /// What is told of an address; a record that does not decode tells nothing.
+    /// The facts about an address. `None` if its record is missing or cannot be decoded.
     pub(crate) fn lookup(&self, address: IpAddr) -> Option<GeoFacts<'_>> {
         decode_facts(&self.reader.lookup(address).ok()?, self.edition.kind).ok()?
     }
 
-    /// Where the record of an address is.
+    /// The offset of an address's record.
     pub(crate) fn record_offset(&self, address: IpAddr) -> Option<usize> {
         self.reader.lookup(address).ok()?.offset()
     }
 
-    /// Checks the whole file: 2 s for the 66 MB of GeoLite2-City.
+    /// Checks the whole file. This takes 2 s for the 66 MB of GeoLite2-City.
     pub(crate) fn verify(&self) -> Result<(), GeoError> {
-        // The reader's own check also sees what no record of ours reads, but it refuses a file that lacks a description,
-        // as those of the ip-location-db family do.
+        // The reader also checks fields that we do not read. But it rejects files without a description, such as those
+        // of ip-location-db.
         if !self.reader.metadata().description.is_empty() {
             self.reader.verify().map_err(|reason| GeoError::from_reader(&self.path, reason))?;
         }
         self.for_each_record(|_| ())
     }
 
-    /// Shows every record of the file once.
+    /// Visits every record of the file once.
     pub(crate) fn for_each_record(&self, mut visit: impl FnMut(GeoFacts<'_>)) -> Result<(), GeoError> {
         let reader_error = |reason| GeoError::from_reader(&self.path, reason);
         let leaves_max = (self.edition.node_count as usize).saturating_mul(LEAVES_PER_NODE_MAX);
@@ -112,7 +112,8 @@ impl MmdbDatabase {
 
 pub(crate) type MmdbLookup<'a> = LookupResult<'a, Vec<u8>>;
 
-/// The leaves of a search tree, empty ones too: a tree that shares its empty nodes would be walked for ever between two others.
+/// The leaves of a search tree, including empty ones. Without them, a damaged tree that shares empty nodes could take
+/// forever to yield the next leaf.
 pub(crate) fn search_tree_leaves(
     reader: &Reader<Vec<u8>>,
 ) -> Result<impl Iterator<Item = Result<MmdbLookup<'_>, MaxMindDbError>>, MaxMindDbError> {
@@ -130,7 +131,7 @@ fn decode_facts<'a>(found: &MmdbLookup<'a>, kind: DatabaseKind) -> Result<Option
     })
 }
 
-/// What a database tells by a sample of its records: that which its type names, else whatever is found.
+/// Detects the kind of a database from a sample of its records. The declared kind is tried first.
 fn detect_kind(
     reader: &Reader<Vec<u8>>,
     declared_kind: Option<DatabaseKind>,
@@ -145,14 +146,14 @@ fn detect_kind(
         match has_facts_of_kind(reader, kind) {
             Ok(true) => return Ok(Some(kind)),
             Ok(false) => {}
-            // The first is the one about the kind that the type names.
+            // The first error concerns the declared kind.
             Err(reason) => first_error = first_error.or(Some(reason)),
         }
     }
     first_error.map_or(Ok(None), Err)
 }
 
-/// Whether any record of a sample tells what the kind promises; fails if one does not decode.
+/// Whether any record of a sample has facts of this kind. Fails if a record cannot be decoded.
 fn has_facts_of_kind(reader: &Reader<Vec<u8>>, kind: DatabaseKind) -> Result<bool, MaxMindDbError> {
     let first_leaves = search_tree_leaves(reader)?.take(SAMPLED_NETWORKS_MAX);
     let spread_lookups = (0..1 << SAMPLED_ADDRESSES_BITS)

@@ -1,12 +1,12 @@
-//! What a database says about itself.
+//! The metadata of a database.
 
 use ipseity_domain::GeoFacts;
 use maxminddb::Metadata;
 
-/// What a database tells.
+/// The kind of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseKind {
-    /// Places down to the city.
+    /// Locations with cities.
     City,
     /// Countries.
     Country,
@@ -17,10 +17,10 @@ pub enum DatabaseKind {
 }
 
 impl DatabaseKind {
-    /// Tells the kind from a `database_type`, such as `GeoLite2-City`, `city ipv4` or `DBIP-Location-ISP (compat=Enterprise)`.
+    /// The kind of a `database_type`, such as `GeoLite2-City`, `city ipv4` or `DBIP-Location-ISP (compat=Enterprise)`.
     pub(crate) fn from_database_type(database_type: &str) -> Option<Self> {
         let database_type = database_type.to_ascii_lowercase();
-        // The order matters: a database of places that also names providers is asked for its places.
+        // The order matters: a location database with provider names counts as a location database.
         [
             ("anonymous", Self::Anonymous),
             ("city", Self::City),
@@ -33,7 +33,7 @@ impl DatabaseKind {
         .find_map(|(word, kind)| database_type.contains(word).then_some(kind))
     }
 
-    /// How it is called in answers and tables.
+    /// The name in responses and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl DatabaseKind {
         }
     }
 
-    /// Whether a record tells what the kind promises.
+    /// Whether a record has facts of this kind.
     pub(crate) fn matches_facts(self, facts: &GeoFacts<'_>) -> bool {
         match self {
             Self::City | Self::Country => facts.location.country.is_some(),
@@ -54,20 +54,20 @@ impl DatabaseKind {
     }
 }
 
-/// A database as its metadata describes it.
+/// An edition of a database, as its metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edition {
-    /// What it tells.
+    /// The kind of facts.
     pub kind: DatabaseKind,
-    /// The type that its maker gave it, such as `GeoLite2-City`.
+    /// The provider's type name, such as `GeoLite2-City`.
     pub database_type: String,
-    /// When it was built, Unix time in seconds.
+    /// The build time, as Unix time in seconds.
     pub build_epoch_s: u64,
-    /// Address family of its search tree: 4, or 6 for one that may hold both.
+    /// Address family of the search tree: 4, or 6 for a tree that may contain both.
     pub ip_version: u16,
-    /// Nodes of its search tree.
+    /// Nodes of the search tree.
     pub node_count: u32,
-    /// Its maker's description, in English if there is one.
+    /// The provider's description, in English if available.
     pub description: String,
 }
 

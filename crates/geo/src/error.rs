@@ -1,4 +1,4 @@
-//! Why a file cannot be used. Each sentence names the file and the reason; none can hold a looked-up address.
+//! Why a file cannot be used. Each error names the file. None contains an address that was looked up.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,70 +8,70 @@ use maxminddb::MaxMindDbError;
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GeoError {
-    /// It cannot be read.
-    #[error("the file {} cannot be read: {reason}", path.display())]
+    /// The file is unreadable.
+    #[error("failed to read {}: {reason}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         reason: io::Error,
     },
-    /// It is larger than any that is taken into memory.
-    #[error("the file {} has more than the {bytes_max} bytes that are taken into memory", path.display())]
+    /// The file is too large.
+    #[error("{} is larger than the maximum of {bytes_max} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Bytes at the most.
+        /// The maximum size.
         bytes_max: u64,
     },
-    /// It is no MMDB file, or a damaged one.
-    #[error("the database {} is not a sound MMDB file: {reason}", path.display())]
+    /// The file is damaged or not an MMDB file.
+    #[error("{} is not a valid MMDB file: {reason}", path.display())]
     InvalidMmdb {
         /// The file.
         path: PathBuf,
-        /// What the reader said.
+        /// The cause.
         reason: MaxMindDbError,
     },
-    /// Its search tree has more leaves than a tree can have.
-    #[error("the database {} is not a sound MMDB file: its search tree has no end", path.display())]
+    /// The search tree has more leaves than a tree can have.
+    #[error("{} is not a valid MMDB file: its search tree has a cycle", path.display())]
     CyclicTree {
         /// The file.
         path: PathBuf,
     },
-    /// Its records are built in another way than those of the makers that are known.
-    #[error("the database {} has records in an unknown schema: {reason}", path.display())]
+    /// The records have an unknown schema.
+    #[error("{} has records in an unknown schema: {reason}", path.display())]
     UnknownSchema {
         /// The file.
         path: PathBuf,
-        /// What the reader said.
+        /// The cause.
         reason: MaxMindDbError,
     },
-    /// None of its records tells anything that is asked for.
-    #[error("the database {} is of type {database_type:?} and tells neither places nor networks", path.display())]
+    /// No record has supported facts.
+    #[error("{} has type {database_type:?}, which contains neither locations nor networks", path.display())]
     UnsupportedType {
         /// The file.
         path: PathBuf,
-        /// The type that its metadata names.
+        /// The type in the metadata.
         database_type: String,
     },
-    /// A line of a list of AS numbers is none.
-    #[error("line {line} of the list {} does not begin with an AS number, such as AS64496", path.display())]
+    /// A line of a list has no AS number.
+    #[error("line {line} of {} does not start with an AS number, such as AS64496", path.display())]
     InvalidAsnLine {
         /// The file.
         path: PathBuf,
-        /// Which line, counted from 1.
+        /// The line number, starting with 1.
         line: usize,
     },
-    /// It is older than the edition that it would replace.
-    #[error("the database {} is an older edition of {database_type} than the one in use; [geo] allow_older lets it in", path.display())]
+    /// The database is older than the current one.
+    #[error("{} is an older edition of {database_type} than the current one. To allow it, set [geo] allow_older.", path.display())]
     OlderEdition {
         /// The file.
         path: PathBuf,
-        /// The type of both.
+        /// The type of both databases.
         database_type: String,
     },
-    /// It knows none of the addresses that the edition before it knows.
-    #[error("the database {} knows none of the addresses that the one in use knows", path.display())]
+    /// The database covers none of the sampled addresses that the current one covers.
+    #[error("{} covers none of the addresses that the current database covers", path.display())]
     LostCoverage {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum GeoError {
 }
 
 impl GeoError {
-    /// A record of another type than expected is sound; everything else that the reader refuses is damage.
+    /// A decoding error means an unknown schema. Every other error of the reader means damage.
     pub(crate) fn from_reader(path: &Path, reason: MaxMindDbError) -> Self {
         let path = path.to_owned();
         if matches!(reason, MaxMindDbError::Decoding { .. }) {

@@ -1,16 +1,16 @@
-//! What several databases say of one address, as one.
+//! Merges the records of several databases for one address.
 //!
-//! Files are merged in the order given; the first that knows the country decides it, and the first that knows the AS number
-//! decides that. Fields of two places are never mixed: of the records that name the decided country, the most detailed gives
-//! the place (a city before a region before a bare country; on a tie the earlier), and only records of the very same
-//! country, region and city fill its gaps. So a Country file may stand before a City file, and two City files never make a
-//! city of the one with the coordinates of the other.
+//! Files are merged in order. The first one with a country determines the country, and the first one with an AS number
+//! determines the AS number. Of the records in that country, the most detailed one determines the location: a city wins
+//! over a region, and a region over a country. On a tie, the earlier record wins. Only records with the same country,
+//! region and city fill its gaps. So a Country file may precede a City file, and a response never has the city of one
+//! file with the coordinates of another city.
 
 use std::cmp::Ordering;
 
 use ipseity_domain::{GeoFacts, Location, Network};
 
-/// What an earlier and a later database say together.
+/// Merges the facts of an earlier and a later database.
 pub(crate) fn merge_facts<'a>(first: GeoFacts<'a>, later: GeoFacts<'a>) -> GeoFacts<'a> {
     GeoFacts {
         location: merge_location(first.location, later.location),
@@ -27,7 +27,7 @@ fn merge_location<'a>(first: Location<'a>, later: Location<'a>) -> Location<'a> 
         Ordering::Equal if (first.region, first.city) == (later.region, later.city) => fill_gaps(first, later),
         Ordering::Equal | Ordering::Less => first,
     };
-    // The country is the same, and so what is said of it.
+    // The country is the same, so its name and continent can be merged.
     Location {
         country_name: first.country_name.or(later.country_name),
         continent: first.continent.or(later.continent),
@@ -35,14 +35,14 @@ fn merge_location<'a>(first: Location<'a>, later: Location<'a>) -> Location<'a> 
     }
 }
 
-/// How closely a place is told; greater is closer.
+/// The level of detail of a location. Greater is more detailed.
 fn detail_level(location: &Location<'_>) -> (bool, bool) {
     (location.city.is_some(), location.region.is_some())
 }
 
-/// A place with its gaps filled from another record of the same place.
+/// Fills the gaps of a location from another record of the same location.
 fn fill_gaps<'a>(location: Location<'a>, other: Location<'a>) -> Location<'a> {
-    // Coordinates and their accuracy belong together: one number of each would be a third place.
+    // Coordinates and their accuracy come from one record. Mixed, they would be a different point.
     let coordinates = if location.latitude.is_some() { &location } else { &other };
     Location {
         region_code: location.region_code.or(other.region_code),

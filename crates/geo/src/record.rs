@@ -1,7 +1,7 @@
-//! Records of every schema in use, borrowed from the file and with English names only.
+//! The records of all supported schemas, borrowed from the file, with English names only.
 //!
-//! Two schemas of places are read by one type, since they share no field but `city`: the nested one of MaxMind and DB-IP, and
-//! the flat one of the ip-location-db family. An own type because it is twice as fast as the complete one of the nested schema.
+//! One type reads both location schemas, which share no field but `city`: the nested one of MaxMind and DB-IP, and the
+//! flat one of ip-location-db. It is twice as fast as the complete type of the nested schema in `maxminddb`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -42,7 +42,7 @@ pub(crate) struct LocationRecord<'a> {
     timezone: Option<&'a str>,
 }
 
-/// A record of an ASN, ISP or Anonymous-IP database, or the part of an Enterprise record that tells the same.
+/// A record of an ASN, ISP or Anonymous-IP database, or the same fields of an Enterprise record.
 #[derive(Deserialize)]
 pub(crate) struct NetworkRecord<'a> {
     autonomous_system_number: Option<u32>,
@@ -90,7 +90,7 @@ struct MmdbPostal<'a> {
 }
 
 impl<'a> LocationRecord<'a> {
-    /// What the record tells; what follows from it is left open.
+    /// The recorded facts, without those that follow from them.
     pub(crate) fn into_facts(self) -> GeoFacts<'a> {
         let country = self.country.or(self.registered_country).unwrap_or_default();
         let subdivision = self.subdivisions.unwrap_or_default();
@@ -119,7 +119,7 @@ impl<'a> LocationRecord<'a> {
 }
 
 impl<'a> NetworkRecord<'a> {
-    /// What the record tells; what follows from it is left open.
+    /// The recorded facts, without those that follow from them.
     pub(crate) fn into_facts(self) -> GeoFacts<'a> {
         GeoFacts { network: self.into_network(), ..GeoFacts::default() }
     }
@@ -128,23 +128,23 @@ impl<'a> NetworkRecord<'a> {
         let is_proxy =
             self.is_anonymous_vpn || self.is_public_proxy || self.is_residential_proxy || self.is_tor_exit_node;
         Network {
-            // Number 0 is reserved: it stands for "not routed" where it stands at all.
+            // 0 is reserved and means "not routed".
             asn: self.autonomous_system_number.filter(|&asn| asn != 0),
             org: non_empty(self.autonomous_system_organization),
-            // A flag that is not set says nothing: such a database lists what it knows, not what it has ruled out.
+            // A missing flag means unknown, because such a database lists only positives.
             proxy: is_proxy.then_some(true),
             hosting: self.is_hosting_provider.then_some(true),
         }
     }
 }
 
-/// A place on the globe, if it is one.
+/// The coordinates, if both are in range.
 fn valid_coordinates(latitude: Option<Degrees>, longitude: Option<Degrees>) -> Option<(f64, f64)> {
     let (latitude, longitude) = (latitude?.0, longitude?.0);
     (latitude.abs() <= 90.0 && longitude.abs() <= 180.0).then_some((latitude, longitude))
 }
 
-/// The name of a city: a text of its own, or among the names of a map.
+/// The name of a city: a string, or an entry of a map of names.
 #[derive(Default)]
 struct CityName<'a>(Option<&'a str>);
 
@@ -156,7 +156,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CityName<'a> {
             type Value = CityName<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a map")
+                f.write_str("a string or a map")
             }
 
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
@@ -172,7 +172,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CityName<'a> {
     }
 }
 
-/// A coordinate, stored with 64 or with 32 bits.
+/// A coordinate, stored with 64 or 32 bits.
 struct Degrees(f64);
 
 impl<'de> Deserialize<'de> for Degrees {
@@ -199,10 +199,10 @@ impl<'de> Deserialize<'de> for Degrees {
     }
 }
 
-/// The number with the fewest decimals that 32 bits cannot tell from the one given: 7.16595, not 7.165949821472168.
+/// The shortest decimal that rounds to the same 32-bit number: 7.16595, not 7.165949821472168.
 fn shortest_decimal(number: f32) -> f64 {
     let exact = f64::from(number);
-    // A whole number divided by a power of ten that is exact too is rounded once, as a parser would do it.
+    // Integer and power of ten are exact, so the division rounds once, as a parser does.
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12]
         .into_iter()
         .map(|power| (exact * power).round() / power)
@@ -210,12 +210,12 @@ fn shortest_decimal(number: f32) -> f64 {
         .unwrap_or(exact)
 }
 
-/// An empty text says nothing.
+/// Treats an empty string as unknown.
 fn non_empty(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Reads the first element of a list and skips the rest, with no list made.
+/// Reads the first element of a list and skips the rest, without an allocation.
 fn deserialize_first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     struct FirstElementVisitor<T>(PhantomData<T>);
 

@@ -1,7 +1,7 @@
-//! The atlas in use, and its renewal when a file changes.
+//! The current atlas, and its replacement when a file changes.
 //!
-//! Whoever answers takes the current atlas once and keeps it for the whole answer; a swap never mixes editions. A file that
-//! cannot be used changes nothing, and a file that did not change is shared between the old atlas and the new one.
+//! A request takes the current atlas once, so a replacement never mixes editions. An invalid file changes nothing. The
+//! old and the new atlas share unchanged databases.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,10 +17,10 @@ use crate::atlas::{Atlas, AtlasSources};
 use crate::error::GeoError;
 use crate::replacement::load_replacement;
 
-/// A file that changes again within this time is still being written.
+/// A file that changes again within this time counts as still being written.
 const WRITE_DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// Holds the atlas in use.
+/// Holds the current atlas and replaces it when files change.
 pub struct AtlasReloader {
     sources: AtlasSources,
     allow_older: bool,
@@ -28,34 +28,35 @@ pub struct AtlasReloader {
     seen: Mutex<SeenFingerprints>,
 }
 
-/// What a look at the files led to.
+/// The result of [`AtlasReloader::refresh`].
 #[derive(Debug, Default)]
 pub struct ReloadReport {
-    /// Files whose new content is in use now.
+    /// Files whose new content is now in use.
     pub swapped: Vec<PathBuf>,
-    /// Why others are not; each is told once.
+    /// Why changed files were rejected. Each error is reported once.
     pub refused: Vec<GeoError>,
 }
 
-/// The files as they were when they were last taken or refused.
+/// The fingerprints of the files when they were last accepted or rejected.
 struct SeenFingerprints {
     databases: Vec<FileFingerprint>,
     lists: Vec<FileFingerprint>,
 }
 
-/// What tells one content of a path from another without reading it; `None` for a path that leads nowhere.
+/// Identifies the content of a file without reading it: device, inode, size and times. `None` if the file does not
+/// exist.
 ///
-/// Links are followed: a link that is turned to another file has changed. The time of the last status change is in it
-/// because tools that copy often set the time of the last modification back.
+/// Symbolic links are followed, so a link to another file counts as a change. The status change time (ctime) is
+/// included, because copy tools often preserve the modification time.
 type FileFingerprint = Option<(u64, u64, u64, [i64; 4])>;
 
 impl AtlasReloader {
-    /// Reads the files; see [`Atlas::open`].
+    /// Reads the files. See [`Atlas::open`].
     ///
     /// # Errors
-    /// A file that cannot be read, is damaged, or tells nothing that is understood.
+    /// If a file is unreadable or damaged, or has no supported facts.
     pub fn open(sources: AtlasSources, allow_older: bool) -> Result<Self, GeoError> {
-        // Before the files are read: a change in between is seen by the first refresh.
+        // Taken before the files are read, so that the first refresh notices a change in between.
         let seen = SeenFingerprints {
             databases: fingerprint_files(&sources.files),
             lists: fingerprint_files(&list_paths(&sources)),
@@ -64,13 +65,13 @@ impl AtlasReloader {
         Ok(Self { sources, allow_older, current, seen: Mutex::new(seen) })
     }
 
-    /// The atlas in use.
+    /// The current atlas.
     #[must_use]
     pub fn current(&self) -> Arc<Atlas> {
         self.current.load_full()
     }
 
-    /// Looks at the files, and brings what has changed into use after it was checked whole; slow when something has.
+    /// Checks for changed files and uses those that are completely valid. Slow if a file has changed.
     pub fn refresh(&self) -> ReloadReport {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut report = ReloadReport::default();
@@ -98,7 +99,7 @@ impl AtlasReloader {
     }
 }
 
-/// Reads anew what has changed since it was last seen; not yet, if it goes on changing.
+/// Loads files that have changed, unless they are still changing.
 fn load_if_changed<S: PartialEq, T>(
     seen: &mut S,
     fingerprint: impl Fn() -> S,

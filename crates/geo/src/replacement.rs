@@ -1,4 +1,4 @@
-//! Whether an edition may take the place of another.
+//! Checks whether a database may replace another.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -7,18 +7,19 @@ use crate::database::{MmdbDatabase, search_tree_leaves};
 use crate::edition::Edition;
 use crate::error::GeoError;
 
-/// Leaves that are looked at, and networks with data that are taken from them, for addresses which the old edition knows.
+/// Number of leaves that are scanned, and of networks with data that are compared, to sample addresses of the old
+/// database.
 const SCANNED_LEAVES_MAX: usize = 100_000;
 const COMPARED_NETWORKS_MAX: usize = 1_000;
-/// Addresses evenly spread over IPv4 beside them: 2 to this power.
+/// Number of additional addresses, evenly spread over IPv4: 2 to this power.
 const COMPARED_ADDRESSES_BITS: u32 = 12;
 
-/// Checks a file whole, and against the file whose place it is to take, if that one can be used at all.
+/// Checks a file completely, and compares it with the current file if that one is valid.
 ///
 /// # Errors
-/// A file that is damaged, older than the other, or knows nothing that the other knows.
+/// If the candidate is damaged, is older than the current file, or covers none of the sampled addresses that it covers.
 pub fn check_replacement(candidate: &Path, current: &Path, allow_older: bool) -> Result<Edition, GeoError> {
-    // The old file is let go before the new one is read: both at once are more memory than a small machine may have.
+    // The old file is dropped before the new one is read, because a small machine may not have the memory for both.
     let old =
         MmdbDatabase::open(current).ok().map(|old| (old.edition().clone(), old_addresses(&old).collect::<Vec<_>>()));
     let new = MmdbDatabase::open(candidate)?;
@@ -29,7 +30,7 @@ pub fn check_replacement(candidate: &Path, current: &Path, allow_older: bool) ->
     Ok(new.edition().clone())
 }
 
-/// Reads a file anew and checks it whole, and against the edition that it replaces.
+/// Reads a changed file, checks it completely, and compares it with the old database.
 pub(crate) fn load_replacement(old: &MmdbDatabase, allow_older: bool) -> Result<MmdbDatabase, GeoError> {
     let new = MmdbDatabase::open(old.path())?;
     new.verify()?;
@@ -37,7 +38,7 @@ pub(crate) fn load_replacement(old: &MmdbDatabase, allow_older: bool) -> Result<
     Ok(new)
 }
 
-/// Compares a database with another's edition and with the addresses that the other knows.
+/// Compares a database with the edition and the sampled addresses of the old one.
 fn check_against_old(
     new: &MmdbDatabase,
     old: &Edition,
@@ -56,7 +57,7 @@ fn check_against_old(
     Ok(())
 }
 
-/// Addresses that a database knows.
+/// A sample of the addresses that a database covers.
 fn old_addresses(database: &MmdbDatabase) -> impl Iterator<Item = IpAddr> {
     let first = search_tree_leaves(database.reader()).into_iter().flatten().take(SCANNED_LEAVES_MAX).flatten();
     let first = first.filter(|leaf| leaf.offset().is_some()).filter_map(|leaf| Some(leaf.network().ok()?.network()));

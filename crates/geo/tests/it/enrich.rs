@@ -1,4 +1,4 @@
-//! What no database tells and is answered all the same.
+//! Facts that are not in a database, but follow from its records.
 
 use mmdb_writer::Value;
 
@@ -52,10 +52,10 @@ fn invalid_coordinates_are_dropped_and_sea_has_no_time_zone() {
 #[test]
 fn missing_org_falls_back_to_the_registered_as_name() {
     let unnamed = mmdb_map([("autonomous_system_number", 3320_u32.into())]);
-    let asn = database_file("GeoLite2-ASN", [(NETWORK, unnamed), ("203.0.113.0/24", asn_record(3320, "As told"))]);
+    let asn = database_file("GeoLite2-ASN", [(NETWORK, unnamed), ("203.0.113.0/24", asn_record(3320, "From record"))]);
     let atlas = open_atlas(&[&asn]);
     assert_eq!(locate(&atlas, ADDRESS).network.org, Some("Deutsche Telekom AG"));
-    assert_eq!(locate(&atlas, "203.0.113.7").network.org, Some("As told"));
+    assert_eq!(locate(&atlas, "203.0.113.7").network.org, Some("From record"));
 }
 
 #[test]

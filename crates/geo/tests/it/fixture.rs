@@ -10,11 +10,11 @@ use ipseity_domain::{Address, GeoFacts};
 use ipseity_geo::{Atlas, AtlasSources};
 use mmdb_writer::{Value, Writer};
 
-/// 2026-07-02, summer in the north.
+/// 2026-07-02, summer in the northern hemisphere.
 pub const NOW_S: i64 = 1_783_000_000;
 pub const BUILD_EPOCH_S: u64 = 1_780_000_000;
 
-/// A file that is gone with its value.
+/// A file that is removed when dropped.
 pub struct TempFile(PathBuf);
 
 impl TempFile {
@@ -22,7 +22,7 @@ impl TempFile {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ipseity-geo-{}-{number}.mmdb", std::process::id()));
-        std::fs::write(&path, bytes).expect("the temporary folder can be written");
+        std::fs::write(&path, bytes).expect("temporary file is written");
         Self(path)
     }
 
@@ -43,9 +43,9 @@ pub fn database_bytes(database_type: &str, records: impl IntoIterator<Item = (&'
         .build_epoch(UNIX_EPOCH + Duration::from_secs(BUILD_EPOCH_S))
         .build();
     for (network, record) in records {
-        writer.insert_value(network.parse::<IpNet>().expect("a network"), record).expect("a record");
+        writer.insert_value(network.parse::<IpNet>().expect("network parses"), record).expect("record is inserted");
     }
-    writer.to_bytes().expect("a database")
+    writer.to_bytes().expect("database is encoded")
 }
 
 pub fn database_file(database_type: &str, records: impl IntoIterator<Item = (&'static str, Value)>) -> TempFile {
@@ -57,11 +57,11 @@ pub fn atlas_sources(files: &[&TempFile]) -> AtlasSources {
 }
 
 pub fn open_atlas(files: &[&TempFile]) -> Atlas {
-    Atlas::open(&atlas_sources(files)).expect("the files are sound")
+    Atlas::open(&atlas_sources(files)).expect("databases open")
 }
 
 pub fn locate<'a>(atlas: &'a Atlas, address: &str) -> GeoFacts<'a> {
-    atlas.locate(Address::new(address.parse::<IpAddr>().expect("an address")), NOW_S)
+    atlas.locate(Address::new(address.parse::<IpAddr>().expect("address parses")), NOW_S)
 }
 
 pub fn mmdb_map<const N: usize>(entries: [(&str, Value); N]) -> Value {
@@ -80,7 +80,7 @@ pub fn asn_record(number: u32, name: &str) -> Value {
     mmdb_map([("autonomous_system_number", number.into()), ("autonomous_system_organization", name.into())])
 }
 
-/// San Francisco, with two subdivisions and all that a City record can hold.
+/// San Francisco, with two subdivisions and every field of a City record.
 pub fn san_francisco_record() -> Value {
     mmdb_map([
         ("city", mmdb_map([("names", mmdb_map([("en", "San Francisco".into())]))])),
@@ -101,7 +101,7 @@ pub fn san_francisco_record() -> Value {
     ])
 }
 
-/// Brisbane in the flat schema, with what its makers leave empty.
+/// Brisbane in the flat schema, with the fields that ip-location-db leaves empty.
 pub fn brisbane_flat_record() -> Value {
     mmdb_map([
         ("city", "South Brisbane".into()),

@@ -1,4 +1,4 @@
-//! The flat schema of the ip-location-db family.
+//! The flat schema of ip-location-db.
 
 use mmdb_writer::Value;
 
@@ -14,7 +14,7 @@ fn flat_record_yields_a_complete_location() {
     assert_eq!((location.city, location.region), (Some("South Brisbane"), Some("Queensland")));
     assert_eq!((location.region_code, location.country), (Some("AU-QLD"), Some("AU")));
     assert_eq!((location.country_name, location.continent), (Some("Australia"), Some("OC")));
-    assert_eq!((location.latitude, location.longitude), (Some(-27.4767), Some(153.017)), "no false digits");
+    assert_eq!((location.latitude, location.longitude), (Some(-27.4767), Some(153.017)), "no spurious digits");
     assert_eq!((location.timezone, location.timezone_offset), (Some("Australia/Brisbane"), Some(36_000)));
     assert_eq!((location.postal_code, location.currency, location.is_eu), (None, Some("AUD"), Some(false)));
 }

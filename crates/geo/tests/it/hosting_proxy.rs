@@ -1,4 +1,4 @@
-//! Which networks are marked as hosting or proxy: the project's list, an operator's, an Anonymous-IP database.
+//! Which networks count as hosting or proxy: by the built-in list, an operator's list, or an Anonymous-IP database.
 
 use ipseity_geo::{Atlas, AtlasSources, GeoError};
 
@@ -22,11 +22,12 @@ fn operator_asn_lists_extend_the_builtin_list() {
     assert_eq!(hosting_and_proxy(&open_atlas(&[&asn])), (Some(false), Some(false)));
     let hosting_lists = vec![hosting.path().to_owned()];
     let atlas = Atlas::open(&AtlasSources { hosting_lists: hosting_lists.clone(), ..atlas_sources(&[&asn]) })
-        .expect("an atlas");
+        .expect("databases open");
     assert_eq!(hosting_and_proxy(&atlas), (Some(true), Some(false)));
-    assert_eq!(locate(&atlas, "203.0.113.7").network.hosting, Some(true), "the project's own still holds");
+    assert_eq!(locate(&atlas, "203.0.113.7").network.hosting, Some(true), "the built-in list still applies");
     let proxy_lists = vec![proxy.path().to_owned()];
-    let atlas = Atlas::open(&AtlasSources { hosting_lists, proxy_lists, ..atlas_sources(&[&asn]) }).expect("an atlas");
+    let atlas =
+        Atlas::open(&AtlasSources { hosting_lists, proxy_lists, ..atlas_sources(&[&asn]) }).expect("databases open");
     assert_eq!(hosting_and_proxy(&atlas), (Some(true), Some(true)));
 }
 
@@ -36,10 +37,10 @@ fn invalid_asn_list_is_rejected_with_its_reason() {
     let open_list = |path: &std::path::Path| {
         Atlas::open(&AtlasSources { proxy_lists: vec![path.to_owned()], ..AtlasSources::default() })
     };
-    let error = open_list(bad.path()).err().expect("a refusal");
+    let error = open_list(bad.path()).err().expect("error is returned");
     assert!(matches!(error, GeoError::InvalidAsnLine { line: 3, .. }), "{error}");
-    let error = open_list("no/such/list".as_ref()).err().expect("a refusal");
-    assert!(error.to_string().starts_with("the file no/such/list cannot be read: "), "{error}");
+    let error = open_list("no/such/list".as_ref()).err().expect("error is returned");
+    assert!(error.to_string().starts_with("failed to read no/such/list: "), "{error}");
 }
 
 #[test]

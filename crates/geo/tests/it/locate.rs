@@ -1,4 +1,4 @@
-//! What one City and one ASN database tell.
+//! The facts of one City and one ASN database.
 
 use ipseity_domain::{GeoFacts, Location, Network};
 use mmdb_writer::Value;

@@ -1,4 +1,4 @@
-//! The atlas over real files, written on the spot.
+//! Tests of the atlas with real files, which the tests write.
 
 mod enrich;
 mod fixture;

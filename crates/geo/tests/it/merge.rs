@@ -1,4 +1,4 @@
-//! Several databases as one.
+//! Several databases, merged into one.
 
 use mmdb_writer::Value;
 

@@ -1,4 +1,4 @@
-//! Which files are taken, and what is said of the others.
+//! Which files are accepted, and the errors of the others.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use crate::fixture::{
 
 fn open_error(path: &Path) -> GeoError {
     match Atlas::open(&AtlasSources { files: vec![path.to_owned()], ..AtlasSources::default() }) {
-        Ok(_) => panic!("{} was taken", path.display()),
+        Ok(_) => panic!("{} was accepted", path.display()),
         Err(error) => error,
     }
 }
 
-/// A database with an IPv4 and an IPv6 network, enough to have every part of the format.
+/// A database with an IPv4 and an IPv6 network, so that it has every part of the format.
 fn sample_database() -> Vec<u8> {
     database_bytes(
         "GeoLite2-City",
@@ -28,7 +28,7 @@ fn sample_database() -> Vec<u8> {
 fn edition_matches_the_database_metadata() {
     let asn = database_file("GeoLite2-ASN", [("198.51.100.0/24", asn_record(209, "Lumen"))]);
     let atlas = open_atlas(&[&asn]);
-    let [edition] = atlas.editions() else { panic!("one file, one edition") };
+    let [edition] = atlas.editions() else { panic!("one file has one edition") };
     let Edition { kind, database_type, build_epoch_s, ip_version, node_count, description } = edition.clone();
     assert_eq!((kind, database_type.as_str()), (DatabaseKind::Asn, "GeoLite2-ASN"));
     assert_eq!((build_epoch_s, description.as_str()), (BUILD_EPOCH_S, "A small database"));
@@ -40,7 +40,7 @@ fn edition_matches_the_database_metadata() {
 fn missing_database_error_names_the_file() {
     let error = open_error(&PathBuf::from("no/such/file.mmdb"));
     assert!(matches!(error, GeoError::Unreadable { .. }));
-    assert!(error.to_string().starts_with("the file no/such/file.mmdb cannot be read: "), "{error}");
+    assert!(error.to_string().starts_with("failed to read no/such/file.mmdb: "), "{error}");
 }
 
 #[test]
@@ -111,25 +111,25 @@ fn valid_database_verifies_with_and_without_description() {
     assert!(open_atlas(&[&TempFile::new(&sample_database())]).verify().is_ok());
     let mut writer = mmdb_writer::Writer::builder("city ipv6").build();
     writer
-        .insert_value("2001:db8::/32".parse::<ipnet::IpNet>().expect("a network"), brisbane_flat_record())
-        .expect("a record");
-    assert!(open_atlas(&[&TempFile::new(&writer.to_bytes().expect("a database"))]).verify().is_ok());
+        .insert_value("2001:db8::/32".parse::<ipnet::IpNet>().expect("network parses"), brisbane_flat_record())
+        .expect("record is inserted");
+    assert!(open_atlas(&[&TempFile::new(&writer.to_bytes().expect("database is encoded"))]).verify().is_ok());
 }
 
 #[test]
 fn verify_finds_damage_outside_the_opening_sample() {
-    // A record far from the sampled ones: of many networks, one in the middle.
+    // A record in the middle of many networks, far from the sampled ones.
     let networks: Vec<String> = (0..6000).map(|number| format!("2001:db8:{number:x}::/48")).collect();
     let leaked = networks.into_iter().map(|network| &*network.leak());
     let records =
         leaked.enumerate().map(|(number, network)| (network, country_record("FR", &format!("Unique name {number}"))));
     let mut damaged_bytes = database_bytes("GeoLite2-Country", records);
     let name = b"Unique name 5000";
-    let offset = damaged_bytes.windows(name.len()).position(|window| window == name).expect("the name is in the file");
-    // No text in UTF-8.
+    let offset = damaged_bytes.windows(name.len()).position(|window| window == name).expect("file contains the name");
+    // Invalid UTF-8.
     damaged_bytes[offset] = 0xff;
     let atlas = open_atlas(&[&TempFile::new(&damaged_bytes)]);
-    let error = atlas.verify().expect_err("a damaged record");
+    let error = atlas.verify().expect_err("damaged record is found");
     assert!(matches!(error, GeoError::InvalidMmdb { .. } | GeoError::UnknownSchema { .. }), "{error}");
 }
 

@@ -1,4 +1,4 @@
-//! The atlas in use when its files change.
+//! The current atlas when its files change.
 
 use std::fs;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn asn_and_hosting(atlas: &Atlas) -> (Option<u32>, Option<bool>) {
 #[test]
 fn unchanged_files_are_not_reloaded() {
     let database = database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]);
-    let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("a shelf");
+    let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("databases open");
     let before = reloader.current();
     let report = reloader.refresh();
     assert!(report.swapped.is_empty() && report.refused.is_empty(), "{report:?}");
@@ -34,19 +34,19 @@ fn databases_and_lists_reload_independently() {
     let (database, list) =
         (database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]), TempFile::new(b"AS64497\n"));
     let hosting_lists = vec![list.path().to_owned()];
-    let reloader =
-        AtlasReloader::open(AtlasSources { hosting_lists, ..atlas_sources(&[&database]) }, false).expect("a shelf");
+    let reloader = AtlasReloader::open(AtlasSources { hosting_lists, ..atlas_sources(&[&database]) }, false)
+        .expect("databases open");
     let first = reloader.current();
-    fs::write(database.path(), asn_database(64497)).expect("a file");
-    fs::write(list.path(), "nothing\nof use\n").expect("a file");
+    fs::write(database.path(), asn_database(64497)).expect("file is written");
+    fs::write(list.path(), "nothing\nof use\n").expect("file is written");
     let report = reloader.refresh();
     assert_eq!(report.swapped, [database.path()]);
     assert!(matches!(report.refused[..], [GeoError::InvalidAsnLine { line: 2, .. }]), "{report:?}");
-    assert_eq!(asn_and_hosting(&reloader.current()), (Some(64497), Some(true)), "the old list still holds");
+    assert_eq!(asn_and_hosting(&reloader.current()), (Some(64497), Some(true)), "the old list is still in use");
     assert_eq!(asn_and_hosting(&first), (Some(64496), Some(false)));
 
-    assert!(reloader.refresh().refused.is_empty(), "what was refused is told once");
-    fs::write(list.path(), "AS64498\n").expect("a file");
+    assert!(reloader.refresh().refused.is_empty(), "an error is reported once");
+    fs::write(list.path(), "AS64498\n").expect("file is written");
     assert_eq!(reloader.refresh().swapped, [list.path()]);
     assert_eq!(asn_and_hosting(&reloader.current()), (Some(64497), Some(false)));
 }
@@ -54,9 +54,9 @@ fn databases_and_lists_reload_independently() {
 #[test]
 fn database_that_lost_all_coverage_is_rejected() {
     let database = database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]);
-    let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("a shelf");
+    let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("databases open");
     fs::write(database.path(), database_bytes("GeoLite2-ASN", [("203.0.113.0/24", asn_record(64497, "Others"))]))
-        .expect("a file");
+        .expect("file is written");
     let report = reloader.refresh();
     assert!(matches!(report.refused[..], [GeoError::LostCoverage { .. }]), "{report:?}");
     assert_eq!(asn_and_hosting(&reloader.current()).0, Some(64496));

@@ -209,14 +209,14 @@ async fn invalid_geo_file_is_logged_once_and_not_used() {
     let other_network =
         geo_database::city_database(BUILT_S + 9, &[("203.0.113.0/24", location)]).expect("create a database");
     let bad: [(&str, &dyn Fn()); 5] = [
-        ("not a sound MMDB file", &|| {
+        ("not a valid MMDB file", &|| {
             let file = fs::File::options().write(true).open(&file).expect("open the file");
             file.set_len(file.metadata().expect("read the length").len() / 2).expect("truncate the file");
         }),
-        ("cannot be read", &|| fs::remove_file(&file).expect("remove the file")),
-        ("not a sound MMDB file", &|| replace_file(&file, &valid.iter().rev().copied().collect::<Vec<_>>())),
+        ("failed to read", &|| fs::remove_file(&file).expect("remove the file")),
+        ("not a valid MMDB file", &|| replace_file(&file, &valid.iter().rev().copied().collect::<Vec<_>>())),
         ("older edition", &|| replace_file(&file, &edition_bytes(6))),
-        ("knows none", &|| replace_file(&file, &other_network)),
+        ("covers none", &|| replace_file(&file, &other_network)),
     ];
     for (refused, (reason, break_file)) in (1..).zip(bad) {
         break_file();

@@ -233,8 +233,8 @@ async fn failed_update_keeps_the_last_valid_edition() {
         || Body::from_stream(stream::repeat(Ok::<_, std::convert::Infallible>(Bytes::from_static(&[0; 9_000]))));
     for (response, reason) in [
         (ok_response(archive[..archive.len() / 2].to_vec()), "the archive is broken"),
-        (ok_response(b"<html>welcome</html>".to_vec()), "not a sound MMDB file"),
-        (ok_response(edition_bytes(6)[..500].to_vec()), "not a sound MMDB file"),
+        (ok_response(b"<html>welcome</html>".to_vec()), "not a valid MMDB file"),
+        (ok_response(edition_bytes(6)[..500].to_vec()), "not a valid MMDB file"),
         (ok_response(edition_bytes(4)), "older edition"),
         (ok_response(large.clone()), "100000 bytes of [geo] update_bytes_max"),
         (endless().into_response(), "100000 bytes of [geo] update_bytes_max"),
