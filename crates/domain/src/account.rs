@@ -1,18 +1,18 @@
-//! Accounts: who owns keys.
+//! Email addresses of accounts, and names of keys.
 
 use std::fmt;
 
-/// The most characters that an e-mail address can have (RFC 5321, section 4.5.3.1.3, less the brackets).
+/// Maximum length of an email address (RFC 5321, section 4.5.3.1.3, without the brackets).
 const EMAIL_BYTES_MAX: usize = 254;
-/// The most characters of a key's name.
+/// Maximum length of a key's name.
 const KEY_NAME_CHARS_MAX: usize = 100;
 
-/// An e-mail address that could be one: trimmed, with one `@` between two parts that are not empty.
+/// A plausible email address: trimmed, with one `@` between two non-empty parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmailAddress(String);
 
 impl EmailAddress {
-    /// Reads an address; whether mail arrives there only a mail can tell.
+    /// Parses an address. It may still not exist.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -39,12 +39,12 @@ impl fmt::Display for EmailAddress {
     }
 }
 
-/// A key's name, chosen by its owner: trimmed, 1 to 100 characters, none of them a control character.
+/// A key's name, chosen by its owner: trimmed, 1 to 100 characters, no control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyName(String);
 
 impl KeyName {
-    /// Reads a name.
+    /// Parses a name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -68,7 +68,7 @@ mod tests {
     fn email_address_has_one_at_between_two_parts() {
         assert_eq!(EmailAddress::parse(" a@b.example ").as_ref().map(EmailAddress::as_str), Some("a@b.example"));
         for invalid in ["", "a", "@b", "a@", "a@b@c", "a b@c", "a\n@c"] {
-            assert!(EmailAddress::parse(invalid).is_none(), "{invalid:?} passed");
+            assert!(EmailAddress::parse(invalid).is_none(), "{invalid:?} was accepted");
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
     fn key_name_has_1_to_100_characters() {
         assert!(KeyName::parse("  web shop ").is_some());
         for invalid in ["", "  ", "a\tb", &"x".repeat(101)] {
-            assert!(KeyName::parse(invalid).is_none(), "{invalid:?} passed");
+            assert!(KeyName::parse(invalid).is_none(), "{invalid:?} was accepted");
         }
     }
 }

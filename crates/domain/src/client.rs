@@ -1,27 +1,28 @@
-//! Who asks, and how they came. Decided once, at the edge; nobody else reads a forwarding header.
+//! The client of a request and its connection. The edge identifies it once; no other crate reads forwarding headers.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The client's address.
 ///
-/// It has no `Debug`, `Display` or `Serialize`, so that it cannot be logged or stored by accident: [`Address::expose`] is the one way out.
+/// It has no `Debug`, `Display` or `Serialize`, so it cannot be logged or stored by accident. [`Address::expose`] is
+/// the only way to read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Address(IpAddr);
 
 impl Address {
-    /// Takes an address as the socket or a trusted proxy gave it; an IPv4-mapped IPv6 address becomes IPv4.
+    /// Wraps the address of a socket or from a trusted proxy. An IPv4-mapped IPv6 address becomes IPv4.
     #[must_use]
     pub fn new(address: IpAddr) -> Self {
         Self(address.to_canonical())
     }
 
-    /// The bare address, for looking it up and for answering its owner.
+    /// The plain address, to look it up and to return it to the client.
     #[must_use]
     pub fn expose(self) -> IpAddr {
         self.0
     }
 
-    /// The network that one subscriber holds, for counting in memory.
+    /// The subnet of one subscriber, for counters in memory.
     #[must_use]
     pub fn subnet(self) -> ClientSubnet {
         ClientSubnet(match self.0 {
@@ -31,31 +32,31 @@ impl Address {
     }
 }
 
-/// An IPv4 address, or the first 64 bits of an IPv6 address, whose other half its holder chooses at will.
+/// An IPv4 address, or the /64 network of an IPv6 address, within which a subscriber can choose any address.
 ///
-/// It can be compared and hashed, and there is no way back out.
+/// It can be compared and hashed, but not read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientSubnet(IpAddr);
 
-/// The machine that is answered for.
+/// The client of a request.
 #[derive(Clone, Copy)]
 pub struct Client {
-    /// Its address.
+    /// The client's address.
     pub address: Address,
-    /// Its connection.
+    /// The client's connection.
     pub connection: ConnectionFacts,
 }
 
-/// What is known of the client's own connection; `None` where nobody could measure it.
+/// Facts about the client's connection. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionFacts {
     /// HTTP version of the request.
     pub http_protocol: Option<HttpProtocol>,
-    /// TLS session; `None` on a clear connection.
+    /// TLS session. `None` on a plaintext connection.
     pub tls: Option<TlsInfo>,
-    /// Smoothed round-trip time, whole milliseconds.
+    /// Round-trip time, in whole milliseconds.
     pub rtt_ms: Option<u32>,
-    /// IATA code of the site that took the connection.
+    /// IATA code of the site that accepted the connection.
     pub colo: Option<Colo>,
 }
 
@@ -73,7 +74,7 @@ pub enum HttpProtocol {
 }
 
 impl HttpProtocol {
-    /// The name that answers carry.
+    /// The name in responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,11 +91,11 @@ impl HttpProtocol {
 pub struct TlsInfo {
     /// Negotiated version.
     pub version: TlsVersion,
-    /// IANA name of the negotiated suite; `None` when a proxy told the version alone.
+    /// IANA name of the negotiated cipher suite. `None` if a proxy reported only the version.
     pub cipher: Option<&'static str>,
 }
 
-/// TLS versions that the service speaks.
+/// The supported TLS versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2
@@ -104,7 +105,7 @@ pub enum TlsVersion {
 }
 
 impl TlsVersion {
-    /// The name that answers carry.
+    /// The name in responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,12 +115,12 @@ impl TlsVersion {
     }
 }
 
-/// Three capital letters: the IATA code of a site.
+/// The IATA code of a site: three capital letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colo([u8; 3]);
 
 impl Colo {
-    /// Reads a code; anything but three capital ASCII letters is `None`.
+    /// Parses a code. Returns `None` unless it is three capital ASCII letters.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let code: [u8; 3] = text.as_bytes().try_into().ok()?;
@@ -139,13 +140,13 @@ mod tests {
 
     #[test]
     fn ipv4_mapped_address_becomes_ipv4() {
-        let mapped = Address::new("::ffff:198.51.100.7".parse().expect("an address"));
-        assert_eq!(mapped.expose(), "198.51.100.7".parse::<IpAddr>().expect("an address"));
+        let mapped = Address::new("::ffff:198.51.100.7".parse().expect("address parses"));
+        assert_eq!(mapped.expose(), "198.51.100.7".parse::<IpAddr>().expect("address parses"));
     }
 
     #[test]
     fn subnet_is_one_ipv4_address_or_an_ipv6_64() {
-        let subnet_of = |text: &str| Address::new(text.parse().expect("an address")).subnet();
+        let subnet_of = |text: &str| Address::new(text.parse().expect("address parses")).subnet();
         assert!(subnet_of("198.51.100.7") == subnet_of("::ffff:198.51.100.7"));
         assert!(subnet_of("198.51.100.7") != subnet_of("198.51.100.8"));
         assert!(subnet_of("2001:db8:1:2::1") == subnet_of("2001:db8:1:2:ffff::"));
@@ -157,7 +158,7 @@ mod tests {
     fn colo_is_three_capital_letters() {
         assert_eq!(Colo::parse("FRA").as_ref().map(Colo::as_str), Some("FRA"));
         for invalid in ["", "FR", "FRAX", "fra", "F1A", "ÄÖ"] {
-            assert!(Colo::parse(invalid).is_none(), "{invalid} passed");
+            assert!(Colo::parse(invalid).is_none(), "{invalid} was accepted");
         }
     }
 }

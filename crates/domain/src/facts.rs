@@ -1,22 +1,22 @@
-//! What is known about an address. Strings are borrowed from the database edition that was asked.
+//! Facts about an address. Strings are borrowed from the database.
 
-/// Everything that an answer can draw on, before the scope narrows it.
+/// All facts about an address, before the scope selects fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GeoFacts<'a> {
-    /// Where the address is.
+    /// The location of the address.
     pub location: Location<'a>,
-    /// Whose network it belongs to.
+    /// The network of the address.
     pub network: Network<'a>,
 }
 
-/// Where an address is.
+/// The location of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Location<'a> {
     /// City name in English.
     pub city: Option<&'a str>,
     /// Region or state name in English.
     pub region: Option<&'a str>,
-    /// Whole ISO 3166-2 code, such as `US-CA`.
+    /// ISO 3166-2 code, such as `US-CA`.
     pub region_code: Option<&'a str>,
     /// ISO 3166-1 alpha-2 code.
     pub country: Option<&'a str>,
@@ -28,7 +28,7 @@ pub struct Location<'a> {
     pub latitude: Option<f64>,
     /// Degrees east.
     pub longitude: Option<f64>,
-    /// Kilometres around the point within which the database expects most of its clients.
+    /// Radius around the point, in kilometers, in which the database expects most clients.
     pub accuracy_km: Option<u16>,
     /// IANA time zone.
     pub timezone: Option<&'a str>,
@@ -42,15 +42,15 @@ pub struct Location<'a> {
     pub currency: Option<&'a str>,
 }
 
-/// Whose network an address belongs to.
+/// The network of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Network<'a> {
     /// Autonomous system number.
     pub asn: Option<u32>,
-    /// Name of the organisation behind it.
+    /// Name of the organization that operates it.
     pub org: Option<&'a str>,
-    /// Known VPN or proxy operator; `None` when the number is unknown.
+    /// Whether it belongs to a known VPN or proxy operator. `None` if unknown.
     pub proxy: Option<bool>,
-    /// Known hosting or cloud operator; `None` when the number is unknown.
+    /// Whether it belongs to a known hosting or cloud operator. `None` if unknown.
     pub hosting: Option<bool>,
 }

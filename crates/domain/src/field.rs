@@ -1,29 +1,29 @@
-//! The fields of an answer, in the order in which they are written, and which view shows which.
+//! The fields of a response, in order, and which field set contains which.
 
 use crate::scope::Scope;
 
-/// A selection of fields: a scope's, or the demo's fixed one.
+/// The fields of a scope, or the fixed fields of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldSet {
-    /// What a scope allows.
+    /// The fields of a scope.
     Scope(Scope),
-    /// The demo's fixed set.
+    /// The fields of the demo.
     Demo,
 }
 
 macro_rules! define_fields {
     ($($variant:ident $name:literal $scope:ident $demo:ident $json:literal $description:literal;)+) => {
-        /// A field of an answer.
+        /// A field of a response.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Field {
             $(#[doc = $description] $variant,)+
         }
 
         impl Field {
-            /// All fields, in the order of an answer.
+            /// All fields, in the order of a response.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-            /// The field's name on the wire.
+            /// The field's name in JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
@@ -35,19 +35,19 @@ macro_rules! define_fields {
                 match self { $(Self::$variant => $description,)+ }
             }
 
-            /// The JSON type of the field when it is not null.
+            /// The JSON type of the field if it is not null.
             #[must_use]
             pub const fn json_type(self) -> &'static str {
                 match self { $(Self::$variant => $json,)+ }
             }
 
-            /// The lowest scope that shows the field.
+            /// The narrowest scope that contains the field.
             #[must_use]
             pub const fn scope(self) -> Scope {
                 match self { $(Self::$variant => Scope::$scope,)+ }
             }
 
-            /// Whether the demo shows the field.
+            /// Whether the demo contains the field.
             #[must_use]
             pub const fn in_demo(self) -> bool {
                 match self { $(Self::$variant => $demo,)+ }
@@ -58,8 +58,8 @@ macro_rules! define_fields {
 
 define_fields! {
     Status         "status"          Ip   true  "string" "Always `success`.";
-    Ip             "ip"              Ip   true  "string" "IPv4 address; null for a client that came over IPv6.";
-    Ipv6           "ipv6"            Ip   true  "string" "IPv6 address; null for a client that came over IPv4.";
+    Ip             "ip"              Ip   true  "string" "IPv4 address. Null for clients that connect over IPv6.";
+    Ipv6           "ipv6"            Ip   true  "string" "IPv6 address. Null for clients that connect over IPv4.";
     City           "city"            Geo  true  "string" "City name in English.";
     Region         "region"          Geo  true  "string" "Region or state name in English.";
     RegionCode     "region_code"     Geo  true  "string" "ISO 3166-2 code, such as `US-CA`.";
@@ -72,21 +72,21 @@ define_fields! {
     TimezoneOffset "timezone_offset" Geo  true  "integer" "UTC offset in seconds at the time of the request.";
     PostalCode     "postal_code"     Geo  true  "string" "Postal code.";
     Asn            "asn"             Geo  true  "integer" "Autonomous system number.";
-    Org            "org"             Geo  true  "string" "Name of the network's organisation.";
-    As             "as"              Geo  true  "string" "`AS`, the number, a space and the organisation; null unless both are known.";
+    Org            "org"             Geo  true  "string" "Name of the organization that operates the network.";
+    As             "as"              Geo  true  "string" "`AS`, the number, a space and the organization. Null unless both are known.";
     IsEu           "is_eu"           Geo  true  "boolean" "Whether the country is in the European Union.";
     Currency       "currency"        Geo  true  "string" "ISO 4217 code of the country's currency.";
     HttpProtocol   "http_protocol"   Full true  "string" "HTTP version of the request.";
-    TlsVersion     "tls_version"     Full true  "string" "TLS version of the connection; null when it is clear.";
-    TlsCipher      "tls_cipher"      Full false "string" "IANA name of the TLS cipher suite; null when it is clear.";
-    Rtt            "rtt"             Full true  "integer" "Round-trip time in whole milliseconds, measured on the client's own socket.";
-    Colo           "colo"            Full true  "string" "IATA code of the site that answered.";
+    TlsVersion     "tls_version"     Full true  "string" "TLS version of the connection. Null without TLS.";
+    TlsCipher      "tls_cipher"      Full false "string" "IANA name of the TLS cipher suite. Null without TLS.";
+    Rtt            "rtt"             Full true  "integer" "Round-trip time in whole milliseconds, measured on the client's socket.";
+    Colo           "colo"            Full true  "string" "IATA code of the site that served the request.";
     Proxy          "proxy"           Full false "boolean" "Whether the network belongs to a known VPN or proxy operator.";
     Hosting        "hosting"         Full false "boolean" "Whether the network belongs to a known hosting or cloud operator.";
 }
 
 impl FieldSet {
-    /// Whether this view shows a field.
+    /// Whether the set contains a field.
     #[must_use]
     pub fn contains(self, field: Field) -> bool {
         match self {
@@ -95,7 +95,7 @@ impl FieldSet {
         }
     }
 
-    /// The fields of this view, in the order of an answer.
+    /// The fields of the set, in the order of a response.
     pub fn fields(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |field| self.contains(*field))
     }

@@ -1,7 +1,8 @@
-//! API keys: parsed, hashed, never shown.
+//! API keys: format, checksum and digest.
 //!
-//! `ips_` + 10 characters of public id + 32 of secret + 6 of CRC-32 over all that precedes; 52 in all, base62.
-//! As a regular expression for secret scanners: `ips_[0-9A-Za-z]{48}`.
+//! A key has 52 characters: `ips_`, a public id of 10, a secret of 32, and a checksum of 6. All but the prefix is
+//! base62. The checksum is the CRC-32 of everything before it. The regular expression for secret scanners is
+//! `ips_[0-9A-Za-z]{48}`.
 
 use std::fmt;
 
@@ -15,12 +16,12 @@ const PAYLOAD_CHARS: usize = PREFIX.len() + ID_CHARS + SECRET_CHARS;
 const KEY_CHARS: usize = PAYLOAD_CHARS + CHECKSUM_CHARS;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The public, random, never reused name of a key.
+/// The public id of a key. It is random and never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId([u8; ID_CHARS]);
 
 impl KeyId {
-    /// Reads an id, with or without the `ips_` before it, as lists show it.
+    /// Parses an id, with or without the prefix `ips_`, which lists show.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let id: [u8; ID_CHARS] = text.strip_prefix(PREFIX).unwrap_or(text).as_bytes().try_into().ok()?;
@@ -33,7 +34,7 @@ impl KeyId {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The same as bytes, which are ASCII.
+    /// The id as ASCII bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -52,12 +53,12 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// SHA-256 of a whole key. 190 random bits need no slow hash.
+/// SHA-256 of a complete key. A slow hash is not needed, because the secret has 190 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// Takes the bytes of a stored digest.
+    /// Wraps the bytes of a stored digest.
     #[must_use]
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -76,17 +77,17 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// A well-formed key as a caller presented it: its id and its digest. The clear text is gone.
+/// A well-formed key, reduced to its id and its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Finds the record.
+    /// Identifies the key record.
     pub id: KeyId,
     /// Proves the secret.
     pub digest: KeyDigest,
 }
 
 impl ApiKey {
-    /// Reads a key; a typo is found by the checksum, with no I/O.
+    /// Parses a key. The checksum detects typos without I/O.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
@@ -102,17 +103,17 @@ impl ApiKey {
     }
 }
 
-/// A key in clear: exists from the moment it is minted until its owner has seen it once.
+/// A key in plain text. It exists from generation until its owner has seen it once.
 pub struct PlaintextKey(String);
 
 impl PlaintextKey {
-    /// Mints a key with a new id from a source of random bytes.
+    /// Generates a key with a new id from a source of random bytes.
     pub fn generate(mut random_byte: impl FnMut() -> u8) -> Self {
         let id: Vec<u8> = (0..ID_CHARS).map(|_| random_char(&mut random_byte)).collect();
         Self::with_id(&id, random_byte)
     }
 
-    /// Mints a new secret under an id that exists, for a roll.
+    /// Generates a new secret for an existing id.
     pub fn rotate(id: KeyId, random_byte: impl FnMut() -> u8) -> Self {
         Self::with_id(&id.0, random_byte)
     }
@@ -127,20 +128,20 @@ impl PlaintextKey {
         Self(text.into_iter().map(char::from).collect())
     }
 
-    /// The clear text, to be shown to its owner once.
+    /// The plain text, to be shown to its owner once.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// What the service keeps of it.
+    /// The id and digest, which the service stores.
     #[must_use]
     pub fn to_api_key(&self) -> ApiKey {
-        ApiKey::parse(&self.0).expect("a minted key is well-formed")
+        ApiKey::parse(&self.0).expect("generated key parses")
     }
 }
 
-/// One unbiased base62 character: bytes beyond the last whole multiple of 62 are drawn again.
+/// An unbiased base62 character. Bytes above the last multiple of 62 are drawn again.
 fn random_char(random_byte: &mut impl FnMut() -> u8) -> u8 {
     loop {
         let byte = usize::from(random_byte());
@@ -189,7 +190,10 @@ mod tests {
         for index in 0..clear.expose().len() {
             let mut typo = clear.expose().as_bytes().to_vec();
             typo[index] = if typo[index] == b'x' { b'y' } else { b'x' };
-            assert!(ApiKey::parse(std::str::from_utf8(&typo).expect("ascii")).is_none(), "typo at {index} passed");
+            assert!(
+                ApiKey::parse(std::str::from_utf8(&typo).expect("typo is ASCII")).is_none(),
+                "typo at {index} was accepted"
+            );
         }
     }
 
@@ -199,7 +203,7 @@ mod tests {
         let text = clear.expose();
         for invalid in ["", "ips_", &text[1..], &format!("{text}0"), &text.replace(&text[20..21], "-"), &"é".repeat(26)]
         {
-            assert!(ApiKey::parse(invalid).is_none(), "{invalid:?} passed");
+            assert!(ApiKey::parse(invalid).is_none(), "{invalid:?} was accepted");
         }
     }
 

@@ -1,6 +1,15 @@
-//! The nouns and rules that every part of Ipseity shares.
+//! The types and rules that all crates of Ipseity share.
 //!
-//! Deliberately absent: I/O, clocks, async code and wire formats. Randomness and time are handed in by the caller.
+//! Main types:
+//! - [`Client`] and [`Address`]: the client of a request.
+//! - [`GeoFacts`], [`Field`] and [`Scope`]: the facts about an address, and which of them a response contains.
+//! - [`ApiKey`], [`PlaintextKey`] and [`KeyRecord`]: a key as presented, as generated, and as stored.
+//! - [`Plan`], [`BURST_LIMIT`] and [`KeyPause`]: the limits of a key, and what happens when it exceeds the burst limit.
+//!
+//! Guarantees:
+//! - [`Address`] and [`PlaintextKey`] have no `Debug` or `Display`, so they cannot be logged by accident.
+//! - [`Scope::narrowed_to`] never widens a key's scope.
+//! - The crate has no I/O, no clock and no randomness. Callers pass in the time and random bytes.
 
 pub mod account;
 pub mod client;

@@ -1,72 +1,72 @@
-//! A key's standing: all that a verdict needs to know of it.
+//! The key record: everything that a verdict needs to know about a key.
 
 use crate::key::{KeyDigest, KeyId};
 use crate::scope::Scope;
 use crate::usage::DailyUsage;
 
-/// All that a verdict needs to know of a key, as the durable store tells it.
+/// Everything that a verdict needs to know about a key, as stored in PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// Which key.
+    /// The key.
     pub id: KeyId,
-    /// Digest of the key that is valid now.
+    /// Digest of the current secret.
     pub digest: KeyDigest,
-    /// The digest before a roll, while it still holds.
+    /// Digest of the previous secret after a rotation, until it expires or is revoked.
     pub previous: Option<PreviousDigest>,
-    /// What it may see.
+    /// The fields that the key may read.
     pub scope: Scope,
-    /// Requests a day, by the account's plan.
+    /// Requests per day, by the account's plan.
     pub daily_limit: u64,
-    /// Deactivated, paused.
+    /// Whether the key is deactivated or paused.
     pub flags: KeyFlags,
-    /// Raised by every change: of two standings the one with the higher generation is the newer.
+    /// Incremented by every change. The record with the higher generation is newer.
     pub generation: u64,
-    /// Raised by every resume: a pause belongs to one window.
+    /// Incremented by every resume. A pause belongs to one burst epoch.
     pub burst_epoch: u64,
-    /// The newest day that was rolled up, and its count.
+    /// The newest day with stored usage, and its count.
     pub usage: Option<DailyUsage>,
 }
 
 impl KeyRecord {
-    /// Whether a key with this digest is this one, or the one before its roll while that still holds.
+    /// Whether the digest is that of the current secret, or of the previous one before it expires.
     #[must_use]
     pub fn accepts(&self, digest: &KeyDigest, now_s: u64) -> bool {
         let previous = self.previous.filter(|previous| now_s < previous.expires_at_s);
         self.digest == *digest || previous.is_some_and(|previous| previous.digest == *digest)
     }
 
-    /// Takes a count into account that is known from elsewhere: the newer day stands, and of one day the greater count.
+    /// Merges usage from another source. The newer day wins and, on the same day, the higher count.
     pub fn merge_usage(&mut self, other: Option<DailyUsage>) {
         self.usage = [self.usage, other].into_iter().flatten().max_by_key(|used| (used.day, used.count));
     }
 }
 
-/// A change of a key that is committed in the durable store and must now reach the counter store.
+/// A change of a key that is committed in PostgreSQL and must be applied to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyChange {
-    /// The key has this standing.
+    /// The key has this record.
     Updated(KeyRecord),
-    /// The key is gone.
+    /// The key was deleted.
     Deleted(KeyId),
 }
 
-/// The digest of a rolled key, and until when it holds.
+/// The digest of a previous secret, and when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreviousDigest {
-    /// Digest of the old key.
+    /// Digest of the previous secret.
     pub digest: KeyDigest,
-    /// Unix time in seconds.
+    /// Expiry, as Unix time in seconds.
     pub expires_at_s: u64,
 }
 
-/// What a key may do now.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Answers.
+    /// Requests are answered.
     Active,
-    /// Exceeded the burst limit; refused until its owner resumes it.
+    /// The key exceeded the burst limit. Requests are rejected until its owner resumes it.
     Paused,
-    /// Deactivated by its owner or an operator.
+    /// The key was deactivated by its owner or an operator.
     Inactive,
 }
 
@@ -82,7 +82,8 @@ impl KeyState {
     }
 }
 
-/// The two facts behind a state. They are apart, so that reactivating a key that was paused before leaves it paused.
+/// The flags that determine the state. They are independent: a paused key that is deactivated and reactivated stays
+/// paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyFlags {
     /// Deactivated.
@@ -92,7 +93,7 @@ pub struct KeyFlags {
 }
 
 impl KeyFlags {
-    /// The state that the two facts make.
+    /// The state that the flags determine.
     #[must_use]
     pub const fn state(self) -> KeyState {
         match (self.deactivated, self.paused) {

@@ -1,13 +1,13 @@
-//! Scopes: how much of an answer a key may see.
+//! Scopes: which fields a key may read.
 
 use std::fmt;
 
-/// A key's scope; a wider one compares greater.
+/// A key's scope. A wider scope compares greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// The address alone.
+    /// Only the address.
     Ip,
-    /// The address, its place and its network operator.
+    /// The address, its location and its network.
     Geo,
     /// Everything.
     Full,
@@ -27,13 +27,13 @@ impl Scope {
         }
     }
 
-    /// Reads a scope's name.
+    /// Parses a scope's name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == text)
     }
 
-    /// This scope, narrowed by a request's wish; a wish that is absent, odd or broader changes nothing.
+    /// This scope, narrowed to the requested one. A missing, invalid or wider request changes nothing.
     #[must_use]
     pub fn narrowed_to(self, requested: Option<&str>) -> Self {
         requested.and_then(Self::parse).map_or(self, |requested| requested.min(self))
