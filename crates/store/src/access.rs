@@ -1,6 +1,6 @@
 //! Access to the store by concept: `store.keys().create(…)`.
 //!
-//! The accessors are `Copy` and their methods take `self`, so that a returned future borrows the store and not the accessor.
+//! Accessors are `Copy` and their methods take `self`, so a returned future borrows the store and not the accessor.
 
 use crate::pool::Store;
 
@@ -10,13 +10,13 @@ pub struct Keys<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// What happened to keys, and who did it.
+/// The history of keys.
 #[derive(Clone, Copy)]
 pub struct AuditLog<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// Key changes that have not reached Redis yet.
+/// Key changes that are not applied to Redis yet.
 #[derive(Clone, Copy)]
 pub struct Outbox<'a> {
     pub(crate) store: &'a Store,
@@ -64,13 +64,13 @@ pub struct EmailTokens<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// Emails that wait to be sent.
+/// Emails to be sent.
 #[derive(Clone, Copy)]
 pub struct EmailQueue<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// Alerts that wait to be sent.
+/// Alerts to be sent.
 #[derive(Clone, Copy)]
 pub struct AlertQueue<'a> {
     pub(crate) store: &'a Store,
@@ -89,13 +89,13 @@ impl Store {
         Keys { store: self }
     }
 
-    /// What happened to keys, and who did it.
+    /// The history of keys.
     #[must_use]
     pub const fn audit_log(&self) -> AuditLog<'_> {
         AuditLog { store: self }
     }
 
-    /// Key changes that have not reached Redis yet.
+    /// Key changes that are not applied to Redis yet.
     #[must_use]
     pub const fn outbox(&self) -> Outbox<'_> {
         Outbox { store: self }
@@ -143,13 +143,13 @@ impl Store {
         EmailTokens { store: self }
     }
 
-    /// Emails that wait to be sent.
+    /// Emails to be sent.
     #[must_use]
     pub const fn email_queue(&self) -> EmailQueue<'_> {
         EmailQueue { store: self }
     }
 
-    /// Alerts that wait to be sent.
+    /// Alerts to be sent.
     #[must_use]
     pub const fn alert_queue(&self) -> AlertQueue<'_> {
         AlertQueue { store: self }

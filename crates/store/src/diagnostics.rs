@@ -1,4 +1,4 @@
-//! What PostgreSQL says of itself and of the schema, for whoever looks after it.
+//! The state of the PostgreSQL server and the schema, for `ipseity doctor`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,37 +7,37 @@ use sqlx::{ConnectOptions, FromRow, PgConnection};
 use crate::error::StoreError;
 use crate::pool::{MIGRATOR, Store};
 
-/// Questions for the time: the quickest answer tells the distance and the clock best.
+/// Number of clock samples. The one with the shortest round trip is the most accurate.
 const CLOCK_SAMPLES: usize = 5;
 
-/// How PostgreSQL is.
+/// The state of a PostgreSQL server.
 #[derive(Clone, Debug, Default)]
 pub struct PostgresServerInfo {
-    /// Its version, such as `15.8`.
+    /// The version, such as `15.8`.
     pub version: String,
-    /// The same as a number, such as 150008.
+    /// The version as a number, such as 150008.
     pub version_number: i32,
-    /// Whether it is a replica, or was told to take no writes.
+    /// Whether it is a replica or read-only.
     pub is_read_only: bool,
-    /// What the database's text is written in, such as `UTF8`.
+    /// The encoding of the database, such as `UTF8`.
     pub encoding: String,
-    /// Whether a commit waits for the disk.
+    /// Whether `fsync` is on, so that a commit waits for the disk.
     pub fsync: bool,
-    /// Connections that it takes.
+    /// Maximum number of connections.
     pub connections_max: i32,
-    /// Whether this role may read and write every table.
+    /// Whether the role may read and write every table.
     pub can_write: bool,
-    /// Changes of the schema that this version knows.
+    /// Number of migrations of this version.
     pub known_migrations: usize,
-    /// Those of them that are still to be made.
+    /// Migrations that are not applied.
     pub pending_migrations: Vec<i64>,
-    /// Those of them that were begun and failed, or were made by another text.
+    /// Migrations that failed, or were applied with different content.
     pub invalid_migrations: Vec<i64>,
-    /// Changes that a newer version made.
+    /// Applied migrations of a newer version.
     pub unknown_migrations: Vec<i64>,
-    /// Milliseconds that its clock is ahead of this machine's.
+    /// How far the server's clock is ahead of this machine's, in milliseconds.
     pub clock_offset_ms: i64,
-    /// Time for a question and its answer.
+    /// The round-trip time of a statement.
     pub round_trip: Duration,
 }
 
@@ -61,10 +61,10 @@ struct AppliedMigrationRow {
 }
 
 impl Store {
-    /// Asks PostgreSQL how it is, over a connection of its own: a pool would go on trying instead of telling why it fails.
+    /// Reads the state of the server over a dedicated connection. A pool would retry and hide the cause of an error.
     ///
     /// # Errors
-    /// When it does not answer in time, or does not let anybody in.
+    /// If PostgreSQL is unavailable or rejects the connection.
     pub async fn inspect_server(&self) -> Result<PostgresServerInfo, StoreError> {
         let diagnostics = async {
             let mut connection = self.pool.connect_options().connect().await?;

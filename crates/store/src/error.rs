@@ -1,57 +1,58 @@
-//! What can go wrong, sorted by whose it is to mend.
+//! Errors of the store, by who can fix them.
 
-/// A failure of the store.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The caller's to mend.
+    /// The request is invalid. The caller can fix it.
     #[error(transparent)]
     Refused(#[from] StoreRefusal),
-    /// PostgreSQL did not answer; may pass.
-    #[error("PostgreSQL did not answer; is it running, and is [store] url right?")]
+    /// PostgreSQL is unavailable. A retry may succeed.
+    #[error("PostgreSQL is unavailable. Check that it is running and that [store] url is correct.")]
     Outage(#[source] sqlx::Error),
-    /// PostgreSQL answered in a way that this code does not expect: ours to mend.
+    /// PostgreSQL returned an unexpected error. The setup or this code must be fixed.
     #[error(
-        "PostgreSQL refused a statement; does [store] url name the right role and database, and is it migrated (`ipseity migrate`)?"
+        "PostgreSQL rejected a statement. Check the role and database in [store] url, and that the schema is migrated (`ipseity migrate`)."
     )]
     Fault(#[source] sqlx::Error),
 }
 
-/// A wish that the store does not grant.
+/// Why the store rejects a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreRefusal {
-    /// The e-mail address is taken.
-    #[error("an account with this e-mail address exists already; `ipseity account show` shows it")]
+    /// The email address is taken.
+    #[error("an account with this email address already exists. Run `ipseity account show` to see it.")]
     AccountExists,
-    /// No such account.
-    #[error("no account has this e-mail address; `ipseity account create` makes one")]
+    /// The account does not exist.
+    #[error("no account has this email address. Run `ipseity account create` to create one.")]
     UnknownAccount,
-    /// No such plan.
-    #[error("no plan has this name; `ipseity plan list` shows them, `ipseity plan add` makes one")]
+    /// The plan does not exist.
+    #[error("no plan has this name. Run `ipseity plan list` to list plans, or `ipseity plan add` to create one.")]
     UnknownPlan,
-    /// The plan exists.
-    #[error("a plan with this name exists already; plans do not change, add one under another name")]
+    /// The plan's name is taken.
+    #[error("a plan with this name already exists. Plans cannot be changed. Add one with another name.")]
     PlanExists,
-    /// No such key.
-    #[error("no key has this id; `ipseity key list` shows an account's keys")]
+    /// The key does not exist.
+    #[error("no key has this id. Run `ipseity key list` to list an account's keys.")]
     UnknownKey,
-    /// Ten keys are there.
-    #[error("the account holds 10 keys, and no account can hold more; `ipseity key delete` makes room")]
+    /// The account has ten keys.
+    #[error("the account has reached the limit of 10 keys. Run `ipseity key delete` to delete one.")]
     KeyLimitReached,
-    /// Ten passkeys are there.
-    #[error("the account holds 10 passkeys, and no account can hold more; its owner can delete one on the portal")]
+    /// The account has ten passkeys.
+    #[error("the account has reached the limit of 10 passkeys. Its owner can delete one in the portal.")]
     PasskeyLimitReached,
-    /// The passkey belongs to an account already.
-    #[error("this passkey belongs to an account already")]
+    /// The passkey is already registered.
+    #[error("this passkey already belongs to an account")]
     PasskeyExists,
     /// The link was used, replaced or has expired.
-    #[error("this link was used or has expired; `ipseity account invite` makes another")]
+    #[error("this link was used or has expired. Run `ipseity account invite` to create another.")]
     InvalidEmailToken,
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
-        // Class 57 is an operator's intervention (shutdown, crash, start-up), 53 a lack of resources, 08 a connection lost, 40 a lost race.
+        // SQLSTATE classes: 57 operator intervention (shutdown, crash, start-up), 53 insufficient resources, 08
+        // connection exception, 40 transaction rollback.
         let is_transient = error
             .as_database_error()
             .and_then(|error| error.code())
@@ -65,13 +66,13 @@ impl From<sqlx::Error> for StoreError {
 }
 
 impl StoreError {
-    /// Whether PostgreSQL did not let the role or the password of its address in: class 28, invalid authorization.
+    /// Whether PostgreSQL rejected the role or password (SQLSTATE class 28).
     #[must_use]
     pub fn is_auth_failure(&self) -> bool {
         self.sqlstate().is_some_and(|code| code.starts_with("28"))
     }
 
-    /// Whether the database of the address does not exist.
+    /// Whether the database does not exist.
     #[must_use]
     pub fn is_missing_database(&self) -> bool {
         self.sqlstate().is_some_and(|code| code == "3D000")
@@ -85,7 +86,7 @@ impl StoreError {
     }
 }
 
-/// Whether a statement failed on the constraint of this name.
+/// Whether a statement violated this constraint.
 pub(crate) fn violates_constraint(error: &sqlx::Error, constraint: &str) -> bool {
     error.as_database_error().and_then(|error| error.constraint()) == Some(constraint)
 }

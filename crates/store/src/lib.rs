@@ -1,7 +1,17 @@
-//! PostgreSQL: where accounts, keys, pauses and usage are true.
+//! Accounts, keys, pauses and usage, stored in PostgreSQL, which is the source of truth for them.
 //!
-//! Deliberately absent: verdicts and counters (the ledger's), and any knowledge of HTTP, mail or passwords beyond what is stored of them.
-//! Nothing here is asked on the way of a request whose key the counter store knows.
+//! [`Store`] is the entry point. Its accessors group the methods by concept, such as [`Keys`], [`Accounts`],
+//! [`EmailTokens`] and [`Usage`]: `store.keys().create(…)`.
+//!
+//! Guarantees:
+//! - A change of a key record commits together with its [`Outbox`] row. The outbox worker applies it to Redis, even if
+//!   the process that made the change has died.
+//! - Usage counts are absolute. Merging one twice or late does not change the result.
+//! - A frozen server delays a statement by [`StoreOptions::timeout`] at most. Migrations, outbox claims and listeners
+//!   are exempt.
+//! - Secrets are stored only as digests or password hashes.
+//!
+//! A request whose key is in Redis does not use this crate.
 
 mod access;
 mod accounts;

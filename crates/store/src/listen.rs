@@ -1,4 +1,4 @@
-//! Listening: whoever waits for a change of the database is woken by it.
+//! Notifications about changes in the database (LISTEN).
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use crate::pool::Store;
 const OUTBOX_CHANNEL: &str = "ipseity_outbox";
 const ACCOUNT_CHANNEL: &str = "ipseity_account";
 const EMAIL_CHANNEL: &str = "ipseity_mail";
-/// Between a connection that was lost and the next.
+/// Wait before a lost connection is replaced.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
-/// Silence is questioned after this many times the time for a statement: a connection can be dead without anybody saying so.
+/// After this many statement timeouts without a notification, the connection is tested, because it may be dead.
 const PING_AFTER_TIMEOUTS: u32 = 10;
 
 impl Outbox<'_> {
-    /// Listens for changes of keys' standings.
+    /// Listens for new rows in the outbox.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn listen(self) -> Result<WakeListener, StoreError> {
         Ok(WakeListener(self.store.open_channel_listener(OUTBOX_CHANNEL).await?))
     }
 }
 
 impl Keys<'_> {
-    /// Listens for news of keys.
+    /// Listens for changes of keys.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn listen(self) -> Result<KeyEvents, StoreError> {
         Ok(KeyEvents(self.store.open_channel_listener(OUTBOX_CHANNEL).await?))
     }
 }
 
 impl EmailQueue<'_> {
-    /// Listens for mails that wait to be sent.
+    /// Listens for new emails in the queue.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn listen(self) -> Result<WakeListener, StoreError> {
         Ok(WakeListener(self.store.open_channel_listener(EMAIL_CHANNEL).await?))
     }
@@ -50,7 +50,7 @@ impl Accounts<'_> {
     /// Listens for accounts whose keys have changed or whose sessions have ended.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn listen(self) -> Result<AccountEvents, StoreError> {
         Ok(AccountEvents(self.store.open_channel_listener(ACCOUNT_CHANNEL).await?))
     }
@@ -61,7 +61,7 @@ impl Store {
         Ok(ChannelListener { store: self.clone(), channel, listener: Some(self.connect_listener(channel).await?) })
     }
 
-    /// On a connection of its own: one from the pool may be dead without knowing it.
+    /// Opens a dedicated connection, because a pooled one may be dead.
     async fn connect_listener(&self, channel: &str) -> Result<PgListener, StoreError> {
         let options = self.pool.connect_options().as_ref().clone();
         let pool_options = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
@@ -76,16 +76,16 @@ impl Store {
 struct ChannelListener {
     store: Store,
     channel: &'static str,
-    /// Absent after its connection was lost.
+    /// `None` after the connection was lost.
     listener: Option<PgListener>,
 }
 
 enum ListenEvent {
-    /// Something was said.
+    /// A notification with its payload.
     Notification(String),
-    /// Nothing was said for as long as patience lasted.
+    /// No notification arrived in time.
     TimedOut,
-    /// The connection was lost or made again: something may have been missed.
+    /// The connection was lost or replaced. Notifications may have been missed.
     Interrupted,
 }
 
@@ -105,7 +105,7 @@ impl ChannelListener {
         }
     }
 
-    /// Lets go of a connection whose other end does not answer.
+    /// Drops the connection if it does not respond.
     async fn ping_or_disconnect(&mut self) {
         if let Some(listener) = &mut self.listener
             && self.store.with_timeout(sqlx::query("select 1").execute(listener)).await.is_err()
@@ -115,14 +115,14 @@ impl ChannelListener {
     }
 }
 
-/// Tells of every change of a key, for whoever remembers keys.
+/// Reports changes of keys, for caches of key records.
 pub struct KeyEvents(ChannelListener);
 
 impl KeyEvents {
-    /// Returns when a key has changed.
+    /// Waits until a key has changed.
     ///
     /// # Errors
-    /// When the connection was lost: something may have been missed.
+    /// If the connection was lost. Changes may have been missed.
     pub async fn wait(&mut self) -> Result<(), StoreError> {
         loop {
             match self.0.recv(self.0.store.timeout).await? {
@@ -134,14 +134,15 @@ impl KeyEvents {
     }
 }
 
-/// Wakes the relay when the outbox has grown, or the mailer when a mail waits.
+/// Wakes the outbox worker when the outbox has new rows, or the mailer when an email is queued.
 pub struct WakeListener(ChannelListener);
 
 impl WakeListener {
-    /// Returns when something has changed, when the connection was lost or made again and may have missed something, or after `patience`.
+    /// Waits for a notification or the timeout. Also returns when the connection was lost or replaced, because
+    /// notifications may have been missed.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn wait(&mut self, timeout: Duration) -> Result<(), StoreError> {
         match self.0.recv(timeout).await? {
             ListenEvent::Notification(_) | ListenEvent::TimedOut | ListenEvent::Interrupted => Ok(()),
@@ -149,23 +150,23 @@ impl WakeListener {
     }
 }
 
-/// Wakes the pages of an account when they may have changed.
+/// Reports which accounts have changed, for live pages.
 pub struct AccountEvents(ChannelListener);
 
-/// Whose pages may have changed.
+/// Which accounts may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountEvent {
-    /// Those of the account with this number.
+    /// The account with this id.
     Changed(i64),
-    /// Anyone's: the connection was lost or made again, and something may have been missed.
+    /// Any account: the connection was lost or replaced, and notifications may have been missed.
     Resync,
 }
 
 impl AccountEvents {
-    /// Returns when an account's pages may have changed. A lost connection is made again by the next call, after a short pause.
+    /// Waits until an account may have changed. After a lost connection, the next call reconnects after a short wait.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn wait(&mut self) -> Result<AccountEvent, StoreError> {
         if self.0.listener.is_none() {
             tokio::time::sleep(RECONNECT_DELAY).await;

@@ -10,23 +10,23 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::error::StoreError;
 
-/// The schema that this version knows.
+/// The migrations of this version.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!();
 
-/// How to reach PostgreSQL.
+/// How to connect to PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// `postgres://…`
+    /// The connection URL: `postgres://…`
     pub url: String,
-    /// What PostgreSQL's own views and logs call these connections, so that requests and background work can be told apart.
+    /// The name of these connections in PostgreSQL's views and logs, to distinguish requests from background work.
     pub application_name: &'static str,
-    /// Connections at the most.
+    /// Maximum number of connections.
     pub connections_max: u32,
-    /// Time for a statement, waiting for a connection included.
+    /// Timeout of a statement, including the wait for a connection.
     pub timeout: Duration,
 }
 
-/// A handle on PostgreSQL; cheap to clone.
+/// A connection pool for PostgreSQL. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) pool: PgPool,
@@ -34,10 +34,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a pool that connects when it is first used: a service must be able to start while its database is away.
+    /// Creates a pool that connects on first use, so that the service can start while PostgreSQL is unavailable.
     ///
     /// # Errors
-    /// When the address cannot be read.
+    /// If the URL is invalid.
     pub fn new(options: &StoreOptions) -> Result<Self, StoreError> {
         let timeout_ms = options.timeout.as_millis().to_string();
         let connect_options = PgConnectOptions::from_str(&options.url)?
@@ -47,18 +47,19 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(options.connections_max)
             .acquire_timeout(options.timeout)
-            // A restart leaves dead connections behind, each of which would fail somebody. No request whose key is known comes here.
+            // A restart of PostgreSQL leaves dead connections in the pool, and each would fail a call. The cost of the
+            // test is acceptable, because requests with a known key do not come here.
             .test_before_acquire(true)
             .connect_lazy_with(connect_options);
         Ok(Self { pool, timeout: options.timeout })
     }
 
-    /// Brings the schema up to date.
+    /// Applies pending migrations.
     ///
     /// # Errors
-    /// When PostgreSQL is away or holds a schema that this version does not know.
+    /// If PostgreSQL is unavailable or has a schema of a newer version.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        // A connection of its own, not to be pooled: a migration may take its time, and may have to wait for another node's.
+        // Detached from the pool and without a timeout, because a migration may be slow or wait for another node's.
         let mut connection = self.pool.acquire().await?.detach();
         sqlx::query("set statement_timeout = 0").execute(&mut connection).await?;
         MIGRATOR.run(&mut connection).await.map_err(|error| {
@@ -70,16 +71,17 @@ impl Store {
         })
     }
 
-    /// Whether PostgreSQL answers and has the schema.
+    /// Checks that PostgreSQL responds and has the schema.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not.
     pub async fn check(&self) -> Result<(), StoreError> {
         self.with_timeout(sqlx::query("select 1 from plans limit 1").execute(&self.pool)).await?;
         Ok(())
     }
 
-    /// Bounds a call in time on this side too: a server that froze keeps its connections open and stops no statement.
+    /// Applies the timeout on the client side too. A frozen server keeps connections open and enforces no statement
+    /// timeout.
     pub(crate) async fn with_timeout<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
     where
         StoreError: From<E>,

@@ -1,27 +1,28 @@
-//! Forgetting what has served its time.
+//! Deletion of expired data.
 
 use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::pool::Store;
 
-/// Rows of each kind that one call forgets: the rest is left to the next call, so that none outlasts its time.
+/// Maximum number of rows of each kind that one call deletes, so that no call exceeds the timeout. The next call
+/// continues.
 const DELETE_ROWS_MAX: i64 = 10_000;
 
-/// How long the past is kept.
+/// How long data is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct RetentionPolicy {
-    /// Days of usage and refusals; 31 at least.
+    /// Days to keep usage and refusals, at least 31.
     pub usage_days: i32,
-    /// Days of what happened to keys, and of the evidence of pauses.
+    /// Days to keep the history of keys and the evidence of pauses.
     pub history_days: i32,
 }
 
 impl Store {
-    /// Deletes sessions that were idle too long, expired tickets and ceremonies, and alerts older than three days.
+    /// Deletes idle sessions, expired email tokens and WebAuthn states, and alerts older than three days.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn delete_expired(&self, session_idle_timeout: Duration) -> Result<(), StoreError> {
         let sessions = sqlx::query(
             "delete from sessions where id in (
@@ -30,7 +31,7 @@ impl Store {
         );
         self.with_timeout(sessions.bind(DELETE_ROWS_MAX).bind(session_idle_timeout.as_secs_f64()).execute(&self.pool))
             .await?;
-        // Whether it has expired or not, a ticket counts against further wishes for an hour.
+        // A token counts towards the hourly limit of requests even after it has expired.
         let email_tokens = "delete from tickets where id in (
                            select id from tickets where expires_at <= now() and created_at <= now() - interval '1 hour'
                            limit $1 for update skip locked)";
@@ -45,14 +46,15 @@ impl Store {
         Ok(())
     }
 
-    /// Lets go of usage and of what happened to keys once it is older than so many days, and makes the months to come. The evidence of a pause that
-    /// still holds stays.
+    /// Deletes usage, history and pauses that exceed their retention, and creates the partitions of the next months.
+    /// The evidence of a pause that is still in effect stays.
     ///
     /// # Errors
-    /// When PostgreSQL is away, or somebody holds a table that is to go; the next call tries again.
+    /// If PostgreSQL is unavailable, or another transaction locks a partition that is to be dropped. The next call
+    /// tries again.
     pub async fn apply_retention(&self, policy: RetentionPolicy) -> Result<(), StoreError> {
         self.with_timeout(sqlx::query("select tend_months($1)").bind(policy.usage_days).execute(&self.pool)).await?;
-        // Whole months only, as above: this finds what is left in the parts that are no months.
+        // Deletes whole months, like the call above, from the partitions that do not hold a single month.
         let usage = "delete from usage where (key_id, day) in (
                          select key_id, day from usage
                          where day < date_trunc('month', now() at time zone 'UTC' - make_interval(days => $2))::date limit $1)";

@@ -1,4 +1,4 @@
-//! Members: how an account's owner proves to be it, and what mails they want.
+//! Passwords, email addresses and alert preferences of accounts.
 
 use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
@@ -6,31 +6,31 @@ use sqlx::{FromRow, PgConnection};
 use crate::access::Accounts;
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
-/// What a sign-in is checked against.
+/// The credentials that a sign-in is checked against.
 #[derive(Clone, FromRow)]
 pub struct Credentials {
     /// The account.
     pub account_id: i64,
-    /// Its password's hash; `None` when it never had a password.
+    /// The password hash. `None` if the account has no password.
     pub password_hash: Option<String>,
 }
 
-/// Which alerts an account's owner wants by mail.
+/// Which alerts an account receives by email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
 pub struct AlertPreferences {
-    /// A key has used most of its day's requests.
+    /// A key has used most of its daily quota.
     pub near_quota: bool,
-    /// A key has used all of them.
+    /// A key has used its daily quota.
     pub quota_exhausted: bool,
     /// A key was paused.
     pub paused: bool,
 }
 
 impl Accounts<'_> {
-    /// Finds what a sign-in with this address is checked against.
+    /// Finds the credentials for an email address.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn find_credentials(self, email: &EmailAddress) -> Result<Option<Credentials>, StoreError> {
         let found =
             sqlx::query_as("select id as account_id, password_hash from accounts where lower(email) = lower($1)")
@@ -39,10 +39,10 @@ impl Accounts<'_> {
         self.store.with_timeout(found).await
     }
 
-    /// An account's password's hash; `None` when it has no password, or is gone.
+    /// The password hash of an account. `None` if it has no password or does not exist.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn password_hash(self, account_id: i64) -> Result<Option<String>, StoreError> {
         let found = sqlx::query_scalar("select password_hash from accounts where id = $1")
             .bind(account_id)
@@ -50,10 +50,10 @@ impl Accounts<'_> {
         Ok(self.store.with_timeout(found).await?.flatten())
     }
 
-    /// Gives an account another password; all its sessions but the kept one end with the old one, and so do links that were asked for.
+    /// Changes an account's password. Ends all its sessions except the given one, and invalidates its email tokens.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn set_password(
         self,
         account_id: i64,
@@ -68,10 +68,10 @@ impl Accounts<'_> {
         self.store.with_timeout(set).await
     }
 
-    /// Gives an account another address at once, where no mail can confirm it.
+    /// Changes an account's email address without confirmation, for nodes that cannot send email.
     ///
     /// # Errors
-    /// When the address is taken.
+    /// If the address is taken.
     pub async fn set_email(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
         let changed = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -81,10 +81,10 @@ impl Accounts<'_> {
         self.store.with_timeout::<_, StoreError>(changed).await
     }
 
-    /// Which alerts an account's owner wants; none when it is gone.
+    /// The alert preferences of an account. All are off if it does not exist.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn alert_preferences(self, account_id: i64) -> Result<AlertPreferences, StoreError> {
         let found = sqlx::query_as(
             "select alert_near as near_quota, alert_spent as quota_exhausted, alert_paused as paused from accounts where id = $1",
@@ -95,10 +95,10 @@ impl Accounts<'_> {
         Ok(self.store.with_timeout(found).await?.unwrap_or(none))
     }
 
-    /// Sets which alerts an account's owner wants.
+    /// Sets the alert preferences of an account.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn set_alert_preferences(self, account_id: i64, preferences: AlertPreferences) -> Result<(), StoreError> {
         let set = sqlx::query("update accounts set alert_near = $2, alert_spent = $3, alert_paused = $4 where id = $1")
             .bind(account_id)
@@ -111,7 +111,7 @@ impl Accounts<'_> {
     }
 }
 
-/// A new password closes every other way in that the old one, or whoever held it, may have opened.
+/// Sets the password, and removes all other access that someone with the old one may have obtained.
 pub(crate) async fn replace_password(
     connection: &mut PgConnection,
     account_id: i64,
@@ -134,13 +134,13 @@ pub(crate) async fn replace_password(
     Ok(())
 }
 
-/// A new address is the last one that was asked for: links to others no longer hold.
+/// Sets the email address and invalidates pending email changes.
 pub(crate) async fn replace_email(
     connection: &mut PgConnection,
     account_id: i64,
     email: &str,
 ) -> Result<(), StoreError> {
-    // Asked before it is tried: PostgreSQL would write a taken address into its log. A race still ends at the index.
+    // Checked first, because PostgreSQL would log a duplicate address. The unique index still handles a race.
     let changed = sqlx::query(
         "with old_tokens as (delete from tickets where account_id = $1)
          update accounts set email = $2

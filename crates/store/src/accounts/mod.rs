@@ -16,20 +16,20 @@ use crate::usage::usage_lock;
 /// An account.
 #[derive(Clone, Debug, FromRow)]
 pub struct Account {
-    /// Its number.
+    /// The account's id.
     pub id: i64,
-    /// Its owner's e-mail address.
+    /// The owner's email address.
     pub email: String,
-    /// The name of its plan.
+    /// The name of the plan.
     pub plan: String,
-    /// Requests a day and key, by its plan.
+    /// Requests per key per day, by the plan.
     #[sqlx(try_from = "i64")]
     pub daily_limit: u64,
-    /// Unix time of its creation, in seconds.
+    /// When it was created, as Unix time in seconds.
     pub created_s: i64,
 }
 
-/// Accounts as [`Account`] reads them, narrowed by what follows.
+/// Selects the columns of [`Account`], with the given condition.
 macro_rules! select_accounts {
     ($narrowed:literal) => {
         concat!(
@@ -41,26 +41,26 @@ macro_rules! select_accounts {
 }
 
 impl Accounts<'_> {
-    /// Makes an account.
+    /// Creates an account.
     ///
     /// # Errors
-    /// When the address is taken or the plan unknown.
+    /// If the address is taken or the plan does not exist.
     pub async fn create(self, email: &EmailAddress, plan: &str) -> Result<Account, StoreError> {
         self.store.with_timeout(insert_account(&self.store.pool, email.as_str(), plan, None)).await
     }
 
-    /// Makes an account that its owner can sign in to.
+    /// Creates an account with a password, on the free plan.
     ///
     /// # Errors
-    /// When the address is taken.
+    /// If the address is taken.
     pub async fn create_with_password(self, email: &EmailAddress, password_hash: &str) -> Result<Account, StoreError> {
         self.store.with_timeout(insert_account(&self.store.pool, email.as_str(), FREE_PLAN, Some(password_hash))).await
     }
 
-    /// Finds an account by its owner's address.
+    /// Finds an account by email address.
     ///
     /// # Errors
-    /// When there is none.
+    /// If it does not exist.
     pub async fn get_by_email(self, email: &EmailAddress) -> Result<Account, StoreError> {
         let found = sqlx::query_as(select_accounts!("where lower(a.email) = lower($1)"))
             .bind(email.as_str())
@@ -68,20 +68,20 @@ impl Accounts<'_> {
         self.store.with_timeout(found).await?.ok_or(StoreRefusal::UnknownAccount.into())
     }
 
-    /// Finds an account by its number.
+    /// Finds an account by id.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn find(self, id: i64) -> Result<Option<Account>, StoreError> {
         self.store
             .with_timeout(sqlx::query_as(select_accounts!("where a.id = $1")).bind(id).fetch_optional(&self.store.pool))
             .await
     }
 
-    /// All accounts after the one with this number, in order, a page at a time.
+    /// A page of accounts with ids greater than this one, ordered by id.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list_after(self, id: i64, count_max: i64) -> Result<Vec<Account>, StoreError> {
         let page = sqlx::query_as(select_accounts!("where a.id > $1 order by a.id limit $2"))
             .bind(id)
@@ -90,10 +90,10 @@ impl Accounts<'_> {
         self.store.with_timeout(page).await
     }
 
-    /// Deletes an account with all that is its own, and says which keys went with it.
+    /// Deletes an account with all its data, and returns its keys.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn delete(self, account_id: i64) -> Result<Vec<KeyId>, StoreError> {
         let deleted = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -116,10 +116,10 @@ impl Accounts<'_> {
         self.store.with_timeout::<_, sqlx::Error>(deleted).await
     }
 
-    /// Gives an account another plan; its keys' standings change with it.
+    /// Changes an account's plan, and returns its keys, whose records change.
     ///
     /// # Errors
-    /// When the plan is unknown.
+    /// If the plan does not exist.
     pub async fn set_plan(self, account: &Account, plan: &str) -> Result<Vec<KeyId>, StoreError> {
         let set = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -138,10 +138,10 @@ impl Accounts<'_> {
 }
 
 impl Plans<'_> {
-    /// Adds a plan. Plans do not change: a key's limit follows its account's plan, and a million keys may share one.
+    /// Adds a plan. Plans cannot be changed, because a change would affect all keys of a plan, possibly millions.
     ///
     /// # Errors
-    /// When the name is taken.
+    /// If the name is taken.
     pub async fn create(self, plan: &Plan) -> Result<(), StoreError> {
         let added = sqlx::query("insert into plans (name, daily_limit) values ($1, $2) on conflict do nothing")
             .bind(&plan.name)
@@ -151,10 +151,10 @@ impl Plans<'_> {
         if added == 1 { Ok(()) } else { Err(StoreRefusal::PlanExists.into()) }
     }
 
-    /// All plans, by name.
+    /// All plans, ordered by name.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list(self) -> Result<Vec<Plan>, StoreError> {
         let plans = sqlx::query_as("select name, daily_limit from plans order by name").fetch_all(&self.store.pool);
         let rows: Vec<(String, i64)> = self.store.with_timeout(plans).await?;
@@ -162,7 +162,7 @@ impl Plans<'_> {
     }
 }
 
-/// Makes an account. A taken address is no error of the statement: PostgreSQL would write it into its log.
+/// Creates an account. A duplicate address does not fail the statement, because PostgreSQL would log the address.
 pub(crate) async fn insert_account(
     executor: impl PgExecutor<'_>,
     email: &str,
@@ -185,7 +185,7 @@ pub(crate) async fn insert_account(
     inserted.fetch_optional(executor).await.map_err(map_unknown_plan)?.ok_or(StoreRefusal::AccountExists.into())
 }
 
-/// Makes whoever changes what an account holds queue; `false` when there is no such account.
+/// Locks an account against concurrent changes. Returns false if it does not exist.
 pub(crate) async fn lock_account(connection: &mut PgConnection, account_id: i64) -> Result<bool, sqlx::Error> {
     let locked = sqlx::query("select 1 from accounts where id = $1 for update").bind(account_id);
     Ok(locked.execute(connection).await?.rows_affected() == 1)

@@ -1,4 +1,4 @@
-//! Passkeys, and the ceremonies between their two requests. What is inside either is the portal's matter.
+//! Passkeys and WebAuthn states. Their JSON content is opaque to the store.
 
 use serde_json::Value;
 use sqlx::FromRow;
@@ -8,27 +8,27 @@ use crate::access::{Passkeys, WebauthnStates};
 use crate::accounts;
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
-/// Passkeys that an account may hold.
+/// Maximum number of passkeys per account.
 const PASSKEYS_MAX: i64 = 10;
 
-/// A passkey as its owner sees it.
+/// A stored passkey.
 #[derive(Clone, Debug, FromRow)]
 pub struct StoredPasskey {
-    /// Its number.
+    /// The passkey's id.
     pub id: i64,
-    /// Its name.
+    /// The passkey's name.
     pub name: String,
-    /// Unix time of its creation, in seconds.
+    /// When it was created, as Unix time in seconds.
     pub created_s: i64,
-    /// The passkey.
+    /// The passkey as JSON.
     pub passkey: Value,
 }
 
 impl Passkeys<'_> {
-    /// What passkeys know an account by.
+    /// The WebAuthn user handle of an account.
     ///
     /// # Errors
-    /// When there is no such account.
+    /// If the account does not exist.
     pub async fn user_handle(self, account_id: i64) -> Result<Uuid, StoreError> {
         let handle = sqlx::query_scalar("select handle from accounts where id = $1")
             .bind(account_id)
@@ -36,10 +36,10 @@ impl Passkeys<'_> {
         self.store.with_timeout(handle).await?.ok_or(StoreRefusal::UnknownAccount.into())
     }
 
-    /// Gives an account a passkey; its name is cut to 60 characters.
+    /// Adds a passkey to an account. The name is truncated to 60 characters.
     ///
     /// # Errors
-    /// When the account holds ten or is gone, or the passkey belongs to an account already.
+    /// If the account has ten passkeys or does not exist, or the passkey is already registered.
     pub async fn add(
         self,
         account_id: i64,
@@ -76,7 +76,7 @@ impl Passkeys<'_> {
     /// An account's passkeys, oldest first.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list(self, account_id: i64) -> Result<Vec<StoredPasskey>, StoreError> {
         let rows = sqlx::query_as(
             "select id, name, floor(extract(epoch from created_at))::bigint as created_s, passkey
@@ -87,10 +87,10 @@ impl Passkeys<'_> {
         self.store.with_timeout(rows).await
     }
 
-    /// Finds the account that a passkey opens, and the passkey.
+    /// Finds a passkey and its account.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn find(self, credential_id: &[u8]) -> Result<Option<(i64, Value)>, StoreError> {
         let found = sqlx::query_as("select account_id, passkey from passkeys where credential_id = $1")
             .bind(credential_id)
@@ -98,10 +98,10 @@ impl Passkeys<'_> {
         self.store.with_timeout(found).await
     }
 
-    /// Keeps what a use has changed of a passkey, such as its counter.
+    /// Stores a passkey after use, for example with a new counter.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn update(self, credential_id: &[u8], passkey: &Value) -> Result<(), StoreError> {
         let updated = sqlx::query("update passkeys set passkey = $2 where credential_id = $1")
             .bind(credential_id)
@@ -111,10 +111,10 @@ impl Passkeys<'_> {
         Ok(())
     }
 
-    /// Deletes one of an account's passkeys; `false` when it has no such passkey.
+    /// Deletes one of an account's passkeys. Returns false if the account has no such passkey.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn delete(self, account_id: i64, id: i64) -> Result<bool, StoreError> {
         let deleted = sqlx::query("delete from passkeys where account_id = $1 and id = $2")
             .bind(account_id)
@@ -125,10 +125,10 @@ impl Passkeys<'_> {
 }
 
 impl WebauthnStates<'_> {
-    /// Keeps a ceremony's state for five minutes, in place of any before.
+    /// Stores a WebAuthn state for five minutes. Replaces a previous one.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn save(self, digest: &[u8; 32], state: &Value) -> Result<(), StoreError> {
         let saved = sqlx::query(
             "insert into ceremonies (digest, state, expires_at) values ($1, $2, now() + interval '5 minutes')
@@ -141,10 +141,10 @@ impl WebauthnStates<'_> {
         Ok(())
     }
 
-    /// Takes a ceremony's state, once; `None` when there is none or it has expired.
+    /// Removes and returns a WebAuthn state. `None` if it does not exist or has expired.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn take(self, digest: &[u8; 32]) -> Result<Option<Value>, StoreError> {
         let taken =
             sqlx::query_scalar("delete from ceremonies where digest = $1 and expires_at > now() returning state")

@@ -1,4 +1,4 @@
-//! Sessions and known devices. Both are known by the digest of a cookie; nothing here tells where anyone came from.
+//! Sessions and known devices. Both are identified by the digest of a cookie. No client address is stored.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use crate::access::{Devices, Sessions};
 use crate::accounts::Account;
 use crate::error::StoreError;
 
-/// Sessions that an account may have; those unseen for longest make room.
+/// Maximum number of sessions per account. The least recently used ones are removed.
 const SESSIONS_MAX: i64 = 100;
-/// Devices that are remembered for an account; the oldest make room.
+/// Maximum number of known devices per account. The oldest ones are removed.
 const DEVICES_MAX: i64 = 20;
 
-/// Someone who is signed in.
+/// A signed-in account.
 #[derive(Clone, Debug, FromRow)]
 pub struct AuthenticatedAccount {
-    /// Their account.
+    /// The account.
     #[sqlx(flatten)]
     pub account: Account,
-    /// The number of their session.
+    /// The id of the session.
     pub session_id: i64,
 }
 
-/// A session as its owner sees it.
+/// A session, as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct SessionSummary {
-    /// Its number.
+    /// The session's id.
     pub id: i64,
-    /// What it was opened with, such as `Firefox on Linux`.
+    /// The browser, such as `Firefox on Linux`.
     pub label: String,
-    /// Unix time of the sign-in, in seconds.
+    /// When it was created, as Unix time in seconds.
     pub created_s: i64,
-    /// Unix time when it was last seen, in seconds, to the hour.
+    /// When it was last used, as Unix time in seconds. Updated at most hourly.
     pub last_seen_s: i64,
 }
 
@@ -45,10 +45,10 @@ struct AuthenticatedRow {
 }
 
 impl Sessions<'_> {
-    /// Opens a session and says its number; the label is cut to 60 characters.
+    /// Opens a session and returns its id. The label is truncated to 60 characters.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn open(self, account_id: i64, digest: &[u8; 32], label: &str) -> Result<i64, StoreError> {
         let opened = sqlx::query_scalar(
             "with surplus as (
@@ -67,16 +67,16 @@ impl Sessions<'_> {
         self.store.with_timeout(opened).await
     }
 
-    /// Finds who is signed in, unless they were idle for longer than `idle_max`.
+    /// Finds the signed-in account, unless the session was idle for longer than `idle_timeout`.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn authenticate(
         self,
         digest: &[u8; 32],
         idle_timeout: Duration,
     ) -> Result<Option<AuthenticatedAccount>, StoreError> {
-        // A session that is short-lived must be seen more often than every hour.
+        // With a short idle timeout, the last use must be updated more often than hourly.
         let found = sqlx::query_as(
             "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s,
                     s.id as session_id,
@@ -100,7 +100,7 @@ impl Sessions<'_> {
     /// An account's sessions, newest first.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list(self, account_id: i64, idle_timeout: Duration) -> Result<Vec<SessionSummary>, StoreError> {
         let rows = sqlx::query_as(
             "select id, label, floor(extract(epoch from created_at))::bigint as created_s,
@@ -113,10 +113,10 @@ impl Sessions<'_> {
         self.store.with_timeout(rows).await
     }
 
-    /// Ends one of an account's sessions; `false` when it has no such session.
+    /// Ends one of an account's sessions. Returns false if the account has no such session.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn end(self, account_id: i64, session_id: i64) -> Result<bool, StoreError> {
         let ended = sqlx::query("delete from sessions where account_id = $1 and id = $2")
             .bind(account_id)
@@ -125,10 +125,10 @@ impl Sessions<'_> {
         Ok(self.store.with_timeout(ended).await?.rows_affected() == 1)
     }
 
-    /// Ends the session that this digest opens, if there is one.
+    /// Ends the session with this digest, if it exists.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn end_by_digest(self, digest: &[u8; 32]) -> Result<(), StoreError> {
         let ended =
             sqlx::query("delete from sessions where digest = $1").bind(digest.as_slice()).execute(&self.store.pool);
@@ -136,10 +136,10 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Ends all of an account's sessions but one, and says how many.
+    /// Ends all of an account's sessions except one, and returns their number.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn end_others(self, account_id: i64, keep_session_id: i64) -> Result<u64, StoreError> {
         let ended = sqlx::query("delete from sessions where account_id = $1 and id <> $2")
             .bind(account_id)
@@ -150,10 +150,10 @@ impl Sessions<'_> {
 }
 
 impl Devices<'_> {
-    /// Remembers that a device has signed in to an account.
+    /// Records that a device has signed in to an account.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn remember(self, account_id: i64, digest: &[u8; 32]) -> Result<(), StoreError> {
         let upsert = sqlx::query(
             "with surplus as (
@@ -174,10 +174,10 @@ impl Devices<'_> {
         Ok(())
     }
 
-    /// Whether a device has signed in before to the account with this address.
+    /// Whether a device has signed in to the account with this email address before.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn is_known(self, email: &EmailAddress, digest: &[u8; 32]) -> Result<bool, StoreError> {
         let is_known = sqlx::query_scalar(
             "select exists (select 1 from devices d join accounts a on a.id = d.account_id

@@ -1,4 +1,4 @@
-//! Alerts: mails about a key's day, at most one of a kind a key and day. Pauses and roll-ups add them where they happen.
+//! Alerts: emails about a key, at most one of each kind per key per day. Pauses and usage merges create them.
 
 use ipseity_domain::KeyId;
 use sqlx::FromRow;
@@ -7,12 +7,12 @@ use crate::access::AlertQueue;
 use crate::email::queue::ATTEMPTS_MAX;
 use crate::error::StoreError;
 
-/// What an alert is about.
+/// The kind of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertKind {
-    /// Four fifths of the day's requests are used.
+    /// The key has used four fifths of its daily quota.
     NearQuota,
-    /// All of the day's requests are used.
+    /// The key has used its daily quota.
     QuotaExhausted,
     /// The key was paused.
     Paused,
@@ -32,22 +32,22 @@ impl AlertKind {
     }
 }
 
-/// An alert to be mailed now.
+/// An alert to be sent now.
 #[derive(Clone)]
 pub struct QueuedAlert {
     /// The key.
     pub key: KeyId,
-    /// Its name.
+    /// The key's name.
     pub key_name: String,
-    /// What the alert is about.
+    /// The kind of alert.
     pub kind: AlertKind,
     /// The day, such as `2026-11-15`.
     pub day: String,
-    /// Whom it goes to.
+    /// The recipient.
     pub email: String,
-    /// How often the key was answered on that day, as far as that is rolled up.
+    /// Admitted requests of that day, as of the last usage flush.
     pub used: i64,
-    /// How often it may be.
+    /// The daily limit.
     pub limit: i64,
 }
 
@@ -63,10 +63,10 @@ struct ClaimedAlertRow {
 }
 
 impl AlertQueue<'_> {
-    /// Claims the oldest alert that is due and still wanted.
+    /// Claims the oldest alert that is due and still enabled.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn claim_next(self) -> Result<Option<QueuedAlert>, StoreError> {
         let claimed = sqlx::query_as(
             "with due as (
@@ -93,10 +93,10 @@ impl AlertQueue<'_> {
         Ok(claimed.and_then(ClaimedAlertRow::into_queued_alert))
     }
 
-    /// Notes that an alert was mailed.
+    /// Marks an alert as sent.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn mark_sent(self, key: KeyId, day: &str, kind: AlertKind) -> Result<(), StoreError> {
         let sent =
             sqlx::query("update alerts set mailed_at = now() where key_id = $1 and day = $2::text::date and kind = $3")
@@ -110,7 +110,7 @@ impl AlertQueue<'_> {
 }
 
 impl ClaimedAlertRow {
-    /// `None` only for a row that the schema's checks do not let in.
+    /// `None` only for a row that violates the checks of the schema.
     fn into_queued_alert(self) -> Option<QueuedAlert> {
         Some(QueuedAlert {
             key: KeyId::parse(&self.key_id)?,

@@ -1,36 +1,36 @@
-//! Letters: tickets that wait for their mail.
+//! The email queue: email tokens whose email is not sent yet.
 //!
-//! To claim one is to hold it for a while; whoever dies over it, or cannot send it, leaves it to the next try.
+//! A claim is temporary. If its process dies or sending fails, the email becomes due again.
 
 use sqlx::FromRow;
 
 use crate::access::EmailQueue;
 use crate::error::StoreError;
 
-/// Tries after which a letter, or an alert, is given up: over two hours, by doubling pauses.
+/// Attempts to send an email or an alert. Delays double, so the last attempt is more than two hours after the first.
 pub(crate) const ATTEMPTS_MAX: i32 = 8;
 
-/// What a letter says.
+/// The kind of an email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuedEmailKind {
-    /// Confirm your sign-up. Carries a link.
+    /// Confirm a sign-up. Contains a link.
     ConfirmSignUp,
-    /// You signed up, and are a member already. Carries no link.
+    /// A sign-up for an existing account. Contains no link.
     AlreadyRegistered,
-    /// Choose another password. Carries a link.
+    /// Reset a password. Contains a link.
     PasswordReset,
-    /// Confirm your new address. Carries a link.
+    /// Confirm a new email address. Contains a link.
     ConfirmEmailChange,
 }
 
-/// A letter to be sent now.
+/// An email to be sent now.
 #[derive(Clone)]
 pub struct QueuedEmail {
-    /// The ticket that it belongs to.
+    /// The id of the email token.
     pub token_id: i64,
-    /// Whom it goes to.
+    /// The recipient.
     pub email: String,
-    /// What it says.
+    /// The kind of email.
     pub kind: QueuedEmailKind,
 }
 
@@ -43,12 +43,13 @@ struct ClaimedEmailRow {
 }
 
 impl EmailQueue<'_> {
-    /// Claims the oldest letter that is due, and lets its link be known by this digest.
+    /// Claims the oldest email that is due, and sets the digest of its token.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn claim_next(self, digest: &[u8; 32]) -> Result<Option<QueuedEmail>, StoreError> {
-        // A reset for nobody's address is settled, not deleted: it counts against the next wish like anybody's, and so tells nothing.
+        // A password reset for an unknown address is marked as sent and not deleted. It counts towards the hourly limit
+        // like any other, so it does not reveal whether an account exists.
         let claimed = sqlx::query_as(
             "with unregistered as (
                  update tickets set mailed_at = now() where id in (
@@ -77,10 +78,11 @@ impl EmailQueue<'_> {
         Ok(claimed.and_then(ClaimedEmailRow::into_queued_email))
     }
 
-    /// Notes that a letter was sent. A ticket without a link stays until it expires, without its hash: it counts against further wishes.
+    /// Marks an email as sent. A token without a link stays until it expires, because it counts towards the hourly
+    /// limit, but its password hash is removed.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn mark_sent(self, token_id: i64) -> Result<(), StoreError> {
         let sent = sqlx::query(
             "update tickets set mailed_at = now(), password_hash = case when digest is not null then password_hash end
@@ -94,7 +96,7 @@ impl EmailQueue<'_> {
 }
 
 impl ClaimedEmailRow {
-    /// `None` only for a row that the schema's checks do not let in.
+    /// `None` only for a row that violates the checks of the schema.
     fn into_queued_email(self) -> Option<QueuedEmail> {
         let kind = match (self.kind.as_str(), self.is_member) {
             ("signup", false) => QueuedEmailKind::ConfirmSignUp,

@@ -1,6 +1,8 @@
-//! Tickets: the links that mails carry, from the wish to the use. The clear token is never here: it is minted when its mail is written.
+//! Email tokens: single-use links, from request to redemption. Only digests are stored. The token is generated when its
+//! email is sent.
 //!
-//! Wishes do the same work whether an account exists or not, so that neither an answer nor its time tells who is a member.
+//! A request does the same work whether the account exists or not, so neither its response nor its duration reveals
+//! that.
 
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::plan::FREE_PLAN;
@@ -11,19 +13,20 @@ use crate::accounts::credentials::{replace_email, replace_password};
 use crate::accounts::{self, Account};
 use crate::error::{StoreError, StoreRefusal};
 
-/// Tickets of a kind that an address can be sent in an hour; further wishes are quietly dropped, so that nobody's mailbox is flooded.
+/// Maximum number of tokens of a kind per address per hour. Further requests are ignored, to protect mailboxes from
+/// floods.
 const EMAIL_TOKENS_PER_HOUR_MAX: i64 = 5;
 
-/// What a link is for.
+/// The purpose of an email token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmailTokenKind {
     /// Confirms a sign-up.
     SignUp,
-    /// Gives an account another password.
+    /// Resets a password.
     PasswordReset,
-    /// Gives an account another e-mail address.
+    /// Confirms a new email address.
     EmailChange,
-    /// Lets someone in whom an operator invited.
+    /// Accepts an operator's invitation.
     Invite,
 }
 
@@ -48,18 +51,18 @@ impl EmailTokenKind {
     }
 }
 
-/// A link that can be used.
+/// A valid email token.
 #[derive(Clone)]
 pub struct EmailToken {
-    /// What it is for.
+    /// The purpose.
     pub kind: EmailTokenKind,
-    /// The address that it was made for.
+    /// The email address.
     pub email: String,
-    /// The account that asked for another address; `None` for other kinds.
+    /// The account of an email change. `None` for other kinds.
     pub account_id: Option<i64>,
-    /// The digest of the cookie of the browser that asked; `None` when that does not matter.
+    /// The digest of the requesting browser's cookie. `None` if any browser may use the token.
     pub browser_digest: Option<[u8; 32]>,
-    /// The hash of the password that was chosen at sign-up.
+    /// The hash of the password from the sign-up.
     pub password_hash: Option<String>,
 }
 
@@ -81,10 +84,10 @@ struct EmailTokenRequest<'a> {
 }
 
 impl EmailTokens<'_> {
-    /// Asks for a mail that confirms a sign-up.
+    /// Requests an email that confirms a sign-up.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn request_signup(
         self,
         email: &EmailAddress,
@@ -102,10 +105,10 @@ impl EmailTokens<'_> {
         .await
     }
 
-    /// Asks for a mail that lets the owner of this address choose another password.
+    /// Requests an email that resets the password of the account with this address.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn request_password_reset(self, email: &EmailAddress) -> Result<(), StoreError> {
         let kind = EmailTokenKind::PasswordReset;
         self.insert_request(EmailTokenRequest {
@@ -118,20 +121,20 @@ impl EmailTokens<'_> {
         .await
     }
 
-    /// Asks for a mail to an account's new address; only the link of the account's last wish holds.
+    /// Requests an email that confirms an account's new address. Only the token of the last request is valid.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn request_email_change(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
         let (kind, account_id) = (EmailTokenKind::EmailChange, Some(account_id));
         self.insert_request(EmailTokenRequest { kind, email, account_id, password_hash: None, browser_digest: None })
             .await
     }
 
-    /// Makes a link that lets someone in; an operator hands it over.
+    /// Creates an invitation, which an operator passes on.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn create_invite(self, email: &EmailAddress, digest: &[u8; 32]) -> Result<(), StoreError> {
         let invited = sqlx::query(
             "insert into tickets (kind, email, digest, expires_at, mailed_at)
@@ -149,7 +152,7 @@ impl EmailTokens<'_> {
     async fn insert_request(self, token_request: EmailTokenRequest<'_>) -> Result<(), StoreError> {
         let requested = async {
             let mut transaction = self.store.pool.begin().await?;
-            // Racing wishes for one address are counted one after the other.
+            // Concurrent requests for one address are counted one after the other.
             sqlx::query("select pg_advisory_xact_lock(hashtextextended($1 || lower($2), 0))")
                 .bind(token_request.kind.name())
                 .bind(token_request.email.as_str())
@@ -181,10 +184,10 @@ impl EmailTokens<'_> {
         self.store.with_timeout(requested).await
     }
 
-    /// Finds the link with this digest, unless it was used or has expired.
+    /// Finds a token by digest, unless it was used or has expired.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn find(self, digest: &[u8; 32]) -> Result<Option<EmailToken>, StoreError> {
         let found = sqlx::query_as(
             "select kind, email, account_id, visit, password_hash from tickets
@@ -196,10 +199,10 @@ impl EmailTokens<'_> {
         Ok(found.and_then(EmailTokenRow::into_email_token))
     }
 
-    /// Makes the account that a confirmed sign-up asked for; its link is used up.
+    /// Creates the account of a sign-up, and consumes the token.
     ///
     /// # Errors
-    /// When the link is gone, or the address was taken meanwhile.
+    /// If the token is invalid, or the address has been taken since.
     pub async fn redeem_signup(self, digest: &[u8; 32]) -> Result<Account, StoreError> {
         let confirmed = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -215,11 +218,11 @@ impl EmailTokens<'_> {
         self.store.with_timeout(confirmed).await
     }
 
-    /// Gives the account of a reset or an invitation its new password, makes the account if an invited one is missing, and says its number.
-    /// All its sessions end, and other links to a new password with them.
+    /// Sets the password of a reset or an invitation, and returns the account's id. Creates the account of an
+    /// invitation if needed. Ends all sessions and invalidates other tokens that set a password.
     ///
     /// # Errors
-    /// When the link is gone.
+    /// If the token is invalid.
     pub async fn redeem_password(self, digest: &[u8; 32], hash: &str) -> Result<i64, StoreError> {
         let taken = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -245,10 +248,10 @@ impl EmailTokens<'_> {
         self.store.with_timeout::<_, StoreError>(taken).await
     }
 
-    /// Gives an account the address that its owner asked for, and says its number.
+    /// Sets the new email address of an account, and returns its id.
     ///
     /// # Errors
-    /// When the link is gone, or the address was taken meanwhile.
+    /// If the token is invalid, or the address has been taken since.
     pub async fn redeem_email_change(self, digest: &[u8; 32]) -> Result<i64, StoreError> {
         let taken = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -265,7 +268,7 @@ impl EmailTokens<'_> {
 }
 
 impl EmailTokenRow {
-    /// `None` only for a row that the schema's checks do not let in.
+    /// `None` only for a row that violates the checks of the schema.
     fn into_email_token(self) -> Option<EmailToken> {
         Some(EmailToken {
             kind: EmailTokenKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?,
@@ -277,7 +280,7 @@ impl EmailTokenRow {
     }
 }
 
-/// Uses up a link: of two who race with it, one finds it gone.
+/// Consumes a token. Of two concurrent calls, one fails.
 async fn consume_token(
     connection: &mut PgConnection,
     digest: &[u8; 32],

@@ -1,4 +1,4 @@
-//! Who changes a key, and the history that every change leaves.
+//! The history of keys.
 
 use ipseity_domain::KeyId;
 use sqlx::FromRow;
@@ -6,17 +6,17 @@ use sqlx::FromRow;
 use crate::access::AuditLog;
 use crate::error::StoreError;
 
-/// Who changes a key.
+/// Who makes a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {
-    /// The account with this number: to it, keys of other accounts do not exist.
+    /// The owner of the account with this id. Keys of other accounts do not exist for it.
     Owner(i64),
-    /// An operator, who may change any key.
+    /// An operator, who can change any key.
     Operator,
 }
 
 impl Actor {
-    /// The account that a key must belong to; `None` for any.
+    /// The account that a key must belong to. `None` for any account.
     pub(crate) const fn owner_account_id(self) -> Option<i64> {
         match self {
             Self::Owner(id) => Some(id),
@@ -32,10 +32,10 @@ impl Actor {
     }
 }
 
-/// Something that happened to a key.
+/// An event in the history of a key.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct HistoryRow {
-    /// Unix time in seconds.
+    /// When it happened, as Unix time in seconds.
     pub at_s: i64,
     /// `issued`, `renamed`, `deactivated`, `reactivated`, `paused`, `resumed`, `rolled` or `retired`.
     pub action: String,
@@ -44,10 +44,10 @@ pub struct HistoryRow {
 }
 
 impl AuditLog<'_> {
-    /// What happened to one of an account's keys, newest first.
+    /// The history of one of an account's keys, newest first.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list_for_key(self, account_id: i64, id: KeyId, count_max: i64) -> Result<Vec<HistoryRow>, StoreError> {
         let rows = sqlx::query_as(
             "select floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor

@@ -1,4 +1,4 @@
-//! Keys: issue, and every change of them. Each change and its row of the key's history are one transaction.
+//! Keys: creation and changes. Each change and its history row are one transaction.
 
 pub(crate) mod audit;
 pub(crate) mod outbox;
@@ -17,7 +17,8 @@ use crate::error::{StoreError, StoreRefusal};
 use crate::keys::audit::Actor;
 use crate::usage::usage_lock;
 
-/// An update of the key $1 that may be $2's alone, with its act's row in the history, by the actor $3, if it changed anything.
+/// Updates the key $1, which must belong to the account $2 if given, and adds a history row of the actor $3 if it
+/// changed.
 macro_rules! key_update_sql {
     ($act:literal, $set:literal, $when:literal) => {
         concat!(
@@ -33,10 +34,10 @@ macro_rules! key_update_sql {
 }
 
 impl Keys<'_> {
-    /// Gives an account a key.
+    /// Creates a key.
     ///
     /// # Errors
-    /// When the account holds ten, is gone, or is not the owner's who asks.
+    /// If the account has ten keys, does not exist, or is not the actor's.
     pub async fn create(
         self,
         account: &Account,
@@ -47,7 +48,7 @@ impl Keys<'_> {
     ) -> Result<(), StoreError> {
         let issued = async {
             let mut transaction = self.store.pool.begin().await?;
-            // The lock makes racing issues queue for the lowest free seat; that there are only ten seats is the table's own rule.
+            // The lock serializes concurrent calls, which take the lowest free slot. The table allows only ten slots.
             if actor.owner_account_id().is_some_and(|id| id != account.id)
                 || !accounts::lock_account(&mut transaction, account.id).await?
             {
@@ -78,10 +79,10 @@ impl Keys<'_> {
         self.store.with_timeout::<_, StoreError>(issued).await
     }
 
-    /// Gives a key another name; its standing stays as it is.
+    /// Renames a key. The key record does not change.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// If the key does not exist.
     pub async fn rename(self, actor: Actor, id: KeyId, name: &KeyName) -> Result<(), StoreError> {
         let renamed = sqlx::query_scalar(
             "with renamed as (
@@ -101,10 +102,10 @@ impl Keys<'_> {
         if self.store.with_timeout(renamed).await? { Ok(()) } else { Err(StoreRefusal::UnknownKey.into()) }
     }
 
-    /// Deactivates a key; one that is inactive stays so.
+    /// Deactivates a key. No effect if it is already inactive.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// If the key does not exist.
     pub async fn deactivate(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
         let statement = key_update_sql!(
             "deactivated",
@@ -114,10 +115,10 @@ impl Keys<'_> {
         self.apply_update(actor, id, statement).await
     }
 
-    /// Reactivates a key; one that was paused before is paused again.
+    /// Reactivates a key. A key that was paused before is paused again.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// If the key does not exist.
     pub async fn reactivate(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
         let statement = key_update_sql!(
             "reactivated",
@@ -127,10 +128,10 @@ impl Keys<'_> {
         self.apply_update(actor, id, statement).await
     }
 
-    /// Resumes a paused key: opens a new window for its burst limit.
+    /// Resumes a paused key and starts a new burst epoch.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// If the key does not exist.
     pub async fn resume(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
         let statement = key_update_sql!(
             "resumed",
@@ -140,10 +141,10 @@ impl Keys<'_> {
         self.apply_update(actor, id, statement).await
     }
 
-    /// Puts a new secret under a key's id; the old one holds for `overlap_s` seconds.
+    /// Replaces the secret of a key. The previous secret stays valid for `overlap_s` seconds.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// If the key does not exist.
     pub async fn rotate(self, actor: Actor, new_key: &ApiKey, overlap_s: u32) -> Result<KeyChange, StoreError> {
         let rotated = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -168,10 +169,10 @@ impl Keys<'_> {
         self.store.with_timeout::<_, StoreError>(rotated).await
     }
 
-    /// Ends the old secret of a rolled key now.
+    /// Revokes the previous secret of a rotated key.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// If the key does not exist.
     pub async fn revoke_previous(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
         let statement = key_update_sql!(
             "retired",
@@ -184,7 +185,7 @@ impl Keys<'_> {
     /// Deletes a key and its history.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// If the key does not exist.
     pub async fn delete(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
         let deleted = sqlx::query(concat!(
             "with usage_lock as materialized (",

@@ -1,4 +1,4 @@
-//! The outbox: changes that are committed and must reach the counter store, also when the process that made them died.
+//! The outbox: committed changes that must be applied to Redis, even if the process that made them has died.
 
 use ipseity_domain::{KeyChange, KeyId};
 use sqlx::{PgTransaction, Row};
@@ -7,7 +7,7 @@ use crate::access::Outbox;
 use crate::error::StoreError;
 use crate::keys::record;
 
-/// A batch of the outbox that this process alone holds, until it is done with or dropped.
+/// A batch of outbox rows that is locked for this process until it is acknowledged or dropped.
 pub struct OutboxClaim {
     transaction: PgTransaction<'static>,
     row_ids: Vec<i64>,
@@ -15,10 +15,10 @@ pub struct OutboxClaim {
 }
 
 impl OutboxClaim {
-    /// The current standing of every key in the batch, read now.
+    /// Reads the current record of every key in the batch.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn changes(&mut self) -> Result<Vec<KeyChange>, StoreError> {
         let mut changes = Vec::with_capacity(self.key_ids.len());
         for id in &self.key_ids {
@@ -31,10 +31,10 @@ impl OutboxClaim {
         Ok(changes)
     }
 
-    /// Removes the batch: its changes have reached the counter store.
+    /// Removes the batch after its changes were applied to Redis.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn ack(mut self) -> Result<(), StoreError> {
         sqlx::query("delete from outbox where id = any($1)")
             .bind(&self.row_ids)
@@ -45,10 +45,10 @@ impl OutboxClaim {
 }
 
 impl Outbox<'_> {
-    /// Takes up to `count_max` rows that no other process holds; `None` when there are none.
+    /// Locks up to `count_max` rows that no other process has locked. `None` if there are none.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn claim(self, count_max: i64) -> Result<Option<OutboxClaim>, StoreError> {
         let mut transaction = self.store.pool.begin().await?;
         let found = sqlx::query("select id, key_id from outbox order by id limit $1 for update skip locked")
@@ -65,25 +65,25 @@ impl Outbox<'_> {
         Ok(Some(OutboxClaim { transaction, row_ids: rows, key_ids: keys }))
     }
 
-    /// Whether every change has reached the counter store, those included that another process is bringing there now.
+    /// Whether all changes were applied to Redis, including those that another process has claimed.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn is_empty(self) -> Result<bool, StoreError> {
         let has_rows = sqlx::query_scalar::<_, bool>("select exists (select from outbox)").fetch_one(&self.store.pool);
         Ok(!self.store.with_timeout(has_rows).await?)
     }
 
-    /// Removes a change's rows: whoever made it has brought it to the counter store.
+    /// Removes the rows of a change after its maker has applied it to Redis.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn ack(self, change: &KeyChange) -> Result<(), StoreError> {
         let (id, generation) = match change {
             KeyChange::Updated(record) => (record.id, i64::try_from(record.generation).unwrap_or(i64::MAX)),
             KeyChange::Deleted(id) => (*id, i64::MAX),
         };
-        // Rows that the relay holds are being seen to: nobody waits for it here.
+        // Rows that the outbox worker has claimed are skipped, so this call does not wait for it.
         let removed = sqlx::query(
             "delete from outbox where id in
              (select id from outbox where key_id = $1 and generation <= $2 for update skip locked)",

@@ -6,10 +6,11 @@ use crate::access::Keys;
 use crate::error::StoreError;
 
 impl Keys<'_> {
-    /// Writes a pause, its evidence, its row of the key's history and its alert. A duplicate, or one from a window that a resume has closed since, changes nothing.
+    /// Records a pause with its evidence, history row and alert. A duplicate, or a pause from an earlier burst epoch,
+    /// has no effect.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn record_pause(self, pause: &KeyPause) -> Result<(), StoreError> {
         let counts: Vec<i16> = pause.counts.iter().map(|count| i16::try_from(*count).unwrap_or(i16::MAX)).collect();
         let written = sqlx::query(

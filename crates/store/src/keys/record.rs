@@ -1,4 +1,4 @@
-//! Reading a key's standing.
+//! Reads key records.
 
 use ipseity_domain::{DailyUsage, KeyDigest, KeyFlags, KeyId, KeyRecord, PreviousDigest, Scope, UtcDay};
 use sqlx::{FromRow, PgExecutor};
@@ -6,7 +6,7 @@ use sqlx::{FromRow, PgExecutor};
 use crate::access::Keys;
 use crate::error::StoreError;
 
-/// By primary keys and one index only: no table scan on the way of a request.
+/// Uses only primary keys and one index, because requests wait for it.
 const SELECT_KEY_RECORD: &str = "
     select k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
            k.scope, p.daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
@@ -36,7 +36,7 @@ struct KeyRecordRow {
 }
 
 impl KeyRecordRow {
-    /// `None` only for a row that the schema's checks do not let in.
+    /// `None` only for a row that violates the checks of the schema.
     fn into_key_record(self) -> Option<KeyRecord> {
         let previous = match (self.retired_digest, self.retired_until_s) {
             (Some(digest), Some(until)) => {
@@ -72,7 +72,7 @@ pub(crate) async fn find_record(executor: impl PgExecutor<'_>, id: KeyId) -> Res
     find_record_of_account(executor, None, id).await
 }
 
-/// A key's standing, if it is one of the account's; without an account, anyone's.
+/// The record of a key, if it belongs to the account. Without an account, of any key.
 pub(crate) async fn find_record_of_account(
     executor: impl PgExecutor<'_>,
     account_id: Option<i64>,
@@ -84,10 +84,10 @@ pub(crate) async fn find_record_of_account(
 }
 
 impl Keys<'_> {
-    /// A key's standing now; `None` when no such key exists.
+    /// The current record of a key. `None` if it does not exist.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn find_record(self, id: KeyId) -> Result<Option<KeyRecord>, StoreError> {
         self.store.with_timeout(find_record(&self.store.pool, id)).await
     }

@@ -1,4 +1,4 @@
-//! Finding accounts, keys and what happened to them, for operators.
+//! Search for accounts, keys and history, for operators.
 
 use ipseity_domain::{KeyFlags, KeyId, KeyState, Scope};
 use sqlx::FromRow;
@@ -8,32 +8,32 @@ use crate::accounts::Account;
 use crate::error::StoreError;
 use crate::keys::audit::HistoryRow;
 
-/// A key and whose it is.
+/// A key and its owner.
 #[derive(Clone, Debug)]
 pub struct FoundKey {
-    /// Its id.
+    /// The key's id.
     pub id: KeyId,
-    /// Its name.
+    /// The key's name.
     pub name: String,
-    /// Its scope.
+    /// The key's scope.
     pub scope: Scope,
-    /// Its state.
+    /// The key's state.
     pub state: KeyState,
-    /// The number of its account.
+    /// The id of the account.
     pub account_id: i64,
-    /// Its owner's e-mail address.
+    /// The owner's email address.
     pub email: String,
 }
 
-/// Something that happened to somebody's key.
+/// An event in the history of any key.
 #[derive(Clone, Debug, FromRow)]
 pub struct AuditRow {
-    /// What, when and by whom.
+    /// The event.
     #[sqlx(flatten)]
     pub event: HistoryRow,
     /// The key's id.
     pub key_id: String,
-    /// Its owner's e-mail address.
+    /// The owner's email address.
     pub email: String,
 }
 
@@ -49,10 +49,10 @@ struct FoundKeyRow {
 }
 
 impl Accounts<'_> {
-    /// Accounts whose address holds this text, in whatever case, by number.
+    /// Accounts whose email address contains the text, ignoring case, ordered by id.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn search(self, text: &str, count_max: i64) -> Result<Vec<Account>, StoreError> {
         let found = sqlx::query_as(
             "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s
@@ -67,10 +67,10 @@ impl Accounts<'_> {
 }
 
 impl Keys<'_> {
-    /// Keys with this id, and keys whose name or owner's address holds this text, in whatever case.
+    /// Keys with this id, and keys whose name or owner's email address contains the text, ignoring case.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn search(self, text: &str, count_max: i64) -> Result<Vec<FoundKey>, StoreError> {
         let found = sqlx::query_as(
             "select k.id, k.name, k.scope, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
@@ -88,10 +88,10 @@ impl Keys<'_> {
 }
 
 impl AuditLog<'_> {
-    /// What happened to all keys, or to those of one account, or to one; newest first.
+    /// The history of all keys, of one account's keys, or of one key, newest first.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list(
         self,
         account_id: Option<i64>,
@@ -113,7 +113,7 @@ impl AuditLog<'_> {
 }
 
 impl FoundKeyRow {
-    /// `None` only for a row that the schema's checks do not let in.
+    /// `None` only for a row that violates the checks of the schema.
     fn into_found_key(self) -> Option<FoundKey> {
         Some(FoundKey {
             id: KeyId::parse(&self.id)?,

@@ -1,4 +1,4 @@
-//! Keys as lists and pages show them.
+//! Keys, as lists and pages show them.
 
 use ipseity_domain::{KeyFlags, KeyId, KeyState, Scope};
 use sqlx::FromRow;
@@ -6,39 +6,39 @@ use sqlx::FromRow;
 use crate::access::Keys;
 use crate::error::StoreError;
 
-/// A key as lists show it.
+/// A key, as lists show it.
 #[derive(Clone, Debug)]
 pub struct KeySummary {
-    /// Its id.
+    /// The key's id.
     pub id: KeyId,
-    /// Its name.
+    /// The key's name.
     pub name: String,
-    /// Its scope.
+    /// The key's scope.
     pub scope: Scope,
-    /// Its state.
+    /// The key's state.
     pub state: KeyState,
-    /// Unix time of its creation, in seconds.
+    /// When it was created, as Unix time in seconds.
     pub created_s: i64,
-    /// The newest day on which it was answered, such as `2026-11-15`, and how often.
+    /// The last day with admitted requests, such as `2026-11-15`, and their number.
     pub last_used: Option<(String, i64)>,
-    /// How often it was answered today, by UTC, as far as that is rolled up.
+    /// Admitted requests of the current UTC day, as of the last usage flush.
     pub used_today: u64,
-    /// Unix time until which its old secret holds, in seconds; `None` when there is none that still does.
+    /// When the previous secret expires, as Unix time in seconds. `None` if there is no valid one.
     pub previous_until_s: Option<i64>,
-    /// Why it is paused; `None` when it is not.
+    /// Why the key is paused. `None` if it is not.
     pub pause: Option<PauseEvidence>,
 }
 
 /// The evidence of a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseEvidence {
-    /// Unix time in milliseconds.
+    /// When the key was paused, as Unix time in milliseconds.
     pub paused_at_ms: i64,
     /// Requests in each of the 60 seconds before, oldest first.
     pub counts: Vec<u16>,
 }
 
-/// The keys of the account $1: all, or the one with the id $2.
+/// All keys of the account $1, or the one with the id $2.
 const SELECT_KEY_SUMMARIES: &str = "
     select k.id, k.name, k.scope, floor(extract(epoch from k.created_at))::bigint as created_s,
            k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
@@ -74,7 +74,7 @@ impl Keys<'_> {
     /// An account's keys, oldest first.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list(self, account_id: i64) -> Result<Vec<KeySummary>, StoreError> {
         let query =
             sqlx::query_as(SELECT_KEY_SUMMARIES).bind(account_id).bind(None::<&str>).fetch_all(&self.store.pool);
@@ -82,10 +82,10 @@ impl Keys<'_> {
         Ok(rows.into_iter().filter_map(KeySummaryRow::into_summary).collect())
     }
 
-    /// One of an account's keys; `None` when it has no such key, whoever else may have.
+    /// One of an account's keys. `None` if the account has no such key.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn find(self, account_id: i64, id: KeyId) -> Result<Option<KeySummary>, StoreError> {
         let query =
             sqlx::query_as(SELECT_KEY_SUMMARIES).bind(account_id).bind(id.as_str()).fetch_optional(&self.store.pool);
@@ -95,7 +95,7 @@ impl Keys<'_> {
 }
 
 impl KeySummaryRow {
-    /// `None` only for a row that the schema's checks do not let in.
+    /// `None` only for a row that violates the checks of the schema.
     fn into_summary(self) -> Option<KeySummary> {
         Some(KeySummary {
             id: KeyId::parse(&self.id)?,

@@ -1,4 +1,4 @@
-//! Usage: what was answered and refused, per key and day.
+//! Admitted and refused requests per key per day.
 
 pub(crate) mod rows;
 
@@ -9,16 +9,16 @@ use ipseity_domain::{DailyUsage, KeyId, UtcDay};
 use crate::access::Usage;
 use crate::error::StoreError;
 
-/// A day's count of a key, absolute: merging it twice or late does no harm.
+/// The absolute count of a key on a day. It can be merged twice or late without effect on the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyDailyUsage {
     /// The key.
     pub key: KeyId,
-    /// The day and its count.
+    /// The day and the count.
     pub usage: DailyUsage,
 }
 
-/// Why a request with a known key was refused.
+/// Why a request with a known key id was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RefusalReason {
     /// The key is deactivated.
@@ -27,14 +27,14 @@ pub enum RefusalReason {
     Paused,
     /// The request paused the key.
     Burst,
-    /// The day's quota is spent.
+    /// The daily quota is exhausted.
     QuotaExhausted,
-    /// The id is known, the secret is not its.
+    /// The secret is wrong.
     WrongSecret,
 }
 
 impl RefusalReason {
-    /// The reason's name.
+    /// The name in the database and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,24 +47,24 @@ impl RefusalReason {
     }
 }
 
-/// Requests refused since the last flush.
+/// Refused requests since the last usage flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalCount {
     /// The key.
     pub key: KeyId,
     /// The day.
     pub day: UtcDay,
-    /// Why.
+    /// The reason.
     pub reason: RefusalReason,
-    /// How many.
+    /// The number of requests.
     pub count: u64,
 }
 
-/// Rows of one statement: a million keys at once would outlast any timeout.
+/// Maximum number of rows per statement. A statement for a million keys would exceed any timeout.
 const MERGE_ROWS_MAX: usize = 5_000;
 
-/// Waits for one's turn at the counts, which lasts to the end of the transaction. Who rolls up locks counts of many keys, and who deletes
-/// keys locks counts of many days: one at a time, so that no two ever wait for each other in a circle.
+/// Takes an exclusive lock on usage until the end of the transaction. A merge locks rows of many keys, and a deletion
+/// locks rows of many days, so without the lock they could deadlock.
 macro_rules! usage_lock {
     () => {
         "select pg_advisory_xact_lock(hashtextextended('ipseity: counts', 0))"
@@ -72,11 +72,10 @@ macro_rules! usage_lock {
 }
 pub(crate) use usage_lock;
 
-/// Merges counts by a statement on `rolled` that returns what it changed. Those that near or reach their key's limit, of today or yesterday,
-/// raise an alert; few are as high as the lowest limit, and the rest cost no further look.
+/// Merges the rows of `incoming` with the given statement, which returns the changed rows. Counts of today or yesterday
+/// that are near or at their key's limit create an alert. Counts below the lowest limit of all plans are skipped early.
 ///
-/// How many rows there are is hidden from the planner: it would read whole tables to find thousands of them, where each is found by its index at
-/// once.
+/// The number of rows is hidden from the planner, which would otherwise scan whole tables instead of using the indexes.
 macro_rules! merge_usage_sql {
     ($statement:literal) => {
         concat!(
@@ -106,7 +105,7 @@ macro_rules! merge_usage_sql {
                  order by near_limit.key_id, near_limit.day, level.kind
                  on conflict do nothing
              )
-             -- Which they are is told only where some are left.
+             -- Null if all rows were merged.
              select case when count(*) < cardinality($1::text[]) then coalesce(array_agg(key_id), '{}') end,
                  case when count(*) < cardinality($1::text[]) then coalesce(array_agg(day - date '1970-01-01'), '{}') end
              from merged"
@@ -114,14 +113,14 @@ macro_rules! merge_usage_sql {
     };
 }
 
-/// Raises the counts that are there: nearly all of them, and each where it stands.
+/// Updates existing rows, which are nearly all, in place.
 const UPDATE_EXISTING_COUNTS: &str = merge_usage_sql!(
     "update usage set admitted = incoming.admitted from incoming
      where usage.key_id = incoming.key_id and usage.day = incoming.day and usage.admitted < incoming.admitted
      returning usage.key_id, usage.day, usage.admitted"
 );
 
-/// Writes the counts that are not. Keys are locked, so that one that is deleted meanwhile fails nobody else's.
+/// Inserts missing rows. Keys are locked, so that the concurrent deletion of one does not fail the statement.
 const INSERT_MISSING_COUNTS: &str = merge_usage_sql!(
     "insert into usage (key_id, day, admitted)
      select incoming.key_id, incoming.day, incoming.admitted from incoming
@@ -133,10 +132,11 @@ const INSERT_MISSING_COUNTS: &str = merge_usage_sql!(
 );
 
 impl Usage<'_> {
-    /// Merges absolute counts; the greater one stays. Counts that near or reach their key's limit, of today or yesterday, raise an alert.
+    /// Merges absolute counts. The higher count wins. Counts of today or yesterday that are near or at their key's
+    /// limit create an alert.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn merge_counts(self, counts: &[KeyDailyUsage]) -> Result<(), StoreError> {
         for counts in counts.chunks(MERGE_ROWS_MAX) {
             if let Some(updated) = self.execute_merge(UPDATE_EXISTING_COUNTS, counts.iter()).await? {
@@ -148,7 +148,7 @@ impl Usage<'_> {
         Ok(())
     }
 
-    /// Merges counts in one way; tells which of them it changed, unless it changed all.
+    /// Runs one merge statement. Returns the changed rows, or `None` if all were changed.
     async fn execute_merge(
         self,
         statement: &'static str,
@@ -166,10 +166,10 @@ impl Usage<'_> {
         Ok(keys.zip(days).map(|(keys, days)| keys.into_iter().zip(days).collect()))
     }
 
-    /// Adds refusals to their days: all of them or, on failure, none.
+    /// Adds refusals to their days. On failure, none is added.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn add_refusals(self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
         let mut refusals = refusals.to_vec();
         refusals.sort_unstable_by_key(|row| (row.key, row.day, row.reason.name()));
@@ -194,10 +194,10 @@ impl Usage<'_> {
         self.store.with_timeout(transaction.commit()).await
     }
 
-    /// Merges the demo's absolute count and adds its refusals.
+    /// Merges the absolute count of the demo and adds its refusals.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn merge_demo_count(self, usage: DailyUsage, refusal_count: u64) -> Result<(), StoreError> {
         let merged = sqlx::query(
             "insert into demo_usage (day, admitted, refused) values (date '1970-01-01' + $1::int, $2, $3)
@@ -212,10 +212,10 @@ impl Usage<'_> {
         Ok(())
     }
 
-    /// The newest day of the demo that was rolled up.
+    /// The newest stored day of the demo.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn find_demo_usage(self) -> Result<Option<DailyUsage>, StoreError> {
         let newest = sqlx::query_as(
             "select day - date '1970-01-01', admitted from demo_usage order by demo_usage.day desc limit 1",

@@ -1,4 +1,4 @@
-//! Usage as pages show it.
+//! Usage, as pages show it.
 
 use ipseity_domain::{KeyId, UtcDay};
 use sqlx::FromRow;
@@ -7,16 +7,16 @@ use crate::access::Usage;
 use crate::error::StoreError;
 use crate::usage::day_number;
 
-/// What became of a key's requests on a day.
+/// A key's requests on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageRow {
     /// The key.
     pub key: KeyId,
     /// The day.
     pub day: UtcDay,
-    /// Answered.
+    /// Admitted requests.
     pub admitted: u64,
-    /// Refused: burst, paused, inactive, day, wrong secret.
+    /// Refused requests, by reason: burst, paused, inactive, daily quota, wrong secret.
     pub refused: [u64; 5],
 }
 
@@ -33,10 +33,11 @@ struct UsageCountsRow {
 }
 
 impl Usage<'_> {
-    /// The usage of an account's keys, or of one of them, since a day: a row for each key and day that has any.
+    /// The usage of an account's keys, or of one of them, since a day. Returns a row for each key and day with
+    /// requests.
     ///
     /// # Errors
-    /// When PostgreSQL is away.
+    /// If PostgreSQL is unavailable.
     pub async fn list(self, account_id: i64, key: Option<KeyId>, since: UtcDay) -> Result<Vec<UsageRow>, StoreError> {
         let query = sqlx::query_as(
             "select k.id as key_id, counted.day - date '1970-01-01' as day,
@@ -67,7 +68,7 @@ impl Usage<'_> {
 }
 
 impl UsageCountsRow {
-    /// `None` only for a row that the schema's checks do not let in.
+    /// `None` only for a row that violates the checks of the schema.
     fn into_usage_row(self) -> Option<UsageRow> {
         let refused = [self.burst, self.paused, self.inactive, self.quota_exhausted, self.wrong_secret];
         Some(UsageRow {

@@ -8,23 +8,28 @@ use crate::fixture::{StoreFixture, email, expect_refusal};
 #[tokio::test(flavor = "multi_thread")]
 async fn account_email_is_unique_ignoring_case() {
     let StoreFixture { store, .. } = &StoreFixture::open().await;
-    let created = store.accounts().create(&email("Ada@Ipseity.example"), "free").await.expect("an account");
+    let created = store.accounts().create(&email("Ada@Ipseity.example"), "free").await.expect("account is created");
     assert_eq!(
         expect_refusal(store.accounts().create(&email("ada@ipseity.EXAMPLE"), "free").await),
         StoreRefusal::AccountExists
     );
-    let found = store.accounts().get_by_email(&email("ADA@ipseity.example")).await.expect("an account");
+    let found = store.accounts().get_by_email(&email("ADA@ipseity.example")).await.expect("account exists");
     assert_eq!((found.id, found.email.as_str(), found.plan.as_str()), (created.id, "Ada@Ipseity.example", "free"));
     assert_eq!(
-        expect_refusal(store.accounts().get_by_email(&email("nobody@ipseity.example")).await),
+        expect_refusal(store.accounts().get_by_email(&email("unknown@ipseity.example")).await),
         StoreRefusal::UnknownAccount
     );
 
     for number in 0..4 {
-        store.accounts().create(&email(&format!("{number}@ipseity.example")), "free").await.expect("an account");
+        store
+            .accounts()
+            .create(&email(&format!("{number}@ipseity.example")), "free")
+            .await
+            .expect("account is created");
     }
     let mut ids = Vec::new();
-    while let page = store.accounts().list_after(ids.last().copied().unwrap_or(0), 2).await.expect("a page")
+    while let page =
+        store.accounts().list_after(ids.last().copied().unwrap_or(0), 2).await.expect("accounts are listed")
         && !page.is_empty()
     {
         ids.extend(page.iter().map(|account| account.id));
@@ -42,15 +47,15 @@ async fn unknown_plan_is_refused_and_plan_change_reaches_every_key() {
     let (first, second, other_key) =
         (fixture.create_key_for(&account).await, fixture.create_key_for(&account).await, fixture.create_key().await);
     assert_eq!(expect_refusal(store.accounts().set_plan(&account, "gold").await), StoreRefusal::UnknownPlan);
-    assert_eq!(fixture.outbox_rows().await, [""; 0], "a refused change announces nothing");
+    assert_eq!(fixture.outbox_rows().await, [""; 0], "a rejected change adds no outbox row");
 
     let gold = Plan { name: "gold".to_owned(), daily_limit: 50_000 };
-    store.plans().create(&gold).await.expect("a plan");
+    store.plans().create(&gold).await.expect("plan is created");
     assert_eq!(expect_refusal(store.plans().create(&gold).await), StoreRefusal::PlanExists);
     let free = Plan { name: "free".to_owned(), daily_limit: 10_000 };
-    assert_eq!(store.plans().list().await.expect("plans"), [free, gold]);
+    assert_eq!(store.plans().list().await.expect("plans are listed"), [free, gold]);
 
-    let mut changed = store.accounts().set_plan(&account, "gold").await.expect("a plan");
+    let mut changed = store.accounts().set_plan(&account, "gold").await.expect("plan is set");
     changed.sort_unstable();
     let mut expected = [first.id, second.id];
     expected.sort_unstable();

@@ -1,4 +1,4 @@
-//! Members: passwords, and which mails they want.
+//! Passwords, email addresses and alert preferences.
 
 use std::time::Duration;
 
@@ -12,10 +12,16 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(86_400);
 async fn credentials_belong_to_one_account_or_are_absent() {
     let fixture = StoreFixture::open().await;
     let store = &fixture.store;
-    let created =
-        store.accounts().create_with_password(&email("Ada@ipseity.example"), "hash of ada").await.expect("a member");
-    let other =
-        store.accounts().create_with_password(&email("bob@ipseity.example"), "hash of bob").await.expect("a member");
+    let created = store
+        .accounts()
+        .create_with_password(&email("Ada@ipseity.example"), "hash of ada")
+        .await
+        .expect("account is created");
+    let other = store
+        .accounts()
+        .create_with_password(&email("bob@ipseity.example"), "hash of bob")
+        .await
+        .expect("account is created");
     let without_password = fixture.create_account().await;
     assert_eq!(
         expect_refusal(store.accounts().create_with_password(&email("ADA@ipseity.example"), "x").await),
@@ -26,22 +32,24 @@ async fn credentials_belong_to_one_account_or_are_absent() {
         .accounts()
         .find_credentials(&email("ada@IPSEITY.example"))
         .await
-        .expect("an answer")
-        .expect("credentials");
+        .expect("query succeeds")
+        .expect("account exists");
     assert_eq!((found.account_id, found.password_hash.as_deref()), (created.id, Some("hash of ada")));
-    assert_eq!(store.accounts().password_hash(other.id).await.expect("an answer").as_deref(), Some("hash of bob"));
-    assert_eq!(store.accounts().password_hash(without_password.id).await.expect("an answer"), None);
-    assert_eq!(store.accounts().password_hash(0).await.expect("an answer"), None);
-    assert!(store.accounts().find_credentials(&email("nobody@ipseity.example")).await.expect("an answer").is_none());
+    assert_eq!(store.accounts().password_hash(other.id).await.expect("query succeeds").as_deref(), Some("hash of bob"));
+    assert_eq!(store.accounts().password_hash(without_password.id).await.expect("query succeeds"), None);
+    assert_eq!(store.accounts().password_hash(0).await.expect("query succeeds"), None);
+    assert!(
+        store.accounts().find_credentials(&email("unknown@ipseity.example")).await.expect("query succeeds").is_none()
+    );
 
-    let account = store.accounts().find(created.id).await.expect("an answer").expect("an account");
+    let account = store.accounts().find(created.id).await.expect("query succeeds").expect("account exists");
     assert_eq!(
         (account.email.as_str(), account.plan.as_str(), account.daily_limit),
         ("Ada@ipseity.example", "free", 10_000)
     );
-    assert!(store.accounts().find(0).await.expect("an answer").is_none());
-    let log = fixture.postgres.log().expect("a log");
-    assert!(!log.to_lowercase().contains("ada@"), "a taken address is in the server's log");
+    assert!(store.accounts().find(0).await.expect("query succeeds").is_none());
+    let log = fixture.postgres.log().expect("log is readable");
+    assert!(!log.to_lowercase().contains("ada@"), "a duplicate address is in the server's log");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,21 +64,25 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
         fixture.open_session_for(&other, random_digest()).await,
     );
     for owner in [&account, &other] {
-        store.email_tokens().request_password_reset(&address(owner)).await.expect("a wish");
-        store.email_tokens().request_email_change(owner.id, &email("new@ipseity.example")).await.expect("a wish");
-        store.email_tokens().create_invite(&address(owner), &random_digest()).await.expect("a link");
+        store.email_tokens().request_password_reset(&address(owner)).await.expect("request is stored");
+        store
+            .email_tokens()
+            .request_email_change(owner.id, &email("new@ipseity.example"))
+            .await
+            .expect("request is stored");
+        store.email_tokens().create_invite(&address(owner), &random_digest()).await.expect("invitation is created");
     }
 
-    store.accounts().set_password(account.id, "new", Some(kept_session)).await.expect("a password");
-    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer").as_deref(), Some("new"));
-    assert_eq!(store.accounts().password_hash(other.id).await.expect("an answer"), None);
+    store.accounts().set_password(account.id, "new", Some(kept_session)).await.expect("password is set");
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
+    assert_eq!(store.accounts().password_hash(other.id).await.expect("query succeeds"), None);
     assert_eq!(fixture.sql("select id from sessions order by id").await, format!("{kept_session}\n{other_session}"));
     let remaining = fixture.sql("select kind, account_id, email from tickets order by kind").await;
     let (id, other_email) = (other.id, &other.email);
     assert_eq!(remaining, format!("email|{id}|new@ipseity.example\ninvite||{other_email}\nreset||{other_email}"));
 
-    store.accounts().set_password(account.id, "newer", None).await.expect("a password");
-    assert_eq!(store.sessions().list(account.id, IDLE_TIMEOUT).await.expect("sessions"), []);
+    store.accounts().set_password(account.id, "newer", None).await.expect("password is set");
+    assert_eq!(store.sessions().list(account.id, IDLE_TIMEOUT).await.expect("sessions are listed"), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,16 +90,16 @@ async fn alert_preferences_default_to_enabled() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
     let all = AlertPreferences { near_quota: true, quota_exhausted: true, paused: true };
-    assert_eq!(store.accounts().alert_preferences(account.id).await.expect("switches"), all);
+    assert_eq!(store.accounts().alert_preferences(account.id).await.expect("preferences are stored"), all);
     for preferences in [
         AlertPreferences { near_quota: false, ..all },
         AlertPreferences { quota_exhausted: false, ..all },
         AlertPreferences { paused: false, ..all },
     ] {
-        store.accounts().set_alert_preferences(account.id, preferences).await.expect("switches");
-        assert_eq!(store.accounts().alert_preferences(account.id).await.expect("switches"), preferences);
+        store.accounts().set_alert_preferences(account.id, preferences).await.expect("preferences are stored");
+        assert_eq!(store.accounts().alert_preferences(account.id).await.expect("preferences are stored"), preferences);
     }
-    assert_eq!(store.accounts().alert_preferences(other.id).await.expect("switches"), all);
+    assert_eq!(store.accounts().alert_preferences(other.id).await.expect("preferences are stored"), all);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,9 +112,13 @@ async fn account_email_can_be_set_unless_taken() {
         .email_tokens()
         .request_email_change(account.id, &email("asked-before@ipseity.example"))
         .await
-        .expect("a wish");
-    store.email_tokens().request_email_change(other.id, &email("asked@ipseity.example")).await.expect("a wish");
-    store.accounts().set_email(account.id, &email("new@ipseity.example")).await.expect("an address");
+        .expect("request is stored");
+    store
+        .email_tokens()
+        .request_email_change(other.id, &email("asked@ipseity.example"))
+        .await
+        .expect("request is stored");
+    store.accounts().set_email(account.id, &email("new@ipseity.example")).await.expect("email address is set");
     assert_eq!(
         fixture.sql("select email from accounts order by id").await,
         format!("new@ipseity.example\n{}", other.email)
@@ -110,7 +126,7 @@ async fn account_email_can_be_set_unless_taken() {
     assert_eq!(
         fixture.sql("select email from tickets").await,
         "asked@ipseity.example",
-        "links to other addresses are gone"
+        "links to other addresses are removed"
     );
-    assert!(!fixture.postgres.log().expect("a log").contains("@ipseity.example"));
+    assert!(!fixture.postgres.log().expect("log is readable").contains("@ipseity.example"));
 }

@@ -1,4 +1,4 @@
-//! What goes: an account with all that is its own, and whatever has served its time.
+//! Deletion of accounts with all their data, and of expired rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,21 +21,25 @@ const DAY: UtcDay = UtcDay(20_400);
 async fn create_account_in_every_table(fixture: &StoreFixture) -> Account {
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let key = fixture.create_key_for(&account).await.id;
-    store.keys().record_pause(&pause(key, 1)).await.expect("a pause");
+    store.keys().record_pause(&pause(key, 1)).await.expect("pause is recorded");
     store
         .usage()
         .merge_counts(&[KeyDailyUsage { key, usage: DailyUsage { day: DAY, count: 1 } }])
         .await
-        .expect("a roll-up");
+        .expect("usage is merged");
     let refusal = RefusalCount { key, day: DAY, reason: RefusalReason::Paused, count: 1 };
-    store.usage().add_refusals(&[refusal]).await.expect("a refusal");
+    store.usage().add_refusals(&[refusal]).await.expect("refusal is added");
     fixture.open_session_for(&account, random_digest()).await;
-    store.devices().remember(account.id, &random_digest()).await.expect("a device");
-    store.passkeys().add(account.id, &random_digest(), "phone", &true.into()).await.expect("a passkey");
+    store.devices().remember(account.id, &random_digest()).await.expect("device is recorded");
+    store.passkeys().add(account.id, &random_digest(), "phone", &true.into()).await.expect("passkey is added");
     let address = email(&account.email.to_uppercase());
-    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("a wish");
-    store.email_tokens().request_password_reset(&address).await.expect("a wish");
-    store.email_tokens().request_email_change(account.id, &email("new@ipseity.example")).await.expect("a wish");
+    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("request is stored");
+    store.email_tokens().request_password_reset(&address).await.expect("request is stored");
+    store
+        .email_tokens()
+        .request_email_change(account.id, &email("new@ipseity.example"))
+        .await
+        .expect("request is stored");
     account
 }
 
@@ -43,7 +47,7 @@ async fn row_counts(fixture: &StoreFixture) -> Vec<(&'static str, u32)> {
     let mut counts = Vec::new();
     for table in TABLES {
         let count = fixture.sql(&format!("select count(*) from {table}")).await;
-        counts.push((table, count.parse().expect("a number")));
+        counts.push((table, count.parse().expect("number parses")));
     }
     counts
 }
@@ -57,22 +61,29 @@ async fn deleted_account_leaves_only_outbox_rows() {
     fixture.create_key_for(&deleted_account).await;
     assert!(
         row_counts(&fixture).await.iter().zip(&before).all(|(now, before)| now.1 > before.1),
-        "a row in every table"
+        "every table has a row of the account"
     );
-    let mut keys: Vec<_> =
-        fixture.store.keys().list(deleted_account.id).await.expect("keys").into_iter().map(|row| row.id).collect();
+    let mut keys: Vec<_> = fixture
+        .store
+        .keys()
+        .list(deleted_account.id)
+        .await
+        .expect("keys are listed")
+        .into_iter()
+        .map(|row| row.id)
+        .collect();
     keys.sort_unstable();
     fixture.sql("delete from outbox").await;
 
-    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("a deletion"), keys);
+    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("account is deleted"), keys);
     assert_eq!(row_counts(&fixture).await, before);
-    assert!(fixture.store.accounts().find(kept_account.id).await.expect("an answer").is_some());
+    assert!(fixture.store.accounts().find(kept_account.id).await.expect("query succeeds").is_some());
     let outbox_query = "select key_id from outbox order by key_id";
     assert_eq!(fixture.sql(outbox_query).await, format!("{}\n{}", keys[0], keys[1]));
-    let dump = fixture.postgres.dump(DATABASE).await.expect("a dump");
+    let dump = fixture.postgres.dump(DATABASE).await.expect("database is dumped");
     let dump = String::from_utf8_lossy(&dump).to_lowercase();
     assert!(dump.contains(&kept_account.email) && !dump.contains(&deleted_account.email));
-    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("no one to delete"), []);
+    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("repeated deletion succeeds"), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +106,7 @@ async fn accounts_can_be_deleted_during_usage_merges() {
             for count in (node..).step_by(3) {
                 let usage = DailyUsage { day: DAY, count };
                 let counts: Vec<KeyDailyUsage> = keys.iter().map(|&key| KeyDailyUsage { key, usage }).collect();
-                store.usage().merge_counts(&counts).await.expect("a roll-up");
+                store.usage().merge_counts(&counts).await.expect("usage is merged");
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
@@ -103,7 +114,7 @@ async fn accounts_can_be_deleted_during_usage_merges() {
         });
     }
     for account in &accounts {
-        assert_eq!(fixture.store.accounts().delete(account.id).await.expect("a deletion").len(), 10);
+        assert_eq!(fixture.store.accounts().delete(account.id).await.expect("account is deleted").len(), 10);
     }
     done.store(true, Ordering::Relaxed);
     nodes.join_all().await;
@@ -139,10 +150,13 @@ async fn only_expired_rows_are_deleted() {
         }
     };
     insert_rows().await;
-    store.delete_expired(Duration::from_secs(3_600)).await.expect("an answer");
-    assert_eq!(store.sessions().list(account.id, Duration::from_secs(86_400)).await.expect("sessions").len(), 1);
+    store.delete_expired(Duration::from_secs(3_600)).await.expect("deletion succeeds");
+    assert_eq!(
+        store.sessions().list(account.id, Duration::from_secs(86_400)).await.expect("sessions are listed").len(),
+        1
+    );
     assert_eq!(fixture.sql("select string_agg(email, ' ' order by email) from tickets").await, "0 1 3");
     assert_eq!(fixture.sql("select count(*), bool_and(expires_at > now()) from ceremonies").await, "1|t");
     assert_eq!(fixture.sql("select count(*), (now() at time zone 'utc')::date - min(day) from alerts").await, "4|3");
-    store.keys().deactivate(Actor::Operator, key).await.expect("a key that is still there");
+    store.keys().deactivate(Actor::Operator, key).await.expect("key still exists");
 }

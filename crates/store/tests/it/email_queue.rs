@@ -1,4 +1,4 @@
-//! The queue of mails: claimed once, tried again with growing pauses, given up in the end.
+//! The email queue: exclusive claims, retries with growing delays, and a maximum number of attempts.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::fixture::{StoreFixture, TEST_TIMEOUT, email, open_store, random_digest};
 
 async fn claim_next(fixture: &StoreFixture) -> Option<QueuedEmail> {
-    fixture.store.email_queue().claim_next(&random_digest()).await.expect("an answer")
+    fixture.store.email_queue().claim_next(&random_digest()).await.expect("claim succeeds")
 }
 
 async fn make_due(fixture: &StoreFixture) {
@@ -19,36 +19,40 @@ async fn make_due(fixture: &StoreFixture) {
 async fn emails_are_claimed_oldest_first_with_matching_kind() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
-    let (registered, unregistered) = (email(&account.email), email("nobody@ipseity.example"));
-    store.email_tokens().request_password_reset(&unregistered).await.expect("a wish");
-    store.email_tokens().request_signup(&unregistered, "hash", &random_digest()).await.expect("a wish");
-    store.email_tokens().request_signup(&registered, "hash", &random_digest()).await.expect("a wish");
-    store.email_tokens().request_password_reset(&email(&account.email.to_uppercase())).await.expect("a wish");
-    store.email_tokens().request_email_change(account.id, &email("new@ipseity.example")).await.expect("a wish");
+    let (registered, unregistered) = (email(&account.email), email("unknown@ipseity.example"));
+    store.email_tokens().request_password_reset(&unregistered).await.expect("request is stored");
+    store.email_tokens().request_signup(&unregistered, "hash", &random_digest()).await.expect("request is stored");
+    store.email_tokens().request_signup(&registered, "hash", &random_digest()).await.expect("request is stored");
     store
         .email_tokens()
-        .create_invite(&unregistered, &random_digest())
+        .request_password_reset(&email(&account.email.to_uppercase()))
         .await
-        .expect("a link that an operator hands over");
+        .expect("request is stored");
+    store
+        .email_tokens()
+        .request_email_change(account.id, &email("new@ipseity.example"))
+        .await
+        .expect("request is stored");
+    store.email_tokens().create_invite(&unregistered, &random_digest()).await.expect("invitation is created");
 
     let expected = [
-        (QueuedEmailKind::ConfirmSignUp, "nobody@ipseity.example".to_owned(), true),
+        (QueuedEmailKind::ConfirmSignUp, "unknown@ipseity.example".to_owned(), true),
         (QueuedEmailKind::AlreadyRegistered, account.email.clone(), false),
         (QueuedEmailKind::PasswordReset, account.email.to_uppercase(), true),
         (QueuedEmailKind::ConfirmEmailChange, "new@ipseity.example".to_owned(), true),
     ];
     for expected in expected {
         let digest = random_digest();
-        let queued = store.email_queue().claim_next(&digest).await.expect("an answer").expect("a letter");
-        let is_linked = store.email_tokens().find(&digest).await.expect("an answer").is_some();
+        let queued = store.email_queue().claim_next(&digest).await.expect("claim succeeds").expect("an email is due");
+        let is_linked = store.email_tokens().find(&digest).await.expect("query succeeds").is_some();
         assert_eq!((queued.kind, queued.email, is_linked), expected);
-        store.email_queue().mark_sent(queued.token_id).await.expect("an answer");
+        store.email_queue().mark_sent(queued.token_id).await.expect("row is marked");
     }
     assert!(claim_next(&fixture).await.is_none());
     assert_eq!(
         fixture.sql("select count(*) from tickets where mailed_at is null").await,
         "0",
-        "what is nobody's is done with"
+        "a reset for an unknown address counts as sent"
     );
 }
 
@@ -61,14 +65,14 @@ async fn queued_email_is_claimed_by_one_worker_at_a_time() {
             .email_tokens()
             .request_signup(&email(&format!("{number}@ipseity.example")), "hash", &random_digest())
             .await
-            .expect("a wish");
+            .expect("request is stored");
     }
     let mut mailers = JoinSet::new();
     for _ in 0..4 {
         let store = open_store(&fixture.postgres, TEST_TIMEOUT);
         mailers.spawn(async move {
             let mut claimed = Vec::new();
-            while let Some(queued) = store.email_queue().claim_next(&random_digest()).await.expect("an answer") {
+            while let Some(queued) = store.email_queue().claim_next(&random_digest()).await.expect("claim succeeds") {
                 claimed.push(queued.token_id);
             }
             claimed
@@ -82,39 +86,43 @@ async fn queued_email_is_claimed_by_one_worker_at_a_time() {
 async fn failed_email_retries_eight_times_with_backoff_and_new_link() {
     let fixture = StoreFixture::open().await;
     let store = &fixture.store;
-    store.email_tokens().request_signup(&email("ada@ipseity.example"), "hash", &random_digest()).await.expect("a wish");
+    store
+        .email_tokens()
+        .request_signup(&email("ada@ipseity.example"), "hash", &random_digest())
+        .await
+        .expect("request is stored");
     let mut previous_link = random_digest();
     for minutes in [1, 2, 4, 8, 16, 32, 64, 128] {
         let link = random_digest();
-        store.email_queue().claim_next(&link).await.expect("an answer").expect("a letter");
-        assert!(claim_next(&fixture).await.is_none(), "not before its time");
+        store.email_queue().claim_next(&link).await.expect("claim succeeds").expect("an email is due");
+        assert!(claim_next(&fixture).await.is_none(), "not due yet");
         let delay = "select round(extract(epoch from try_at - now()) / 6) from tickets";
-        let (delay, minutes) = (fixture.sql(delay).await.parse::<i32>().expect("a number"), minutes * 10);
-        assert!((minutes - 3..=minutes).contains(&delay), "{delay}, not {minutes} tenths of a minute");
-        assert!(store.email_tokens().find(&link).await.expect("an answer").is_some());
+        let (delay, minutes) = (fixture.sql(delay).await.parse::<i32>().expect("number parses"), minutes * 10);
+        assert!((minutes - 3..=minutes).contains(&delay), "the delay is {delay} and not {minutes} tenths of a minute");
+        assert!(store.email_tokens().find(&link).await.expect("query succeeds").is_some());
         assert!(
-            store.email_tokens().find(&previous_link).await.expect("an answer").is_none(),
-            "the link before no longer holds"
+            store.email_tokens().find(&previous_link).await.expect("query succeeds").is_none(),
+            "the previous link is invalid"
         );
         previous_link = link;
         make_due(&fixture).await;
     }
-    assert!(claim_next(&fixture).await.is_none(), "given up");
+    assert!(claim_next(&fixture).await.is_none(), "no attempts are left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn registered_sign_up_loses_its_link_and_expired_is_not_sent() {
     let fixture = StoreFixture::open().await;
     let (store, address, link) = (&fixture.store, email("ada@ipseity.example"), random_digest());
-    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("a wish");
+    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("request is stored");
     assert_eq!(
-        store.email_queue().claim_next(&link).await.expect("an answer").map(|queued| queued.kind),
+        store.email_queue().claim_next(&link).await.expect("claim succeeds").map(|queued| queued.kind),
         Some(QueuedEmailKind::ConfirmSignUp)
     );
-    store.accounts().create_with_password(&address, "hash").await.expect("a member");
+    store.accounts().create_with_password(&address, "hash").await.expect("account is created");
     make_due(&fixture).await;
     assert_eq!(claim_next(&fixture).await.map(|queued| queued.kind), Some(QueuedEmailKind::AlreadyRegistered));
-    assert!(store.email_tokens().find(&link).await.expect("an answer").is_none());
+    assert!(store.email_tokens().find(&link).await.expect("query succeeds").is_none());
 
     fixture.sql("update tickets set expires_at = now()").await;
     make_due(&fixture).await;

@@ -1,4 +1,4 @@
-//! A server with a migrated database, and accounts and keys in it.
+//! A PostgreSQL server with a migrated database, and helpers to create accounts and keys.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ipseity_domain::{ApiKey, BURST_WINDOW_S, KeyChange, KeyId, KeyPause, KeyReco
 use ipseity_store::{Account, Actor, Store, StoreError, StoreOptions, StoreRefusal};
 use ipseity_testkit::{Postgres, PostgresOptions};
 
-/// Long enough that a busy machine never makes a statement late.
+/// Long enough for every statement, even on a busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 pub const DATABASE: &str = "ipseity_test";
 
@@ -19,39 +19,39 @@ pub struct StoreFixture {
 impl StoreFixture {
     pub async fn open() -> Self {
         let fixture = Self::unmigrated().await;
-        fixture.store.migrate().await.expect("a schema");
+        fixture.store.migrate().await.expect("migrations succeed");
         fixture
     }
 
     pub async fn unmigrated() -> Self {
-        let postgres = Postgres::start(PostgresOptions::default()).await.expect("a cluster");
-        postgres.create_database(DATABASE).await.expect("a database");
+        let postgres = Postgres::start(PostgresOptions::default()).await.expect("PostgreSQL starts");
+        postgres.create_database(DATABASE).await.expect("database is created");
         let store = open_store(&postgres, TEST_TIMEOUT);
         Self { postgres, store }
     }
 
-    /// A store that comes as this role.
+    /// A store that connects with this role.
     pub fn store_as(&self, role: &str) -> Store {
         let url = self.postgres.url(DATABASE).replace("postgres@", &format!("{role}@"));
         let (application_name, connections_max, timeout) = ("test", 10, TEST_TIMEOUT);
-        Store::new(&StoreOptions { url, application_name, connections_max, timeout }).expect("a store")
+        Store::new(&StoreOptions { url, application_name, connections_max, timeout }).expect("options are valid")
     }
 
     pub async fn sql(&self, sql: &str) -> String {
-        self.postgres.psql(DATABASE, sql).await.expect("rows")
+        self.postgres.psql(DATABASE, sql).await.expect("statement succeeds")
     }
 
-    /// What PostgreSQL says to a statement that it refuses.
+    /// The error of a statement that PostgreSQL rejects.
     pub async fn sql_error(&self, sql: &str) -> String {
-        self.postgres.psql(DATABASE, sql).await.expect_err("a refusal").to_string()
+        self.postgres.psql(DATABASE, sql).await.expect_err("statement is rejected").to_string()
     }
 
     pub async fn create_account(&self) -> Account {
         let address = email(&format!("member{}@ipseity.example", fastrand::u64(..)));
-        self.store.accounts().create(&address, "free").await.expect("an account")
+        self.store.accounts().create(&address, "free").await.expect("account is created")
     }
 
-    /// A key of an account of its own.
+    /// A key of a new account.
     pub async fn create_key(&self) -> ApiKey {
         self.create_key_for(&self.create_account().await).await
     }
@@ -62,20 +62,20 @@ impl StoreFixture {
             .keys()
             .create(account, Actor::Owner(account.id), &key_name("a key"), Scope::Geo, &key)
             .await
-            .expect("a key");
+            .expect("key is created");
         key
     }
 
-    /// A session of the account, opened with this digest.
+    /// Opens a session of the account with this digest.
     pub async fn open_session_for(&self, account: &Account, digest: [u8; 32]) -> i64 {
-        self.store.sessions().open(account.id, &digest, "Firefox on Linux").await.expect("a session")
+        self.store.sessions().open(account.id, &digest, "Firefox on Linux").await.expect("session is opened")
     }
 
     pub async fn key_record(&self, id: KeyId) -> KeyRecord {
-        self.store.keys().find_record(id).await.expect("an answer").expect("a standing")
+        self.store.keys().find_record(id).await.expect("query succeeds").expect("key exists")
     }
 
-    /// Rows of the outbox: key and generation, oldest first.
+    /// The rows of the outbox: key and generation, oldest first.
     pub async fn outbox_rows(&self) -> Vec<String> {
         self.sql("select key_id || ' ' || generation from outbox order by id")
             .await
@@ -85,36 +85,37 @@ impl StoreFixture {
     }
 }
 
-/// Another node's store on the same database.
+/// Another store with the same database, like that of another node.
 pub fn open_store(postgres: &Postgres, timeout: Duration) -> Store {
     let url = postgres.url(DATABASE);
-    Store::new(&StoreOptions { url, application_name: "test", connections_max: 10, timeout }).expect("a store")
+    Store::new(&StoreOptions { url, application_name: "test", connections_max: 10, timeout })
+        .expect("options are valid")
 }
 
 pub fn generate_key() -> ApiKey {
     PlaintextKey::generate(|| fastrand::u8(..)).to_api_key()
 }
 
-/// A digest like no other.
+/// A unique digest.
 pub fn random_digest() -> [u8; 32] {
     std::array::from_fn(|_| fastrand::u8(..))
 }
 
-/// The wish that the store did not grant.
+/// Returns why the store rejected a request.
 pub fn expect_refusal<T>(outcome: Result<T, StoreError>) -> StoreRefusal {
     match outcome {
         Err(StoreError::Refused(refusal)) => refusal,
-        Err(error) => panic!("not refused: {error:?}"),
-        Ok(_) => panic!("not refused"),
+        Err(error) => panic!("expected a refusal, got {error:?}"),
+        Ok(_) => panic!("expected a refusal, got success"),
     }
 }
 
 pub fn email(text: &str) -> EmailAddress {
-    EmailAddress::parse(text).expect("an address")
+    EmailAddress::parse(text).expect("address parses")
 }
 
 pub fn key_name(text: &str) -> KeyName {
-    KeyName::parse(text).expect("a name")
+    KeyName::parse(text).expect("name parses")
 }
 
 pub fn pause(key: KeyId, burst_epoch: u64) -> KeyPause {
@@ -123,10 +124,10 @@ pub fn pause(key: KeyId, burst_epoch: u64) -> KeyPause {
     KeyPause { key, burst_epoch, at_ms: 1_800_000_000_123, counts }
 }
 
-/// The standing that a change brings.
+/// The record of an updated key.
 pub fn updated_record(change: KeyChange) -> KeyRecord {
     match change {
         KeyChange::Updated(record) => record,
-        KeyChange::Deleted(id) => panic!("{id} is gone"),
+        KeyChange::Deleted(id) => panic!("{id} was deleted"),
     }
 }

@@ -1,11 +1,11 @@
-//! Owners and their keys: to an owner, the keys of others do not exist.
+//! Ownership of keys: for an owner, the keys of others do not exist.
 
 use ipseity_domain::{PlaintextKey, Scope};
 use ipseity_store::{Actor, StoreRefusal};
 
 use crate::fixture::{StoreFixture, expect_refusal, generate_key, key_name, pause};
 
-/// Everything that PostgreSQL holds of keys, as text.
+/// All rows about keys, as text.
 async fn dump_keys_and_history(fixture: &StoreFixture) -> String {
     let keys = fixture.sql("select k::text from keys k order by id").await;
     let history = fixture.sql("select h::text from history h order by id").await;
@@ -18,10 +18,10 @@ async fn owner_cannot_see_or_change_keys_of_others() {
     let (store, owner, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
     let (active_key, paused_key) = (fixture.create_key_for(&owner).await.id, fixture.create_key_for(&owner).await.id);
     let rotated = |id| PlaintextKey::rotate(id, || fastrand::u8(..)).to_api_key();
-    // Every change finds something to do on one of the two.
-    store.keys().rotate(Actor::Operator, &rotated(paused_key), 3_600).await.expect("a change");
-    store.keys().record_pause(&pause(paused_key, 1)).await.expect("a pause");
-    store.keys().deactivate(Actor::Operator, paused_key).await.expect("a change");
+    // Every change is possible on one of the two.
+    store.keys().rotate(Actor::Operator, &rotated(paused_key), 3_600).await.expect("key is rotated");
+    store.keys().record_pause(&pause(paused_key, 1)).await.expect("pause is recorded");
+    store.keys().deactivate(Actor::Operator, paused_key).await.expect("key is deactivated");
     let (before, outbox_before) = (dump_keys_and_history(&fixture).await, fixture.outbox_rows().await);
 
     let actor = Actor::Owner(other.id);
@@ -37,10 +37,10 @@ async fn owner_cannot_see_or_change_keys_of_others() {
             assert_eq!(expect_refusal(outcome), StoreRefusal::UnknownKey);
         }
         assert_eq!(expect_refusal(store.keys().rename(actor, id, &key_name("mine")).await), StoreRefusal::UnknownKey);
-        assert!(store.keys().find(other.id, id).await.expect("an answer").is_none());
-        assert_eq!(store.audit_log().list_for_key(other.id, id, 10).await.expect("an answer"), []);
+        assert!(store.keys().find(other.id, id).await.expect("query succeeds").is_none());
+        assert_eq!(store.audit_log().list_for_key(other.id, id, 10).await.expect("query succeeds"), []);
     }
-    assert!(store.keys().list(other.id).await.expect("an answer").is_empty());
+    assert!(store.keys().list(other.id).await.expect("query succeeds").is_empty());
     assert_eq!(
         expect_refusal(store.keys().create(&owner, actor, &key_name("x"), Scope::Ip, &generate_key()).await),
         StoreRefusal::UnknownAccount
@@ -53,27 +53,27 @@ async fn owner_can_make_every_key_change() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let (actor, key) = (Actor::Owner(account.id), fixture.create_key_for(&account).await);
-    store.keys().record_pause(&pause(key.id, 1)).await.expect("a pause");
-    store.keys().resume(actor, key.id).await.expect("a change");
-    store.keys().deactivate(actor, key.id).await.expect("a change");
-    store.keys().reactivate(actor, key.id).await.expect("a change");
-    store.keys().rename(actor, key.id, &key_name("another")).await.expect("a name");
+    store.keys().record_pause(&pause(key.id, 1)).await.expect("pause is recorded");
+    store.keys().resume(actor, key.id).await.expect("key is resumed");
+    store.keys().deactivate(actor, key.id).await.expect("key is deactivated");
+    store.keys().reactivate(actor, key.id).await.expect("key is reactivated");
+    store.keys().rename(actor, key.id, &key_name("another")).await.expect("key is renamed");
     store
         .keys()
         .rotate(actor, &PlaintextKey::rotate(key.id, || fastrand::u8(..)).to_api_key(), 60)
         .await
-        .expect("a change");
-    store.keys().revoke_previous(actor, key.id).await.expect("a change");
+        .expect("key is rotated");
+    store.keys().revoke_previous(actor, key.id).await.expect("previous secret is revoked");
     assert_eq!(fixture.key_record(key.id).await.generation, 7);
-    store.keys().delete(actor, key.id).await.expect("a deletion");
-    assert!(store.keys().find_record(key.id).await.expect("an answer").is_none());
+    store.keys().delete(actor, key.id).await.expect("account is deleted");
+    assert!(store.keys().find_record(key.id).await.expect("query succeeds").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_account_gets_no_key() {
     let fixture = StoreFixture::open().await;
     let account = fixture.create_account().await;
-    fixture.store.accounts().delete(account.id).await.expect("a deletion");
+    fixture.store.accounts().delete(account.id).await.expect("account is deleted");
     let issued = fixture
         .store
         .keys()

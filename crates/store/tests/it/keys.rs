@@ -1,4 +1,4 @@
-//! Keys and their standing.
+//! Keys and their records.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -38,13 +38,13 @@ async fn concurrent_creation_stops_at_ten_keys_per_account() {
     assert!(fixture.sql_error(&insert("aaaaaaaaaa", 11)).await.contains("keys_seat_check"));
     assert!(fixture.sql_error(&insert("aaaaaaaaaa", 10)).await.contains("keys_account_id_seat_key"));
 
-    let rows = fixture.store.keys().list(account.id).await.expect("keys");
+    let rows = fixture.store.keys().list(account.id).await.expect("keys are listed");
     let deleted_id = rows[3].id;
     assert!(
-        matches!(fixture.store.keys().delete(Actor::Operator, deleted_id).await.expect("a change"), KeyChange::Deleted(id) if id == deleted_id)
+        matches!(fixture.store.keys().delete(Actor::Operator, deleted_id).await.expect("key is deleted"), KeyChange::Deleted(id) if id == deleted_id)
     );
     fixture.create_key_for(&account).await;
-    assert_eq!(fixture.store.keys().list(account.id).await.expect("keys").len(), 10);
+    assert_eq!(fixture.store.keys().list(account.id).await.expect("keys are listed").len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,24 +53,29 @@ async fn deactivation_and_pause_are_independent() {
     let (store, key) = (&fixture.store, fixture.create_key().await);
     let flags = |deactivated, paused| KeyFlags { deactivated, paused };
 
-    let unchanged = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("a change"));
-    assert_eq!((unchanged.generation, unchanged.burst_epoch), (1, 1), "a key that is not paused has nothing to resume");
-    let unchanged = updated_record(store.keys().reactivate(Actor::Operator, key.id).await.expect("a change"));
+    let unchanged = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("key is resumed"));
+    assert_eq!(
+        (unchanged.generation, unchanged.burst_epoch),
+        (1, 1),
+        "resuming a key that is not paused has no effect"
+    );
+    let unchanged = updated_record(store.keys().reactivate(Actor::Operator, key.id).await.expect("key is reactivated"));
     assert_eq!((unchanged.flags, unchanged.generation), (flags(false, false), 1));
 
-    store.keys().record_pause(&pause(key.id, 1)).await.expect("a pause");
-    let inactive = updated_record(store.keys().deactivate(Actor::Operator, key.id).await.expect("a change"));
+    store.keys().record_pause(&pause(key.id, 1)).await.expect("pause is recorded");
+    let inactive = updated_record(store.keys().deactivate(Actor::Operator, key.id).await.expect("key is deactivated"));
     assert_eq!((inactive.flags, inactive.generation, inactive.burst_epoch), (flags(true, true), 3, 1));
-    let again = updated_record(store.keys().deactivate(Actor::Operator, key.id).await.expect("a change"));
-    assert_eq!(again.generation, 3, "what is so already is no change");
-    let reactivated = updated_record(store.keys().reactivate(Actor::Operator, key.id).await.expect("a change"));
+    let again = updated_record(store.keys().deactivate(Actor::Operator, key.id).await.expect("key is deactivated"));
+    assert_eq!(again.generation, 3, "a repeated change has no effect");
+    let reactivated =
+        updated_record(store.keys().reactivate(Actor::Operator, key.id).await.expect("key is reactivated"));
     assert_eq!((reactivated.flags.state(), reactivated.burst_epoch), (KeyState::Paused, 1));
-    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("a change"));
+    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("key is resumed"));
     assert_eq!((resumed.flags.state(), resumed.generation, resumed.burst_epoch), (KeyState::Active, 5, 2));
 
-    store.keys().deactivate(Actor::Operator, key.id).await.expect("a change");
-    store.keys().record_pause(&pause(key.id, 2)).await.expect("a pause");
-    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("a change"));
+    store.keys().deactivate(Actor::Operator, key.id).await.expect("key is deactivated");
+    store.keys().record_pause(&pause(key.id, 2)).await.expect("pause is recorded");
+    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("key is resumed"));
     assert_eq!(resumed.flags.state(), KeyState::Inactive, "a resume does not reactivate");
     assert_eq!(fixture.key_record(key.id).await, resumed);
 
@@ -84,7 +89,7 @@ async fn deactivation_and_pause_are_independent() {
     ] {
         assert!(matches!(outcome, Err(StoreError::Refused(StoreRefusal::UnknownKey))), "{outcome:?}");
     }
-    assert!(store.keys().find_record(unknown.id).await.expect("an answer").is_none());
+    assert!(store.keys().find_record(unknown.id).await.expect("query succeeds").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,22 +97,29 @@ async fn rotated_key_keeps_previous_digest_only_for_overlap() {
     let fixture = StoreFixture::open().await;
     let old = fixture.create_key().await;
     let rotate = || PlaintextKey::rotate(old.id, || fastrand::u8(..)).to_api_key();
-    let now_s = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let now_s = || SystemTime::now().duration_since(UNIX_EPOCH).expect("clock is after 1970").as_secs();
 
     let (first, before_s) = (rotate(), now_s());
-    let rotated = updated_record(fixture.store.keys().rotate(Actor::Operator, &first, 60).await.expect("a change"));
-    let previous = rotated.previous.expect("a retired digest");
+    let rotated =
+        updated_record(fixture.store.keys().rotate(Actor::Operator, &first, 60).await.expect("key is rotated"));
+    let previous = rotated.previous.expect("previous digest exists");
     assert_eq!((rotated.digest, previous.digest, rotated.generation), (first.digest, old.digest, 2));
     assert!((before_s + 60..=now_s() + 60).contains(&previous.expires_at_s));
 
     let second = rotate();
-    let rotated = updated_record(fixture.store.keys().rotate(Actor::Operator, &second, 60).await.expect("a change"));
-    assert_eq!(rotated.previous.map(|previous| previous.digest), Some(first.digest), "only the last one");
+    let rotated =
+        updated_record(fixture.store.keys().rotate(Actor::Operator, &second, 60).await.expect("key is rotated"));
+    assert_eq!(rotated.previous.map(|previous| previous.digest), Some(first.digest), "only the last secret is kept");
 
     let without_overlap = rotate();
-    let rotated =
-        updated_record(fixture.store.keys().rotate(Actor::Operator, &without_overlap, 0).await.expect("a change"));
-    assert_eq!((rotated.digest, rotated.previous), (without_overlap.digest, None), "no overlap, no old digest");
+    let rotated = updated_record(
+        fixture.store.keys().rotate(Actor::Operator, &without_overlap, 0).await.expect("key is rotated"),
+    );
+    assert_eq!(
+        (rotated.digest, rotated.previous),
+        (without_overlap.digest, None),
+        "without an overlap, there is no previous digest"
+    );
     assert_eq!(fixture.key_record(old.id).await, rotated);
 }
 
@@ -119,11 +131,12 @@ async fn key_record_and_summary_report_newest_usage() {
     assert_eq!(fixture.key_record(key.id).await.usage, None);
     let days = [(20_400, 7), (20_402, 3), (20_401, 9)];
     let counts = days.map(|(day, count)| KeyDailyUsage { key: key.id, usage: DailyUsage { day: UtcDay(day), count } });
-    fixture.store.usage().merge_counts(&counts).await.expect("a roll-up");
+    fixture.store.usage().merge_counts(&counts).await.expect("usage is merged");
     assert_eq!(fixture.key_record(key.id).await.usage, Some(DailyUsage { day: UtcDay(20_402), count: 3 }));
 
-    fixture.store.keys().deactivate(Actor::Operator, key.id).await.expect("a change");
-    let [row] = fixture.store.keys().list(account.id).await.expect("keys").try_into().expect("one key");
+    fixture.store.keys().deactivate(Actor::Operator, key.id).await.expect("key is deactivated");
+    let [row] =
+        fixture.store.keys().list(account.id).await.expect("keys are listed").try_into().expect("exactly one key");
     assert_eq!((row.id, row.name.as_str(), row.scope), (key.id, "a key", Scope::Geo));
     assert_eq!((row.state, row.last_used), (KeyState::Inactive, Some(("2025-11-10".to_owned(), 3))));
 }

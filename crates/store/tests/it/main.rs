@@ -1,4 +1,4 @@
-//! The store against a real PostgreSQL.
+//! Tests of the store with a real PostgreSQL server.
 
 mod accounts;
 mod alerts;

@@ -1,4 +1,4 @@
-//! Usage by month: made ahead, let go of when it is past its time, and brought there from the schema before.
+//! Monthly partitions of usage: created ahead, dropped after the retention, and migrated from the previous schema.
 
 use ipseity_store::{KeyDailyUsage, RetentionPolicy};
 
@@ -8,7 +8,7 @@ use crate::fixture::StoreFixture;
 
 const POLICY: RetentionPolicy = RetentionPolicy { usage_days: 31, history_days: 31 };
 
-/// The parts of usage, by name.
+/// The partitions of usage, by name.
 async fn usage_partitions(fixture: &StoreFixture) -> Vec<String> {
     let names = fixture
         .sql("select inhrelid::regclass from pg_inherits where inhparent = 'usage'::regclass order by 1::text")
@@ -19,7 +19,7 @@ async fn usage_partitions(fixture: &StoreFixture) -> Vec<String> {
 #[tokio::test]
 async fn partition_migration_keeps_rows_and_old_version_works() {
     let fixture = StoreFixture::open().await;
-    // As it was before months.
+    // The schema before partitions.
     fixture
         .sql(
             "drop function tend_months; drop function make_month; drop table usage, refusals;
@@ -35,24 +35,24 @@ async fn partition_migration_keeps_rows_and_old_version_works() {
         "insert into usage select id, current_date + d, 7 from keys, unnest(array[-500, -40, -1, 0, 90]) d";
     fixture.sql(insert_usage).await;
     fixture.sql("insert into refusals select id, current_date - 40, 'day', 2 from keys").await;
-    fixture.store.migrate().await.expect("months");
+    fixture.store.migrate().await.expect("migrations succeed");
     assert_eq!(fixture.sql("select count(*), sum(admitted) from usage").await, "5|35");
-    assert_eq!(fixture.sql("select count(*) from usage_before").await, "4", "nothing is copied but the future");
+    assert_eq!(fixture.sql("select count(*) from usage_before").await, "4", "only future rows are copied");
     assert_eq!(fixture.sql("select count(*) from usage_other").await, "1");
 
-    // A node that never makes months, as those of the version before.
-    let today = UtcDay(fixture.sql("select current_date - date '1970-01-01'").await.parse().expect("a day"));
+    // A node of the previous version, which creates no partitions.
+    let today = UtcDay(fixture.sql("select current_date - date '1970-01-01'").await.parse().expect("day parses"));
     for (day, count) in [(today, 9), (UtcDay(today.0 + 60), 3), (UtcDay(today.0 + 60), 4)] {
         let counts = [KeyDailyUsage { key: key.id, usage: DailyUsage { day, count } }];
-        fixture.store.usage().merge_counts(&counts).await.expect("a roll-up");
+        fixture.store.usage().merge_counts(&counts).await.expect("usage is merged");
     }
     assert_eq!(fixture.sql("select admitted from usage where day = current_date + 60").await, "4");
 
-    fixture.store.apply_retention(POLICY).await.expect("a round");
+    fixture.store.apply_retention(POLICY).await.expect("retention run succeeds");
     let remaining = fixture.sql("select count(*) from usage where day < current_date - 62").await;
-    assert_eq!(remaining, "0", "what is past its time is deleted from the part of before");
-    assert_eq!(fixture.sql("select count(*) from usage where day >= current_date - 31").await, "4", "the rest stays");
-    fixture.store.keys().delete(ipseity_store::Actor::Operator, key.id).await.expect("a deletion");
+    assert_eq!(remaining, "0", "expired rows are deleted from the old partition");
+    assert_eq!(fixture.sql("select count(*) from usage where day >= current_date - 31").await, "4", "other rows stay");
+    fixture.store.keys().delete(ipseity_store::Actor::Operator, key.id).await.expect("account is deleted");
     assert_eq!(fixture.sql("select (select count(*) from usage), (select count(*) from refusals)").await, "0|0");
 }
 
@@ -64,16 +64,16 @@ async fn monthly_partitions_are_created_filled_and_dropped() {
     fixture.sql(&format!("insert into usage select id, {next_month}, 5 from keys")).await;
     assert_eq!(fixture.sql("select count(*) from usage_other").await, "1");
     for _ in 0..2 {
-        fixture.store.apply_retention(POLICY).await.expect("a round");
+        fixture.store.apply_retention(POLICY).await.expect("retention run succeeds");
     }
     assert_eq!(fixture.sql("select count(*) from usage_other").await, "0");
     assert_eq!(fixture.sql(&format!("select admitted from usage where day = {next_month}")).await, "5");
     let partitions = usage_partitions(&fixture).await;
-    assert_eq!(partitions.len(), 4, "before, two months to come, and the part for others: {partitions:?}");
+    assert_eq!(partitions.len(), 4, "the old partition, two future months, and the default: {partitions:?}");
 
     let make_last_month = "select make_month('usage', (date_trunc('month', current_date) - interval '1 month')::date)";
     fixture.sql(make_last_month).await;
-    assert_eq!(usage_partitions(&fixture).await, partitions, "the part of before holds that month");
+    assert_eq!(usage_partitions(&fixture).await, partitions, "the old partition contains that month");
     fixture
         .sql(
             "alter table usage detach partition usage_before; drop table usage_before;
@@ -82,10 +82,13 @@ async fn monthly_partitions_are_created_filled_and_dropped() {
         )
         .await;
     assert!(usage_partitions(&fixture).await.contains(&"usage_2020_02".to_owned()));
-    fixture.store.apply_retention(POLICY).await.expect("a round");
-    assert!(!usage_partitions(&fixture).await.contains(&"usage_2020_02".to_owned()), "it is gone with its rows");
+    fixture.store.apply_retention(POLICY).await.expect("retention run succeeds");
+    assert!(
+        !usage_partitions(&fixture).await.contains(&"usage_2020_02".to_owned()),
+        "the partition is dropped with its rows"
+    );
     let too_few = RetentionPolicy { usage_days: 30, ..POLICY };
-    assert!(fixture.store.apply_retention(too_few).await.is_err(), "31 days at least");
+    assert!(fixture.store.apply_retention(too_few).await.is_err(), "the minimum is 31 days");
 }
 
 #[tokio::test]
@@ -98,10 +101,10 @@ async fn role_with_row_privileges_can_maintain_partitions() {
         )
         .await;
     let restricted_store = fixture.store_as("clerk");
-    restricted_store.apply_retention(POLICY).await.expect("a round");
+    restricted_store.apply_retention(POLICY).await.expect("retention run succeeds");
     fixture.create_key().await;
     fixture.sql("insert into usage select id, current_date + 40, 5 from keys").await;
-    restricted_store.apply_retention(POLICY).await.expect("a round");
+    restricted_store.apply_retention(POLICY).await.expect("retention run succeeds");
     assert!(usage_partitions(&fixture).await.len() >= 4);
 }
 
@@ -118,7 +121,7 @@ async fn retention_keeps_evidence_of_a_current_pause() {
              insert into demo_usage values (current_date - 40, 1, 1), (current_date, 1, 1)",
         )
         .await;
-    fixture.store.apply_retention(POLICY).await.expect("a round");
+    fixture.store.apply_retention(POLICY).await.expect("retention run succeeds");
     let remaining = "select (select count(*) from history), (select string_agg(burst_window::text, ',') from pauses),
                        (select count(*) from demo_usage)";
     assert_eq!(fixture.sql(remaining).await, "0|7|1");

@@ -1,14 +1,14 @@
-//! Passkeys and their ceremonies. What is inside them is JSON to the store.
+//! Passkeys and WebAuthn states, which are opaque JSON to the store.
 
 use ipseity_store::StoreRefusal;
 use tokio::task::JoinSet;
 
 use crate::fixture::{StoreFixture, expect_refusal, random_digest};
 
-/// Any JSON at all.
+/// Arbitrary JSON.
 macro_rules! json {
     ($text:literal) => {
-        $text.parse::<serde_json::Value>().expect("JSON")
+        $text.parse::<serde_json::Value>().expect("JSON parses")
     };
 }
 
@@ -16,24 +16,32 @@ macro_rules! json {
 async fn passkey_finds_its_account_until_deleted() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
-    store.passkeys().add(account.id, b"one", &"é".repeat(61), &json!(r#"{"counter": 1}"#)).await.expect("a passkey");
-    store.passkeys().add(other.id, b"two", "laptop", &json!("2")).await.expect("a passkey");
+    store
+        .passkeys()
+        .add(account.id, b"one", &"é".repeat(61), &json!(r#"{"counter": 1}"#))
+        .await
+        .expect("passkey is added");
+    store.passkeys().add(other.id, b"two", "laptop", &json!("2")).await.expect("passkey is added");
     let again = store.passkeys().add(other.id, b"one", "phone", &json!("3")).await;
     assert_eq!(expect_refusal(again), StoreRefusal::PasskeyExists);
     assert_eq!(expect_refusal(store.passkeys().add(0, b"x", "phone", &json!("3")).await), StoreRefusal::UnknownAccount);
 
-    store.passkeys().update(b"one", &json!(r#"{"counter": 2}"#)).await.expect("a use");
-    let found = store.passkeys().find(b"one").await.expect("an answer");
+    store.passkeys().update(b"one", &json!(r#"{"counter": 2}"#)).await.expect("passkey is updated");
+    let found = store.passkeys().find(b"one").await.expect("query succeeds");
     assert_eq!(found, Some((account.id, json!(r#"{"counter": 2}"#))));
-    assert_eq!(store.passkeys().find(b"two").await.expect("an answer"), Some((other.id, json!("2"))));
-    assert_eq!(store.passkeys().find(b"three").await.expect("an answer"), None);
+    assert_eq!(store.passkeys().find(b"two").await.expect("query succeeds"), Some((other.id, json!("2"))));
+    assert_eq!(store.passkeys().find(b"three").await.expect("query succeeds"), None);
 
-    let [row] = store.passkeys().list(account.id).await.expect("passkeys").try_into().expect("one passkey");
+    let [row] =
+        store.passkeys().list(account.id).await.expect("passkeys are listed").try_into().expect("exactly one passkey");
     assert_eq!((row.name.as_str(), row.passkey), ("é".repeat(60).as_str(), json!(r#"{"counter": 2}"#)));
-    assert!(!store.passkeys().delete(other.id, row.id).await.expect("an answer"), "a stranger's");
-    assert!(store.passkeys().delete(account.id, row.id).await.expect("an answer"));
-    assert_eq!(store.passkeys().find(b"one").await.expect("an answer"), None);
-    assert_eq!(store.passkeys().list(other.id).await.expect("passkeys").len(), 1);
+    assert!(
+        !store.passkeys().delete(other.id, row.id).await.expect("deletion succeeds"),
+        "the passkey of another account"
+    );
+    assert!(store.passkeys().delete(account.id, row.id).await.expect("deletion succeeds"));
+    assert_eq!(store.passkeys().find(b"one").await.expect("query succeeds"), None);
+    assert_eq!(store.passkeys().list(other.id).await.expect("passkeys are listed").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,9 +62,9 @@ async fn concurrent_adds_stop_at_ten_passkeys_per_account() {
 async fn account_has_a_stable_unique_webauthn_user_handle() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
-    let handle = store.passkeys().user_handle(account.id).await.expect("a handle");
-    assert_eq!(store.passkeys().user_handle(account.id).await.expect("a handle"), handle);
-    assert_ne!(store.passkeys().user_handle(other.id).await.expect("a handle"), handle);
+    let handle = store.passkeys().user_handle(account.id).await.expect("account has a handle");
+    assert_eq!(store.passkeys().user_handle(account.id).await.expect("account has a handle"), handle);
+    assert_ne!(store.passkeys().user_handle(other.id).await.expect("account has a handle"), handle);
     assert_eq!(expect_refusal(store.passkeys().user_handle(0).await), StoreRefusal::UnknownAccount);
 }
 
@@ -64,11 +72,11 @@ async fn account_has_a_stable_unique_webauthn_user_handle() {
 async fn webauthn_state_is_taken_once_before_it_expires() {
     let fixture = StoreFixture::open().await;
     let (store, mine, other) = (&fixture.store, random_digest(), random_digest());
-    let take = async |digest| store.webauthn_states().take(digest).await.expect("an answer");
-    store.webauthn_states().save(&mine, &json!("1")).await.expect("a ceremony");
-    store.webauthn_states().save(&mine, &json!("2")).await.expect("a ceremony");
-    store.webauthn_states().save(&other, &json!("3")).await.expect("a ceremony");
-    assert_eq!(take(&mine).await, Some(json!("2")), "the last one");
+    let take = async |digest| store.webauthn_states().take(digest).await.expect("state is taken");
+    store.webauthn_states().save(&mine, &json!("1")).await.expect("state is saved");
+    store.webauthn_states().save(&mine, &json!("2")).await.expect("state is saved");
+    store.webauthn_states().save(&other, &json!("3")).await.expect("state is saved");
+    assert_eq!(take(&mine).await, Some(json!("2")), "the last state is kept");
     assert_eq!(take(&mine).await, None);
     let expiry_query =
         "select expires_at between now() + interval '4 minutes' and now() + interval '5 minutes' from ceremonies";

@@ -1,4 +1,4 @@
-//! Links that are followed: each does its work once.
+//! Redemption of email tokens, once each.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::fixture::{StoreFixture, email, expect_refusal, random_digest};
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// The digest of the link that the next mail carries.
+/// The digest of the token in the next email.
 async fn claim_link(store: &Store) -> [u8; 32] {
     let digest = random_digest();
-    store.email_queue().claim_next(&digest).await.expect("an answer").expect("a letter");
+    store.email_queue().claim_next(&digest).await.expect("claim succeeds").expect("an email is due");
     digest
 }
 
 async fn request_sign_up_link(store: &Store, address: &EmailAddress) -> [u8; 32] {
-    store.email_tokens().request_signup(address, "chosen", &random_digest()).await.expect("a wish");
+    store.email_tokens().request_signup(address, "chosen", &random_digest()).await.expect("request is stored");
     claim_link(store).await
 }
 
@@ -40,14 +40,14 @@ async fn concurrent_sign_up_confirmations_create_one_account() {
     assert_eq!(created.len(), 1);
     assert!(others.into_iter().all(|outcome| expect_refusal(outcome) == StoreRefusal::InvalidEmailToken));
 
-    let account = store.accounts().get_by_email(&address).await.expect("an account");
+    let account = store.accounts().get_by_email(&address).await.expect("account exists");
     assert_eq!((account.plan.as_str(), account.daily_limit), ("free", 10_000));
-    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer").as_deref(), Some("chosen"));
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("chosen"));
     assert_eq!(expect_refusal(store.email_tokens().redeem_signup(&second).await), StoreRefusal::AccountExists);
     assert_eq!(
         expect_refusal(store.email_tokens().redeem_signup(&second).await),
         StoreRefusal::InvalidEmailToken,
-        "used up by then"
+        "the token was already used"
     );
 }
 
@@ -56,9 +56,13 @@ async fn expired_or_wrong_kind_of_link_is_refused() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let sign_up = request_sign_up_link(store, &email("ada@ipseity.example")).await;
-    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("a wish");
+    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("request is stored");
     let reset = claim_link(store).await;
-    store.email_tokens().request_email_change(account.id, &email("new@ipseity.example")).await.expect("a wish");
+    store
+        .email_tokens()
+        .request_email_change(account.id, &email("new@ipseity.example"))
+        .await
+        .expect("request is stored");
     let new_email = claim_link(store).await;
 
     for other in [reset, new_email, random_digest()] {
@@ -76,7 +80,11 @@ async fn expired_or_wrong_kind_of_link_is_refused() {
             StoreRefusal::InvalidEmailToken
         );
     }
-    assert_eq!(fixture.sql("select count(*) from tickets").await, "3", "and is not used up by it");
+    assert_eq!(
+        fixture.sql("select count(*) from tickets").await,
+        "3",
+        "a failed redemption does not consume the token"
+    );
 
     expire_tokens(&fixture).await;
     assert_eq!(expect_refusal(store.email_tokens().redeem_signup(&sign_up).await), StoreRefusal::InvalidEmailToken);
@@ -96,39 +104,39 @@ async fn password_reset_ends_sessions_and_other_links() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
     for owner in [&account, &account, &other] {
-        store.email_tokens().request_password_reset(&email(&owner.email)).await.expect("a wish");
+        store.email_tokens().request_password_reset(&email(&owner.email)).await.expect("request is stored");
     }
     let (first, second, other_link) = (claim_link(store).await, claim_link(store).await, claim_link(store).await);
     let session = random_digest();
     fixture.open_session_for(&account, session).await;
     fixture.open_session_for(&other, random_digest()).await;
 
-    assert_eq!(store.email_tokens().redeem_password(&first, "new").await.expect("a password"), account.id);
-    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer").as_deref(), Some("new"));
-    assert!(store.sessions().authenticate(&session, IDLE_TIMEOUT).await.expect("an answer").is_none());
+    assert_eq!(store.email_tokens().redeem_password(&first, "new").await.expect("password is set"), account.id);
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
+    assert!(store.sessions().authenticate(&session, IDLE_TIMEOUT).await.expect("query succeeds").is_none());
     for used_link in [first, second] {
         assert_eq!(
             expect_refusal(store.email_tokens().redeem_password(&used_link, "x").await),
             StoreRefusal::InvalidEmailToken
         );
     }
-    assert_eq!(store.sessions().list(other.id, IDLE_TIMEOUT).await.expect("sessions").len(), 1);
-    assert_eq!(store.email_tokens().redeem_password(&other_link, "theirs").await.expect("a password"), other.id);
-    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer").as_deref(), Some("new"));
+    assert_eq!(store.sessions().list(other.id, IDLE_TIMEOUT).await.expect("sessions are listed").len(), 1);
+    assert_eq!(store.email_tokens().redeem_password(&other_link, "theirs").await.expect("password is set"), other.id);
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn password_reset_for_a_changed_address_is_refused() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
-    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("a wish");
+    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("request is stored");
     let reset = claim_link(store).await;
     fixture.sql("update accounts set email = 'elsewhere@ipseity.example'").await;
     assert_eq!(
         expect_refusal(store.email_tokens().redeem_password(&reset, "x").await),
         StoreRefusal::InvalidEmailToken
     );
-    assert_eq!(store.accounts().password_hash(account.id).await.expect("an answer"), None);
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,13 +144,17 @@ async fn invite_creates_account_or_sets_existing_password() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let (new, old) = (random_digest(), random_digest());
-    store.email_tokens().create_invite(&email("eve@ipseity.example"), &new).await.expect("a link");
-    store.email_tokens().create_invite(&email(&account.email.to_uppercase()), &old).await.expect("a link");
+    store.email_tokens().create_invite(&email("eve@ipseity.example"), &new).await.expect("invitation is created");
+    store
+        .email_tokens()
+        .create_invite(&email(&account.email.to_uppercase()), &old)
+        .await
+        .expect("invitation is created");
 
-    let created = store.email_tokens().redeem_password(&new, "of eve").await.expect("an account");
-    assert_eq!(store.accounts().get_by_email(&email("eve@ipseity.example")).await.expect("an account").id, created);
-    assert_eq!(store.accounts().password_hash(created).await.expect("an answer").as_deref(), Some("of eve"));
-    assert_eq!(store.email_tokens().redeem_password(&old, "own").await.expect("a password"), account.id);
+    let created = store.email_tokens().redeem_password(&new, "of eve").await.expect("password is set");
+    assert_eq!(store.accounts().get_by_email(&email("eve@ipseity.example")).await.expect("account exists").id, created);
+    assert_eq!(store.accounts().password_hash(created).await.expect("query succeeds").as_deref(), Some("of eve"));
+    assert_eq!(store.email_tokens().redeem_password(&old, "own").await.expect("password is set"), account.id);
     assert_eq!(expect_refusal(store.email_tokens().redeem_password(&new, "x").await), StoreRefusal::InvalidEmailToken);
     assert_eq!(fixture.sql("select count(*) from accounts").await, "2");
 }
@@ -152,7 +164,7 @@ async fn email_change_uses_last_requested_address_unless_taken() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
     let request_link = async |address: &str| {
-        store.email_tokens().request_email_change(account.id, &email(address)).await.expect("a wish");
+        store.email_tokens().request_email_change(account.id, &email(address)).await.expect("request is stored");
         claim_link(store).await
     };
     let mistyped = request_link("tpyo@ipseity.example").await;
@@ -160,9 +172,9 @@ async fn email_change_uses_last_requested_address_unless_taken() {
     assert_eq!(
         expect_refusal(store.email_tokens().redeem_email_change(&mistyped).await),
         StoreRefusal::InvalidEmailToken,
-        "a later wish replaced it"
+        "a later request replaced it"
     );
-    assert_eq!(store.email_tokens().redeem_email_change(&intended).await.expect("an address"), account.id);
+    assert_eq!(store.email_tokens().redeem_email_change(&intended).await.expect("email address is set"), account.id);
     assert_eq!(
         expect_refusal(store.email_tokens().redeem_email_change(&intended).await),
         StoreRefusal::InvalidEmailToken
@@ -171,7 +183,7 @@ async fn email_change_uses_last_requested_address_unless_taken() {
     assert_eq!(fixture.sql(emails).await, format!("typo@ipseity.example\n{}", other.email));
 
     let same = request_link("Typo@ipseity.example").await;
-    assert_eq!(store.email_tokens().redeem_email_change(&same).await.expect("another spelling"), account.id);
+    assert_eq!(store.email_tokens().redeem_email_change(&same).await.expect("email address is set"), account.id);
     let taken = request_link(&other.email.to_uppercase()).await;
     assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::AccountExists);
     assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::InvalidEmailToken);

@@ -1,4 +1,4 @@
-//! Usage: absolute counts that merge, refusals that add up.
+//! Usage: absolute counts are merged, and refusals are added.
 
 use ipseity_domain::{DailyUsage, KeyId, UtcDay};
 use ipseity_store::{Actor, KeyDailyUsage, RefusalCount, RefusalReason};
@@ -18,12 +18,12 @@ async fn merge_keeps_greater_count_and_skips_unknown_keys() {
     let (key, unknown_key) = (fixture.create_key().await, generate_key());
     for (merged, expected) in [(5, 5), (9, 9), (7, 9), (9, 9), (10, 10)] {
         let counts = [daily_usage(unknown_key.id, 1), daily_usage(key.id, merged)];
-        fixture.store.usage().merge_counts(&counts).await.expect("a roll-up");
+        fixture.store.usage().merge_counts(&counts).await.expect("usage is merged");
         assert_eq!(fixture.key_record(key.id).await.usage, Some(DailyUsage { day: DAY, count: expected }));
     }
-    fixture.store.usage().merge_counts(&[]).await.expect("an empty roll-up");
+    fixture.store.usage().merge_counts(&[]).await.expect("empty merge succeeds");
     assert_eq!(fixture.sql("select count(*) from usage").await, "1");
-    assert_eq!(fixture.outbox_rows().await, [""; 0], "usage is no change of a standing");
+    assert_eq!(fixture.outbox_rows().await, [""; 0], "usage does not change the key record");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,17 +45,17 @@ async fn concurrent_merges_and_key_deletions_never_fail() {
                 fastrand::shuffle(&mut keys);
                 let counts: Vec<KeyDailyUsage> =
                     keys.iter().map(|&key| daily_usage(key, u64::from(round * 6 + node))).collect();
-                store.usage().merge_counts(&counts).await.expect("a roll-up");
+                store.usage().merge_counts(&counts).await.expect("usage is merged");
                 let refusals: Vec<RefusalCount> =
                     keys.iter().map(|&key| refusal_count(key, RefusalReason::QuotaExhausted, 1)).collect();
-                store.usage().add_refusals(&refusals).await.expect("refusals");
+                store.usage().add_refusals(&refusals).await.expect("refusals are added");
             }
         });
     }
     let (store, deleted) = (fixture.store.clone(), deleted.to_vec());
     nodes.spawn(async move {
         for key in deleted {
-            store.keys().delete(Actor::Operator, key).await.expect("a deletion");
+            store.keys().delete(Actor::Operator, key).await.expect("account is deleted");
         }
     });
     nodes.join_all().await;
@@ -78,7 +78,7 @@ async fn refusals_add_up_by_reason_and_in_large_batches() {
             refusal_count(generate_key().id, RefusalReason::QuotaExhausted, 1),
             refusal_count(key, RefusalReason::WrongSecret, 1),
         ];
-        fixture.store.usage().add_refusals(&batch).await.expect("refusals");
+        fixture.store.usage().add_refusals(&batch).await.expect("refusals are added");
     }
     let refusals_query = "select day, reason, count from refusals order by reason";
     assert_eq!(fixture.sql(refusals_query).await, "2025-11-08|day|6\n2025-11-08|wrong_secret|2");
@@ -86,10 +86,10 @@ async fn refusals_add_up_by_reason_and_in_large_batches() {
     let days = 0..12_000;
     let counts: Vec<KeyDailyUsage> =
         days.clone().map(|day| KeyDailyUsage { key, usage: DailyUsage { day: UtcDay(day), count: 1 } }).collect();
-    fixture.store.usage().merge_counts(&counts).await.expect("a roll-up");
+    fixture.store.usage().merge_counts(&counts).await.expect("usage is merged");
     let refusals: Vec<RefusalCount> =
         days.map(|day| RefusalCount { day: UtcDay(day), ..refusal_count(key, RefusalReason::Burst, 1) }).collect();
-    fixture.store.usage().add_refusals(&refusals).await.expect("refusals");
+    fixture.store.usage().add_refusals(&refusals).await.expect("refusals are added");
     assert_eq!(fixture.sql("select count(*) from usage").await, "12000");
     assert_eq!(fixture.sql("select sum(count) from refusals where reason = 'burst'").await, "12000");
 }
@@ -98,12 +98,12 @@ async fn refusals_add_up_by_reason_and_in_large_batches() {
 async fn demo_usage_keeps_greatest_count_and_adds_refusals() {
     let fixture = StoreFixture::open().await;
     let store = &fixture.store;
-    assert_eq!(store.usage().find_demo_usage().await.expect("an answer"), None);
+    assert_eq!(store.usage().find_demo_usage().await.expect("query succeeds"), None);
     let usage = |day, count| DailyUsage { day: UtcDay(day), count };
     for (demo, refusals) in [(usage(20_400, 7), 1), (usage(20_400, 5), 2), (usage(20_399, 1_000), 4)] {
-        store.usage().merge_demo_count(demo, refusals).await.expect("a roll-up");
+        store.usage().merge_demo_count(demo, refusals).await.expect("usage is merged");
     }
-    assert_eq!(store.usage().find_demo_usage().await.expect("an answer"), Some(usage(20_400, 7)));
+    assert_eq!(store.usage().find_demo_usage().await.expect("query succeeds"), Some(usage(20_400, 7)));
     let demo_query = "select day, admitted, refused from demo_usage order by day";
     assert_eq!(fixture.sql(demo_query).await, "2025-11-07|1000|4\n2025-11-08|7|3");
 }

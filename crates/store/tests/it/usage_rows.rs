@@ -1,4 +1,4 @@
-//! Usage as pages show it.
+//! Usage, as pages show it.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn each_key_and_day_with_requests_has_a_usage_row() {
     let (before, next, other_key) = (UtcDay(DAY.0 - 1), UtcDay(DAY.0 + 1), fixture.create_key().await.id);
     let usage = |key, day, count| KeyDailyUsage { key, usage: DailyUsage { day, count } };
     let counts = [usage(keys[0], DAY, 5), usage(keys[0], before, 9), usage(keys[1], next, 7), usage(other_key, DAY, 3)];
-    store.usage().merge_counts(&counts).await.expect("a roll-up");
+    store.usage().merge_counts(&counts).await.expect("usage is merged");
     let refusal = |key, day, reason, count| RefusalCount { key, day, reason, count };
     let refusals = [
         refusal(keys[0], DAY, RefusalReason::Burst, 1),
@@ -31,7 +31,7 @@ async fn each_key_and_day_with_requests_has_a_usage_row() {
         refusal(keys[1], before, RefusalReason::QuotaExhausted, 2),
         refusal(other_key, DAY, RefusalReason::QuotaExhausted, 2),
     ];
-    store.usage().add_refusals(&refusals).await.expect("refusals");
+    store.usage().add_refusals(&refusals).await.expect("refusals are added");
 
     let row = |key: KeyId, day, admitted, refusal| UsageRow { key, day, admitted, refused: refusal };
     let expected = [
@@ -39,10 +39,10 @@ async fn each_key_and_day_with_requests_has_a_usage_row() {
         row(keys[1], DAY, 0, [0, 0, 0, 2, 0]),
         row(keys[1], next, 7, [0; 5]),
     ];
-    assert_eq!(store.usage().list(account.id, None, DAY).await.expect("usage"), expected);
-    assert_eq!(store.usage().list(account.id, Some(keys[1]), DAY).await.expect("usage"), expected[1..]);
-    assert_eq!(store.usage().list(account.id, Some(other_key), DAY).await.expect("usage"), []);
-    assert_eq!(store.usage().list(0, None, DAY).await.expect("usage"), []);
+    assert_eq!(store.usage().list(account.id, None, DAY).await.expect("usage is listed"), expected);
+    assert_eq!(store.usage().list(account.id, Some(keys[1]), DAY).await.expect("usage is listed"), expected[1..]);
+    assert_eq!(store.usage().list(account.id, Some(other_key), DAY).await.expect("usage is listed"), []);
+    assert_eq!(store.usage().list(0, None, DAY).await.expect("usage is listed"), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,11 +77,14 @@ async fn long_usage_history_is_read_by_index_only() {
     let mut shortest = Duration::MAX;
     let read_usage = async || {
         let start = Instant::now();
-        assert_eq!(fixture.store.usage().list(account.id, None, UtcDay(0)).await.expect("usage").len(), 4_000);
+        assert_eq!(
+            fixture.store.usage().list(account.id, None, UtcDay(0)).await.expect("usage is listed").len(),
+            4_000
+        );
         shortest = shortest.min(start.elapsed());
         fixture.sql(scans).await.ends_with("|t")
     };
-    eventually("PostgreSQL tells how it read", TEST_TIMEOUT, read_usage).await.expect("statistics");
-    assert_eq!(fixture.sql(scans).await, "t|t", "no table is read whole");
+    eventually("the statistics show the scans", TEST_TIMEOUT, read_usage).await.expect("statistics are updated");
+    assert_eq!(fixture.sql(scans).await, "t|t", "no sequential scan");
     assert!(shortest < Duration::from_millis(500), "{shortest:?}");
 }
