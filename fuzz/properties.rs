@@ -40,8 +40,7 @@ pub fn check_authorization(bytes: &[u8]) {
     assert_eq!(credentials::find_api_key(&parts).as_deref(), Some("ips_own"));
 }
 
-/// Whatever lines precede the proxy's entry, the client is the one that the proxy names. An untrusted peer is always
-/// itself.
+/// Whatever precedes the proxy's entry, the client is the one that the proxy names. An untrusted peer is itself.
 pub fn check_forwarding(header: ForwardingHeader, bytes: &[u8]) {
     let address = |text: &str| Address::new(text.parse().expect("address parses"));
     let networks = ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("network parses"));

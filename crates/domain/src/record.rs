@@ -82,8 +82,7 @@ impl KeyState {
     }
 }
 
-/// The flags that determine the state. They are independent: a paused key that is deactivated and reactivated stays
-/// paused.
+/// The flags that determine the state. They are independent: a deactivated key can also be paused, and stays so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyFlags {
     /// Deactivated.

@@ -1,5 +1,4 @@
-//! One TCP connection, from its first byte to its last. ALPN or the HTTP/2 preface selects the protocol, within a
-//! timeout.
+//! One TCP connection. ALPN or the HTTP/2 preface selects the protocol, within a timeout.
 
 use std::sync::Arc;
 

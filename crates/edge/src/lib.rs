@@ -1,6 +1,6 @@
 //! The network edge of a node: sockets, TLS, HTTP/1.1, HTTP/2, HTTP/3, and the identity of each client.
 //!
-//! [`serve`] serves the connections of a TCP [`Listener`], and [`serve_quic`] those of a [`QuicListener`]. Both pass
+//! [`serve()`] serves the connections of a TCP [`Listener`], and [`serve_quic`] those of a [`QuicListener`]. Both pass
 //! every request to an [`Application`], together with its [`ipseity_domain::Client`]. Routing is up to the application.
 //!
 //! Main types:
@@ -10,9 +10,9 @@
 //! - [`Drain`]: the graceful shutdown.
 //!
 //! Guarantees:
-//! - The client's address is the address of the socket's peer. Forwarding headers and PROXY headers are read only if
-//!   the peer is in a trusted network, and up to the first untrusted address.
-//! - A connection that exceeds one of its [`EdgeLimits`] is closed, and counted by [`CloseReason`].
+//! - The client's address is that of the socket's peer, unless the peer is in a trusted network. Only then are PROXY
+//!   headers and the forwarding header read, up to the first untrusted address.
+//! - Every connection is subject to [`EdgeLimits`]. Those that a limit closes are counted by [`CloseReason`].
 //! - During a drain, requests in flight finish if they take less than [`EdgeLimits::drain_timeout`].
 //! - No log line, error or `Debug` output contains the address of a client.
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 pub struct EdgeLimits {
     /// Concurrent connections over all listeners. Each TCP listener reserves one of them for its next client.
     pub connections_max: usize,
-    /// Concurrent connections per client subnet. Trusted proxies are not counted, but the clients in their PROXY
-    /// headers are.
+    /// Concurrent connections per client subnet. Counts clients in PROXY headers, but not trusted proxies.
     pub connections_per_subnet_max: usize,
     /// How long a listener waits after accept(2) failed.
     pub accept_backoff: Duration,

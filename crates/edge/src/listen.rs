@@ -52,8 +52,7 @@ impl Listener {
                 Ok((stream, peer)) => return (stream, peer, permit),
                 Err(error) if is_per_connection_error(&error) => {}
                 Err(error) => {
-                    // Out of file descriptors or memory. The connection stays in the queue, so an immediate retry would
-                    // spin.
+                    // Out of file descriptors or memory. The connection stays in the queue, so a retry now would spin.
                     edge.stats().accept_errors.add(1);
                     tracing::warn!(%error, "accept failed");
                     sleep(edge.limits.accept_backoff).await;

@@ -88,8 +88,7 @@ impl AcceptedSocket {
     }
 }
 
-/// Reads once. A read that does not fill the buffer has emptied the socket, so its readiness is cleared without another
-/// system call.
+/// Reads once. A partial read has emptied the socket, so its readiness is cleared without another system call.
 fn read_once(stream: &TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<usize> {
     let (capacity, mut bytes_read) = (buf.remaining(), None);
     let outcome = stream.try_io(Interest::READABLE, || {

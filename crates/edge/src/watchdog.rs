@@ -177,8 +177,7 @@ impl ConnectionActivity {
             self.write_blocked_since.map(|since| (since + limits.write_timeout, CloseReason::WriteTimeout)),
             (self.pending_writes > 0).then_some((self.last_write_at + limits.write_timeout, CloseReason::WriteTimeout)),
         ];
-        // Activity that starts after this check expires after the shortest timeout at the earliest, so it need not wake
-        // us.
+        // Activity that starts after this check cannot expire before the shortest timeout, so it need not wake us.
         let shortest_timeout = limits.write_timeout.min(limits.idle_timeout).min(limits.header_timeout);
         deadlines.into_iter().flatten().try_fold(now + shortest_timeout, |wake_at, (deadline, reason)| {
             if deadline <= now { Err(reason) } else { Ok(wake_at.min(deadline)) }

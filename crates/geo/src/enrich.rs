@@ -101,8 +101,7 @@ pub(crate) fn country_info(code: &str) -> Option<CountryInfo> {
     COUNTRIES.get(code).copied()
 }
 
-/// The code of the region with this name, if the name is unique in the country. The word for the kind of region is
-/// optional.
+/// The code of the region with this name, if it is unique in the country. The word for its kind is optional.
 pub(crate) fn region_code_by_name(country: &str, name: &str) -> Option<&'static str> {
     let find = |name: &str| {
         let found = REGION_CODES_BY_NAME

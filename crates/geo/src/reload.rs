@@ -43,8 +43,7 @@ struct SeenFingerprints {
     lists: Vec<FileFingerprint>,
 }
 
-/// Identifies the content of a file without reading it: device, inode, size and times. `None` if the file does not
-/// exist.
+/// Identifies the content of a file without reading it: device, inode, size and times. `None` if it does not exist.
 ///
 /// Symbolic links are followed, so a link to another file counts as a change. The status change time (ctime) is
 /// included, because copy tools often preserve the modification time.

@@ -7,8 +7,7 @@ use crate::database::{MmdbDatabase, search_tree_leaves};
 use crate::edition::Edition;
 use crate::error::GeoError;
 
-/// Number of leaves that are scanned, and of networks with data that are compared, to sample addresses of the old
-/// database.
+/// Number of leaves to scan, and of networks with data to compare, to sample addresses of the old database.
 const SCANNED_LEAVES_MAX: usize = 100_000;
 const COMPARED_NETWORKS_MAX: usize = 1_000;
 /// Number of additional addresses, evenly spread over IPv4: 2 to this power.

@@ -80,8 +80,7 @@ impl Store {
         Ok(())
     }
 
-    /// Applies the timeout on the client side too. A frozen server keeps connections open and enforces no statement
-    /// timeout.
+    /// Applies the timeout on the client side too, because a frozen server enforces no statement timeout.
     pub(crate) async fn with_timeout<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
     where
         StoreError: From<E>,

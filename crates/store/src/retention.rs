@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::error::StoreError;
 use crate::pool::Store;
 
-/// Maximum number of rows of each kind that one call deletes, so that no call exceeds the timeout. The next call
-/// continues.
+/// Maximum number of rows of each kind per call, so that no call exceeds the timeout. The next call continues.
 const DELETE_ROWS_MAX: i64 = 10_000;
 
 /// How long data is kept.

@@ -1,5 +1,4 @@
-//! HTTP/3 on one QUIC connection. Each request has a task, and each response is tracked until the client acknowledges
-//! it.
+//! HTTP/3 on one QUIC connection, with a task per request. A response is tracked until the client acknowledges it.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! The application, as a connection calls it: with the client of each request, and a response that is tracked to its
-//! end.
+//! The application, as a connection calls it: with each request's client, and a response that is tracked to its end.
 
 use std::convert::Infallible;
 use std::error::Error;

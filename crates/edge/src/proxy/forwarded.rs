@@ -1,5 +1,4 @@
-//! Forwarding headers: X-Forwarded-For and Forwarded (RFC 7239), read from the right, and headers with a single
-//! address.
+//! Forwarding headers: X-Forwarded-For and Forwarded (RFC 7239), read from the right, and single-address headers.
 //!
 //! The nearest proxy writes the right end. Any client can write the left end. Invalid text is `None` and never an
 //! error, because an error could carry the text, which may be an address.
@@ -81,8 +80,7 @@ impl ForwardingHeader {
 
 /// Splits from the right at separators outside quotation marks.
 ///
-/// The right end comes from the proxy and is well formed. From the left, a quotation mark that a client opened could
-/// hide it.
+/// The proxy writes the right end. Read from the left, a quotation mark that a client opened could hide it.
 fn rsplit_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     iter::from_fn(move || {

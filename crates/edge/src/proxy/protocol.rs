@@ -1,5 +1,4 @@
-//! The header of the PROXY protocol, versions 1 and 2, in which a proxy names its client before the client's first
-//! byte.
+//! The PROXY protocol, versions 1 and 2: a header in which a proxy names its client.
 //!
 //! Parsing is strict: any deviation makes the whole header invalid. An invalid header is never shown, since it may
 //! contain an address. The caller decides which peers may send a header.

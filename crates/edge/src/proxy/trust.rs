@@ -54,11 +54,11 @@ pub enum UnsafeTrust {
 pub struct ClientOrigin {
     /// The client's address.
     pub address: Address,
-    /// How many proxies are between client and peer.
+    /// The distance between client and peer.
     pub distance: Distance,
 }
 
-/// How many proxies are between a client and the peer.
+/// The distance between a client and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
     /// The peer is the client.

@@ -27,8 +27,7 @@ const INCOMING_MAX: usize = 1024;
 /// Bytes that queued connection attempts may send, each and together.
 const INCOMING_BUFFER_BYTES_MAX: u64 = 16 << 10;
 const INCOMING_BUFFERS_TOTAL_BYTES_MAX: u64 = 4 << 20;
-/// How much a client may send before it is read, per stream and per connection. Small, because this service ignores
-/// request bodies.
+/// How much a client may send before it is read, per stream and per connection. Small, because request bodies are.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 256 << 10;
 /// Bytes of responses that may wait for a client's acknowledgment.

@@ -13,8 +13,7 @@ use quinn::{ConnectionId, ConnectionIdGenerator};
 use rustls::crypto::{SecureRandom, aws_lc_rs};
 
 const CID_BYTES: usize = 8;
-/// Indexes in the reuseport group. The kernel numbers sockets in the order of bind(2) and moves the last one into a
-/// gap.
+/// Indexes in the reuseport group. The kernel numbers sockets in the order of bind(2) and fills a gap with the last.
 const OLDER_SOCKET: u32 = 0;
 const NEWER_SOCKET: u32 = 1;
 

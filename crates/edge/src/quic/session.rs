@@ -1,5 +1,4 @@
-//! The TLS session of a QUIC connection, on top of `rustls::quic`. quinn's implementation does not expose the cipher
-//! suite.
+//! The TLS session of a QUIC connection, on top of `rustls::quic`. quinn's does not expose the cipher suite.
 //!
 //! There are no keys for early data, so it cannot be read.
 

@@ -280,8 +280,7 @@ impl quic::RecvStream for H3RecvStream {
 
 impl Drop for H3RecvStream {
     fn drop(&mut self) {
-        // A response may end before its request. quinn would then stop the stream with code 0, which HTTP/3 does not
-        // define.
+        // A response may end before its request. quinn would then use code 0, which HTTP/3 does not define.
         let _ = self.stream.stop(var_int(Code::H3_NO_ERROR.value()));
         self.connection_buffered_bytes.fetch_sub(self.stream_buffered_bytes, Ordering::Relaxed);
     }

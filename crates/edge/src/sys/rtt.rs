@@ -1,5 +1,4 @@
-//! The round-trip time of a connection, as measured by the kernel (TCP) or the QUIC stack. No probe is sent. Linux
-//! only.
+//! The round-trip time of a connection, as measured by the kernel (TCP) or the QUIC stack. No probe is sent.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -8,8 +7,7 @@ use tokio::net::tcp::OwnedReadHalf;
 
 /// Reads the round-trip time of an open connection.
 ///
-/// It holds a weak reference to the socket, because the file descriptor of a closed one may already belong to another
-/// connection.
+/// It holds a weak reference, because the file descriptor of a closed socket may belong to another connection.
 #[derive(Clone)]
 pub(crate) struct Rtt(RttSource);
 
@@ -51,8 +49,7 @@ fn tcp_info(socket: &impl AsRawFd) -> Option<libc::tcp_info> {
     let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
     // SAFETY: the struct has only integer fields, for which zero is a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open while `socket` is borrowed. The kernel writes at most `length` bytes, the struct's
-    // size.
+    // SAFETY: the descriptor is open while `socket` is borrowed. The kernel writes at most the struct's size.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };

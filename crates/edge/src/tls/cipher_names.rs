@@ -1,7 +1,6 @@
 //! Names of TLS cipher suites. Proxies report OpenSSL's or their own names. Responses have IANA's.
 //!
-//! The table has the suites of OpenSSL 3 that use a certificate. Anonymous, pre-shared-key and unencrypted suites are
-//! left out.
+//! The table has the suites of OpenSSL 3 that use a certificate and encrypt, without pre-shared keys.
 
 /// The IANA name of a suite, given by either name. Case-sensitive.
 pub(crate) fn iana_cipher_name(name: &str) -> Option<&'static str> {

@@ -21,8 +21,7 @@ use crate::fixture::{
     wait_until,
 };
 
-/// A client that sends one request and then ignores the server: preface, empty SETTINGS, and HEADERS for `GET /` on
-/// stream 1.
+/// A client that sends one request and reads nothing: preface, empty SETTINGS, HEADERS for `GET /` on stream 1.
 const UNRESPONSIVE_CLIENT: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
     \x00\x00\x00\x04\x00\x00\x00\x00\x00\
     \x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x86\x84\x41\x01x";

@@ -121,8 +121,7 @@ async fn only_a_valid_proxy_header_sets_the_client_address() {
             "{prefix:?}"
         );
     }
-    // After a PROXY header, all header lines come from the client. They count only if the client is a trusted proxy
-    // too.
+    // After a PROXY header, all header lines come from the client. They count only if it is a trusted proxy.
     for (prefix, header_line, client) in proxy_protocol::forwarding_header_cases() {
         let response =
             response_summary(&fixture, TRUSTED_PROXY, &request_bytes(prefix, &[header_line.as_bytes().to_vec()])).await;

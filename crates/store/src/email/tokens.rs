@@ -1,8 +1,6 @@
-//! Email tokens: single-use links, from request to redemption. Only digests are stored. The token is generated when its
-//! email is sent.
+//! Email tokens: single-use links. Only digests are stored. The token is generated when its email is sent.
 //!
-//! A request does the same work whether the account exists or not, so neither its response nor its duration reveals
-//! that.
+//! A request does the same work whether the account exists or not, so its response and duration do not reveal it.
 
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::plan::FREE_PLAN;
@@ -13,8 +11,7 @@ use crate::accounts::credentials::{replace_email, replace_password};
 use crate::accounts::{self, Account};
 use crate::error::{StoreError, StoreRefusal};
 
-/// Maximum number of tokens of a kind per address per hour. Further requests are ignored, to protect mailboxes from
-/// floods.
+/// Maximum number of tokens of a kind per address per hour. Further requests are ignored, against email floods.
 const EMAIL_TOKENS_PER_HOUR_MAX: i64 = 5;
 
 /// The purpose of an email token.

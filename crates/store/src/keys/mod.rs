@@ -17,8 +17,7 @@ use crate::error::{StoreError, StoreRefusal};
 use crate::keys::audit::Actor;
 use crate::usage::usage_lock;
 
-/// Updates the key $1, which must belong to the account $2 if given, and adds a history row of the actor $3 if it
-/// changed.
+/// Updates the key $1 (of the account $2, if given). If it changed, adds a history row of the actor $3.
 macro_rules! key_update_sql {
     ($act:literal, $set:literal, $when:literal) => {
         concat!(

@@ -6,8 +6,7 @@ use crate::access::Keys;
 use crate::error::StoreError;
 
 impl Keys<'_> {
-    /// Records a pause with its evidence, history row and alert. A duplicate, or a pause from an earlier burst epoch,
-    /// has no effect.
+    /// Records a pause with evidence, history row and alert. Ignores duplicates and pauses of earlier burst epochs.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.

@@ -33,8 +33,7 @@ struct UsageCountsRow {
 }
 
 impl Usage<'_> {
-    /// The usage of an account's keys, or of one of them, since a day. Returns a row for each key and day with
-    /// requests.
+    /// The usage of an account's keys, or of one of them, since a day: a row for each key and day with requests.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
