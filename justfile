@@ -199,13 +199,13 @@ alerts-check:
 # Take the help pages over as they are now, after they were read.
 help-pages:
     cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    IPSEITY_HELP=write cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- every_page_of_help
+    IPSEITY_HELP=write cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- help_pages_match
     git diff --stat crates/server/tests/blackbox/help.txt
 
 # Live through so many days with so many keys, by one clock for both stores and a node: what is past its time goes, and nothing grows without bound.
 retention-check count="400" keys="1000":
     cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    IPSEITY_DAYS={{ count }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture nothing_grows
+    IPSEITY_DAYS={{ count }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture storage_does_not_grow
 
 # Replace the certificate of a running node under load, 50 times.
 certificates count="50":

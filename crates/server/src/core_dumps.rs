@@ -1,13 +1,13 @@
-//! No image of this process's memory is ever written: there addresses and keys are in clear, for as long as a request takes.
+//! Disables core dumps: while a request is processed, memory contains client addresses and keys in plain text.
 
 use anyhow::{Context, Result};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-/// Forbids core dumps, for good. The limit alone would not do: a handler that the kernel pipes dumps to is not held to it.
+/// Disables core dumps for the rest of the process. The limit alone is not enough: it does not apply when the kernel pipes dumps to a handler.
 pub(crate) fn disable_core_dumps() -> Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
-        .context("core dumps cannot be switched off, and would hold addresses and keys; does a sandbox refuse prctl?")
+        .context("failed to disable core dumps, which would contain addresses and keys. Check whether a sandbox blocks prctl.")
 }
 
 #[cfg(test)]
@@ -19,8 +19,8 @@ mod tests {
     #[test]
     fn core_dumps_stay_disabled() {
         for _ in 0..2 {
-            disable_core_dumps().expect("a system that obeys");
-            assert_eq!(dumpable_behavior().expect("an answer"), DumpableBehavior::NotDumpable);
+            disable_core_dumps().expect("core dumps can be disabled");
+            assert_eq!(dumpable_behavior().expect("prctl works"), DumpableBehavior::NotDumpable);
             let Rlimit { current, maximum } = getrlimit(Resource::Core);
             assert_eq!((current, maximum), (Some(0), Some(0)));
         }

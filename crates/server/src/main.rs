@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use mimalloc::MiMalloc;
 
-/// A request makes some dozens of small allocations: with the system's allocator they take a tenth of its time.
+/// A request makes dozens of small allocations. With the system's allocator they take a tenth of its time.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -24,10 +24,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = std::io::stderr().lock();
-            // Nobody is left to tell when stderr itself fails.
+            // There is nowhere to report a failed write to standard error.
             let _ = writeln!(stderr, "error: {error}");
             for cause in error.chain().skip(1) {
-                let _ = writeln!(stderr, "  because: {cause}");
+                let _ = writeln!(stderr, "  caused by: {cause}");
             }
             ExitCode::FAILURE
         }

@@ -1,13 +1,13 @@
 //! `ipseity account …`
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Subcommand;
 use ipseity_domain::KeyChange;
-use ipseity_domain::account::EmailAddress;
 use ipseity_store::Account;
 use serde_json::{Value, json};
 
-use crate::cli::{AdminContext, output};
+use crate::cli::admin_context::{AdminContext, parse_email};
+use crate::cli::output;
 
 /// Accounts read from the database at a time.
 const PAGE_ROWS: i64 = 1000;
@@ -16,63 +16,63 @@ const PAGE_ROWS: i64 = 1000;
 pub(super) enum AccountCommand {
     /// Create an account.
     ///
-    /// It can hold ten keys. Nobody can sign in to it until its owner has a password; `ipseity account invite` prints a link to choose one.
+    /// An account can have up to 10 keys. Its owner can sign in after choosing a password; `ipseity account invite` prints a link for that.
     #[command(after_long_help = "Example:\n  ipseity account create --email you@example.com --plan free")]
     Create {
-        /// The owner's e-mail address.
+        /// Email address of the account's owner.
         #[arg(long)]
         email: String,
-        /// The plan; see `ipseity plan list`.
+        /// Plan name; `ipseity plan list` lists them.
         #[arg(long, default_value = ipseity_domain::plan::FREE_PLAN)]
         plan: String,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Print a link that lets a person choose the password of an account, new or not; it works once, for 7 days.
+    /// Print a link with which a person chooses the password of a new or existing account.
     ///
-    /// Hand it over as you would a password. The account is made when the link is used, if it is not there yet.
+    /// The link works once and expires after 7 days. Treat it like a password. A missing account is created when the link is used.
     Invite {
-        /// The person's e-mail address.
+        /// Email address of the person.
         #[arg(long)]
         email: String,
     },
     /// Show an account.
     Show {
-        /// The owner's e-mail address.
+        /// Email address of the account's owner.
         #[arg(long)]
         email: String,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// List all accounts, or those whose address holds a text.
+    /// List all accounts, or those whose email address contains a text.
     #[command(after_long_help = "Example:\n  ipseity account list --search @example.com")]
     List {
-        /// Only accounts whose e-mail address holds this text, in whatever case; 1,000 at the most.
+        /// Only accounts whose email address contains this text; at most 1,000. Case is ignored.
         #[arg(long, value_name = "TEXT")]
         search: Option<String>,
-        /// Print JSON, one account a line.
+        /// Print JSON, one account per line.
         #[arg(long)]
         json: bool,
     },
-    /// Give an account another plan; its keys have the new limit from the next request on.
+    /// Change the plan of an account. The new limit takes effect on the next request.
     Plan {
-        /// The owner's e-mail address.
+        /// Email address of the account's owner.
         #[arg(long)]
         email: String,
-        /// The plan; see `ipseity plan list`.
+        /// Plan name; `ipseity plan list` lists them.
         #[arg(long)]
         plan: String,
     },
-    /// Delete an account with its keys, their usage and their history, for good.
+    /// Permanently delete an account with its keys, usage and history.
     ///
-    /// Its keys are refused from the next request on. Nothing of it can be brought back but from a backup.
+    /// Its keys are rejected starting with the next request. Only a backup can restore the account.
     Delete {
-        /// The owner's e-mail address.
+        /// Email address of the account's owner.
         #[arg(long)]
         email: String,
-        /// Do it; without this, only say what would be deleted.
+        /// Confirm the deletion. Without this flag, the command only reports what it would delete.
         #[arg(long)]
         yes: bool,
     },
@@ -89,30 +89,21 @@ impl AccountCommand {
                 admin.store.email_tokens().create_invite(&parse_email(&email)?, &digest).await?;
                 output::print_line(&format!("{}/link/{token}", admin.base_url))
             }
-            Self::Show { email, json } => print_account(&find_account(admin, &email).await?, json),
+            Self::Show { email, json } => print_account(&admin.find_account(&email).await?, json),
             Self::List { search: Some(text), json } => list_matching_accounts(admin, &text, json).await,
             Self::List { search: None, json } => list_accounts(admin, json).await,
             Self::Plan { email, plan } => {
-                let account = find_account(admin, &email).await?;
+                let account = admin.find_account(&email).await?;
                 for id in admin.store.accounts().set_plan(&account, &plan).await? {
                     if let Some(key_record) = admin.store.keys().find_record(id).await? {
                         admin.publish_change(&KeyChange::Updated(key_record)).await?;
                     }
                 }
-                output::print_line(&format!("{} has the plan {plan}.", account.email))
+                output::print_line(&format!("Changed the plan of {} to {plan}.", account.email))
             }
-            Self::Delete { email, yes } => delete_account(admin, &find_account(admin, &email).await?, yes).await,
+            Self::Delete { email, yes } => delete_account(admin, &admin.find_account(&email).await?, yes).await,
         }
     }
-}
-
-/// Finds an account by what was typed.
-pub(super) async fn find_account(admin: &AdminContext, email: &str) -> Result<Account> {
-    Ok(admin.store.accounts().get_by_email(&parse_email(email)?).await?)
-}
-
-fn parse_email(text: &str) -> Result<EmailAddress> {
-    EmailAddress::parse(text).with_context(|| format!("{text:?} is not an e-mail address"))
 }
 
 fn account_json(account: &Account) -> Value {
@@ -128,7 +119,7 @@ fn account_row(account: &Account) -> [String; 4] {
     [account.id.to_string(), account.email.clone(), account.plan.clone(), output::format_utc(account.created_s)]
 }
 
-const ACCOUNT_COLUMNS: [&str; 4] = ["ID", "E-MAIL", "PLAN", "CREATED (UTC)"];
+const ACCOUNT_COLUMNS: [&str; 4] = ["ID", "EMAIL", "PLAN", "CREATED (UTC)"];
 
 fn print_account(account: &Account, json: bool) -> Result<()> {
     if json {
@@ -141,11 +132,11 @@ fn print_account(account: &Account, json: bool) -> Result<()> {
 async fn delete_account(admin: &AdminContext, account: &Account, is_confirmed: bool) -> Result<()> {
     let count = admin.store.keys().list(account.id).await?.len();
     let keys = if count == 1 { "1 key".to_owned() } else { format!("{count} keys") };
-    ensure!(is_confirmed, "{} and its {keys} would be deleted for good; add --yes if that is meant", account.email);
+    ensure!(is_confirmed, "{} and its {keys} would be permanently deleted. To confirm, add --yes.", account.email);
     for id in admin.store.accounts().delete(account.id).await? {
         admin.publish_change(&KeyChange::Deleted(id)).await?;
     }
-    output::print_line(&format!("{} and its {keys} are deleted.", account.email))
+    output::print_line(&format!("Deleted {} and its {keys}.", account.email))
 }
 
 async fn list_matching_accounts(admin: &AdminContext, text: &str, json: bool) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `ipseity bench`: asks a running service at a steady rate, and says how it answered.
+//! `ipseity bench`: sends lookups to a running service at a steady rate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,31 +19,30 @@ use tokio::time::MissedTickBehavior;
 use crate::cli::output;
 use crate::config::Config;
 
-/// Time for an answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 const MINUTE_S: u64 = 60;
 
 #[derive(Args)]
 pub(super) struct BenchCommand {
-    /// A file with the keys to ask with: one a line, or what `ipseity key issue-all` wrote.
+    /// File with one key per line, or the output file of `ipseity key issue --from`.
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
-    /// Where to ask; `[public] base_url` if it is left out.
+    /// Base URL of the service [default: `[public] base_url`].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Requests at the most.
+    /// Maximum number of requests.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     requests: u64,
-    /// Seconds at the most.
+    /// Maximum duration, in seconds.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Requests a second.
+    /// Requests per second.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rate: u64,
-    /// Requests under way at once.
+    /// Maximum number of concurrent requests.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// The authority (PEM) that signed the service's certificate, in place of the system's.
+    /// CA certificate (PEM) to trust instead of the system's.
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// Print JSON.
@@ -51,12 +50,11 @@ pub(super) struct BenchCommand {
     json: bool,
 }
 
-/// What became of a request.
 struct BenchResponse {
-    /// The answer's status; `None` when there was none.
+    /// `None` without a response.
     status: Option<u16>,
     latency: Duration,
-    /// What the service says of its own part, in milliseconds.
+    /// Processing time that the service reports in `Server-Timing`.
     server_ms: Option<f64>,
 }
 
@@ -71,19 +69,20 @@ impl BenchCommand {
         self.print_results(&responses, start.elapsed())?;
         ensure!(
             responses.iter().any(|response| response.status == Some(200)),
-            "nothing was answered with 200; is {base_url} the service, and are the keys its own?"
+            "no request succeeded. Check that {base_url} is the service and that the keys belong to it."
         );
         Ok(())
     }
 
-    /// A key that asks more than 300 times in a minute is paused, and somebody has to resume it.
+    /// Prevents the benchmark from exceeding the burst limit, which would pause the keys.
     fn ensure_enough_keys(&self, keys: &[String], total: u64) -> Result<()> {
         let per_minute = total.min(self.rate * MINUTE_S);
         let keys_needed = per_minute.div_ceil(BURST_LIMIT as u64);
         ensure!(
             keys.len() as u64 >= keys_needed,
-            "{per_minute} requests in a minute would pause {} of {BURST_LIMIT} each; give {keys_needed} keys, or lower --rate or --requests",
-            if keys.len() == 1 { "one key".to_owned() } else { format!("{} keys", keys.len()) }
+            "{per_minute} requests per minute would pause keys with a limit of {BURST_LIMIT}, and the file has {}. \
+             Use at least {keys_needed} keys, or lower --rate or --requests.",
+            keys.len()
         );
         Ok(())
     }
@@ -91,15 +90,15 @@ impl BenchCommand {
     async fn send_requests(&self, url: &str, keys: Vec<String>, total: u64) -> Result<Vec<BenchResponse>> {
         let mut client = Client::builder().user_agent("ipseity-bench").timeout(RESPONSE_TIMEOUT);
         if let Some(file) = &self.ca_file {
-            let pem = fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-            client = client.tls_certs_only([Certificate::from_pem(&pem).context("--ca-file holds no certificate")?]);
+            let pem = fs::read(file).with_context(|| format!("failed to read {}", file.display()))?;
+            client = client.tls_certs_only([Certificate::from_pem(&pem).context("--ca-file contains no certificate")?]);
         }
         let client = client.build()?;
         let style = ProgressStyle::with_template("{bar:40} {pos} of {len} requests, {per_sec}, {eta} left")?;
         let progress = ProgressBar::new(total).with_style(style);
         let permits = Arc::new(Semaphore::new(self.concurrency.into()));
         let mut tick = tokio::time::interval(Duration::from_secs(1).div_f64(f64::from(u32::try_from(self.rate)?)));
-        // Requests that are late are made up for: the rate is what was asked for, or the service cannot keep up.
+        // Late requests are sent as soon as possible, so that the average rate is the requested one unless the service is too slow.
         tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(self.seconds);
         let mut in_flight = JoinSet::new();
@@ -141,7 +140,7 @@ impl BenchCommand {
     fn print_results(&self, responses: &[BenchResponse], elapsed: Duration) -> Result<()> {
         let mut statuses: BTreeMap<String, usize> = BTreeMap::new();
         for response in responses {
-            let status = response.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+            let status = response.status.map_or_else(|| "no_response".to_owned(), |status| status.to_string());
             *statuses.entry(status).or_default() += 1;
         }
         let completed = responses.iter().filter(|response| response.status.is_some());
@@ -154,21 +153,21 @@ impl BenchCommand {
         if self.json {
             return output::print_json(&json!({
                 "requests": responses.len(), "seconds": elapsed.as_secs_f64(), "per_second": rate, "statuses": statuses,
-                "answer_ms": latencies.to_json(), "service_ms": server_times.to_json(),
+                "latency_ms": latencies.to_json(), "server_ms": server_times.to_json(),
             }));
         }
         output::print_line(&format!(
-            "{} requests in {:.1} s: {rate:.1} a second.",
+            "{} requests in {:.1} s, {rate:.1} per second",
             responses.len(),
             elapsed.as_secs_f64()
         ))?;
-        statuses.iter().try_for_each(|(status, count)| output::print_line(&format!("{status:<10}{count}")))?;
-        output::print_line(&format!("answers    {}", latencies.to_text()))?;
-        output::print_line(&format!("service    {}", server_times.to_text()))
+        statuses.iter().try_for_each(|(status, count)| output::print_line(&format!("{status:<13}{count}")))?;
+        output::print_line(&format!("latency      {}", latencies.to_text()))?;
+        output::print_line(&format!("server time  {}", server_times.to_text()))
     }
 }
 
-/// Times in milliseconds, in order.
+/// Sorted times in milliseconds.
 struct LatencySamples(Vec<f64>);
 
 impl LatencySamples {
@@ -177,7 +176,6 @@ impl LatencySamples {
         Self(times)
     }
 
-    /// The time below which this many of a hundred lie.
     fn percentile(&self, percent: usize) -> Option<f64> {
         self.0.get((self.0.len() * percent / 100).min(self.0.len().saturating_sub(1))).copied()
     }
@@ -186,7 +184,7 @@ impl LatencySamples {
         let format_percentile =
             |percent| self.percentile(percent).map_or_else(|| "–".to_owned(), |ms| format!("{ms:.1} ms"));
         format!(
-            "p50 {}   p90 {}   p99 {}   longest {}",
+            "p50 {}   p90 {}   p99 {}   max {}",
             format_percentile(50),
             format_percentile(90),
             format_percentile(99),
@@ -196,20 +194,20 @@ impl LatencySamples {
 
     fn to_json(&self) -> Value {
         let percentile = |percent| self.percentile(percent);
-        json!({ "p50": percentile(50), "p90": percentile(90), "p99": percentile(99), "longest": percentile(100) })
+        json!({ "p50": percentile(50), "p90": percentile(90), "p99": percentile(99), "max": percentile(100) })
     }
 }
 
 fn read_keys(file: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let text = fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
     let mut keys = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let object: Option<Value> = serde_json::from_str(line).ok();
         let key = object.as_ref().map_or(line.trim(), |object| object["key"].as_str().unwrap_or_default());
-        // The line itself is not shown: it may be a key with a slip in it.
-        ensure!(ApiKey::parse(key).is_some(), "line {} of {} holds no whole key", index + 1, file.display());
+        // The line is not printed, because it may be a mistyped key.
+        ensure!(ApiKey::parse(key).is_some(), "line {} of {} is not a valid key", index + 1, file.display());
         keys.push(key.to_owned());
     }
-    ensure!(!keys.is_empty(), "{} holds no key; `ipseity key issue` makes one", file.display());
+    ensure!(!keys.is_empty(), "{} contains no keys. Issue one with `ipseity key issue`.", file.display());
     Ok(keys)
 }

@@ -2,15 +2,16 @@
 
 use anyhow::Result;
 
+use crate::cli::admin_context::AdminContext;
 use crate::cli::explain_client::ExplainClient;
-use crate::cli::{AdminContext, output};
+use crate::cli::output;
 use crate::config::Config;
 use crate::geo::update::GeoUpdater;
 use crate::node::PreparedNode;
 use crate::tasks::acme;
 use crate::telemetry::log;
 
-/// Builds all that can be built without reaching a store, and prints the settings; or explains one connection.
+/// Prints the settings and validates them without connecting to PostgreSQL or Redis, or explains one connection.
 pub(super) fn run(config: &Config, explain: &ExplainClient) -> Result<()> {
     if explain.is_requested() {
         return explain.run(config);

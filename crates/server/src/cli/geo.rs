@@ -13,18 +13,17 @@ use crate::config::Config;
 use crate::geo::update::{GeoUpdater, UpdateOutcome};
 use crate::node::atlas_sources;
 
-/// How often progress is shown.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Subcommand)]
 pub(super) enum GeoCommand {
-    /// Show the databases of `[geo] files`: their editions, ages, sizes, and whom they are owed to.
+    /// Show the databases of `[geo] files` with edition, age, size and attribution.
     Status {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Fetch what is new from `[[geo.sources]]`; running nodes swap it in by themselves.
+    /// Download new editions from `[[geo.sources]]`. Running nodes load them automatically.
     Update,
 }
 
@@ -38,8 +37,8 @@ impl GeoCommand {
 }
 
 fn print_status(config: &Config, as_json: bool) -> Result<()> {
-    let atlas = Atlas::open(&atlas_sources(config)).context("[geo] names a file that cannot be used")?;
-    let coverages = atlas.database_coverage().context("[geo] names a file that cannot be used")?;
+    let atlas = Atlas::open(&atlas_sources(config)).context("failed to load the files of [geo]")?;
+    let coverages = atlas.database_coverage().context("failed to load the files of [geo]")?;
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let files = config.geo.files.iter().map(|file| file.display().to_string());
     let rows: Vec<(String, &Edition, DatabaseCoverage)> = files
@@ -71,18 +70,18 @@ fn print_status(config: &Config, as_json: bool) -> Result<()> {
                 edition.built_at(),
                 edition.age_days(now_s).to_string(),
                 coverage.networks.to_string(),
-                format!("{:.1} %", coverage.ipv4_percent()),
-                edition.attribution().map_or("unknown maker", |attribution| attribution.text).to_owned(),
+                format!("{:.1}%", coverage.ipv4_percent()),
+                edition.attribution().map_or("unknown", |attribution| attribution.text).to_owned(),
             ]
         })
         .collect();
-    output::print_table(["FILE", "TYPE", "BUILT", "AGE (DAYS)", "NETWORKS", "OF IPV4", "ATTRIBUTION"], &rows)
+    output::print_table(["FILE", "TYPE", "BUILT", "AGE (DAYS)", "NETWORKS", "IPV4 COVERAGE", "ATTRIBUTION"], &rows)
 }
 
 async fn update_databases(config: &Config) -> Result<()> {
     let sources = &config.geo.sources;
     if sources.is_empty() {
-        bail!("there is nothing to fetch: name a source in the configuration file, under [[geo.sources]]");
+        bail!("there is nothing to download. Add a source to the configuration file, under [[geo.sources]].");
     }
     let updater = GeoUpdater::open(&config.geo)?;
     let mut failed = 0;
@@ -97,21 +96,25 @@ async fn update_databases(config: &Config) -> Result<()> {
         };
         let reason = match updater.update_source(source, &mut progress).await {
             Ok(UpdateOutcome::Updated(edition)) => {
-                output::print_line(&format!("{file}: now {} of {}.", edition.database_type, edition.built_at()))?;
+                output::print_line(&format!(
+                    "{file}: updated to {} of {}.",
+                    edition.database_type,
+                    edition.built_at()
+                ))?;
                 continue;
             }
             Ok(UpdateOutcome::Unchanged) => {
-                output::print_line(&format!("{file}: already the newest."))?;
+                output::print_line(&format!("{file}: already up to date."))?;
                 continue;
             }
-            Ok(UpdateOutcome::RetryAfter(wait)) => format!("the server asks to come back in {} s", wait.as_secs()),
+            Ok(UpdateOutcome::RetryAfter(wait)) => format!("the server asks to retry in {} s", wait.as_secs()),
             Err(error) => format!("{error:#}"),
         };
         failed += 1;
-        output::print_warning(&format!("{file} stays as it is: {reason}."))?;
+        output::print_warning(&format!("failed to update {file}: {reason}. The current file stays in use."))?;
     }
     if failed > 0 {
-        bail!("{failed} of {} sources could not be fetched", sources.len());
+        bail!("failed to update {failed} of {} sources", sources.len());
     }
     Ok(())
 }
@@ -119,14 +122,14 @@ async fn update_databases(config: &Config) -> Result<()> {
 fn print_progress(file: &str, bytes: u64, total: Option<u64>) {
     let mut stderr = std::io::stderr().lock();
     let line_end = if stderr.is_terminal() { "\x1b[K\r" } else { "\n" };
-    // On a terminal, whatever is written next goes over this line.
+    // On a terminal, the next output overwrites this line.
     let megabytes = |bytes: u64| format!("{}.{}", bytes / 1_000_000, bytes / 100_000 % 10);
-    // Progress that cannot be shown is no reason to stop.
+    // A failure to show progress does not matter.
     let _ = match total.filter(|&total| total > 0) {
         Some(total) => {
             write!(
                 stderr,
-                "{file}: {} of {} MB ({} %){line_end}",
+                "{file}: {} of {} MB ({}%){line_end}",
                 megabytes(bytes),
                 megabytes(total),
                 bytes * 100 / total

@@ -5,23 +5,23 @@ use ipseity_domain::KeyId;
 use ipseity_store::{FoundKey, KeySummary, StoreRefusal};
 use serde_json::{Value, json};
 
-use crate::cli::{AdminContext, output as shown};
+use crate::cli::admin_context::AdminContext;
+use crate::cli::output;
 
-/// Keys that are shown at the most.
 const RESULTS_MAX: i64 = 1000;
 
 pub(super) async fn search_keys(admin: &AdminContext, text: &str, as_json: bool) -> Result<()> {
-    // An id may be given as lists in the wild show it.
+    // An ID may be given with its prefix `ips_`.
     let id = KeyId::parse(text);
     let matches = admin.store.keys().search(id.as_ref().map_or(text, KeyId::as_str), RESULTS_MAX).await?;
     if as_json {
-        return matches.iter().try_for_each(|key| shown::print_json(&key_summary_json(key)));
+        return matches.iter().try_for_each(|key| output::print_json(&key_summary_json(key)));
     }
     let row = |key: &FoundKey| {
         let (scope, state) = (key.scope.to_string(), key.state.name().to_owned());
         [key.id.to_string(), key.name.clone(), scope, state, key.email.clone()]
     };
-    shown::print_table(["ID", "NAME", "SCOPE", "STATE", "ACCOUNT"], &matches.iter().map(row).collect::<Vec<_>>())
+    output::print_table(["ID", "NAME", "SCOPE", "STATE", "ACCOUNT"], &matches.iter().map(row).collect::<Vec<_>>())
 }
 
 pub(super) async fn show_key(admin: &AdminContext, id: KeyId, as_json: bool) -> Result<()> {
@@ -29,29 +29,29 @@ pub(super) async fn show_key(admin: &AdminContext, id: KeyId, as_json: bool) -> 
     let key = matches.into_iter().find(|key| key.id == id).ok_or(StoreRefusal::UnknownKey)?;
     let row = admin.store.keys().find(key.account_id, id).await?.context(StoreRefusal::UnknownKey)?;
     if as_json {
-        return shown::print_json(&key_detail_json(&key, &row));
+        return output::print_json(&key_detail_json(&key, &row));
     }
     let lines = [
-        ("id", key.id.to_string()),
+        ("ID", key.id.to_string()),
         ("name", row.name),
         ("account", key.email),
         ("scope", row.scope.to_string()),
         ("state", row.state.name().to_owned()),
-        ("created", format!("{} UTC", shown::format_utc(row.created_s))),
-        ("today", format!("{} answered, as far as rolled up", row.used_today)),
+        ("created", format!("{} UTC", output::format_utc(row.created_s))),
+        ("today", format!("{} requests, as of the last usage flush", row.used_today)),
         ("last used", row.last_used.map_or_else(|| "never".to_owned(), |(day, count)| format!("{day}: {count}"))),
         (
-            "old secret",
+            "previous secret",
             row.previous_until_s
-                .map_or_else(|| "none".to_owned(), |until| format!("holds until {} UTC", shown::format_utc(until))),
+                .map_or_else(|| "none".to_owned(), |until| format!("works until {} UTC", output::format_utc(until))),
         ),
     ];
-    lines.iter().try_for_each(|(name, value)| shown::print_line(&format!("{name:<12}{value}")))?;
+    lines.iter().try_for_each(|(name, value)| output::print_line(&format!("{name:<17}{value}")))?;
     if let Some(pause) = row.pause {
         let requests: u32 = pause.counts.iter().map(|count| u32::from(*count)).sum();
-        shown::print_line(&format!(
-            "paused      {} UTC, after {requests} requests in the minute before; `ipseity key resume {id}` resumes it",
-            shown::format_utc(pause.paused_at_ms / 1000)
+        output::print_line(&format!(
+            "paused           {} UTC, after {requests} requests in 60 seconds; run `ipseity key resume {id}` to resume it",
+            output::format_utc(pause.paused_at_ms / 1000)
         ))?;
     }
     Ok(())
@@ -69,11 +69,11 @@ fn key_summary_json(key: &FoundKey) -> Value {
 
 fn key_detail_json(key: &FoundKey, row: &KeySummary) -> Value {
     let mut detail = key_summary_json(key);
-    detail["created_at"] = json!(shown::format_rfc3339(row.created_s));
+    detail["created_at"] = json!(output::format_rfc3339(row.created_s));
     detail["today"] = json!(row.used_today);
     detail["last_day"] = json!(row.last_used.as_ref().map(|(day, _)| day));
-    detail["old_secret_until"] = json!(row.previous_until_s.map(shown::format_rfc3339));
-    detail["paused_at"] = json!(row.pause.as_ref().map(|pause| shown::format_rfc3339(pause.paused_at_ms / 1000)));
+    detail["previous_secret_until"] = json!(row.previous_until_s.map(output::format_rfc3339));
+    detail["paused_at"] = json!(row.pause.as_ref().map(|pause| output::format_rfc3339(pause.paused_at_ms / 1000)));
     detail["pause_counts"] = json!(row.pause.as_ref().map(|pause| &pause.counts));
     detail
 }

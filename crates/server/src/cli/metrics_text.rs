@@ -1,9 +1,9 @@
-//! A node's metrics as text, read back into numbers.
+//! Parses a node's metrics.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// All series of a node at one moment.
+/// All series of a node at one time.
 pub(super) struct MetricsSnapshot {
     pub(super) taken_at: Instant,
     series: Vec<MetricSeries>,
@@ -22,13 +22,12 @@ impl MetricSeries {
 }
 
 impl MetricsSnapshot {
-    /// Reads what /metrics answers; lines that are no series are left out.
+    /// Parses the text of /metrics. Comments and malformed lines are skipped.
     pub(super) fn parse_series(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         Self { taken_at: Instant::now(), series: lines.filter_map(parse).collect() }
     }
 
-    /// The series of a metric.
     pub(super) fn series_of(&self, name: &str) -> impl Iterator<Item = &MetricSeries> {
         self.series.iter().filter(move |series| series.name == name)
     }
@@ -39,7 +38,7 @@ impl MetricsSnapshot {
         self.series_of(name).filter(matches).map(|series| series.value).sum()
     }
 
-    /// The counts of a histogram's buckets, all its series together: upper bound and how many were below it.
+    /// Upper bounds and cumulative counts of a histogram's buckets, summed over its series.
     fn buckets(&self, name: &str) -> Vec<(f64, f64)> {
         let mut buckets: Vec<(f64, f64)> = Vec::new();
         for series in self.series_of(&format!("{name}_bucket")) {
@@ -53,7 +52,7 @@ impl MetricsSnapshot {
         buckets
     }
 
-    /// The time below which this share of what was measured since the other reading lies, in seconds; `None` when nothing was.
+    /// A quantile, in seconds, of the observations since `previous`; `None` without observations.
     pub(super) fn quantile(&self, previous: &Self, name: &str, quantile: f64) -> Option<f64> {
         let before: Vec<_> = previous.buckets(name);
         let increase: Vec<(f64, f64)> = self
@@ -95,7 +94,7 @@ fn parse(line: &str) -> Option<MetricSeries> {
     Some(MetricSeries { name: name.to_owned(), labels: parsed_labels, value })
 }
 
-/// Where the quotation mark is that ends a value.
+/// Index of the quotation mark that ends a label value.
 fn find_closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(index, c)| {
@@ -116,15 +115,15 @@ mod tests {
     fn metrics_text_parses_into_series() {
         let snapshot = MetricsSnapshot::parse_series(METRICS_TEXT);
         assert_eq!((snapshot.sum("a_total", None), snapshot.sum("a_total", Some(("x", "2")))), (7.0, 4.0));
-        assert_eq!(snapshot.series_of("a_total").next().expect("a series").label("y"), "b \"c\", d");
+        assert_eq!(snapshot.series_of("a_total").next().expect("series exists").label("y"), "b \"c\", d");
         assert_eq!(snapshot.sum("b", None), 1.5);
     }
 
     #[test]
     fn quantile_covers_only_new_observations() {
         let (now, empty) = (MetricsSnapshot::parse_series(METRICS_TEXT), MetricsSnapshot::parse_series(""));
-        let p50 = now.quantile(&empty, "s", 0.5).expect("a time");
-        let p90 = now.quantile(&empty, "s", 0.9).expect("a time");
+        let p50 = now.quantile(&empty, "s", 0.5).expect("there are observations");
+        let p90 = now.quantile(&empty, "s", 0.9).expect("there are observations");
         assert!((p50 - 0.1).abs() < 1e-9 && (p90 - 0.18).abs() < 1e-9, "{p50} {p90}");
         assert_eq!(now.quantile(&now, "s", 0.5), None);
     }

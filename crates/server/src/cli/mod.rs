@@ -1,6 +1,7 @@
 //! The command line.
 
 mod account;
+mod admin_context;
 mod audit;
 mod bench;
 mod check;
@@ -8,46 +9,47 @@ mod completions;
 mod doctor;
 mod explain_client;
 mod geo;
-mod issue_many;
+mod issue;
 mod key;
 mod key_search;
 mod metrics_text;
 mod ops_client;
 mod output;
+mod parse;
 mod plan;
 mod top;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::cli::admin_context::AdminContext;
 use crate::config::Config;
 use crate::node;
-use crate::node::{background_ledger, background_store};
+use crate::node::backends::background_store;
 use crate::telemetry::log;
 use crate::telemetry::otlp::OtlpExporter;
 
-/// Ipseity tells a caller who it is on the network.
+/// Ipseity returns a caller's IP address, location, network and connection.
 ///
-/// One binary serves the API and the portal, and looks after both: it validates its configuration, migrates its database, and manages accounts,
-/// keys and geo data. Settings stand in a file (`--config`) and in the environment; `ipseity check` prints them all as they take effect.
+/// This program serves the API and the portal, and manages accounts, keys and geo databases. Built-in settings are overridden by a file passed with
+/// --config and then by environment variables. `ipseity check` prints the effective settings.
 #[derive(Parser)]
 #[command(name = "ipseity", version, propagate_version = true, arg_required_else_help = true, max_term_width = 100, after_long_help = GETTING_STARTED)]
 pub(crate) struct Cli {
-    /// Settings over the built-in defaults (TOML); the environment's IPSEITY__SECTION__SETTING wins over both.
+    /// Configuration file (TOML). It overrides the defaults; variables named IPSEITY__SECTION__SETTING override both.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
     command: CliCommand,
 }
 
-/// What to type first.
-const GETTING_STARTED: &str = "To begin:
-  ipseity check                                     is the configuration valid?
-  ipseity migrate                                   make the tables
-  ipseity doctor                                    is everything there that a node leans on?
+const GETTING_STARTED: &str = "Getting started:
+  ipseity check                                     # validate the configuration
+  ipseity migrate                                   # create the tables
+  ipseity doctor                                    # check every dependency
   ipseity serve
   ipseity account create --email you@example.com
   ipseity key issue --account you@example.com --scope full --name laptop";
@@ -56,16 +58,16 @@ const GETTING_STARTED: &str = "To begin:
 enum CliCommand {
     #[command(flatten)]
     Configured(ConfiguredCommand),
-    /// Print what a shell needs to complete commands.
+    /// Print a completion script for a shell.
     #[command(after_long_help = "Example:\n  ipseity completions bash > /etc/bash_completion.d/ipseity")]
     Completions {
-        /// The shell.
+        /// Shell to complete in.
         shell: Shell,
     },
-    /// Write a manual page for each command.
+    /// Write a man page for each command.
     #[command(after_long_help = "Example:\n  ipseity man /usr/local/share/man/man1")]
     Man {
-        /// The folder for the pages.
+        /// Directory for the pages; created if missing.
         dir: PathBuf,
     },
 }
@@ -74,56 +76,58 @@ enum CliCommand {
 enum ConfiguredCommand {
     /// Run the service until SIGTERM.
     ///
-    /// It logs to standard error, and drains before it ends: open requests are answered, counts are rolled up. A second process may take its
-    /// sockets over before that, so that nobody is turned away.
+    /// Logs go to standard error. Before it exits, the service drains: it completes open requests and flushes usage to PostgreSQL. A new process can
+    /// take over its sockets first, so that no request fails during an upgrade.
     Serve,
-    /// Validate the configuration and print it as it takes effect, without passwords; or explain who a caller is taken for.
+    /// Validate and print the effective settings, or explain which client address a connection gets.
+    ///
+    /// Passwords are not printed.
     Check(explain_client::ExplainClient),
-    /// Look at everything that a node leans on, and say in one sentence each what is wrong and what to do.
+    /// Check every dependency and report problems with suggested fixes.
     ///
-    /// Both stores, the clocks, the schema, certificates, geo data, open files, ports and proxies. Nothing is changed, and a node may be serving
-    /// meanwhile. The exit code is 1 if anything is wrong; notes are worth knowing and fail nobody.
+    /// Checks Redis, PostgreSQL and its schema, clocks, certificates, geo data, open files, ports and proxies. It changes nothing and can run beside
+    /// a serving node. The exit code is 1 if there is an error; warnings do not change it.
     Doctor(doctor::DoctorCommand),
-    /// Show a running node: rates, outcomes, latencies, stores, connections, geo data.
+    /// Show live figures of a running node: rates, outcomes, latencies, tasks, connections and geo data.
     ///
-    /// Read from the metrics of its private listener every two seconds, until Ctrl-C.
+    /// Reads the metrics of the node's ops listener every two seconds, until you press Ctrl-C.
     Top(top::TopCommand),
-    /// Ask a running service at a steady rate, and say how it answered and how fast.
+    /// Send lookups to a running service at a steady rate and report statuses and latencies.
     ///
-    /// The requests are real: they are charged to the keys. More than 300 a minute would pause a key, so that many need several keys.
+    /// The requests count towards the quotas of the keys. A key is paused after more than 300 requests in 60 seconds, so higher rates need several
+    /// keys.
     #[command(after_long_help = "Example:\n  ipseity bench --keys keys.jsonl --rate 50 --seconds 20 --requests 1000")]
     Bench(bench::BenchCommand),
-    /// Bring the database's schema up to date.
+    /// Update the database schema.
     ///
-    /// Nodes of the version before may go on meanwhile. Run it before the first node of a new version starts.
+    /// Run this before you start the first node of a new version. Nodes of the previous version can continue to serve.
     Migrate,
-    /// Accounts: create, invite, show, list, change the plan, delete.
+    /// Manage accounts.
     #[command(subcommand)]
     Account(account::AccountCommand),
-    /// Keys: issue, find, list, deactivate, reactivate, resume, roll, delete.
+    /// Manage keys.
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Show what happened to keys: when, what, and by whom; newest first.
+    /// List changes of keys, newest first.
     ///
-    /// Every change of a key leaves a line: issued, renamed, deactivated, reactivated, paused, resumed, rolled, retired; by its owner, an operator, or
-    /// the service. A deleted key takes its lines with it.
-    #[command(after_long_help = "Example:\n  ipseity audit --account you@example.com --count 20")]
+    /// Actions are issued, renamed, deactivated, reactivated, paused, resumed, rotated and previous_revoked. The actor is the owner, an operator or
+    /// the service. Deleting a key deletes its events.
+    #[command(after_long_help = "Example:\n  ipseity audit --account you@example.com --limit 20")]
     Audit(audit::AuditCommand),
-    /// Plans: list, add.
+    /// Manage plans.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// Geo databases: show them, bring them up to date.
+    /// Show and update geo databases.
     #[command(subcommand)]
     Geo(geo::GeoCommand),
 }
 
 impl Cli {
-    /// Does what the line says.
     pub(crate) fn run(self) -> Result<()> {
         match self.command {
-            // These need no configuration.
-            CliCommand::Completions { shell } => completions::print_completions(shell),
-            CliCommand::Man { dir } => completions::write_man_pages(&dir),
+            // Completions and man pages work without a valid configuration.
+            CliCommand::Completions { shell } => completions::print_completions(shell, Self::command()),
+            CliCommand::Man { dir } => completions::write_man_pages(&dir, Self::command()),
             CliCommand::Configured(command) => {
                 let config = Config::load(self.config.as_deref())?;
                 let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -152,7 +156,7 @@ impl ConfiguredCommand {
             Self::Top(top) => top.run(config).await,
             Self::Bench(bench) => bench.run(config).await,
             Self::Migrate => {
-                background_store(config, "ipseity-migrate")?.migrate().await.context("the schema is as it was")?;
+                background_store(config, "ipseity-migrate")?.migrate().await.context("failed to update the schema")?;
                 output::print_line("The schema is up to date.")
             }
             Self::Account(command) => command.run(&AdminContext::open(config)?).await,
@@ -160,43 +164,6 @@ impl ConfiguredCommand {
             Self::Audit(audit) => audit.run(&AdminContext::open(config)?).await,
             Self::Plan(command) => command.run(&AdminContext::open(config)?).await,
             Self::Geo(command) => command.run(config).await,
-        }
-    }
-}
-
-/// What commands work with.
-struct AdminContext {
-    store: ipseity_store::Store,
-    ledger: ipseity_ledger::Ledger,
-    base_url: String,
-}
-
-impl AdminContext {
-    fn open(config: &Config) -> Result<Self> {
-        Ok(Self {
-            store: background_store(config, "ipseity-command")?,
-            ledger: background_ledger(config)?,
-            base_url: config.public.base_url.trim_end_matches('/').to_owned(),
-        })
-    }
-
-    /// Brings a committed change to the counter store. A store that is away is no failure: the change is made, and a node's relay applies it.
-    async fn publish_change(&self, change: &ipseity_domain::KeyChange) -> Result<()> {
-        if let Err(error) = crate::tasks::sync::publish_change(&self.store, &self.ledger, change).await {
-            output::print_warning(&format!(
-                "saved, but not yet in force: {error:#}. A running node applies it as soon as it can."
-            ))?;
-        }
-        Ok(())
-    }
-
-    /// Writes down a pause of this key that only the counter store knows of yet, so that there is something to resume.
-    async fn record_pauses(&self, id: ipseity_domain::KeyId) -> Result<()> {
-        match self.ledger.unrecorded_pauses_of(id).await {
-            Ok(pauses) => crate::tasks::sync::record_pauses(&self.store, &self.ledger, &pauses).await,
-            Err(error) => {
-                output::print_warning(&format!("{error:#}. A pause of the last seconds may not be written down yet."))
-            }
         }
     }
 }

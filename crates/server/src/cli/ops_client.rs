@@ -1,4 +1,4 @@
-//! Asking a running node on its private listener.
+//! Requests to the ops listener of a running node.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -6,22 +6,25 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use reqwest::Client;
 
-/// Time for an answer; a node that takes longer is in no state to be looked at.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the node that listens there answers.
+/// Returns the body of a successful response.
 pub(super) async fn get(listen: SocketAddr, path: &str) -> Result<String> {
     let address = connect_addr(listen);
     let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build()?;
     let sent = client.get(format!("http://{address}{path}")).send().await;
     let response = sent.with_context(|| {
-        format!("no node answers on {address}; is one running, and is this its [ops] listen (`--config`)?")
+        format!("failed to reach a node on {address}. Check that it is running and that this is its [ops] listen address (--config).")
     })?;
-    ensure!(response.status().is_success(), "{address}{path} answers {}; is another program there?", response.status());
-    response.text().await.with_context(|| format!("{address}{path} broke off"))
+    ensure!(
+        response.status().is_success(),
+        "{address}{path} responded with {}. Check whether another program uses this address.",
+        response.status()
+    );
+    response.text().await.with_context(|| format!("failed to read the response of {address}{path}"))
 }
 
-/// A node that listens on every address is asked on this machine's own.
+/// Replaces an unspecified address by loopback.
 fn connect_addr(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

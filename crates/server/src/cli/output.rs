@@ -1,4 +1,4 @@
-//! What commands print: tables for people, JSON for scripts.
+//! Output of commands: tables for people, JSON for scripts.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ pub(super) fn print_warning(text: &str) -> Result<()> {
     Ok(writeln!(std::io::stderr().lock(), "warning: {text}")?)
 }
 
-/// Columns as wide as their widest cell.
+/// Prints columns as wide as their widest cell.
 pub(super) fn print_table<const N: usize>(columns: [&str; N], rows: &[[String; N]]) -> Result<()> {
     let mut widths = columns.map(|cell| cell.chars().count());
     for row in rows {
@@ -39,7 +39,7 @@ pub(super) fn format_utc(unix_s: i64) -> String {
     format_timestamp(unix_s, "%Y-%m-%d %H:%M:%S")
 }
 
-/// Unix seconds as scripts read them: `2026-11-15T00:27:43Z`.
+/// Unix seconds as `2026-11-15T00:27:43Z`.
 pub(super) fn format_rfc3339(unix_s: i64) -> String {
     format_timestamp(unix_s, "%Y-%m-%dT%H:%M:%SZ")
 }

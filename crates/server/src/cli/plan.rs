@@ -5,21 +5,22 @@ use clap::Subcommand;
 use ipseity_domain::Plan;
 use serde_json::json;
 
-use crate::cli::{AdminContext, output};
+use crate::cli::admin_context::AdminContext;
+use crate::cli::output;
 
 #[derive(Subcommand)]
 pub(super) enum PlanCommand {
-    /// List the plans.
+    /// List plans.
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Add a plan. Plans do not change; give an account another one instead.
+    /// Add a plan. A plan cannot be changed later; assign accounts to another plan instead.
     Add {
-        /// Lower-case letters, digits and dashes.
+        /// Plan name: lowercase letters, digits and dashes.
         name: String,
-        /// Requests a day and key.
+        /// Requests per key per day.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         daily_limit: u64,
     },
@@ -38,7 +39,7 @@ impl PlanCommand {
                     return output::print_json(&json!(plans));
                 }
                 let rows: Vec<_> = plans.into_iter().map(|plan| [plan.name, plan.daily_limit.to_string()]).collect();
-                output::print_table(["PLAN", "REQUESTS A DAY"], &rows)
+                output::print_table(["PLAN", "REQUESTS PER DAY"], &rows)
             }
             Self::Add { name, daily_limit } => {
                 let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -46,10 +47,10 @@ impl PlanCommand {
                     name.starts_with(|c: char| c.is_ascii_lowercase())
                         && name.len() <= 32
                         && name.chars().all(is_allowed),
-                    "a plan's name is up to 32 lower-case letters, digits and dashes, and begins with a letter"
+                    "a plan name has up to 32 lowercase letters, digits and dashes, and starts with a letter"
                 );
                 admin.store.plans().create(&Plan { name: name.clone(), daily_limit }).await?;
-                output::print_line(&format!("Plan {name} allows {daily_limit} requests a day and key."))
+                output::print_line(&format!("Added plan {name}: {daily_limit} requests per key per day."))
             }
         }
     }

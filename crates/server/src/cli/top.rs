@@ -1,4 +1,4 @@
-//! `ipseity top`: a running node at a glance, from its metrics.
+//! `ipseity top`: live figures of a running node, from its metrics.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -11,19 +11,18 @@ use crate::cli::metrics_text::MetricsSnapshot;
 use crate::cli::{ops_client, output};
 use crate::config::Config;
 
-/// From the top left corner, over what was there.
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 const DAY_S: f64 = 86_400.0;
 
 #[derive(Args)]
 pub(super) struct TopCommand {
-    /// The private listener of the node; the one of the settings if it is left out.
+    /// Ops listener of the node [default: `[ops] listen`].
     #[arg(long, value_name = "ADDRESS")]
     node: Option<SocketAddr>,
-    /// Seconds between two looks.
+    /// Seconds between updates.
     #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     interval_s: u64,
-    /// Print one view and end.
+    /// Print once and exit.
     #[arg(long)]
     once: bool,
 }

@@ -1,4 +1,4 @@
-//! The addresses that answers carry: as configured, or this service's own pages.
+//! URLs in API responses: the configured ones, or pages of this service.
 
 use ipseity_api::PublicUrls;
 

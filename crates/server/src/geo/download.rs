@@ -1,6 +1,6 @@
-//! Fetching a file over HTTPS: conditional, bounded in bytes and in time, with no trust in the server beyond its certificate.
+//! Downloads a file over HTTPS with conditional requests and limits on size and time.
 //!
-//! Deliberately absent: any say about what the file holds. Addresses are never shown whole: their queries may hold a key.
+//! The content is validated elsewhere. Errors never contain a full URL, because its query may contain a key.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -15,15 +15,14 @@ use tokio::io::AsyncWriteExt;
 use crate::config::{GeoConfig, GeoSourceConfig, millis};
 
 const REDIRECTS_MAX: usize = 5;
-/// Bytes of a checksum's file.
 const CHECKSUM_BYTES_MAX: u64 = 4096;
-/// What a server that is asked too often means when it does not say.
+/// Used if the server sends no Retry-After header.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Told of bytes that have come, and of how many there will be if the server says so.
+/// Called with the received bytes and, if the server sends it, the total size.
 pub(crate) type ProgressCallback<'a> = &'a mut (dyn FnMut(u64, Option<u64>) + Send);
 
-/// What a server said of the file that it gave last.
+/// Validators of the last download, for a conditional request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HttpValidators {
     pub(crate) etag: Option<String>,
@@ -31,11 +30,9 @@ pub(crate) struct HttpValidators {
 }
 
 pub(crate) enum DownloadOutcome {
-    /// The file is there, with the SHA-256 of its bytes.
+    /// The file was downloaded; with the SHA-256 of its bytes.
     Completed(HttpValidators, [u8; 32]),
-    /// The server has nothing newer.
     NotModified,
-    /// The server wants to be asked again later.
     RetryAfter(Duration),
 }
 
@@ -54,18 +51,18 @@ impl Downloader {
             .connect_timeout(idle_timeout)
             .read_timeout(idle_timeout);
         if !settings.ca_file.as_os_str().is_empty() {
-            let error_context = || format!("[geo] ca_file {} cannot be used", settings.ca_file.display());
+            let error_context = || format!("failed to load [geo] ca_file {}", settings.ca_file.display());
             let pem = std::fs::read(&settings.ca_file).with_context(error_context)?;
             builder = builder.tls_certs_only(Certificate::from_pem_bundle(&pem).with_context(error_context)?);
         }
         for source in settings.sources.iter().filter(|source| !source.account_id.is_empty()) {
             read_license_key(&source.license_key_file)?;
         }
-        let client = builder.build().context("the HTTPS client cannot be made")?;
+        let client = builder.build().context("failed to create the HTTPS client")?;
         Ok(Self { client, bytes_max: settings.update_bytes_max })
     }
 
-    /// Fetches a source into a file, unless the server has nothing newer than what `held` describes.
+    /// Downloads a source into a file, unless the file that `current` describes is still the newest.
     pub(crate) async fn download(
         &self,
         source: &GeoSourceConfig,
@@ -89,9 +86,9 @@ impl Downloader {
                 return Ok(DownloadOutcome::RetryAfter(parse_retry_after(response.headers(), SystemTime::now())));
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                bail!("the server refuses access; check account_id and licence_key_file")
+                bail!("the server denied access; check account_id and license_key_file")
             }
-            status => bail!("the server answers {status}"),
+            status => bail!("the server responded with {status}"),
         }
         let header_text = |name| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
         let validators =
@@ -99,31 +96,40 @@ impl Downloader {
         let mut digest = Sha256::new();
         let (mut received_bytes, total_bytes) = (0, response.content_length());
         ensure!(total_bytes.unwrap_or_default() <= self.bytes_max, too_large_message(self.bytes_max));
-        while let Some(chunk) = response.chunk().await.map_err(without_url).context("the download broke off")? {
+        while let Some(chunk) = response.chunk().await.map_err(without_url).context("the download was interrupted")? {
             received_bytes += chunk.len() as u64;
             ensure!(received_bytes <= self.bytes_max, too_large_message(self.bytes_max));
             digest.update(&chunk);
-            output.write_all(&chunk).await.context("the download cannot be written")?;
+            output.write_all(&chunk).await.context("failed to write the download")?;
             progress(received_bytes, total_bytes);
         }
-        output.flush().await.context("the download cannot be written")?;
+        output.flush().await.context("failed to write the download")?;
         Ok(DownloadOutcome::Completed(validators, digest.finalize().into()))
     }
 
-    /// The SHA-256 that a source promises; `None` when it promises none.
+    /// The SHA-256 that a source publishes; `None` without a `sha256_url`.
     pub(crate) async fn fetch_checksum(&self, source: &GeoSourceConfig) -> Result<Option<[u8; 32]>> {
         if source.sha256_url.is_empty() {
             return Ok(None);
         }
         let mut response =
-            send(self.build_request(source, &source.sha256_url)?).await.context("the checksum cannot be had")?;
-        ensure!(response.status() == StatusCode::OK, "the server answers {} for the checksum", response.status());
+            send(self.build_request(source, &source.sha256_url)?).await.context("failed to download the checksum")?;
+        ensure!(
+            response.status() == StatusCode::OK,
+            "the server responded with {} for the checksum",
+            response.status()
+        );
         let mut text = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(without_url).context("the checksum cannot be had")? {
+        while let Some(chunk) =
+            response.chunk().await.map_err(without_url).context("failed to download the checksum")?
+        {
             text.extend_from_slice(&chunk);
-            ensure!(text.len() as u64 <= CHECKSUM_BYTES_MAX, "the checksum's file is too large for one");
+            ensure!(
+                text.len() as u64 <= CHECKSUM_BYTES_MAX,
+                "the checksum file is larger than {CHECKSUM_BYTES_MAX} bytes"
+            );
         }
-        parse_checksum(&text).context("the checksum's file does not begin with a SHA-256").map(Some)
+        parse_checksum(&text).context("the checksum file does not start with a SHA-256").map(Some)
     }
 
     fn build_request(&self, source: &GeoSourceConfig, url: &str) -> Result<RequestBuilder> {
@@ -136,18 +142,18 @@ impl Downloader {
 }
 
 fn read_license_key(file: &Path) -> Result<String> {
-    let error_context = || format!("licence_key_file {} cannot be read", file.display());
+    let error_context = || format!("failed to read license_key_file {}", file.display());
     Ok(std::fs::read_to_string(file).with_context(error_context)?.trim().to_owned())
 }
 
 async fn send(request: RequestBuilder) -> Result<Response> {
-    request.send().await.map_err(without_url).context("the server cannot be asked")
+    request.send().await.map_err(without_url).context("failed to connect to the server")
 }
 
-/// The error without the address, whose query may hold a key.
+/// Removes the URL from an error, because its query may contain a key.
 fn without_url(error: reqwest::Error) -> anyhow::Error {
     if error.is_timeout() {
-        return anyhow::anyhow!("the server sent nothing for too long");
+        return anyhow::anyhow!("timed out waiting for the server");
     }
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;
@@ -158,10 +164,10 @@ fn without_url(error: reqwest::Error) -> anyhow::Error {
 }
 
 pub(crate) fn too_large_message(bytes_max: u64) -> String {
-    format!("the file has more than the {bytes_max} bytes of [geo] update_bytes_max")
+    format!("the file is larger than the {bytes_max} bytes of [geo] update_bytes_max")
 }
 
-/// Seconds or a date, as RFC 9110, section 10.2.3, allows both.
+/// Parses seconds or a date; RFC 9110, section 10.2.3, allows both.
 fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Duration {
     let Some(text) = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
         return RETRY_AFTER_DEFAULT;
@@ -173,7 +179,7 @@ fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Duration {
     }
 }
 
-/// Reads `<64 hexadecimal digits>  <name>`.
+/// Parses `<64 hexadecimal digits>  <name>`.
 fn parse_checksum(text: &[u8]) -> Option<[u8; 32]> {
     let word = std::str::from_utf8(text).ok()?.split_whitespace().next()?;
     let mut digest = [0; 32];
@@ -207,7 +213,7 @@ mod tests {
             (&*httpdate::fmt_http_date(now - Duration::from_secs(90)), 0),
             ("soon", 60),
         ] {
-            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, text.parse().expect("a header"))]);
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, text.parse().expect("valid header"))]);
             assert_eq!(parse_retry_after(&headers, now), Duration::from_secs(wait_s), "{text}");
         }
         assert_eq!(parse_retry_after(&HeaderMap::new(), now), RETRY_AFTER_DEFAULT);

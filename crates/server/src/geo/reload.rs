@@ -1,4 +1,5 @@
-//! Watching the geo files by polling, which sees a turned link, a network file system and a container's volume alike.
+//! Polls the geo files and reloads changed ones. Unlike inotify, polling also notices replaced symlinks, network file systems and container
+//! volumes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +7,11 @@ use std::time::Duration;
 use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
 use prometheus_client::registry::Registry;
-use tokio::time::MissedTickBehavior;
 
 use crate::tasks::outcome_counter::OutcomeCounter;
+use crate::tasks::periodic::run_every;
 
-/// More often than this would be all that a thread does.
+/// Limits the load of an accidental interval of 0.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 const RELOADED: &str = "reloaded";
@@ -29,31 +30,24 @@ impl GeoReloadWorker {
         Self { atlas_reloader, interval: interval.max(CHECK_INTERVAL_MIN), reloads }
     }
 
-    /// Watches until the drain starts.
+    /// Runs until the drain starts.
     pub(crate) async fn run(self, drain: Drain) {
-        let mut tick = tokio::time::interval(self.interval);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = tick.tick() => self.check_files().await,
-                () = drain.started() => return,
-            }
-        }
+        run_every(self.interval, &drain, || self.check_files()).await;
     }
 
     async fn check_files(&self) {
         let atlas_reloader = Arc::clone(&self.atlas_reloader);
-        // Reading and checking 66 MB takes seconds of a processor; the threads that answer must not wait for it.
+        // Reading and validating 66 MB takes seconds of CPU time. The threads that serve requests must not wait for it.
         let Ok(report) = tokio::task::spawn_blocking(move || atlas_reloader.refresh()).await else {
-            tracing::error!("looking at the geo files panicked");
+            tracing::error!("geo reload panicked");
             return;
         };
         for file in &report.swapped {
-            tracing::info!(file = %file.display(), "a geo file was swapped in");
+            tracing::info!(file = %file.display(), "geo database reloaded");
             self.reloads.inc(RELOADED);
         }
         for error in &report.refused {
-            tracing::warn!(reason = error as &dyn std::error::Error, "a geo file was refused; the old edition stays");
+            tracing::warn!(error = error as &dyn std::error::Error, "geo database rejected");
             self.reloads.inc(REJECTED);
         }
     }

@@ -1,7 +1,7 @@
-//! Keeping the geo files up to date: on command, and unattended.
+//! Updates geo databases, on command and on a schedule.
 //!
-//! A file is replaced by one rename, after the new one was fetched and checked whole; whatever fails before that leaves the
-//! last good edition where it is. What the server said of it is kept beside it, in `<file>.meta`.
+//! A new file is downloaded and validated before it replaces the old one in a single rename. If anything fails, the old file stays. The
+//! server's validators are stored beside it in `<file>.meta`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,32 +17,29 @@ use crate::config::{GeoConfig, GeoSourceConfig, millis};
 use crate::geo::download::{DownloadOutcome, Downloader, HttpValidators, ProgressCallback};
 use crate::geo::extract::extract_database;
 
-/// The first pause after a failure; each further one doubles it.
+/// Delay after the first failure; doubles with each further failure.
 const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
-/// The first pause of the schedule after a failure, and how often it looks whether something is due.
+/// How often the schedule checks what is due, and its delay after the first failure.
 const SCHEDULE_INTERVAL: Duration = Duration::from_secs(60);
-/// Doublings of a pause.
 const BACKOFF_DOUBLINGS_MAX: u32 = 10;
 
 pub(crate) enum UpdateOutcome {
-    /// A new edition is in place.
     Updated(Box<Edition>),
-    /// The server has nothing newer.
     Unchanged,
-    /// The server wants to be asked again later than there is time for.
+    /// The server asks to retry after the deadline.
     RetryAfter(Duration),
 }
 
-/// What is kept beside a file.
+/// The content of `<file>.meta`.
 #[derive(Default, Deserialize, Serialize)]
 struct DownloadMetadata {
-    /// Digest of the address: the address itself may hold a key.
+    /// Hash of the URL, which may contain a key.
     source: String,
     etag: Option<String>,
     last_modified: Option<String>,
-    /// Length of the file, by which one that was changed by other hands is known.
+    /// Size of the file, to detect other changes.
     bytes: u64,
-    /// When the server was last asked, Unix time.
+    /// Unix time of the last check.
     checked_s: u64,
 }
 
@@ -63,7 +60,6 @@ impl GeoUpdater {
         })
     }
 
-    /// Brings one source's file up to date.
     pub(crate) async fn update_source(
         &self,
         source: &GeoSourceConfig,
@@ -94,7 +90,7 @@ impl GeoUpdater {
 
     async fn try_update(&self, source: &GeoSourceConfig, progress: ProgressCallback<'_>) -> Result<UpdateOutcome> {
         let part = ScratchFile::open(&source.file, "part")?;
-        part.file.try_lock().map_err(|_| anyhow!("another update of this file is under way"))?;
+        part.file.try_lock().map_err(|_| anyhow!("another update of this file is running"))?;
         part.file.set_len(0)?;
         let meta = DownloadMetadata::open(source);
         let new_validators = HttpValidators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() };
@@ -109,17 +105,17 @@ impl GeoUpdater {
                 DownloadOutcome::RetryAfter(retry_after) => return Ok(UpdateOutcome::RetryAfter(retry_after)),
             };
         if let Some(expected) = self.downloader.fetch_checksum(source).await? {
-            ensure!(expected == digest, "its SHA-256 is not the one that the server promises");
+            ensure!(expected == digest, "its SHA-256 does not match the published one");
         }
         let (file, bytes_max, allow_older) = (source.file.clone(), self.bytes_max, self.allow_older);
         let installing = tokio::task::spawn_blocking(move || install_database(part, &file, bytes_max, allow_older));
-        let (edition, bytes) = installing.await.map_err(|_| anyhow!("the check panicked"))??;
+        let (edition, bytes) = installing.await.map_err(|_| anyhow!("the validation panicked"))??;
         let HttpValidators { etag, last_modified } = new_validators;
         DownloadMetadata { etag, last_modified, bytes, ..meta }.write(source)?;
         Ok(UpdateOutcome::Updated(Box::new(edition)))
     }
 
-    /// Updates every source each `interval`, until the drain starts; after a failure sooner, and ever less often.
+    /// Updates every source each `interval` until the drain starts. Failures are retried with exponential backoff.
     pub(crate) async fn run(self, sources: Vec<GeoSourceConfig>, interval: Duration, drain: Drain) {
         let mut schedule: Vec<_> = sources.into_iter().map(|source| (source, 0_u32, Instant::now())).collect();
         let run_schedule = async {
@@ -145,40 +141,40 @@ impl GeoUpdater {
         }
     }
 
-    /// Updates a source's file unattended; if that fails, tells how long the server wants to be left alone.
+    /// Returns the delay that the server asks for if the update failed.
     async fn update_scheduled(&self, source: &GeoSourceConfig) -> Option<Duration> {
         let file = source.file.display();
         match self.update_source(source, &mut |_, _| ()).await {
             Ok(UpdateOutcome::Updated(edition)) => {
-                tracing::info!(%file, built = edition.built_at(), "a geo file was fetched");
+                tracing::info!(%file, built = edition.built_at(), "geo database downloaded");
                 None
             }
             Ok(UpdateOutcome::Unchanged) => None,
             Ok(UpdateOutcome::RetryAfter(retry_after)) => {
-                tracing::warn!(%file, wait_s = retry_after.as_secs(), "a geo file's server asks to come back later");
+                tracing::warn!(%file, retry_after_s = retry_after.as_secs(), "geo download postponed");
                 Some(retry_after)
             }
             Err(error) => {
-                tracing::warn!(%file, error = &*error, "a geo file could not be fetched; the old one stays");
+                tracing::warn!(%file, error = &*error, "geo download failed");
                 Some(Duration::ZERO)
             }
         }
     }
 }
 
-/// Unpacks, checks, and puts the new file in the old one's place.
+/// Extracts and validates a download, then replaces the old file.
 fn install_database(mut part: ScratchFile, file: &Path, bytes_max: u64, allow_older: bool) -> Result<(Edition, u64)> {
     let mut new = ScratchFile::open(file, "new")?;
     new.file.set_len(0)?;
     extract_database(&mut part.file, &mut new.file, bytes_max)?;
-    new.file.sync_all().context("the new file cannot be written")?;
+    new.file.sync_all().context("failed to write the new file")?;
     let edition = ipseity_geo::check_replacement(&new.path, file, allow_older)?;
     let bytes = new.file.metadata()?.len();
-    fs::rename(&new.path, file).with_context(|| format!("{} cannot be replaced", file.display()))?;
+    fs::rename(&new.path, file).with_context(|| format!("failed to replace {}", file.display()))?;
     Ok((edition, bytes))
 }
 
-/// A file of work beside the one that it is for; removed when dropped.
+/// A temporary file beside its target; removed when dropped.
 struct ScratchFile {
     file: File,
     path: PathBuf,
@@ -188,20 +184,20 @@ impl ScratchFile {
     fn open(target: &Path, suffix: &str) -> Result<Self> {
         let path = with_suffix(target, suffix);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = opened.with_context(|| format!("{} cannot be written", path.display()))?;
+        let file = opened.with_context(|| format!("failed to write {}", path.display()))?;
         Ok(Self { file, path })
     }
 }
 
 impl Drop for ScratchFile {
     fn drop(&mut self) {
-        // It may have become the file itself.
+        // It may have been renamed to the target.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 impl DownloadMetadata {
-    /// What is known of a source's file; nothing if it came from elsewhere, or was changed since.
+    /// Reads the metadata; empty if the file has another source or was changed since.
     fn open(source: &GeoSourceConfig) -> Self {
         let url_digest = hex::encode(Sha256::digest(&source.url));
         let json = fs::read(with_suffix(&source.file, "meta")).unwrap_or_default();
@@ -215,7 +211,7 @@ impl DownloadMetadata {
     fn write(self, source: &GeoSourceConfig) -> Result<()> {
         let meta = Self { checked_s: unix_now_s(), ..self };
         let path = with_suffix(&source.file, "meta");
-        fs::write(&path, serde_json::to_vec(&meta)?).with_context(|| format!("{} cannot be written", path.display()))
+        fs::write(&path, serde_json::to_vec(&meta)?).with_context(|| format!("failed to write {}", path.display()))
     }
 
     fn age(&self) -> Duration {
@@ -227,7 +223,7 @@ fn unix_now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
-/// `city.mmdb` and `part` make `city.mmdb.part`.
+/// Appends a suffix: `city.mmdb` and `part` become `city.mmdb.part`.
 fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".");

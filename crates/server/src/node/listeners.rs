@@ -1,4 +1,4 @@
-//! The public listeners: clear, TLS, and HTTP/3 beside TLS.
+//! The public listeners: plain HTTP, TLS, and HTTP/3 beside TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,11 +8,10 @@ use ipseity_api::PublicService;
 use ipseity_edge::{Application, CertResolver, Drain, EdgeState, Listener, TlsServerConfig, Transport};
 use tokio::task::JoinSet;
 
-use crate::config;
+use crate::config::edge::EdgeConfig;
 use crate::node::proxy_trust;
 use crate::node::sockets::ListenSockets;
 
-/// What all public listeners share.
 pub(crate) struct PublicListeners {
     pub(crate) edge: Arc<EdgeState>,
     pub(crate) service: PublicService,
@@ -20,10 +19,10 @@ pub(crate) struct PublicListeners {
 }
 
 impl PublicListeners {
-    /// Listens on every address that the settings name; each task ends when its listener has drained.
+    /// Listens on every configured address. Each task ends when its listener has drained.
     pub(crate) fn bind_all(
         &self,
-        settings: &config::EdgeConfig,
+        settings: &EdgeConfig,
         sockets: &mut ListenSockets,
         cert_resolver: Option<&Arc<CertResolver>>,
     ) -> Result<JoinSet<()>> {
@@ -40,14 +39,14 @@ impl PublicListeners {
 
     fn bind_tls(
         &self,
-        settings: &config::EdgeConfig,
+        settings: &EdgeConfig,
         sockets: &mut ListenSockets,
         address: SocketAddr,
         tls: TlsServerConfig,
         listener_tasks: &mut JoinSet<()>,
     ) -> Result<()> {
         let listener = sockets.bind_tcp(address)?;
-        // A proxy that announces its clients does so on TCP alone.
+        // The PROXY protocol is only supported over TCP.
         if !settings.http3 || settings.proxy_protocol.contains(&address) {
             let transport = proxy_trust::with_proxy_protocol(settings, address, Transport::Tls(tls));
             listener_tasks.spawn(self.serve(listener, transport));
@@ -60,7 +59,7 @@ impl PublicListeners {
         let (edge, application, drain) = (Arc::clone(&self.edge), self.application(), self.drain.clone());
         listener_tasks.spawn(async move {
             if let Err(error) = ipseity_edge::serve_quic(quic, tls, edge, application, drain).await {
-                tracing::error!(%error, "HTTP/3 is not served");
+                tracing::error!(%error, "http3 listener failed");
             }
         });
         Ok(())

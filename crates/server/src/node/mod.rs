@@ -1,5 +1,6 @@
-//! Builds the house from configuration and runs it until it is told to stop.
+//! Builds a node from its configuration and runs it until SIGTERM.
 
+pub(crate) mod backends;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod ops;
@@ -17,8 +18,7 @@ use ipseity_api::{Api, ApiLimits, ApiMetrics, DegradedLimits, PublicService, Usa
 use ipseity_domain::Colo;
 use ipseity_edge::{CertResolver, Drain, EdgeLimits, EdgeState, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
-use ipseity_ledger::{Ledger, LedgerOptions};
-use ipseity_store::{RetentionPolicy, Store, StoreOptions};
+use ipseity_store::{RetentionPolicy, Store};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -28,6 +28,7 @@ use crate::config::public_urls::public_urls;
 use crate::config::{Config, millis};
 use crate::geo::reload::GeoReloadWorker;
 use crate::geo::update::GeoUpdater;
+use crate::node::backends::{background_ledger, background_store, request_backends};
 use crate::node::listeners::PublicListeners;
 use crate::node::metrics::NodeCollector;
 use crate::node::ops::OpsState;
@@ -41,35 +42,10 @@ use crate::tasks::retention::{self, RetentionWorker};
 use crate::tasks::usage_flush::{self, UsageFlushWorker};
 use crate::telemetry::log::LogControl;
 
-/// Patience of background work and commands, which no caller waits for.
-const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections of background work: the relay's listener, its claim, the roll-up and the readiness check.
-const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
-/// More often than this would only keep a store that is away from coming back.
+/// Probing more often would hinder the recovery of Redis.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// A store for background work and commands, under its own application name.
-pub(crate) fn background_store(config: &Config, application_name: &'static str) -> Result<Store> {
-    let connections_max = BACKGROUND_CONNECTIONS_MAX;
-    let url = config.store.url.clone();
-    Store::new(&StoreOptions { url, application_name, connections_max, timeout: BACKGROUND_TIMEOUT })
-        .context("[store] url cannot be read")
-}
-
-/// Connections to PostgreSQL that a node opens at the most: for requests, background work, pages, and mails and notices.
-pub(crate) fn postgres_connections_per_node(config: &Config) -> u32 {
-    let portal_connections =
-        if config.portal.enabled { config.portal.postgres_connections_max + BACKGROUND_CONNECTIONS_MAX } else { 0 };
-    config.store.connections_max + BACKGROUND_CONNECTIONS_MAX + portal_connections
-}
-
-/// A ledger for background work and commands.
-pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
-    Ledger::new(&LedgerOptions { url: config.ledger.url.clone(), timeout: BACKGROUND_TIMEOUT })
-        .context("[ledger] url cannot be read")
-}
-
-/// What can be built, and so checked, without reaching a store.
+/// The parts of a node that can be built and validated without PostgreSQL and Redis.
 pub(crate) struct PreparedNode {
     atlas_reloader: Arc<AtlasReloader>,
     edge: Arc<EdgeState>,
@@ -80,23 +56,23 @@ impl PreparedNode {
     pub(crate) fn open(config: &Config) -> Result<Self> {
         let settings = &config.edge;
         let trust = proxy_trust::build_trust(settings)?;
-        let colo = match settings.colo.as_str() {
-            "" => None,
-            code => Some(
-                Colo::parse(code)
-                    .with_context(|| format!("[edge] colo is {code:?}; use three capital letters, or none"))?,
-            ),
-        };
+        let colo =
+            match settings.colo.as_str() {
+                "" => None,
+                code => Some(Colo::parse(code).with_context(|| {
+                    format!("[edge] colo is {code:?}. Use three capital letters, or leave it empty.")
+                })?),
+            };
         ensure!(
             !(settings.http.is_empty() && settings.https.is_empty()),
-            "[edge] http and https are both empty; name at least one address to listen on"
+            "[edge] http and https are both empty. Add at least one address to listen on."
         );
         let cert_resolver = match settings.https.is_empty() {
             true => None,
             false => Some(Arc::new(certificates::open_cert_resolver(config)?)),
         };
         let atlas_reloader = AtlasReloader::open(atlas_sources(config), config.geo.allow_older)
-            .context("[geo] names a file that cannot be used")?;
+            .context("failed to load the files of [geo]")?;
         Ok(Self {
             atlas_reloader: Arc::new(atlas_reloader),
             edge: Arc::new(EdgeState::new(edge_limits(config), trust, colo)),
@@ -104,14 +80,13 @@ impl PreparedNode {
         })
     }
 
-    /// Whether the portal can be built too.
+    /// Validates the settings of the portal.
     pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
         PortalSetup::open(config, &self.atlas_reloader, &mut Registry::default())?;
         Ok(())
     }
 }
 
-/// The files that the atlas is made of.
 pub(crate) fn atlas_sources(config: &Config) -> AtlasSources {
     AtlasSources {
         files: config.geo.files.clone(),
@@ -144,7 +119,7 @@ fn edge_limits(config: &Config) -> EdgeLimits {
     }
 }
 
-/// How many connections may be held, and fit below the system's limit of open files.
+/// Maximum number of connections, reduced if the open file limit is too low.
 fn connection_capacity(config: &Config) -> usize {
     let available_files = ipseity_edge::raise_file_limit().saturating_sub(config.edge.open_files_reserved).max(1);
     config.edge.connections_max.min(available_files)
@@ -155,8 +130,8 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     let PreparedNode { atlas_reloader, edge, cert_resolver } = PreparedNode::open(config)?;
     if connection_capacity(config) < config.edge.connections_max {
         tracing::warn!(
-            seats = connection_capacity(config),
-            "the limit of open files is below [edge] connections_max; raise it"
+            capacity = connection_capacity(config),
+            "connection capacity reduced: the open file limit is below [edge] connections_max"
         );
     }
     let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
@@ -247,15 +222,15 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     recovery.reconcile_before_exit().await;
     usage_flush.flush_usage().await;
     while let Some(task_result) = tasks.join_next().await {
-        task_result.map_err(|_| anyhow!("background work panicked"))?;
+        task_result.map_err(|_| anyhow!("a background task panicked"))?;
     }
     ops_drain_switch.start();
-    ops_server.await.map_err(|_| anyhow!("the private listener panicked"))?;
+    ops_server.await.map_err(|_| anyhow!("the ops listener panicked"))?;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// The private listener. It has a drain of its own, so that it can report how the drain of the public listeners goes.
+/// The ops listener drains separately, after the public listeners, so that it can report their progress.
 fn serve_ops(
     config: &Config,
     sockets: &mut ListenSockets,
@@ -269,7 +244,6 @@ fn serve_ops(
     Ok(ipseity_edge::serve(socket, Transport::Plaintext, edge, ops::ops_application(Arc::clone(ops)), drain))
 }
 
-/// Keeps no more of the past than the settings say.
 fn retention_worker(config: &Config, store: Store, registry: &mut Registry) -> RetentionWorker {
     let settings = &config.retention;
     RetentionWorker {
@@ -281,7 +255,7 @@ fn retention_worker(config: &Config, store: Store, registry: &mut Registry) -> R
     }
 }
 
-/// Keeps the geo data fresh, as far as the settings say so.
+/// Starts the geo tasks that are enabled.
 fn spawn_geo_tasks(config: &Config, geo_reload: GeoReloadWorker, tasks: &mut JoinSet<()>, drain: &Drain) -> Result<()> {
     let settings = &config.geo;
     if settings.watch {
@@ -294,20 +268,13 @@ fn spawn_geo_tasks(config: &Config, geo_reload: GeoReloadWorker, tasks: &mut Joi
     Ok(())
 }
 
-/// The API on its own connections to the stores.
 fn open_api(
     config: &Config,
     metrics: ApiMetrics,
     atlas_reloader: &Arc<AtlasReloader>,
     usage_buffer: &Arc<UsageBuffer>,
 ) -> Result<Arc<Api>> {
-    let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: millis(config.ledger.timeout_ms) };
-    let store = StoreOptions {
-        url: config.store.url.clone(),
-        application_name: "ipseity-request",
-        connections_max: config.store.connections_max,
-        timeout: millis(config.store.timeout_ms),
-    };
+    let (store, ledger) = request_backends(config)?;
     let limits = ApiLimits {
         key_fills_max: config.ledger.key_fills_max,
         unknown_cache_max: config.ledger.unknown_cache_keys_max,
@@ -317,12 +284,12 @@ fn open_api(
             local_keys_max: config.ledger.local_cache_keys_max,
             max_age: Duration::from_secs(config.ledger.degraded_max_age_s),
             failures_max: config.ledger.breaker_failures_max,
-            store_timeout: ledger.timeout,
+            store_timeout: millis(config.ledger.timeout_ms),
         },
     };
     Ok(Arc::new(Api::new(
-        Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?),
-        Store::new(&store).context("[store] url cannot be read")?,
+        ledger,
+        store,
         Arc::clone(atlas_reloader),
         public_urls(&config.public),
         Arc::clone(usage_buffer),
@@ -331,7 +298,6 @@ fn open_api(
     )))
 }
 
-/// The API and what stands beside it, dressed alike.
 fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {
     let router = ipseity_api::router(Arc::clone(api)).merge(extra_routes);
     ipseity_api::public_service(router, api, config.edge.uri_bytes_max, millis(config.edge.request_timeout_ms))

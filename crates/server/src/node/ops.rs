@@ -1,4 +1,4 @@
-//! The private listener: live, ready, metrics, log. Nothing here is for the world.
+//! The ops listener: /live, /ready, /metrics and /log. It must not be public.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ pub(crate) fn ops_application(ops: Arc<OpsState>) -> impl Application {
     }
 }
 
-/// Ready unless the node is draining or could answer nobody: known keys are answered while one store is away, and while both are.
+/// A node is ready unless it drains or can serve no key. In degraded mode it serves keys that it knows, even without Redis and PostgreSQL.
 async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
     let draining = ops.draining.load(Ordering::Acquire);
     let (store, ledger) = tokio::join!(ops.store.check(), ops.ledger.ping());
@@ -55,7 +55,7 @@ async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
     let body = json!({
         "ready": ready,
         "draining": draining,
-        "verdicts": if ops.api.is_degraded() { "memory" } else { "ledger" },
+        "degraded": ops.api.is_degraded(),
         "store": ok_or_error(store.err().map(|error| error.to_string())),
         "ledger": ok_or_error(ledger.err().map(|error| error.to_string())),
     });
@@ -64,7 +64,7 @@ async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
 }
 
 async fn get_metrics(State(ops): State<Arc<OpsState>>) -> Response {
-    // Counted now: what was noted a moment ago must not look as if it were settled.
+    // Refreshed here, so that the gauge includes the latest charges.
     ops.api.report_pending_charges();
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &ops.registry).is_err() {
@@ -74,14 +74,13 @@ async fn get_metrics(State(ops): State<Arc<OpsState>>) -> Response {
     ([(http::header::CONTENT_TYPE, content_type)], text).into_response()
 }
 
-/// What is logged now; and for how long, if that is not what the settings say.
+/// The effective log settings; `remaining_s` is null unless an override is active.
 async fn get_log(State(ops): State<Arc<OpsState>>) -> Response {
     let status = ops.log_control.status();
-    let body = json!({ "level": status.level.to_string(), "access": status.access, "for_s": status.remaining_s });
+    let body = json!({ "level": status.level.to_string(), "access": status.access, "remaining_s": status.remaining_s });
     ([(http::header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
-/// What an operator may ask for.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LogOverrideRequest {

@@ -1,32 +1,30 @@
-//! Builds the portal from configuration, if this node serves it.
+//! Builds the portal from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ipseity_domain::Client;
 use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
-use ipseity_ledger::{Ledger, LedgerOptions};
 use ipseity_portal::{
     DataAttribution, HostServices, MailerOptions, Portal, PortalSettings, PortalWorker, VisitorLookup,
 };
-use ipseity_store::{Store, StoreOptions};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::config::public_urls::public_urls;
 use crate::config::{Config, SignupMode, millis};
-use crate::node::background_store;
+use crate::node::backends::{background_store, portal_backends};
 
-/// The portal's pages and its background work.
+/// The portal's pages and its background worker.
 pub(crate) struct PortalSetup {
     pub(crate) portal: Arc<Portal>,
     pub(crate) worker: PortalWorker,
 }
 
 impl PortalSetup {
-    /// `None` when `[portal] enabled` is off.
+    /// `None` if `[portal] enabled` is false.
     pub(crate) fn open(
         config: &Config,
         atlas_reloader: &Arc<AtlasReloader>,
@@ -35,15 +33,7 @@ impl PortalSetup {
         if !config.portal.enabled {
             return Ok(None);
         }
-        let store = StoreOptions {
-            url: config.store.url.clone(),
-            application_name: "ipseity-portal",
-            connections_max: config.portal.postgres_connections_max,
-            timeout: millis(config.portal.query_timeout_ms),
-        };
-        let store = Store::new(&store).context("[store] url cannot be read")?;
-        let ledger = LedgerOptions { url: config.ledger.url.clone(), timeout: millis(config.portal.query_timeout_ms) };
-        let ledger = Arc::new(Ledger::new(&ledger).context("[ledger] url cannot be read")?);
+        let (store, ledger) = portal_backends(config)?;
         let host_services = PortalHostServices {
             atlas_reloader: Arc::clone(atlas_reloader),
             openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
@@ -52,7 +42,7 @@ impl PortalSetup {
         let mail_options = mail_options(config);
         let worker = PortalWorker::open(
             Arc::clone(&portal),
-            background_store(config, "ipseity-post")?,
+            background_store(config, "ipseity-portal-worker")?,
             mail_options.as_ref(),
             registry,
         )?;
@@ -60,7 +50,7 @@ impl PortalSetup {
     }
 }
 
-/// What the pages show of the API and the data.
+/// What the pages get from the API and the geo databases.
 struct PortalHostServices {
     atlas_reloader: Arc<AtlasReloader>,
     openapi: Value,
@@ -72,9 +62,9 @@ impl HostServices for PortalHostServices {
     }
 
     fn self_lookup(&self, client: &Client) -> Option<VisitorLookup> {
-        let ipseity_api::SelfLookup { json, accuracy_km, elapsed: took } =
+        let ipseity_api::SelfLookup { json, accuracy_km, elapsed } =
             ipseity_api::self_lookup(&self.atlas_reloader, client)?;
-        Some(VisitorLookup { json, accuracy_km, elapsed: took })
+        Some(VisitorLookup { json, accuracy_km, elapsed })
     }
 
     fn openapi_document(&self) -> &Value {
@@ -82,7 +72,7 @@ impl HostServices for PortalHostServices {
     }
 }
 
-/// Does the portal's background work until the drain starts, and then ends the streams of open pages.
+/// Runs the portal's worker until the drain starts, then closes the event streams of open pages.
 pub(crate) async fn run_portal_tasks(worker: PortalWorker, drain: Drain) {
     tokio::select! {
         () = worker.run() => {}
@@ -114,17 +104,16 @@ fn portal_settings(config: &Config) -> PortalSettings {
         login_attempts_entries_max: portal.login_attempts_entries_max,
         event_streams_max: portal.event_streams_max,
         form_bytes_max: portal.form_bytes_max,
-        // Before the request's own time is over: a person gets a page, not the answer that programs get.
+        // Shorter than the request timeout, so that a person gets an error page instead of the API's JSON error.
         page_timeout: millis(config.edge.request_timeout_ms) * 9 / 10,
     }
 }
 
-/// How long a session may go unused.
 pub(crate) fn session_idle_timeout(config: &Config) -> Duration {
     Duration::from_secs(u64::from(config.portal.session_idle_days) * 86_400)
 }
 
-/// What the pages say of the data in use: each maker once, then what is owed to those whose data is in the binary.
+/// Attributions of the databases in use, each provider once, followed by the notices for data built into the binary.
 fn attributions(atlas_reloader: &AtlasReloader) -> Vec<DataAttribution> {
     let atlas = atlas_reloader.current();
     let mut found: Vec<ipseity_geo::DatabaseAttribution> = Vec::new();

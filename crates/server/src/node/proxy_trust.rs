@@ -1,4 +1,4 @@
-//! Whom the service believes, from the settings. What cannot be meant is refused here, with the reason.
+//! Which proxies the service trusts, from the settings.
 
 use std::net::SocketAddr;
 
@@ -6,41 +6,39 @@ use anyhow::{Context, Result, bail, ensure};
 use http::HeaderName;
 use ipseity_edge::{ConnectionHeaders, ForwardingHeader, PassThrough, Transport, Trust};
 
-use crate::config::EdgeConfig;
-use crate::config::proxy_preset::ProxyPreset;
+use crate::config::edge::{EdgeConfig, ProxyPreset};
 
-/// The trust that the settings describe.
 pub(crate) fn build_trust(settings: &EdgeConfig) -> Result<Trust> {
     let header = ForwardingHeader::parse(&settings.forwarding_header).with_context(|| {
         let known = ForwardingHeader::ALL.map(|header| format!("{:?}", header.name().as_str())).join(", ");
-        format!("[edge] forwarding_header is {:?}; use one of {known}", settings.forwarding_header)
+        format!("[edge] forwarding_header is {:?}. Use one of {known}.", settings.forwarding_header)
     })?;
     let pass_through = match settings.pass_through.as_str() {
         "none" => PassThrough::Nothing,
         "http" => PassThrough::Http,
         "tls" => PassThrough::Tls,
-        other => bail!("[edge] pass_through is {other:?}; use \"none\", \"http\" or \"tls\""),
+        other => bail!("[edge] pass_through is {other:?}. Use \"none\", \"http\" or \"tls\"."),
     };
     let trusts_no_proxy = settings.trusted_proxies.is_empty();
     ensure!(
         !trusts_no_proxy || settings.preset == ProxyPreset::None,
-        "[edge] preset names a proxy and trusted_proxies is empty; name the networks of the proxy, or anyone could claim to be it"
+        "[edge] preset names a proxy, but trusted_proxies is empty. Add the networks of the proxy."
     );
     ensure!(
         !trusts_no_proxy || settings.proxy_protocol.is_empty(),
-        "[edge] proxy_protocol names a listener and trusted_proxies is empty; name the networks that may send PROXY headers, or anyone could claim to be anyone"
+        "[edge] proxy_protocol names a listener, but trusted_proxies is empty. Add the networks that may send PROXY headers."
     );
     for address in &settings.proxy_protocol {
         ensure!(
             settings.http.contains(address) || settings.https.contains(address),
-            "[edge] proxy_protocol names {address}, which is not among the listeners of http and https"
+            "[edge] proxy_protocol contains {address}, which is not in http or https"
         );
     }
-    let trust = Trust::new(settings.trusted_proxies.clone(), header).context("[edge] trusted_proxies is refused")?;
+    let trust = Trust::new(settings.trusted_proxies.clone(), header).context("invalid [edge] trusted_proxies")?;
     Ok(trust.with_connection_headers(connection_headers(settings, header)?).with_pass_through(pass_through))
 }
 
-/// The transport of a listener, behind a PROXY header where the settings say so.
+/// Adds the PROXY protocol to the transport of a listener, if configured.
 pub(crate) fn with_proxy_protocol(settings: &EdgeConfig, address: SocketAddr, transport: Transport) -> Transport {
     if settings.proxy_protocol.contains(&address) { Transport::ProxyProtocol(Box::new(transport)) } else { transport }
 }
@@ -52,8 +50,8 @@ fn connection_headers(settings: &EdgeConfig, forwarding: ForwardingHeader) -> Re
             return Ok(None);
         }
         let header: HeaderName =
-            text.parse().ok().with_context(|| format!("[edge] {setting} is {text:?}, which is no header's name"))?;
-        ensure!(!used_headers.contains(&header), "[edge] {setting} is {text:?}, which another setting reads already");
+            text.parse().ok().with_context(|| format!("[edge] {setting} is {text:?}, which is not a header name"))?;
+        ensure!(!used_headers.contains(&header), "[edge] {setting} is {text:?}, which another setting already uses");
         used_headers.push(header.clone());
         Ok(Some(header))
     };

@@ -1,4 +1,4 @@
-//! Certificates from an authority: asked for when they are due, until the drain.
+//! Orders and renews certificates from an ACME server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::config::{self, Config};
 use crate::tasks::outcome_counter::{FAILED, OutcomeCounter};
 
-/// Authorities count failures and shut out whoever fails too often: five an hour at the best known one.
+/// ACME servers block clients that fail too often: Let's Encrypt after five failures an hour.
 const RETRY_DELAY: Duration = Duration::from_secs(300);
 const CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
@@ -27,18 +27,22 @@ pub(crate) struct AcmeWorker {
     outcomes: OutcomeCounter,
 }
 
-/// What the settings ask of an authority; `None` if nothing.
+/// The options of `[acme]`; `None` if it has no domains.
 pub(crate) fn acme_options(settings: &config::AcmeConfig) -> Result<Option<AcmeOptions>> {
     if settings.domains.is_empty() {
         return Ok(None);
     }
-    let challenge = AcmeChallenge::parse(&settings.challenge)
-        .with_context(|| format!("[acme] challenge is {:?}; use \"tls-alpn-01\" or \"http-01\"", settings.challenge))?;
-    ensure!(settings.accept_terms, "[acme] accept_terms is false; read the authority's terms of service, then set it");
-    ensure!(settings.directory_url.starts_with("https://"), "[acme] directory_url begins with https://");
+    let challenge = AcmeChallenge::parse(&settings.challenge).with_context(|| {
+        format!("[acme] challenge is {:?}. Use \"tls-alpn-01\" or \"http-01\".", settings.challenge)
+    })?;
+    ensure!(
+        settings.accept_terms,
+        "[acme] accept_terms is false. Read the terms of service of the ACME server, then set it to true."
+    );
+    ensure!(settings.directory_url.starts_with("https://"), "[acme] directory_url must start with https://");
     ensure!(
         settings.domains.iter().all(|name| !name.contains('*')),
-        "[acme] domains holds a wildcard, which neither challenge can prove; name each host"
+        "[acme] domains contains a wildcard, which neither challenge supports. List each host."
     );
     Ok(Some(AcmeOptions {
         directory_url: settings.directory_url.clone(),
@@ -52,7 +56,7 @@ pub(crate) fn acme_options(settings: &config::AcmeConfig) -> Result<Option<AcmeO
     }))
 }
 
-/// Answers an authority's HTTP-01 questions; no route at all where none is asked for.
+/// Serves HTTP-01 challenges; no route without `[acme]`.
 pub(crate) fn http01_router(worker: Option<&AcmeWorker>) -> Router {
     let Some(worker) = worker else { return Router::new() };
     let tokens = worker.tokens.clone();
@@ -69,7 +73,7 @@ impl AcmeWorker {
     ) -> Result<Option<Self>> {
         let Some(options) = acme_options(&config.acme)? else { return Ok(None) };
         let cert_resolver =
-            cert_resolver.context("[acme] domains is set, but [edge] https is empty; name an address there")?;
+            cert_resolver.context("[acme] domains is set, but [edge] https is empty. Add an address to https.")?;
         let outcomes =
             OutcomeCounter::register(registry, "acme_orders", "ACME certificate orders, by outcome", [ISSUED, FAILED]);
         let tokens = Http01Tokens::default();
@@ -82,7 +86,7 @@ impl AcmeWorker {
         }))
     }
 
-    /// Asks when it is due, until the drain starts.
+    /// Orders a certificate whenever a renewal is due, until the drain starts.
     pub(crate) async fn run(self, drain: Drain) {
         let mut failures = 0;
         loop {
@@ -92,14 +96,14 @@ impl AcmeWorker {
                 }
                 match self.acme.issue_certificate().await {
                     Ok(()) => {
-                        tracing::info!("a certificate was issued");
+                        tracing::info!("certificate issued");
                         self.outcomes.inc(ISSUED);
                         failures = 0;
                         self.interval
                     }
                     Err(error) => {
                         let error = &error as &dyn std::error::Error;
-                        tracing::warn!(error, "no certificate was issued; the one before stays");
+                        tracing::warn!(error, "certificate order failed");
                         self.outcomes.inc(FAILED);
                         failures += 1;
                         self.interval.min(RETRY_DELAY.saturating_mul(failures))

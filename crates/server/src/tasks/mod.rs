@@ -4,7 +4,7 @@ pub(crate) mod acme;
 pub(crate) mod certificates;
 pub(crate) mod outbox;
 pub(crate) mod outcome_counter;
+pub(crate) mod periodic;
 pub(crate) mod recovery;
 pub(crate) mod retention;
-pub(crate) mod sync;
 pub(crate) mod usage_flush;

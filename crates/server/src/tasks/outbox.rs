@@ -1,21 +1,21 @@
-//! The relay: brings to the counter store what a crash left in the outbox, and to the durable store the pauses that lack their row. It runs
-//! on every node; whoever comes first does the work.
+//! The outbox worker applies key changes that are still in the outbox, for example after a crash, to Redis. It also copies pauses that only Redis
+//! has to PostgreSQL. It runs on every node; rows are claimed, so that only one node processes each.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use ipseity_domain::KeyPause;
 use ipseity_edge::Drain;
 use ipseity_ledger::Ledger;
 use ipseity_store::{Store, WakeListener};
 use prometheus_client::registry::Registry;
 
 use crate::tasks::outcome_counter::{FAILED, OutcomeCounter, SUCCEEDED};
-use crate::tasks::sync::record_pauses;
 
-/// Outbox rows that one node takes at a time.
+/// Outbox rows that a node claims at a time.
 const BATCH_ROWS_MAX: i64 = 100;
-/// The longest that a round may take; a claim that is dropped then comes back.
+/// Limits a run. Rows of a dropped claim become available again.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn register_outbox_runs(registry: &mut Registry) -> OutcomeCounter {
@@ -31,7 +31,7 @@ pub(crate) struct OutboxWorker {
 }
 
 impl OutboxWorker {
-    /// Relays until the drain starts.
+    /// Runs until the drain starts.
     pub(crate) async fn run(&self, drain: Drain) {
         tokio::select! {
             () = self.run_forever() => {}
@@ -44,8 +44,10 @@ impl OutboxWorker {
         let mut last_sweep = None;
         loop {
             let result = tokio::time::timeout(RUN_TIMEOUT, self.run_once(&mut wake_stream, &mut last_sweep)).await;
-            if let Err(error) = result.unwrap_or_else(|_elapsed| Err(anyhow!("a store did not answer"))) {
-                tracing::warn!(error = &*error, "the relay could not do its round");
+            if let Err(error) =
+                result.unwrap_or_else(|_elapsed| Err(anyhow!("timed out after {} s", RUN_TIMEOUT.as_secs())))
+            {
+                tracing::warn!(error = &*error, "outbox run failed");
                 self.outcomes.inc(FAILED);
                 wake_stream = None;
                 tokio::time::sleep(self.interval).await;
@@ -55,7 +57,7 @@ impl OutboxWorker {
         }
     }
 
-    /// Waits until something has changed or the interval is over, and does what there is to do.
+    /// Processes the outbox and unrecorded pauses, then waits for a change or the end of the interval.
     async fn run_once(&self, wake_stream: &mut Option<WakeListener>, last_sweep: &mut Option<Instant>) -> Result<()> {
         self.apply_outbox().await?;
         if last_sweep.is_none_or(|last_sweep| last_sweep.elapsed() >= self.interval) {
@@ -82,4 +84,13 @@ impl OutboxWorker {
     async fn record_missing_pauses(&self) -> Result<()> {
         record_pauses(&self.store, &self.ledger, &self.ledger.claim_unrecorded_pauses(self.interval).await?).await
     }
+}
+
+/// Copies pauses that only Redis has to PostgreSQL.
+pub(crate) async fn record_pauses(store: &Store, ledger: &Ledger, pauses: &[KeyPause]) -> Result<()> {
+    for pause in pauses {
+        store.keys().record_pause(pause).await?;
+        ledger.mark_pause_recorded(pause).await?;
+    }
+    Ok(())
 }

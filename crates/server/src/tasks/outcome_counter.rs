@@ -5,9 +5,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// Outcome of a run that did all of its work.
 pub(crate) const SUCCEEDED: &str = "succeeded";
-/// Outcome of a run that will be repeated.
+/// Outcome of a run that is retried.
 pub(crate) const FAILED: &str = "failed";
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

@@ -1,4 +1,4 @@
-//! Finding back to the counter store: asks whether it answers, lets no charge overtake a revocation, and makes the books right.
+//! Leaves degraded mode: probes Redis, applies key changes before new charges, and reconciles pending charges.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +7,14 @@ use anyhow::{Result, ensure};
 use ipseity_api::Api;
 use ipseity_edge::Drain;
 use ipseity_store::Store;
-use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::tasks::outbox::OutboxWorker;
+use crate::tasks::periodic::run_every;
 
-/// Time for the durable store to show that it is there.
 const POSTGRES_CHECK_TIMEOUT: Duration = Duration::from_millis(500);
-/// Between a lost connection to the durable store and the next.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
-/// How long a node that ends tries to leave its books right: longer than a late call can take to arrive.
+/// Longer than a late call takes to arrive at Redis.
 const SHUTDOWN_RECONCILE_TIMEOUT: Duration = Duration::from_secs(6);
 
 pub(crate) struct RecoveryWorker {
@@ -25,19 +24,12 @@ pub(crate) struct RecoveryWorker {
 }
 
 impl RecoveryWorker {
-    /// Looks after the books until the drain starts.
+    /// Runs until the drain starts.
     pub(crate) async fn run(&self, drain: Drain) {
-        let mut tick = tokio::time::interval(self.interval);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = tick.tick() => drop(self.run_once().await),
-                () = drain.started() => return,
-            }
-        }
+        run_every(self.interval, &drain, || self.run_once()).await;
     }
 
-    /// Leaves nothing unsettled behind, if a store is there to take it.
+    /// Reconciles the pending charges, if Redis answers in time.
     pub(crate) async fn reconcile_before_exit(&self) {
         let deadline = Instant::now() + SHUTDOWN_RECONCILE_TIMEOUT;
         let mut pending = self.run_once().await;
@@ -46,20 +38,17 @@ impl RecoveryWorker {
             pending = self.run_once().await;
         }
         if pending > 0 {
-            tracing::error!(
-                pending,
-                "requests that were admitted without the counter store are lost: it did not come back"
-            );
+            tracing::error!(pending, "pending charges lost");
         }
     }
 
-    /// Does what can be done now; returns how many requests are still to be settled.
+    /// Reconciles what it can and returns the number of pending charges.
     async fn run_once(&self) -> u64 {
         self.api.record_local_pauses().await;
         if self.api.is_degraded()
             && let Err(error) = self.leave_degraded_mode().await
         {
-            tracing::debug!(error = &*error, "the counter store is still away");
+            tracing::debug!(error = &*error, "redis probe failed");
             return self.api.report_pending_charges();
         }
         self.api.reconcile_pending().await
@@ -70,7 +59,7 @@ impl RecoveryWorker {
         let store = &self.outbox.store;
         if matches!(timeout(POSTGRES_CHECK_TIMEOUT, store.check()).await, Ok(Ok(()))) {
             self.outbox.apply_outbox().await?;
-            ensure!(store.outbox().is_empty().await?, "another node is still bringing changes to the counter store");
+            ensure!(store.outbox().is_empty().await?, "another node is still applying key changes to Redis");
         } else {
             self.api.publish_refused_keys().await?;
         }
@@ -80,7 +69,7 @@ impl RecoveryWorker {
     }
 }
 
-/// Follows the durable store's news of keys, so that what a node remembers of them is doubted in time.
+/// Listens for key changes in PostgreSQL and invalidates the key records that this node has cached.
 pub(crate) async fn follow_key_events(api: Arc<Api>, store: Store, drain: Drain) {
     let listen = async {
         loop {

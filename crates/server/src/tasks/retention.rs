@@ -1,15 +1,15 @@
-//! Keeping no more than the settings say: what has expired or is past its time is deleted, by any node, every few minutes.
+//! Deletes expired data. Every node does so, every few minutes.
 
 use std::time::Duration;
 
 use ipseity_edge::Drain;
 use ipseity_store::{RetentionPolicy, Store, StoreError};
 use prometheus_client::registry::Registry;
-use tokio::time::MissedTickBehavior;
 
 use crate::tasks::outcome_counter::{FAILED, OutcomeCounter, SUCCEEDED};
+use crate::tasks::periodic::run_every;
 
-/// More often than this would be all that PostgreSQL does.
+/// Limits the load on PostgreSQL.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct RetentionWorker {
@@ -26,26 +26,16 @@ pub(crate) fn register_retention_runs(registry: &mut Registry) -> OutcomeCounter
 }
 
 impl RetentionWorker {
-    /// Deletes until the drain starts.
+    /// Runs until the drain starts.
     pub(crate) async fn run(self, drain: Drain) {
-        let mut tick = tokio::time::interval(self.interval.max(INTERVAL_MIN));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = tick.tick() => self.run_once().await,
-                () = drain.started() => return,
-            }
-        }
+        run_every(self.interval.max(INTERVAL_MIN), &drain, || self.run_once()).await;
     }
 
     async fn run_once(&self) {
         match self.delete_expired().await {
             Ok(()) => self.outcomes.inc(SUCCEEDED),
             Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "what is past its time could not be deleted yet"
-                );
+                tracing::warn!(error = &error as &dyn std::error::Error, "retention run failed");
                 self.outcomes.inc(FAILED);
             }
         }

@@ -1,4 +1,4 @@
-//! Rolling counts up to the durable store, every few seconds and once more at the end.
+//! Writes buffered usage to PostgreSQL, every few seconds and once more at shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use ipseity_store::Store;
 use prometheus_client::registry::Registry;
 
 use crate::tasks::outcome_counter::{FAILED, OutcomeCounter, SUCCEEDED};
+use crate::tasks::periodic::run_every;
 
-/// Rows in one statement: a million keys are rolled up in steps that PostgreSQL takes in milliseconds.
+/// Keeps statements short: a million keys are written in batches that take PostgreSQL milliseconds each.
 const ROWS_PER_STATEMENT_MAX: usize = 5_000;
 
 pub(crate) fn register_usage_flushes(registry: &mut Registry) -> OutcomeCounter {
@@ -29,23 +30,16 @@ pub(crate) struct UsageFlushWorker {
 }
 
 impl UsageFlushWorker {
-    /// Rolls up until the drain starts.
+    /// Runs until the drain starts.
     pub(crate) async fn run(&self, drain: Drain) {
-        let mut tick = tokio::time::interval(self.interval);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = tick.tick() => self.flush_usage().await,
-                () = drain.started() => return,
-            }
-        }
+        run_every(self.interval, &drain, || self.flush_usage()).await;
     }
 
-    /// Rolls up what waits; what fails waits on.
+    /// Writes the buffered usage. What could not be written stays in the buffer.
     pub(crate) async fn flush_usage(&self) {
         let mut drained = self.usage_buffer.drain();
         if let Err(error) = self.write_usage(&mut drained).await {
-            tracing::warn!(error = &*error, "counts could not be rolled up yet");
+            tracing::warn!(error = &*error, "usage flush failed");
             self.usage_buffer.restore(drained);
             self.outcomes.inc(FAILED);
         } else {

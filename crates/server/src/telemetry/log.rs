@@ -1,4 +1,4 @@
-//! Logs: structured, on standard error, without addresses or keys. How much is logged can be changed for a while.
+//! Structured logs on standard error, without addresses or keys. The log level can be overridden temporarily.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,29 +15,26 @@ use tracing_subscriber::{Registry, fmt, reload};
 use crate::config::{LogConfig, LogFormat};
 use crate::telemetry::otlp::OtlpExporter;
 
-/// The prefix of every crate of this workspace: they follow `[log] level`. Libraries only log warnings, because some of them log full headers,
-/// API key included, at lower levels.
+/// Prefix of every crate of this workspace; `[log] level` applies to them. Libraries only log warnings, because some log full headers with API
+/// keys at lower levels.
 const OWN_TARGETS: &str = "ipseity";
 
-/// Libraries that put a peer's address into a warning, or warn of every odd packet that a stranger sends.
+/// Libraries whose warnings contain client addresses, or that warn about every malformed packet.
 const SILENCED_TARGETS: [&str; 2] = ["quinn_udp", "quinn_proto"];
 
-/// The lines that `[log] access` is about.
 const ACCESS_LOG_TARGET: &str = "access";
 
-/// How long a change holds if nobody says.
 const OVERRIDE_DEFAULT_S: u64 = 600;
 
-/// Reads the level.
 pub(crate) fn configured_level(log: &LogConfig) -> Result<LevelFilter> {
-    parse_level(&log.level).with_context(|| format!("[log] level is {:?}", log.level))
+    parse_level(&log.level).with_context(|| format!("invalid [log] level {:?}", log.level))
 }
 
 fn parse_level(level: &str) -> Result<LevelFilter> {
     level.parse().ok().context("use error, warn, info, debug or trace")
 }
 
-/// Starts logging, to a collector too if there is one.
+/// Starts logging to standard error and, if configured, to the OTLP collector.
 pub(crate) fn init_logging(log: &LogConfig, otlp_exporter: Option<&OtlpExporter>) -> Result<Arc<LogControl>> {
     let configured = LogVerbosity { level: configured_level(log)?, access: log.access };
     let (filter, handle) = reload::Layer::new(configured.targets());
@@ -52,7 +49,7 @@ pub(crate) fn init_logging(log: &LogConfig, otlp_exporter: Option<&OtlpExporter>
         handles.push(handle);
     }
     tracing_subscriber::registry().with(layers).init();
-    // What a panic says may hold anything, an address included: only its place is logged.
+    // A panic message may contain anything, including an address. Only its location is logged.
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(location, "panicked");
@@ -65,7 +62,7 @@ pub(crate) fn init_logging(log: &LogConfig, otlp_exporter: Option<&OtlpExporter>
     }))
 }
 
-/// Standard error, line by line; one that is written while a request is answered begins with the request's id.
+/// Writes lines to standard error. A line logged while a request is processed starts with the request ID.
 struct RequestIdWriter(LogFormat);
 
 impl Write for RequestIdWriter {
@@ -73,7 +70,7 @@ impl Write for RequestIdWriter {
         let mut stderr = io::stderr().lock();
         match (RequestId::current(), self.0, line) {
             (Some(id), LogFormat::Json, [b'{', rest @ ..]) => {
-                let prefix = format!("{{\"request\":\"{}\",", id.as_str());
+                let prefix = format!("{{\"request_id\":\"{}\",", id.as_str());
                 stderr.write_all(&[prefix.as_bytes(), rest].concat())?;
             }
             (Some(id), LogFormat::Text, _) => stderr.write_all(&[id.as_str().as_bytes(), b" ", line].concat())?,
@@ -87,7 +84,6 @@ impl Write for RequestIdWriter {
     }
 }
 
-/// How much is logged.
 #[derive(Clone, Copy)]
 struct LogVerbosity {
     level: LevelFilter,
@@ -104,9 +100,9 @@ impl LogVerbosity {
     }
 }
 
-/// How much is logged now, and what is logged when the change is over.
+/// The configured log settings and a temporary override.
 pub(crate) struct LogControl {
-    /// Of standard error and, if there is one, of the collector.
+    /// One for standard error and, if configured, one for the collector.
     handles: Vec<reload::Handle<Targets, Registry>>,
     configured: LogVerbosity,
     active_override: Mutex<Option<LogOverride>>,
@@ -119,11 +115,10 @@ struct LogOverride {
     expires_at: Instant,
 }
 
-/// How much is logged, as it is told.
 pub(crate) struct LogStatus {
     pub(crate) level: LevelFilter,
     pub(crate) access: bool,
-    /// Seconds that the change still holds; `None` when nothing is changed.
+    /// Seconds until the override ends; `None` without an override.
     pub(crate) remaining_s: Option<u64>,
 }
 
@@ -137,7 +132,7 @@ impl LogControl {
         LogStatus { level, access, remaining_s }
     }
 
-    /// Changes what is logged, for so many seconds; 0 ends a change at once.
+    /// Overrides the log settings for a time; a duration of 0 ends an override immediately.
     pub(crate) fn set_override(
         self: &Arc<Self>,
         level: Option<&str>,
@@ -146,12 +141,11 @@ impl LogControl {
     ) -> Result<()> {
         let duration_s = duration_s.unwrap_or(OVERRIDE_DEFAULT_S.min(self.override_max_s));
         let max_s = self.override_max_s;
-        ensure!(duration_s <= max_s, "for_s is {duration_s}; a change may hold for {max_s} s ([log] override_max_s)");
-        let level =
-            level.map(parse_level).transpose().context("the level cannot be read")?.unwrap_or(self.configured.level);
+        ensure!(duration_s <= max_s, "duration_s is {duration_s}. The maximum is {max_s} ([log] override_max_s).");
+        let level = level.map(parse_level).transpose().context("invalid level")?.unwrap_or(self.configured.level);
         let verbosity = LogVerbosity { level, access: access.unwrap_or(self.configured.access) };
         let log_override = LogOverride { verbosity, expires_at: Instant::now() + Duration::from_secs(duration_s) };
-        tracing::warn!(level = %verbosity.level, access = verbosity.access, duration_s, "what is logged is changed for a while");
+        tracing::warn!(level = %verbosity.level, access = verbosity.access, duration_s, "log override set");
         self.apply_override(Some(log_override))?;
         let log_control = Arc::clone(self);
         tokio::spawn(async move {
@@ -161,7 +155,7 @@ impl LogControl {
         Ok(())
     }
 
-    /// Ends a change, unless another one came after it.
+    /// Ends an override unless a newer one replaced it.
     fn end_override(&self, expires_at: Instant) {
         let is_current = self
             .active_override
@@ -169,14 +163,14 @@ impl LogControl {
             .unwrap_or_else(PoisonError::into_inner)
             .is_some_and(|current| current.expires_at == expires_at);
         if is_current && self.apply_override(None).is_ok() {
-            tracing::warn!(level = %self.configured.level, "the usual is logged again");
+            tracing::warn!(level = %self.configured.level, "log override ended");
         }
     }
 
     fn apply_override(&self, log_override: Option<LogOverride>) -> Result<()> {
         let verbosity = log_override.map_or(self.configured, |log_override| log_override.verbosity);
         for handle in &self.handles {
-            handle.reload(verbosity.targets()).context("the log cannot be changed")?;
+            handle.reload(verbosity.targets()).context("failed to change the log settings")?;
         }
         *self.active_override.lock().unwrap_or_else(PoisonError::into_inner) = log_override;
         Ok(())

@@ -1,6 +1,6 @@
-//! Traces and logs over OTLP, for whoever runs a collector: the lines that the log has anyway, and a share of the requests as spans.
+//! Exports logs and sampled request traces over OTLP.
 //!
-//! A collector that is slow or away costs no request anything: what waits for it is bounded, and what finds no room is dropped.
+//! A slow or unreachable collector does not delay requests: the queues are bounded, and entries that do not fit are dropped.
 
 use std::time::Duration;
 
@@ -20,7 +20,6 @@ use crate::config::OtlpConfig;
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// What sends, until it is told to finish.
 pub(crate) struct OtlpExporter {
     tracer_provider: SdkTracerProvider,
     logger_provider: SdkLoggerProvider,
@@ -28,52 +27,52 @@ pub(crate) struct OtlpExporter {
 }
 
 impl OtlpExporter {
-    /// Starts sending, if a collector is named.
+    /// Starts the export; `None` without an `[otlp] endpoint`.
     pub(crate) fn start(otlp: &OtlpConfig) -> Result<Option<Self>> {
         let endpoint = otlp.endpoint.trim_end_matches('/');
         if endpoint.is_empty() {
             return Ok(None);
         }
         let is_url = ["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme));
-        ensure!(is_url, "[otlp] endpoint is {endpoint:?}; use a URL such as \"http://127.0.0.1:4318\"");
+        ensure!(is_url, "[otlp] endpoint is {endpoint:?}. Use a URL such as \"http://127.0.0.1:4318\".");
         let ratio = otlp.trace_sample_ratio;
-        ensure!((0.0..=1.0).contains(&ratio), "[otlp] trace_sample_ratio is {ratio}; use a number from 0 to 1");
+        ensure!((0.0..=1.0).contains(&ratio), "[otlp] trace_sample_ratio is {ratio}. Use a number from 0 to 1.");
         let timeout = Duration::from_millis(otlp.timeout_ms);
         let resource = Resource::builder().with_service_name("ipseity").build();
 
         let exporter = SpanExporter::builder().with_http().with_endpoint(format!("{endpoint}/v1/traces"));
-        let exporter = exporter.with_timeout(timeout).build().context("[otlp] endpoint cannot be used")?;
+        let exporter = exporter.with_timeout(timeout).build().context("invalid [otlp] endpoint")?;
         let batch_config = trace::BatchConfigBuilder::default().with_max_queue_size(otlp.queue_entries_max).build();
         let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batch_config).build();
-        // Whether a request is traced is drawn here: a caller cannot ask for it.
+        // Requests are sampled here; a client cannot request a trace.
         let traces = SdkTracerProvider::builder().with_resource(resource.clone()).with_span_processor(processor);
         let traces = traces.with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio)))).build();
 
         let exporter = LogExporter::builder().with_http().with_endpoint(format!("{endpoint}/v1/logs"));
-        let exporter = exporter.with_timeout(timeout).build().context("[otlp] endpoint cannot be used")?;
+        let exporter = exporter.with_timeout(timeout).build().context("invalid [otlp] endpoint")?;
         let batch_config = logs::BatchConfigBuilder::default().with_max_queue_size(otlp.queue_entries_max).build();
         let processor = BatchLogProcessor::builder(exporter).with_batch_config(batch_config).build();
         let logs = SdkLoggerProvider::builder().with_resource(resource).with_log_processor(processor).build();
         Ok(Some(Self { tracer_provider: traces, logger_provider: logs, timeout }))
     }
 
-    /// Spans of requests: times and a few words of ours, nothing of the client.
+    /// Exports request spans. They contain no client data.
     pub(crate) fn span_layer(&self) -> BoxedLayer {
         let layer = tracing_opentelemetry::layer().with_tracer(self.tracer_provider.tracer("ipseity"));
         let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_target(false);
         layer.with_filter(Targets::new().with_target(ipseity_api::TRACE_TARGET, LevelFilter::INFO)).boxed()
     }
 
-    /// The lines of the log, as far as the filter lets them through, but for those about the sending itself: they would never end.
+    /// Exports log lines that pass the filter, except those of the exporter itself, which would cause an endless loop.
     pub(crate) fn log_layer(&self, filter: impl Filter<Registry> + Send + Sync + 'static) -> BoxedLayer {
         let without_own_target =
             Targets::new().with_default(LevelFilter::TRACE).with_target("opentelemetry", LevelFilter::OFF);
         OpenTelemetryTracingBridge::new(&self.logger_provider).with_filter(filter.and(without_own_target)).boxed()
     }
 
-    /// Sends what waits.
+    /// Flushes the queues.
     pub(crate) async fn shutdown(self) {
-        // It blocks while it sends; a collector that does not answer is told of in the log.
+        // The SDK blocks while it sends.
         let flushed = tokio::task::spawn_blocking(move || {
             (
                 self.tracer_provider.shutdown_with_timeout(self.timeout),
@@ -81,7 +80,7 @@ impl OtlpExporter {
             )
         });
         if !matches!(flushed.await, Ok((Ok(()), Ok(())))) {
-            tracing::warn!("the last traces and logs did not reach the collector at [otlp] endpoint");
+            tracing::warn!("otlp flush failed");
         }
     }
 }

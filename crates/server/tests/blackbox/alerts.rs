@@ -218,10 +218,10 @@ async fn queries_find_data_and_alerts_fire_only_for_their_cause() {
     for alert in ["IpseityOutboxFailing", "IpseityUsageFlushFailing"] {
         prometheus.wait_for_alert(alert).await;
     }
-    let expected_alerts = ["CertificateRefused", "GeoRefused", "RelaysFail", "RollUpsFail"];
-    // A Redis that is killed may take along what it was just asked.
+    let expected_alerts = ["CertificateRejected", "GeoReloadRejected", "OutboxFailing", "UsageFlushFailing"];
+    // Charges that were in flight when Redis was killed cannot be verified.
     let expected_alerts: BTreeSet<_> =
-        expected_alerts.into_iter().chain(["Untold"]).map(|name| format!("Ipseity{name}")).collect();
+        expected_alerts.into_iter().chain(["UnverifiableCharges"]).map(|name| format!("Ipseity{name}")).collect();
     let others: Vec<_> = prometheus.firing_alerts().await.difference(&expected_alerts).cloned().collect();
     assert!(others.is_empty(), "{others:?}");
     traffic.abort();

@@ -20,7 +20,7 @@ async fn run_cli(deployment: &Deployment, arguments: &[&str]) -> ipseity_testkit
 }
 
 async fn rotate_key(deployment: &Deployment, key: &IssuedKey, overlap_s: &str) -> IssuedKey {
-    let rotated = run_cli(deployment, &["key", "roll", &key.id, "--overlap-s", overlap_s, "--json"]).await;
+    let rotated = run_cli(deployment, &["key", "rotate", &key.id, "--overlap-s", overlap_s, "--json"]).await;
     serde_json::from_slice(&rotated.stdout).expect("issue a key")
 }
 

@@ -172,7 +172,7 @@ async fn invalid_certificate_never_replaces_a_valid_one() {
             .expect("a refusal");
         assert_eq!(served_serial(node, "localhost").await, good, "{reason}");
         let log = node.log().expect("a log");
-        let refusals: Vec<_> = log.lines().filter(|line| line.contains("a certificate was refused")).collect();
+        let refusals: Vec<_> = log.lines().filter(|line| line.contains("certificate rejected")).collect();
         assert!(refusals.last().is_some_and(|line| line.contains(reason)), "{reason}: {refusals:?}");
     }
     assert_eq!(reload_count(node, "reloaded").await, replaced);

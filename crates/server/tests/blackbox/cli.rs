@@ -27,7 +27,7 @@ const COMMANDS: [&str; 18] = [
     "key deactivate",
     "key reactivate",
     "key resume",
-    "key roll",
+    "key rotate",
     "key delete",
     "plan",
 ];
@@ -68,7 +68,7 @@ async fn listed_state(deployment: &Deployment, email: &str, id: &str) -> Value {
 }
 
 async fn rotate_key(deployment: &Deployment, id: &str, overlap_s: u32) -> IssuedKey {
-    let rotated = run_cli_ok(deployment, &format!("key roll {id} --overlap-s {overlap_s} --json")).await;
+    let rotated = run_cli_ok(deployment, &format!("key rotate {id} --overlap-s {overlap_s} --json")).await;
     serde_json::from_slice(&rotated.stdout).expect("id and key")
 }
 
@@ -81,7 +81,7 @@ fn every_command_has_help() {
         let usage = format!("Usage: ipseity {command}");
         assert!(output.text().contains(usage.trim_end()), "ipseity {command} --help: {}", output.text());
     }
-    assert!(run_isolated(&[], &["--help"]).text().starts_with("Ipseity tells"), "the first line is for users");
+    assert!(run_isolated(&[], &["--help"]).text().starts_with("Ipseity returns"), "the first line is for users");
     assert!(run_isolated(&[], &["--version"]).text().starts_with("ipseity "));
 }
 
@@ -200,19 +200,19 @@ async fn cli_error_goes_to_stderr_with_a_hint() {
         (format!("{issue} wide"), 2, "use ip, geo or full"),
         ("key issue --account nobody@example.com --name x --scope ip".to_owned(), 1, "`ipseity account create`"),
         ("key list --account nobody@example.com".to_owned(), 1, "`ipseity account create`"),
-        ("account show --email nobody".to_owned(), 1, "is not an e-mail address"),
+        ("account show --email nobody".to_owned(), 1, "is not an email address"),
         (format!("account create --email {}", email.to_uppercase()), 1, "`ipseity account show`"),
         (format!("account create --email {} --plan none", fresh_email()), 1, "`ipseity plan list`"),
         (format!("account plan --email {email} --plan none"), 1, "`ipseity plan list`"),
         ("plan add free --daily-limit 5".to_owned(), 1, "add one under another name"),
-        ("plan add Big --daily-limit 5".to_owned(), 1, "lower-case letters"),
+        ("plan add Big --daily-limit 5".to_owned(), 1, "lowercase letters"),
         ("plan add big --daily-limit 0".to_owned(), 2, "0 is not in 1.."),
         ("key deactivate 0000000000".to_owned(), 1, "`ipseity key list`"),
         ("key resume 0000000000".to_owned(), 1, "`ipseity key list`"),
-        ("key roll 0000000000".to_owned(), 1, "`ipseity key list`"),
+        ("key rotate 0000000000".to_owned(), 1, "`ipseity key list`"),
         ("key delete 0000000000".to_owned(), 1, "`ipseity key list`"),
         ("key delete short".to_owned(), 2, "`ipseity key list`"),
-        ("key rol".to_owned(), 2, "'roll'"),
+        ("key rotat".to_owned(), 2, "'rotate'"),
         ("frobnicate".to_owned(), 2, "--help"),
         ("--config nowhere.toml check".to_owned(), 1, "nowhere.toml"),
     ] {

@@ -58,11 +58,11 @@ async fn accounts_and_keys_are_searchable_and_audited() {
     for words in [&name, &email, "active", "never"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
-    let actions = |text: &str| json_lines(text).iter().map(|event| event["act"].clone()).collect::<Vec<_>>();
+    let actions = |text: &str| json_lines(text).iter().map(|event| event["action"].clone()).collect::<Vec<_>>();
     let expected = ["reactivated", "deactivated", "issued"];
     assert_eq!(actions(&run_cli_ok(deployment, &["audit", "--key", &id, "--json"]).await), expected);
     assert_eq!(
-        actions(&run_cli_ok(deployment, &["audit", "--account", &email, "--count", "2", "--json"]).await),
+        actions(&run_cli_ok(deployment, &["audit", "--account", &email, "--limit", "2", "--json"]).await),
         expected[..2]
     );
     assert!(run_cli_ok(deployment, &["audit", "--key", &id]).await.contains("operator"));
@@ -82,25 +82,25 @@ async fn keys_are_issued_from_a_file_and_used_by_bench() {
     let (input, keys) = (path("wanted.csv"), path("keys.jsonl"));
     let rows_to_issue: String = (0..12).map(|number| format!("{owner}@example.com,ip,key {number}\n")).collect();
     fs::write(&input, format!("# email,scope,name\n\n{rows_to_issue}")).expect("a file");
-    let issue = ["key", "issue-all", &input, "--out", &keys, "--create-accounts"];
+    let issue = ["key", "issue", "--from", &input, "--out", &keys, "--create-accounts"];
     let issued = run_cli(deployment, &issue).await;
     assert_eq!(issued.code, Some(1), "an account holds ten");
     for line in ["line 13:", "line 14:", "2 of 12 keys were not issued"] {
         assert!(issued.stderr.contains(line), "{line}: {}", issued.stderr);
     }
-    assert!(issued.text().starts_with("10 keys are in "), "{}", issued.text());
+    assert!(issued.text().starts_with("Wrote 10 keys to "), "{}", issued.text());
     assert!(!issued.stderr.contains("ips_") && !issued.text().contains("ips_"), "keys are in the file alone");
     assert_eq!(fs::metadata(&keys).expect("a file").permissions().mode() & 0o777, 0o600);
     let written = fs::read_to_string(&keys).expect("keys");
     assert_eq!(json_lines(&written).len(), 10);
     let again = run_cli(deployment, &issue).await;
-    assert!(again.code == Some(1) && again.stderr.contains("it must not be there yet"), "{}", again.stderr);
+    assert!(again.code == Some(1) && again.stderr.contains("does not exist yet"), "{}", again.stderr);
 
     let base = format!("http://{}", deployment.nodes[0].http());
     let bench = ["bench", "--url", &base, "--keys", &keys, "--rate", "100", "--requests", "60"];
     let measured = &json_lines(&run_cli_ok(deployment, &[&bench[..], &["--json"]].concat()).await)[0];
     assert_eq!((&measured["requests"], &measured["statuses"]["200"]), (&60.into(), &60.into()), "{measured}");
-    let (total_p99, service_p99) = (&measured["answer_ms"]["p99"], &measured["service_ms"]["p99"]);
+    let (total_p99, service_p99) = (&measured["latency_ms"]["p99"], &measured["server_ms"]["p99"]);
     assert!(total_p99.as_f64() > service_p99.as_f64() && service_p99.as_f64() > Some(0.0), "{measured}");
     assert!(run_cli_ok(deployment, &bench).await.contains("p99"));
 
@@ -110,7 +110,7 @@ async fn keys_are_issued_from_a_file_and_used_by_bench() {
     fs::write(&one, fresh_key(deployment, Scope::Ip).await.key).expect("a key");
     let many =
         run_cli(deployment, &["bench", "--url", &base, "--keys", &one, "--rate", "10", "--requests", "301"]).await;
-    assert!(many.code == Some(1) && many.stderr.contains("give 2 keys"), "{}", many.stderr);
+    assert!(many.code == Some(1) && many.stderr.contains("at least 2 keys"), "{}", many.stderr);
     fs::write(&one, "ips_short\n").expect("no key");
     let malformed = run_cli(deployment, &["bench", "--url", &base, "--keys", &one]).await;
     assert!(malformed.code == Some(1) && malformed.stderr.contains("line 1 of"), "{}", malformed.stderr);
@@ -172,7 +172,7 @@ fn completions_and_man_pages_cover_every_command() {
     let folder = TestDir::create().expect("a folder");
     for shell in ["bash", "zsh", "fish"] {
         let script = run_isolated(&["completions", shell]);
-        assert!(script.is_success() && script.text().contains("issue-all"), "{shell}: {}", script.stderr);
+        assert!(script.is_success() && script.text().contains("create-accounts"), "{shell}: {}", script.stderr);
     }
     let nonsense = run_isolated(&["completions", "cmd"]);
     assert!(nonsense.code == Some(2) && nonsense.stderr.contains("possible values: bash"), "{}", nonsense.stderr);
@@ -188,7 +188,7 @@ fn completions_and_man_pages_cover_every_command() {
     let man = folder.path().join("man");
     let written = run_isolated(&["man", &man.display().to_string()]);
     assert!(written.is_success(), "{}", written.stderr);
-    for page in ["ipseity.1", "ipseity-doctor.1", "ipseity-key-issue-all.1"] {
+    for page in ["ipseity.1", "ipseity-doctor.1", "ipseity-key-issue.1"] {
         let text = fs::read_to_string(man.join(page)).expect("a page");
         assert!(text.starts_with(".ie") && text.contains(".SH SYNOPSIS"), "{page}: {text}");
     }

@@ -223,7 +223,7 @@ async fn invalid_geo_file_is_logged_once_and_not_used() {
         wait_for_reloads(node, "rejected", refused).await;
         assert_eq!(lookup_edition(&mut caller, &key).await, Ok(7), "{reason}");
         let log = node.log().expect("read the log");
-        let refusals: Vec<_> = log.lines().filter(|line| line.contains("a geo file was refused")).collect();
+        let refusals: Vec<_> = log.lines().filter(|line| line.contains("geo database rejected")).collect();
         assert!(refusals.last().is_some_and(|line| line.contains(reason)), "{reason}: {refusals:?}");
     }
 
@@ -235,5 +235,5 @@ async fn invalid_geo_file_is_logged_once_and_not_used() {
     wait_for_reloads(node, "reloaded", 2).await;
     assert_eq!(lookup_edition(&mut caller, &key).await, Ok(8));
     assert_eq!(reload_count(node, "rejected").await, 5, "a rejected file is not rejected again at every poll");
-    assert_eq!(node.log().expect("read the log").matches("a geo file was refused").count(), 5);
+    assert_eq!(node.log().expect("read the log").matches("geo database rejected").count(), 5);
 }

@@ -118,14 +118,14 @@ fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
     tokio::spawn(ipseity_edge::serve(listener, Transport::Tls(tls), edge, application, drain));
 
     let file = folder.path().join("city.mmdb");
-    fs::write(folder.path().join("licence.key"), "s3cr3t\n").expect("a file");
+    fs::write(folder.path().join("license.key"), "s3cr3t\n").expect("a file");
     let address = format!("https://localhost:{port}");
     let sum = if has_checksum { format!("sha256_url = \"{address}/sum\"\n") } else { String::new() };
     let settings = format!(
         "[geo]\nfiles = [\"city.mmdb\"]\nca_file = \"authority.pem\"\nupdate_bytes_max = {BYTES_MAX}\n\
          update_timeout_ms = 4000\nupdate_idle_timeout_ms = 1000\n\
          [[geo.sources]]\nurl = \"{address}/city?license_key=q-s3cr3t\"\nfile = \"city.mmdb\"\n\
-         account_id = \"42\"\nlicence_key_file = \"licence.key\"\n{sum}"
+         account_id = \"42\"\nlicense_key_file = \"license.key\"\n{sum}"
     );
     fs::write(folder.path().join("ipseity.toml"), settings).expect("a file");
     GeoUpdateFixture { server, dir: folder, file, _switch: switch }
@@ -195,24 +195,24 @@ fn slow_body_response() -> Response {
 #[tokio::test(flavor = "multi_thread")]
 async fn new_edition_is_downloaded_in_every_archive_format() {
     let fixture = start_fixture(false);
-    fixture.assert_update([ok_response(edition_bytes(1))], "now GeoLite2-City of 2026-09-21").await;
+    fixture.assert_update([ok_response(edition_bytes(1))], "updated to GeoLite2-City of 2026-09-21").await;
     assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(1));
     assert_eq!(fixture.last_request_header("authorization").as_deref(), Some("Basic NDI6czNjcjN0"));
     assert_eq!(fixture.last_request_header("if-none-match"), None);
 
-    fixture.assert_update([StatusCode::NOT_MODIFIED.into_response()], "already the newest").await;
+    fixture.assert_update([StatusCode::NOT_MODIFIED.into_response()], "already up to date").await;
     assert_eq!(fixture.last_request_header("if-none-match").as_deref(), Some("\"one\""));
     assert_eq!(fixture.last_request_header("if-modified-since").as_deref(), Some("Sun, 15 Nov 2026 00:00:00 GMT"));
     assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(1));
 
-    fixture.assert_update([ok_response(gzipped(&edition_bytes(2)))], "now GeoLite2-City").await;
+    fixture.assert_update([ok_response(gzipped(&edition_bytes(2)))], "updated to GeoLite2-City").await;
     assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(2));
-    fixture.assert_update([ok_response(archived(&edition_bytes(3)))], "now GeoLite2-City").await;
+    fixture.assert_update([ok_response(archived(&edition_bytes(3)))], "updated to GeoLite2-City").await;
     assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(3));
 
     // What other hands have changed is fetched anew, whatever the server said of it before.
     fs::write(&fixture.file, b"rubbish").expect("a file");
-    fixture.assert_update([ok_response(edition_bytes(3))], "now GeoLite2-City").await;
+    fixture.assert_update([ok_response(edition_bytes(3))], "updated to GeoLite2-City").await;
     assert_eq!(fixture.last_request_header("if-none-match"), None);
 
     let status = fixture.run_cli("geo status --json").await.ensure_success().expect("a status").json().expect("JSON");
@@ -226,38 +226,38 @@ async fn new_edition_is_downloaded_in_every_archive_format() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_update_keeps_the_last_valid_edition() {
     let fixture = start_fixture(false);
-    fixture.assert_update([ok_response(edition_bytes(5))], "now GeoLite2-City").await;
+    fixture.assert_update([ok_response(edition_bytes(5))], "updated to GeoLite2-City").await;
     let archive = archived(&edition_bytes(6));
     let large = vec![0; BYTES_MAX + 1];
     let endless =
         || Body::from_stream(stream::repeat(Ok::<_, std::convert::Infallible>(Bytes::from_static(&[0; 9_000]))));
     for (response, reason) in [
-        (ok_response(archive[..archive.len() / 2].to_vec()), "the archive is broken"),
+        (ok_response(archive[..archive.len() / 2].to_vec()), "the archive is damaged"),
         (ok_response(b"<html>welcome</html>".to_vec()), "not a valid MMDB file"),
         (ok_response(edition_bytes(6)[..500].to_vec()), "not a valid MMDB file"),
         (ok_response(edition_bytes(4)), "older edition"),
         (ok_response(large.clone()), "100000 bytes of [geo] update_bytes_max"),
         (endless().into_response(), "100000 bytes of [geo] update_bytes_max"),
         (ok_response(gzipped(&large)), "100000 bytes of [geo] update_bytes_max"),
-        (StatusCode::UNAUTHORIZED.into_response(), "check account_id and licence_key_file"),
+        (StatusCode::UNAUTHORIZED.into_response(), "check account_id and license_key_file"),
         (StatusCode::NOT_FOUND.into_response(), "404"),
-        (too_many_requests("3600"), "come back in 3600 s"),
+        (too_many_requests("3600"), "retry in 3600 s"),
     ] {
         fixture.assert_update_fails([response], reason).await;
     }
     // No answer at all; an answer without an end.
-    fixture.assert_update_fails([], "sent nothing for too long").await;
+    fixture.assert_update_fails([], "timed out waiting for the server").await;
     let started = Instant::now();
     fixture.assert_update_fails([slow_body_response()], "update_timeout_ms").await;
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    fixture.assert_update([ok_response(edition_bytes(6))], "now GeoLite2-City").await;
+    fixture.assert_update([ok_response(edition_bytes(6))], "updated to GeoLite2-City").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn update_waits_for_retry_after() {
     let fixture = start_fixture(false);
     let started = Instant::now();
-    fixture.assert_update([too_many_requests("2"), ok_response(edition_bytes(1))], "now GeoLite2-City").await;
+    fixture.assert_update([too_many_requests("2"), ok_response(edition_bytes(1))], "updated to GeoLite2-City").await;
     assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
     assert_eq!(fixture.server.request_server.lock().expect("a list").len(), 2);
 }
@@ -278,7 +278,7 @@ async fn running_node_downloads_and_loads_updates() {
     }
     let _node = command.stdin(Stdio::null()).stderr(fs::File::create(&log).expect("a log")).spawn().expect("a node");
     eventually("the new edition is swapped in", Duration::from_secs(30), async || {
-        fs::read_to_string(&log).is_ok_and(|log| log.contains("a geo file was swapped in"))
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("geo database reloaded"))
     })
     .await
     .unwrap_or_else(|error| panic!("{error}: {}", fs::read_to_string(&log).unwrap_or_default()));
@@ -291,11 +291,14 @@ async fn published_checksum_must_match() {
     let fixture = start_fixture(true);
     let archive = archived(&edition_bytes(1));
     fixture
-        .assert_update([ok_response(archive.clone()), checksum_file(&archive).into_response()], "now GeoLite2-City")
+        .assert_update(
+            [ok_response(archive.clone()), checksum_file(&archive).into_response()],
+            "updated to GeoLite2-City",
+        )
         .await;
     for (sum, reason) in [
-        (checksum_file(b"another").into_response(), "SHA-256 is not the one"),
-        ("welcome".into_response(), "does not begin with a SHA-256"),
+        (checksum_file(b"another").into_response(), "SHA-256 does not match"),
+        ("welcome".into_response(), "does not start with a SHA-256"),
         (StatusCode::NOT_FOUND.into_response(), "404"),
     ] {
         fixture.assert_update_fails([ok_response(archived(&edition_bytes(2))), sum], reason).await;

@@ -100,7 +100,7 @@ impl KeysByState {
         }
         run_key_command(deployment, &["deactivate", &inactive.id]).await;
         run_key_command(deployment, &["delete", &deleted.id]).await;
-        let rotated = run_key_command(deployment, &["roll", &old.id, "--json"]).await;
+        let rotated = run_key_command(deployment, &["rotate", &old.id, "--json"]).await;
         let new: IssuedKey = serde_json::from_slice(&rotated).expect("a key");
         Self { used, paused, inactive, deleted, rotated: [old, new] }
     }
@@ -239,7 +239,7 @@ async fn older_binary_refuses_to_migrate_a_newer_schema() {
     let refused = deployment.cli(&["migrate"]).await.expect("a command");
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.stderr.contains("the schema is as it was") && refused.stderr.contains("9999"),
+        refused.stderr.contains("failed to update the schema") && refused.stderr.contains("9999"),
         "{}",
         refused.stderr
     );

@@ -80,7 +80,7 @@ async fn collector_receives_spans_and_logs_without_client_data() {
     let count =
         |bytes: &[u8], what: &str| bytes.windows(what.len()).filter(|window| *window == what.as_bytes()).count();
     assert!(count(&spans, "charge") >= 20 && count(&spans, "lookup") >= 20, "{}", String::from_utf8_lossy(&spans));
-    assert!(count(&lines, "took_us") >= 20, "{}", String::from_utf8_lossy(&lines));
+    assert!(count(&lines, "duration_us") >= 20, "{}", String::from_utf8_lossy(&lines));
     for (name, bytes) in [("spans", &spans), ("lines", &lines)] {
         for needle in [CANARY, &*key.key, &*key.id] {
             assert_eq!(count(bytes, needle), 0, "{needle} in {name}");

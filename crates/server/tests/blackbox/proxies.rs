@@ -95,14 +95,14 @@ fn check_explains_which_client_address_is_used() {
             TRUSTED,
             &["--peer", "192.0.2.1", "--header", "X-Forwarded-For: 9.9.9.9"],
             "192.0.2.1",
-            "in no trusted network",
+            "is not in [edge] trusted_proxies",
         ),
         (TRUSTED, &["--peer", "10.0.0.1"], "10.0.0.1", "sent no x-forwarded-for"),
         (
             TRUSTED,
             &["--peer", "10.0.0.1", "--header", "X-Forwarded-For: 9.9.9.9, 198.51.100.7"],
             "198.51.100.7",
-            "report headers",
+            "connection headers of the proxy",
         ),
         (
             TRUSTED,
@@ -114,16 +114,21 @@ fn check_explains_which_client_address_is_used() {
             TRUSTED,
             &["--peer", "10.0.0.1", "--header", "X-Forwarded-For: 9.9.9.9, unknown"],
             "10.0.0.1",
-            "is no address",
+            "is not an address",
         ),
-        (BEHIND_HAPROXY, &["--peer", "10.0.0.1", "--proxy-line", PROXY_LINE], "198.51.100.7", "stands for the peer"),
-        (BEHIND_HAPROXY, &["--peer", "192.0.2.1", "--proxy-line", PROXY_LINE], "nobody", "may not send a PROXY header"),
-        (BEHIND_HAPROXY, &["--peer", "10.0.0.1"], "nobody", "expects a PROXY header"),
+        (
+            BEHIND_HAPROXY,
+            &["--peer", "10.0.0.1", "--proxy-header", PROXY_LINE],
+            "198.51.100.7",
+            "Its PROXY header names the peer",
+        ),
+        (BEHIND_HAPROXY, &["--peer", "192.0.2.1", "--proxy-header", PROXY_LINE], "none", "may not send a PROXY header"),
+        (BEHIND_HAPROXY, &["--peer", "10.0.0.1"], "none", "expects a PROXY header"),
     ];
     for (settings, arguments, expected_address, reason) in explained {
         let text = run_check(settings, arguments).ensure_success().expect("check prints an explanation").text();
         assert!(
-            text.contains(&format!("Answered: {expected_address}")) && text.contains(reason),
+            text.contains(&format!("Client: {expected_address}")) && text.contains(reason),
             "{arguments:?}: {text}"
         );
     }

@@ -47,8 +47,8 @@ async fn start_deployment(clock: &TestClock) -> Deployment {
         ("RETENTION__USAGE_DAYS", RETENTION_DAYS),
         ("RETENTION__HISTORY_DAYS", RETENTION_DAYS),
         ("RETENTION__INTERVAL_S", 1),
-        ("PORTAL__SESSION_DAYS", SESSION_IDLE_DAYS),
-        ("LEDGER__ROLLUP_INTERVAL_MS", 50),
+        ("PORTAL__SESSION_IDLE_DAYS", SESSION_IDLE_DAYS),
+        ("LEDGER__USAGE_FLUSH_INTERVAL_MS", 50),
     ] {
         env.insert(format!("IPSEITY__{name}"), value.to_string());
     }
@@ -111,7 +111,7 @@ async fn issue_keys(deployment: &Deployment, count: u32) -> Vec<IssuedKey> {
     let (input, keys) = (path("wanted.csv"), path("keys.jsonl"));
     let line = |number: u32| format!("owner{}@example.com,ip,key {number}\n", number / KEYS_PER_ACCOUNT);
     fs::write(&input, (0..count).map(line).collect::<String>()).expect("a file");
-    let arguments = ["key", "issue-all", &input, "--out", &keys, "--create-accounts"];
+    let arguments = ["key", "issue", "--from", &input, "--out", &keys, "--create-accounts"];
     deployment.cli(&arguments).await.expect("a command").ensure_success().expect("keys");
     let written = fs::read_to_string(&keys).expect("keys");
     written.lines().map(|line| serde_json::from_str(line).expect("a key")).collect()

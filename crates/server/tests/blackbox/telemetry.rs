@@ -92,7 +92,7 @@ async fn access_log_has_one_line_per_request_without_client_data() {
     for ((id, operation, status), line) in expected.into_iter().zip(&lines) {
         let fields = &line["fields"];
         assert_eq!((&fields["id"], &fields["operation"]), (&Value::from(id), &Value::from(operation)));
-        assert!(fields["status"] == status && fields["took_us"].is_number(), "{line}");
+        assert!(fields["status"] == status && fields["duration_us"].is_number(), "{line}");
         assert!(["GET", "HEAD", "other"].contains(&fields["method"].as_str().expect("a method")), "{line}");
     }
     let log = node.log().expect("a log");
@@ -132,9 +132,9 @@ async fn put_log_settings(node: &Node, form_fields: &[&str]) -> String {
 async fn log_settings_override_expires() {
     let deployment = shared_deployment().await;
     let node = deployment.start_node(&Env::new()).await.expect("a node");
-    let defaults = serde_json::json!({ "level": "info", "access": false, "for_s": null });
+    let defaults = serde_json::json!({ "level": "info", "access": false, "remaining_s": null });
     assert_eq!(log_settings(&node).await, defaults);
-    let changed = put_log_settings(&node, &["level=debug", "access=true", "for_s=2"]).await;
+    let changed = put_log_settings(&node, &["level=debug", "access=true", "duration_s=2"]).await;
     assert!(changed.ends_with(" 200") && changed.contains("\"debug\""), "{changed}");
     node.client().get("/api/v1/meta", &[]).await.expect("an answer");
     eventually("the request is logged", Duration::from_secs(10), async || access_log_lines(&node).len() == 1)
@@ -146,7 +146,7 @@ async fn log_settings_override_expires() {
     node.client().get("/api/v1/meta", &[]).await.expect("an answer");
     for (field, reason) in [
         ("level=loud", "use error, warn, info, debug or trace"),
-        ("for_s=86400", "[log] override_max_s"),
+        ("duration_s=86400", "[log] override_max_s"),
         ("verbosity=9", "unknown field"),
     ] {
         let refused = put_log_settings(&node, &[field]).await;
@@ -172,10 +172,16 @@ async fn top_once_prints_one_node_as_text() {
     let arguments = ["top", "--once", "--interval-s", "1", "--node", &node];
     let (shown, ()) = tokio::join!(deployment.cli(&arguments), traffic);
     let shown = shown.expect("a command").ensure_success().expect("a view").text();
-    for words in ["success", "by the counter store", "GeoLite2-City", "localhost for", "files of", "0.0/s failed"] {
+    for words in
+        ["success", "charged in Redis", "GeoLite2-City", "localhost expires in", "file descriptors", "0.0/s failed"]
+    {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     assert!(shown.lines().next().expect("a head").contains(&node) && !shown.contains('\x1b'), "{shown}");
     let unreachable = deployment.cli(&["top", "--once", "--node", "127.0.0.1:1"]).await.expect("a command");
-    assert!(unreachable.code == Some(1) && unreachable.stderr.contains("no node answers"), "{}", unreachable.stderr);
+    assert!(
+        unreachable.code == Some(1) && unreachable.stderr.contains("failed to reach a node"),
+        "{}",
+        unreachable.stderr
+    );
 }

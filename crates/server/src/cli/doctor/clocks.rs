@@ -1,17 +1,10 @@
-//! Whether the clocks agree: days and limits follow the counter store's, sessions and links PostgreSQL's, certificates this machine's.
+//! Compares the clocks. Quotas and limits follow the clock of Redis, sessions and links that of PostgreSQL, and certificates that of this machine.
 
+use crate::cli::doctor::backend_report::ClockOffset;
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings};
 
-/// How far clocks may be apart: more than any that are kept in step by NTP, less than any caller would notice.
+/// More than clocks synchronized by NTP differ, and less than a client would notice.
 const CLOCK_SKEW_MAX_MS: u64 = 2_000;
-
-/// Somebody's clock.
-#[derive(Clone, Debug)]
-pub(super) struct ClockOffset {
-    pub(super) source: String,
-    /// Milliseconds ahead of this machine's.
-    pub(super) offset_ms: i64,
-}
 
 pub(super) fn check_clocks(backends: &[ClockOffset]) -> Vec<DoctorFinding> {
     let mut findings = DoctorFindings::new("clocks");
@@ -22,19 +15,19 @@ pub(super) fn check_clocks(backends: &[ClockOffset]) -> Vec<DoctorFinding> {
         && earliest.offset_ms.abs_diff(latest.offset_ms) > CLOCK_SKEW_MAX_MS
     {
         findings.error(format!(
-            "The clocks of {} and {} are {} apart: keep both in step by NTP, such as with chrony.",
+            "The clocks of {} and {} differ by {}. Synchronize both with NTP, for example with chrony.",
             earliest.source,
             latest.source,
             format_seconds(earliest.offset_ms.abs_diff(latest.offset_ms))
         ));
     } else if all.len() > 2 {
-        // Of three the one in the middle is right, if any two are.
+        // If two of three clocks are right, so is the median.
         let median_ms = all[all.len() / 2].offset_ms;
         for clock in all.iter().filter(|clock| clock.offset_ms.abs_diff(median_ms) > CLOCK_SKEW_MAX_MS) {
             let direction = if clock.offset_ms > median_ms { "ahead of" } else { "behind" };
             let distance = format_seconds(clock.offset_ms.abs_diff(median_ms));
             findings.error(format!(
-                "The clock of {} is {distance} {direction} the others: keep it in step by NTP, such as with chrony.",
+                "The clock of {} is {distance} {direction} the others. Synchronize it with NTP, for example with chrony.",
                 clock.source
             ));
         }
@@ -42,8 +35,8 @@ pub(super) fn check_clocks(backends: &[ClockOffset]) -> Vec<DoctorFinding> {
     let spread_ms =
         all.last().zip(all.first()).map_or(0, |(latest, earliest)| latest.offset_ms.abs_diff(earliest.offset_ms));
     findings.ok_unless_error(match all.len() {
-        1 => "No store tells the time; only this machine does.".to_owned(),
-        count => format!("{count} clocks agree to {spread_ms} ms."),
+        1 => "Nothing to compare: neither Redis nor PostgreSQL answered.".to_owned(),
+        count => format!("{count} clocks differ by at most {spread_ms} ms."),
     })
 }
 
@@ -70,16 +63,16 @@ mod tests {
         assert!(skew_errors(&[]).is_empty() && skew_errors(&[("Redis", 900), ("PostgreSQL", -900)]).is_empty());
         let redis = skew_errors(&[("Redis", 90_000), ("PostgreSQL", 3)]);
         assert!(
-            redis.len() == 1 && redis[0].starts_with("The clock of Redis is 89.9 s ahead of the others:"),
+            redis.len() == 1 && redis[0].starts_with("The clock of Redis is 89.9 s ahead of the others."),
             "{redis:?}"
         );
         let own = skew_errors(&[("Redis", 90_000), ("PostgreSQL", 90_003)]);
         assert!(
-            own.len() == 1 && own[0].starts_with("The clock of this machine is 90.0 s behind the others:"),
+            own.len() == 1 && own[0].starts_with("The clock of this machine is 90.0 s behind the others."),
             "{own:?}"
         );
         let two = skew_errors(&[("Redis", -7_500)]);
-        assert!(two.len() == 1 && two[0].contains("Redis and this machine are 7.5 s apart:"), "{two:?}");
+        assert!(two.len() == 1 && two[0].contains("Redis and this machine differ by 7.5 s."), "{two:?}");
         assert_eq!(skew_errors(&[("Redis", 10_000), ("PostgreSQL", -10_000)]).len(), 2);
     }
 }

@@ -1,13 +1,11 @@
-//! What the doctor found: one sentence that says what is wrong and, after a colon, what to do.
+//! Findings of the doctor. A message states the problem, then the fix.
 
-/// How much a finding weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
-    /// As it should be.
     Ok,
-    /// Worth knowing; nothing fails by it.
+    /// Does not affect the exit code.
     Warning,
-    /// Fails somebody, now or one day.
+    /// Breaks the service, now or later.
     Error,
 }
 
@@ -15,8 +13,8 @@ impl Severity {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Warning => "note",
-            Self::Error => "wrong",
+            Self::Warning => "warning",
+            Self::Error => "error",
         }
     }
 }
@@ -28,7 +26,7 @@ pub(super) struct DoctorFinding {
     pub(super) message: String,
 }
 
-/// The findings about one thing.
+/// Collects the findings of a check.
 #[derive(Debug)]
 pub(super) struct DoctorFindings {
     check: &'static str,
@@ -48,7 +46,7 @@ impl DoctorFindings {
         self.add(Severity::Warning, message);
     }
 
-    /// What is to be said if nothing is wrong.
+    /// Adds an ok finding if there is no error.
     pub(super) fn ok_unless_error(mut self, message: impl Into<String>) -> Vec<DoctorFinding> {
         if self.findings.iter().all(|finding| finding.severity != Severity::Error) {
             self.add(Severity::Ok, message);
@@ -61,9 +59,27 @@ impl DoctorFindings {
     }
 }
 
-/// One thing that is wrong, and all that can be said of it.
 pub(super) fn single_error(check: &'static str, message: impl Into<String>) -> Vec<DoctorFinding> {
     let mut findings = DoctorFindings::new(check);
     findings.error(message);
     findings.findings
+}
+
+/// Capitalizes the first letter and ends the text with a period.
+pub(super) fn to_sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
+}
+
+/// An error and its causes as a sentence. Causes that the text already contains are left out.
+pub(super) fn error_sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            let separator = if text.is_empty() { "" } else { ": " };
+            text = format!("{text}{separator}{cause}");
+        }
+    }
+    to_sentence(&text)
 }

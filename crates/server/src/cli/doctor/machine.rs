@@ -1,4 +1,4 @@
-//! What the system gives this node: open files, and the addresses that it listens on.
+//! Checks the open file limit and the addresses to listen on.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -13,18 +13,17 @@ pub(super) fn check_open_files(config: &Config) -> Vec<DoctorFinding> {
         (ipseity_edge::raise_file_limit(), config.edge.connections_max + config.edge.open_files_reserved);
     if limit < files_needed {
         findings.error(format!(
-            "A process may hold {limit} open files here, and [edge] connections_max with open_files_reserved wants {files_needed}: raise the limit (`LimitNOFILE=` of the unit, `ulimit -n`), or lower connections_max."
+            "The open file limit is {limit}, but [edge] connections_max and open_files_reserved need {files_needed}. Raise the limit (`LimitNOFILE=` in the unit, `ulimit -n`) or lower connections_max."
         ));
     }
-    findings.ok_unless_error(format!("{limit} may be held, {files_needed} are wanted."))
+    findings.ok_unless_error(format!("The limit is {limit}; {files_needed} are needed."))
 }
 
-/// Whether the addresses can be listened on, or a node of ours does so already.
 pub(super) async fn check_ports(config: &Config) -> Vec<DoctorFinding> {
     let mut findings = DoctorFindings::new("ports");
     let listen = config.ops.listen;
     if ops_client::get(listen, "/live").await.is_ok_and(|body| body == "live\n") {
-        return findings.ok_unless_error(format!("A node runs and holds them; its private listener is {listen}."));
+        return findings.ok_unless_error(format!("In use by a running node, whose ops listener is {listen}."));
     }
     let settings = &config.edge;
     let tcp = settings.http.iter().chain(&settings.https).chain([&listen]);
@@ -40,7 +39,7 @@ pub(super) async fn check_ports(config: &Config) -> Vec<DoctorFinding> {
         }
     }
     let count = settings.http.len() + settings.https.len() + 1;
-    findings.ok_unless_error(format!("{count} addresses are free; no node runs."))
+    findings.ok_unless_error(format!("{count} addresses are free. No node is running."))
 }
 
 fn bind_error_message(address: SocketAddr, protocol: &str, error: &std::io::Error) -> String {
@@ -48,17 +47,17 @@ fn bind_error_message(address: SocketAddr, protocol: &str, error: &std::io::Erro
     let reason = error.kind();
     if reason == ErrorKind::AddrInUse {
         format!(
-            "Another program has {address} ({protocol}), unless systemd holds it for the service: end it (`ss -lnp 'sport = :{port}'` names it), or choose another address in [edge] or [ops]."
+            "{address} ({protocol}) is in use by another program, or systemd holds it for the service. Stop the program (`ss -lnp 'sport = :{port}'` shows it) or choose another address in [edge] or [ops]."
         )
     } else if reason == ErrorKind::PermissionDenied {
         format!(
-            "This user may not listen on {address} ({protocol}): give the service CAP_NET_BIND_SERVICE, or choose a port above 1023."
+            "This user may not listen on {address} ({protocol}). Grant CAP_NET_BIND_SERVICE to the service or choose a port above 1023."
         )
     } else if reason == ErrorKind::AddrNotAvailable {
         format!(
-            "{address} is no address of this machine: name one that `ip address` shows, or 0.0.0.0 or [::] for all, in [edge] or [ops]."
+            "{address} is not an address of this machine. In [edge] or [ops], use one that `ip address` shows, or 0.0.0.0 or [::] for all."
         )
     } else {
-        format!("{address} ({protocol}) cannot be listened on ({error}): choose another address in [edge] or [ops].")
+        format!("Failed to listen on {address} ({protocol}): {error}. Choose another address in [edge] or [ops].")
     }
 }

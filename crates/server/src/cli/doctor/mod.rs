@@ -1,7 +1,8 @@
-//! `ipseity doctor`: looks at everything that a node leans on, and says of each in one sentence what is wrong and what to do.
+//! `ipseity doctor`: checks every dependency of a node and reports problems with suggested fixes.
 //!
-//! It changes nothing, and can be run beside a node that serves.
+//! It changes nothing and can run beside a serving node.
 
+mod backend_report;
 mod clocks;
 mod finding;
 mod machine;
@@ -17,10 +18,9 @@ use self::finding::{DoctorFinding, Severity};
 use crate::cli::output;
 use crate::config::Config;
 
-/// How the findings are shown.
 #[derive(Args)]
 pub(super) struct DoctorCommand {
-    /// Print JSON, one finding a line: `about`, `weight` (ok, note or wrong) and `says`.
+    /// Print JSON, one finding per line: `check`, `severity` (ok, warning or error) and `message`.
     #[arg(long)]
     json: bool,
 }
@@ -47,43 +47,15 @@ impl DoctorCommand {
         .collect();
         findings.iter().try_for_each(|finding| self.print_finding(finding))?;
         let error_count = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-        let noun = if error_count == 1 { "thing is" } else { "things are" };
-        ensure!(error_count == 0, "{error_count} {noun} wrong; the lines that say so end with what to do");
+        let noun = if error_count == 1 { "error" } else { "errors" };
+        ensure!(error_count == 0, "found {error_count} {noun}. Each message ends with a suggested fix.");
         Ok(())
     }
 
-    fn print_finding(
-        &self,
-        DoctorFinding { check: about, severity: weight, message: says }: &DoctorFinding,
-    ) -> Result<()> {
+    fn print_finding(&self, DoctorFinding { check, severity, message }: &DoctorFinding) -> Result<()> {
         if self.json {
-            return output::print_json(&json!({ "about": about, "weight": weight.name(), "says": says }));
+            return output::print_json(&json!({ "check": check, "severity": severity.name(), "message": message }));
         }
-        output::print_line(&format!("{:<5}  {about:<13}  {says}", weight.name()))
+        output::print_line(&format!("{:<7}  {check:<12}  {message}", severity.name()))
     }
-}
-
-/// What was learnt of a store.
-struct BackendReport {
-    findings: Vec<DoctorFinding>,
-    clocks: Vec<clocks::ClockOffset>,
-}
-
-/// Whole sentences begin with a capital letter and end with a full stop, whoever wrote the error that they are made of.
-fn to_sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
-}
-
-/// An error and its causes, as one sentence; a cause that the error has told already is not told again.
-fn error_sentence(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !text.contains(&cause) {
-            let separator = if text.is_empty() { "" } else { ": " };
-            text = format!("{text}{separator}{cause}");
-        }
-    }
-    to_sentence(&text)
 }

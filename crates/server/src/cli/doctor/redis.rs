@@ -1,18 +1,17 @@
-//! The counter store: Redis or Valkey, and what it must keep to.
+//! Checks Redis or Valkey.
 
 use ipseity_ledger::RedisServerInfo;
 
-use crate::cli::doctor::clocks::ClockOffset;
-use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, single_error};
-use crate::cli::doctor::{BackendReport, error_sentence};
-use crate::config::{Config, redact_urls};
-use crate::node::background_ledger;
+use crate::cli::doctor::backend_report::{BackendReport, ClockOffset};
+use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error};
+use crate::config::Config;
+use crate::config::secrets::redact_urls;
+use crate::node::backends::background_ledger;
 
-const CHECK_NAME: &str = "counter store";
-/// The oldest major versions that have all that the scripts use.
+const CHECK_NAME: &str = "redis";
+/// The oldest major versions with all features that the scripts use.
 const REDIS_VERSION_MIN: u32 = 7;
 const VALKEY_VERSION_MIN: u32 = 8;
-/// Share of its memory, in percent, from which on a server is nearly full.
 const MEMORY_USED_PERCENT_MAX: u64 = 80;
 
 pub(super) async fn check_redis(config: &Config) -> BackendReport {
@@ -32,19 +31,19 @@ pub(super) async fn check_redis(config: &Config) -> BackendReport {
             let url = redact_urls(&config.ledger.url);
             if error.is_auth_failure() {
                 return redis_error(format!(
-                    "Redis at {url} refuses the name or the password: put the right ones into [ledger] url, as redis://name:password@host."
+                    "Redis at {url} rejects the username or password. Correct [ledger] url: redis://username:password@host."
                 ));
             }
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             redis_error(format!(
-                "Redis at {url} does not answer ({cause}): start it, or name the right address in [ledger] url and let this machine reach it."
+                "Redis at {url} is unreachable ({cause}). Start it, or correct [ledger] url and check the network."
             ))
         }
     }
 }
 
 fn redis_error(message: String) -> BackendReport {
-    BackendReport { findings: single_error(CHECK_NAME, message), clocks: Vec::new() }
+    BackendReport::failed(single_error(CHECK_NAME, message))
 }
 
 fn display_name(server: &RedisServerInfo) -> String {
@@ -57,16 +56,19 @@ fn check_redis_server(server: &RedisServerInfo, timeout_ms: u64) -> Vec<DoctorFi
     let version_min = if server.product == "Valkey" { VALKEY_VERSION_MIN } else { REDIS_VERSION_MIN };
     let major = server.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_some_and(|major| major < version_min) {
-        findings.error(format!("{name} is version {}: upgrade it to {version_min} or newer.", server.version));
+        findings.error(format!(
+            "{name} has version {}, which is too old. Upgrade it to {version_min} or newer.",
+            server.version
+        ));
     }
     if !server.is_primary {
         findings.error(format!(
-            "{name} is a replica and takes no charges: name its primary in [ledger] url, beside the replica if it may be promoted."
+            "{name} is a replica and rejects writes. Add its primary to [ledger] url; keep the replica there if it may be promoted."
         ));
     }
     if server.cluster_ok == Some(false) {
         findings.error(format!(
-            "The cluster of {name} does not serve every slot: bring the lost servers back, then see `redis-cli --cluster check`."
+            "The cluster of {name} does not serve every slot. Restore the lost servers, then run `redis-cli --cluster check`."
         ));
     }
     check_memory(server, &name, &mut findings);
@@ -74,11 +76,11 @@ fn check_redis_server(server: &RedisServerInfo, timeout_ms: u64) -> Vec<DoctorFi
     let round_trip_ms = server.round_trip.as_secs_f64() * 1000.0;
     if server.round_trip.as_millis() >= u128::from(timeout_ms) {
         findings.error(format!(
-            "{name} is {round_trip_ms:.1} ms away, and [ledger] timeout_ms gives a verdict {timeout_ms} ms: bring it nearer, or raise the setting."
+            "The round trip to {name} takes {round_trip_ms:.1} ms, but [ledger] timeout_ms is {timeout_ms}. Move Redis closer or raise the timeout."
         ));
     }
     findings.ok_unless_error(format!(
-        "{} {} at {}, {round_trip_ms:.1} ms away.",
+        "{} {} at {}, round trip {round_trip_ms:.1} ms.",
         server.product, server.version, server.address
     ))
 }
@@ -89,14 +91,14 @@ fn check_memory(server: &RedisServerInfo, name: &str, findings: &mut DoctorFindi
     }
     if server.maxmemory_policy != "noeviction" {
         findings.error(format!(
-            "{name} drops records when its memory is full (maxmemory-policy {}), and a dropped count starts from the last roll-up: set `maxmemory-policy noeviction`.",
+            "{name} evicts records when its memory is full (maxmemory-policy {}), and evicted counts restart from the last usage flush. Set `maxmemory-policy noeviction`.",
             server.maxmemory_policy
         ));
     }
     let percent = server.used_memory_bytes.saturating_mul(100) / server.maxmemory_bytes;
     if percent >= MEMORY_USED_PERCENT_MAX {
         findings.error(format!(
-            "{name} uses {percent} % of its memory and refuses charges once it is full: raise `maxmemory`; a key takes about 3 kB at its burst limit."
+            "{name} uses {percent}% of its memory and rejects writes when it is full. Raise `maxmemory`; a key at its burst limit needs about 3 kB."
         ));
     }
 }
@@ -104,19 +106,19 @@ fn check_memory(server: &RedisServerInfo, name: &str, findings: &mut DoctorFindi
 fn check_persistence(server: &RedisServerInfo, name: &str, findings: &mut DoctorFindings) {
     if server.last_save_failed {
         findings.error(format!(
-            "{name} could not write its file the last time and may refuse charges: look for a full disk or missing rights in its log."
+            "{name} failed to save its data the last time and may reject writes. Check its log for a full disk or missing permissions."
         ));
     }
     match (server.aof_enabled, server.rdb_enabled) {
         (true, _) => {}
         (false, Some(false)) => findings.error(format!(
-            "{name} keeps nothing on disk, and a restart loses what was counted since the last roll-up: set `appendonly yes`."
+            "{name} stores nothing on disk, so a restart loses the counts since the last usage flush. Set `appendonly yes`."
         )),
         (false, Some(true)) => findings.warning(format!(
-            "{name} saves snapshots only, and a restart loses what was counted since the last of them and the last roll-up: `appendonly yes` loses less."
+            "{name} only saves snapshots, so a restart loses the counts since the last snapshot and the last usage flush. Set `appendonly yes` to lose less."
         )),
         (false, None) => {
-            findings.warning(format!("{name} does not tell whether it keeps snapshots: see that it keeps its data."));
+            findings.warning(format!("{name} does not report whether it saves snapshots. Make sure that it stores its data."));
         }
     }
 }
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn healthy_redis_server_has_no_errors() {
         assert!(errors_with(|_| {}).is_empty());
-        // A policy without a bound on memory drops nothing.
+        // Without maxmemory, the policy has no effect.
         assert!(errors_with(|server| "allkeys-lru".clone_into(&mut server.maxmemory_policy)).is_empty());
         assert!(errors_with(|server| (server.aof_enabled, server.rdb_enabled) = (false, Some(true))).is_empty());
         assert!(errors_with(|server| (server.product, server.version) = ("Valkey", "8.0.1".to_owned())).is_empty());
@@ -168,10 +170,13 @@ mod tests {
             let errors = errors_with(change);
             assert!(errors.len() == 1 && errors[0].contains(expected), "{expected}: {errors:?}");
         };
-        assert_error(|server| "6.2.14".clone_into(&mut server.version), "is version 6.2.14: upgrade it to 7");
-        assert_error(|server| (server.product, server.version) = ("Valkey", "7.2.5".to_owned()), "upgrade it to 8");
+        assert_error(
+            |server| "6.2.14".clone_into(&mut server.version),
+            "has version 6.2.14, which is too old. Upgrade it to 7",
+        );
+        assert_error(|server| (server.product, server.version) = ("Valkey", "7.2.5".to_owned()), "Upgrade it to 8");
         assert_error(|server| server.last_save_failed = true, "full disk");
         assert_error(|server| server.cluster_ok = Some(false), "every slot");
-        assert_error(|server| server.round_trip = Duration::from_millis(80), "80.0 ms away");
+        assert_error(|server| server.round_trip = Duration::from_millis(80), "takes 80.0 ms");
     }
 }

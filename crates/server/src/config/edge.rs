@@ -1,13 +1,66 @@
-//! Settings for the proxies that people use. Each belongs to a snippet of the proxy's own configuration in docs/proxies.md.
-//!
-//! A preset fills what is left empty and overrules nothing, so that `ipseity check` prints what takes effect.
+//! Settings of `[edge]`, with presets for common proxies. docs/proxies.md has the proxy's side of each preset.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::config::EdgeConfig;
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EdgeConfig {
+    pub(crate) http: Vec<SocketAddr>,
+    pub(crate) https: Vec<SocketAddr>,
+    pub(crate) reuse_port: bool,
+    pub(crate) certificate_file: PathBuf,
+    pub(crate) private_key_file: PathBuf,
+    pub(crate) certificates: Vec<CertificateConfig>,
+    pub(crate) certificate_watch_interval_ms: u64,
+    pub(crate) http3: bool,
+    pub(crate) http3_advertised_port: u16,
+    pub(crate) colo: String,
+    pub(crate) preset: ProxyPreset,
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    pub(crate) forwarding_header: String,
+    pub(crate) proxy_protocol: Vec<SocketAddr>,
+    pub(crate) pass_through: String,
+    pub(crate) tls_version_header: String,
+    pub(crate) tls_cipher_header: String,
+    pub(crate) http_protocol_header: String,
+    pub(crate) rtt_header: String,
+    pub(crate) colo_header: String,
+    pub(crate) connections_max: usize,
+    pub(crate) connections_per_subnet_max: usize,
+    pub(crate) open_files_reserved: usize,
+    pub(crate) accept_backoff_ms: u64,
+    pub(crate) first_byte_timeout_ms: u64,
+    pub(crate) proxy_header_bytes_max: usize,
+    pub(crate) handshake_timeout_ms: u64,
+    pub(crate) header_timeout_ms: u64,
+    pub(crate) idle_timeout_ms: u64,
+    pub(crate) write_timeout_ms: u64,
+    pub(crate) request_timeout_ms: u64,
+    pub(crate) drain_delay_ms: u64,
+    pub(crate) drain_timeout_ms: u64,
+    pub(crate) header_bytes_max: usize,
+    pub(crate) uri_bytes_max: usize,
+    pub(crate) headers_max: usize,
+    pub(crate) concurrent_streams_max: u32,
+    pub(crate) stream_resets_max: usize,
+    pub(crate) unsolicited_bytes_max: usize,
+    pub(crate) flood_penalty_ms: u64,
+    pub(crate) quic_retry_threshold: usize,
+}
 
-/// What stands in front of the service.
+/// An additional certificate.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CertificateConfig {
+    pub(crate) certificate_file: PathBuf,
+    pub(crate) private_key_file: PathBuf,
+}
+
+/// The proxy in front of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ProxyPreset {
@@ -19,7 +72,7 @@ pub(crate) enum ProxyPreset {
     AwsAlb,
 }
 
-/// The networks from which Cloudflare connects to origins, as it publishes them.
+/// The networks from which Cloudflare connects to origins: <https://www.cloudflare.com/ips/>.
 const CLOUDFLARE_NETWORKS: [&str; 22] = [
     "173.245.48.0/20",
     "103.21.244.0/22",
@@ -46,7 +99,7 @@ const CLOUDFLARE_NETWORKS: [&str; 22] = [
 ];
 
 impl ProxyPreset {
-    /// Gives values to the settings that are empty.
+    /// Fills empty settings and keeps all others.
     pub(crate) fn fill_empty_settings(self, edge: &mut EdgeConfig) {
         let all_listeners = [&edge.http[..], &edge.https[..]].concat();
         let set_if_empty = |setting: &mut String, value: &str| {
@@ -75,7 +128,7 @@ impl ProxyPreset {
                 set_if_empty(&mut edge.forwarding_header, "cf-connecting-ip");
                 set_if_empty(&mut edge.colo_header, "cf-ray");
             }
-            // Its headers for TLS are sent only if it is told to, and a client's own would pass otherwise.
+            // By default the ALB does not set TLS headers and passes those of the client through, so none is trusted.
             Self::AwsAlb => {}
         }
         set_if_empty(&mut edge.forwarding_header, "x-forwarded-for");
