@@ -1,5 +1,4 @@
-//! Alerts and dashboard (`deploy/`), held against a real Prometheus that scrapes a real node: every query finds data, each alert fires when
-//! its cause is there and is silent when it is not.
+//! Alerts and dashboard of `deploy/` with a real Prometheus and a real node: every query returns data, and alerts fire only for their cause.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,10 +25,9 @@ fn repository_root() -> PathBuf {
 }
 
 fn read_repository_file(path: &str) -> String {
-    fs::read_to_string(repository_root().join(path)).expect("a file of the project")
+    fs::read_to_string(repository_root().join(path)).expect("read file")
 }
 
-/// The names of all alerts.
 fn alert_names() -> Vec<String> {
     let rules = read_repository_file(RULES_FILE);
     rules.lines().filter_map(|line| Some(line.trim().strip_prefix("- alert: ")?.to_owned())).collect()
@@ -39,7 +37,7 @@ fn alert_names() -> Vec<String> {
 fn every_alert_has_rule_tests_and_a_runbook_page() {
     for arguments in [["check", "rules", RULES_FILE], ["test", "rules", RULE_TESTS_FILE]] {
         let run = Command::new("promtool").args(arguments).current_dir(repository_root()).output();
-        let output = run.expect("promtool, of Debian's package prometheus");
+        let output = run.expect("promtool runs; it is in the Debian package prometheus");
         let output_text =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{output_text}");
@@ -56,11 +54,11 @@ fn every_alert_has_rule_tests_and_a_runbook_page() {
         }
         assert!(pages.contains(&format!("\n## {alert}\n")), "{alert} has no page");
         let link = format!("runbook_url: docs/operations/alerts.md#{}\n", alert.to_lowercase());
-        assert!(rules.contains(&link), "{alert} does not lead to its page");
+        assert!(rules.contains(&link), "{alert} does not link to its page");
     }
 }
 
-/// A Prometheus that scrapes and judges every second; killed when dropped.
+/// A Prometheus that scrapes and evaluates every second; killed when dropped.
 struct Prometheus {
     process: Child,
     port: ReservedPort,
@@ -69,25 +67,26 @@ struct Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It may have ended by itself; the folder goes with it either way.
+        // It may have exited already.
         let _ = self.process.kill().and_then(|()| self.process.wait());
     }
 }
 
 impl Prometheus {
     fn start(node: SocketAddr) -> Self {
-        let (folder, port) = (TestDir::create().expect("a folder"), ReservedPort::reserve_free().expect("a port"));
-        // Alerts that wait for some minutes fire at once here; those about latency, which a busy machine may well have, wait as ever.
+        let (folder, port) =
+            (TestDir::create().expect("create directory"), ReservedPort::reserve_free().expect("free port"));
+        // Removes short waits. Latency alerts keep theirs, because a busy machine may really be slow.
         let rules = read_repository_file(RULES_FILE);
         let short_waits = ["for: 1m", "for: 2m", "for: 5m"];
         let rules: Vec<_> = rules.lines().filter(|line| !short_waits.contains(&line.trim())).collect();
-        fs::write(folder.path().join("alerts.yml"), rules.join("\n")).expect("rules");
+        fs::write(folder.path().join("alerts.yml"), rules.join("\n")).expect("write file");
         let config = format!(
             "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n\
              scrape_configs:\n- job_name: ipseity\n  static_configs:\n  - targets: ['{node}']\n"
         );
         let file = folder.path().join("prometheus.yml");
-        fs::write(&file, config).expect("a configuration");
+        fs::write(&file, config).expect("write file");
         let process = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
@@ -95,7 +94,7 @@ impl Prometheus {
             .arg("--log.level=error")
             .stdout(Stdio::null())
             .spawn()
-            .expect("prometheus, of Debian's package of that name");
+            .expect("start process");
         Self { process, port, _dir: folder }
     }
 
@@ -105,44 +104,45 @@ impl Prometheus {
         Some(reply["data"].clone())
     }
 
-    /// What a query finds, numbers only.
+    /// The samples of a query, without NaN.
     async fn instant_query(&self, query: &str) -> Vec<Value> {
         let query: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let Some(data) = self.api_get(&format!("/api/v1/query?query={query}")).await else { return Vec::new() };
-        let found = data["result"].as_array().expect("a vector").iter();
+        let found = data["result"].as_array().expect("array").iter();
         found.filter(|sample| sample["value"][1] != "NaN").cloned().collect()
     }
 
     async fn wait_for_data(&self, query: &str) {
         eventually(&format!("data for {query}"), ALERT_TIMEOUT, async || !self.instant_query(query).await.is_empty())
             .await
-            .expect("data");
+            .expect("happens in time");
     }
 
     async fn firing_alerts(&self) -> BTreeSet<String> {
         let Some(data) = self.api_get("/api/v1/alerts").await else { return BTreeSet::new() };
-        let all = data["alerts"].as_array().expect("alerts").iter();
+        let all = data["alerts"].as_array().expect("array").iter();
         let firing = all.filter(|alert| alert["state"] == "firing");
-        firing.map(|alert| alert["labels"]["alertname"].as_str().expect("a name").to_owned()).collect()
+        firing.map(|alert| alert["labels"]["alertname"].as_str().expect("string").to_owned()).collect()
     }
 
     async fn wait_for_alert(&self, alert: &str) {
         eventually(&format!("{alert} fires"), ALERT_TIMEOUT, async || self.firing_alerts().await.contains(alert))
             .await
-            .expect("an alert");
+            .expect("happens in time");
     }
 }
 
-/// The queries of every panel, as they are with all nodes and a short window.
+/// The queries of every panel, for all nodes and a short window.
 fn dashboard_queries() -> Vec<String> {
-    let dashboard: Value = serde_json::from_str(&read_repository_file("deploy/grafana/ipseity.json")).expect("JSON");
-    let panels = dashboard["panels"].as_array().expect("panels").iter();
-    let targets = panels.flat_map(|panel| panel["targets"].as_array().expect("targets"));
-    let queries = targets.map(|target| target["expr"].as_str().expect("a query"));
+    let dashboard: Value =
+        serde_json::from_str(&read_repository_file("deploy/grafana/ipseity.json")).expect("valid JSON");
+    let panels = dashboard["panels"].as_array().expect("array").iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().expect("array"));
+    let queries = targets.map(|target| target["expr"].as_str().expect("string"));
     queries.map(|query| query.replace("$__rate_interval", "20s").replace("$instance", ".*")).collect()
 }
 
-/// The vectors that an expression is built of: names of metrics, each with its labels.
+/// The vector selectors of an expression: metric names with their labels.
 fn vector_selectors(expression: &str) -> Vec<String> {
     let mut rest = expression;
     let mut found = Vec::new();
@@ -156,11 +156,11 @@ fn vector_selectors(expression: &str) -> Vec<String> {
     found
 }
 
-/// Asks as callers do, too seldom to be paused.
+/// Sends requests at a rate that pauses no key.
 async fn send_traffic(node: SocketAddr, keys: Vec<IssuedKey>) {
     let mut caller = TestClient::new(node);
     for key in keys.iter().cycle() {
-        // Failures are what the alerts are about.
+        // Requests may fail: the alerts are about failures.
         let _ = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await;
         for path in ["/api/v1/meta", "/docs", "/nowhere"] {
             let _ = caller.get(path, &[]).await;
@@ -171,14 +171,14 @@ async fn send_traffic(node: SocketAddr, keys: Vec<IssuedKey>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_find_data_and_alerts_fire_only_for_their_cause() {
-    let folder = TestDir::create().expect("a folder");
+    let folder = TestDir::create().expect("create directory");
     let geo = folder.path().join("city.mmdb");
-    fs::write(&geo, city_database_aged(0)).expect("a geo file");
+    fs::write(&geo, city_database_aged(0)).expect("write file");
     let interval_settings = ["IPSEITY__LEDGER__OUTBOX_POLL_INTERVAL_MS", "IPSEITY__LEDGER__USAGE_FLUSH_INTERVAL_MS"];
     let mut env: Env = relaxed_timeouts();
     env.extend(interval_settings.map(|name| (name.to_owned(), "200".to_owned())));
     let options = DeploymentOptions { env, geo_files: vec![geo.clone()], ..DeploymentOptions::default() };
-    let mut deployment = Deployment::start(options).await.expect("a house");
+    let mut deployment = Deployment::start(options).await.expect("start deployment");
     let mut keys = Vec::new();
     for _ in 0..10 {
         keys.push(fresh_key(&deployment, Scope::Full).await);
@@ -190,31 +190,31 @@ async fn queries_find_data_and_alerts_fire_only_for_their_cause() {
         prometheus.wait_for_data(&query).await;
     }
     let rules = prometheus.api_get("/api/v1/rules").await.expect("rules");
-    let rules = rules["groups"][0]["rules"].as_array().expect("rules").clone();
+    let rules = rules["groups"][0]["rules"].as_array().expect("array").clone();
     assert_eq!(rules.len(), alert_names().len());
     for rule in &rules {
-        let vectors = vector_selectors(rule["query"].as_str().expect("a query"));
+        let vectors = vector_selectors(rule["query"].as_str().expect("string"));
         assert!(!vectors.is_empty(), "{rule}");
         for vector in vectors {
             prometheus.wait_for_data(&vector).await;
         }
     }
-    assert_eq!(prometheus.firing_alerts().await, BTreeSet::new(), "nothing is wrong");
+    assert_eq!(prometheus.firing_alerts().await, BTreeSet::new(), "no alert fires without a cause");
 
     deployment.redis.kill9();
     prometheus.wait_for_alert("IpseityDegraded").await;
-    deployment.redis.restart().await.expect("a Redis");
-    eventually("it is silent again", ALERT_TIMEOUT, async || {
+    deployment.redis.restart().await.expect("restart");
+    eventually("the alert is silent again", ALERT_TIMEOUT, async || {
         !prometheus.firing_alerts().await.contains("IpseityDegraded")
     })
     .await
-    .expect("silence");
-    fs::write(&deployment.certificate.chain_file, "torn").expect("a torn certificate");
-    fs::write(&geo, "torn").expect("a torn geo file");
+    .expect("happens in time");
+    fs::write(&deployment.certificate.chain_file, "damaged").expect("write file");
+    fs::write(&geo, "damaged").expect("write file");
     for alert in ["IpseityCertificateRejected", "IpseityGeoReloadRejected"] {
         prometheus.wait_for_alert(alert).await;
     }
-    deployment.postgres.stop().await.expect("a stop");
+    deployment.postgres.stop().await.expect("stop");
     for alert in ["IpseityOutboxFailing", "IpseityUsageFlushFailing"] {
         prometheus.wait_for_alert(alert).await;
     }

@@ -1,4 +1,4 @@
-//! The command line as a script relies on it: what is printed where, exit codes, and errors that say what to type next.
+//! What scripts rely on: output streams, exit codes, and errors with a hint.
 
 use std::process::Command;
 use std::time::Duration;
@@ -32,44 +32,44 @@ const COMMANDS: [&str; 18] = [
     "plan",
 ];
 
-/// An e-mail address that no other test uses.
+/// An email address that no other test uses.
 fn fresh_email() -> String {
     format!("{:016x}@example.com", fastrand::u64(..))
 }
 
 async fn run_cli(deployment: &Deployment, line: &str) -> CommandOutput {
-    deployment.cli(&line.split_whitespace().collect::<Vec<_>>()).await.expect("a command")
+    deployment.cli(&line.split_whitespace().collect::<Vec<_>>()).await.expect("run command")
 }
 
-/// Runs a command that ends well and says nothing on stderr.
+/// Runs a command that succeeds and prints nothing to standard error.
 async fn run_cli_ok(deployment: &Deployment, line: &str) -> CommandOutput {
     let output = run_cli(deployment, line).await;
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "ipseity {line}");
     output
 }
 
-/// Runs the program with these settings and no others.
+/// Runs the program with only these settings.
 pub(crate) fn run_isolated(settings: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
-    let mut command = Command::new(node::find_service_binary().expect("the program"));
-    let output = command.args(arguments).env_clear().envs(settings.iter().copied()).output().expect("a command");
+    let mut command = Command::new(node::find_service_binary().expect("service binary"));
+    let output = command.args(arguments).env_clear().envs(settings.iter().copied()).output().expect("run program");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
 async fn lookup_with_key(deployment: &Deployment, key: &str) -> ipseity_testkit::TestResponse {
     let bearer = format!("Bearer {key}");
-    deployment.nodes[0].client().get("/api/v1/ip", &[("authorization", &bearer)]).await.expect("an answer")
+    deployment.nodes[0].client().get("/api/v1/ip", &[("authorization", &bearer)]).await.expect("response")
 }
 
 async fn listed_state(deployment: &Deployment, email: &str, id: &str) -> Value {
-    let keys = run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("JSON");
-    let mut keys = keys.as_array().expect("a list").iter();
-    keys.find(|key| key["id"] == id).expect("the key is listed")["state"].clone()
+    let keys = run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("valid JSON");
+    let mut keys = keys.as_array().expect("array").iter();
+    keys.find(|key| key["id"] == id).expect("key is listed")["state"].clone()
 }
 
 async fn rotate_key(deployment: &Deployment, id: &str, overlap_s: u32) -> IssuedKey {
     let rotated = run_cli_ok(deployment, &format!("key rotate {id} --overlap-s {overlap_s} --json")).await;
-    serde_json::from_slice(&rotated.stdout).expect("id and key")
+    serde_json::from_slice(&rotated.stdout).expect("valid JSON")
 }
 
 #[test]
@@ -81,44 +81,48 @@ fn every_command_has_help() {
         let usage = format!("Usage: ipseity {command}");
         assert!(output.text().contains(usage.trim_end()), "ipseity {command} --help: {}", output.text());
     }
-    assert!(run_isolated(&[], &["--help"]).text().starts_with("Ipseity returns"), "the first line is for users");
+    assert!(
+        run_isolated(&[], &["--help"]).text().starts_with("Ipseity returns"),
+        "the first line describes the product"
+    );
     assert!(run_isolated(&[], &["--version"]).text().starts_with("ipseity "));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cli_manages_accounts_and_keys() {
     let (deployment, email) = (shared_deployment().await, fresh_email());
-    let made = run_cli_ok(deployment, &format!("account create --email {email} --json")).await.json().expect("JSON");
+    let made =
+        run_cli_ok(deployment, &format!("account create --email {email} --json")).await.json().expect("valid JSON");
     assert_eq!((&made["email"], &made["plan"]), (&json!(email), &json!("free")));
     assert_eq!(
-        run_cli_ok(deployment, &format!("account show --email {email} --json")).await.json().expect("JSON"),
+        run_cli_ok(deployment, &format!("account show --email {email} --json")).await.json().expect("valid JSON"),
         made
     );
     let all = run_cli_ok(deployment, "account list --json").await.text();
-    assert!(all.lines().any(|line| serde_json::from_str::<Value>(line).expect("a line of JSON") == made));
+    assert!(all.lines().any(|line| serde_json::from_str::<Value>(line).expect("valid JSON") == made));
 
     let issue = format!("key issue --account {email} --scope geo --name web --json");
-    let issued = run_cli_ok(deployment, &issue).await.json().expect("JSON");
-    let (id, key) = (issued["id"].as_str().expect("an id"), issued["key"].as_str().expect("a key"));
-    assert_eq!(issued.as_object().expect("an object").len(), 2);
+    let issued = run_cli_ok(deployment, &issue).await.json().expect("valid JSON");
+    let (id, key) = (issued["id"].as_str().expect("string"), issued["key"].as_str().expect("string"));
+    assert_eq!(issued.as_object().expect("object").len(), 2);
     assert_eq!((id.len(), key.len(), key.starts_with(&format!("ips_{id}"))), (10, 52, true));
     for line in [format!("key list --account {email} --json"), format!("key list --account {email}")] {
         let listed = run_cli_ok(deployment, &line).await.text();
         assert!(listed.contains(id) && listed.contains("web"), "{listed}");
-        assert!(!listed.contains(&key[14..]), "a key is shown once");
+        assert!(!listed.contains(&key[14..]), "a key is shown only once");
     }
     for (change, state_name, status) in [("deactivate", "inactive", 403), ("reactivate", "active", 200)] {
         run_cli_ok(deployment, &format!("key {change} {id}")).await;
         assert_eq!(listed_state(deployment, &email, id).await, state_name);
         assert_eq!(lookup_with_key(deployment, key).await.status, status);
-        // The id may be given as lists in the wild show it, and a change that is made already is none.
+        // The ID may have its prefix, and repeating a change has no effect.
         run_cli_ok(deployment, &format!("key {change} ips_{id}")).await;
         assert_eq!(lookup_with_key(deployment, key).await.status, status);
     }
     run_cli_ok(deployment, &format!("key delete {id}")).await;
     assert_eq!(lookup_with_key(deployment, key).await.status, 401);
     assert_eq!(
-        run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("JSON"),
+        run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("valid JSON"),
         json!([])
     );
 }
@@ -126,12 +130,12 @@ async fn cli_manages_accounts_and_keys() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reactivated_key_stays_paused_until_resumed() {
     let (deployment, email) = (shared_deployment().await, fresh_email());
-    deployment.create_account(&email).await.expect("an account");
-    let issued = deployment.issue_key(&email, Scope::Ip).await.expect("a key");
+    deployment.create_account(&email).await.expect("create account");
+    let issued = deployment.issue_key(&email, Scope::Ip).await.expect("issue key");
     let mut caller = deployment.nodes[0].client();
     let bearer = issued.bearer();
     for expected in [200; 300].into_iter().chain([429, 403]) {
-        assert_eq!(caller.get("/api/v1/ip", &[("authorization", &bearer)]).await.expect("an answer").status, expected);
+        assert_eq!(caller.get("/api/v1/ip", &[("authorization", &bearer)]).await.expect("response").status, expected);
     }
     for (change, state_name) in [("deactivate", "inactive"), ("reactivate", "paused"), ("resume", "active")] {
         assert_eq!(
@@ -147,14 +151,14 @@ async fn reactivated_key_stays_paused_until_resumed() {
 async fn plan_change_applies_on_the_next_request() {
     let (deployment, email, plan) = (shared_deployment().await, fresh_email(), format!("p{:08x}", fastrand::u32(..)));
     run_cli_ok(deployment, &format!("plan add {plan} --daily-limit 2")).await;
-    let plans = run_cli_ok(deployment, "plan list --json").await.json().expect("JSON");
+    let plans = run_cli_ok(deployment, "plan list --json").await.json().expect("valid JSON");
     for row in [json!({ "name": "free", "daily_limit": 10_000 }), json!({ "name": plan, "daily_limit": 2 })] {
-        assert!(plans.as_array().expect("a list").contains(&row), "{plans}");
+        assert!(plans.as_array().expect("array").contains(&row), "{plans}");
     }
     assert!(run_cli_ok(deployment, "plan list").await.text().contains(&plan));
     let made = run_cli_ok(deployment, &format!("account create --email {email} --plan {plan} --json")).await;
-    assert_eq!(made.json().expect("JSON")["plan"], json!(plan));
-    let issued = deployment.issue_key(&email, Scope::Ip).await.expect("a key");
+    assert_eq!(made.json().expect("valid JSON")["plan"], json!(plan));
+    let issued = deployment.issue_key(&email, Scope::Ip).await.expect("issue key");
     for (expected, limit, left) in [(200, "2", "1"), (200, "2", "0"), (429, "2", "0")] {
         let reply = lookup_with_key(deployment, &issued.key).await;
         let limit_headers = (reply.header("x-ratelimit-limit"), reply.header("x-ratelimit-remaining"));
@@ -174,13 +178,13 @@ async fn previous_secret_works_until_the_overlap_ends() {
     assert_eq!(new.id, old.id);
     assert_eq!(lookup_with_key(deployment, &old.key).await.header("x-ratelimit-remaining"), Some("9998"));
     assert_eq!(lookup_with_key(deployment, &new.key).await.header("x-ratelimit-remaining"), Some("9997"));
-    eventually("the old secret stops", Duration::from_secs(20), async || {
-        // Asked faster, the key would be paused.
+    eventually("the previous secret expires", Duration::from_secs(20), async || {
+        // Faster requests would pause the key.
         tokio::time::sleep(Duration::from_millis(100)).await;
         lookup_with_key(deployment, &old.key).await.status == 401
     })
     .await
-    .expect("an end of the overlap");
+    .expect("happens in time");
     let newest = rotate_key(deployment, &old.id, 0).await;
     for (key, status) in [(&old.key, 401), (&new.key, 401), (&newest.key, 200)] {
         assert_eq!(lookup_with_key(deployment, key).await.status, status);
@@ -190,17 +194,17 @@ async fn previous_secret_works_until_the_overlap_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cli_error_goes_to_stderr_with_a_hint() {
     let (deployment, email) = (shared_deployment().await, fresh_email());
-    deployment.create_account(&email).await.expect("an account");
+    deployment.create_account(&email).await.expect("create account");
     for _ in 0..10 {
-        deployment.issue_key(&email, Scope::Ip).await.expect("one of ten keys");
+        deployment.issue_key(&email, Scope::Ip).await.expect("issue key");
     }
     let issue = format!("key issue --account {email} --name x --scope");
     for (line, code, hint) in [
         (format!("{issue} ip"), 1, "`ipseity key delete`"),
         (format!("{issue} wide"), 2, "use ip, geo or full"),
-        ("key issue --account nobody@example.com --name x --scope ip".to_owned(), 1, "`ipseity account create`"),
-        ("key list --account nobody@example.com".to_owned(), 1, "`ipseity account create`"),
-        ("account show --email nobody".to_owned(), 1, "is not an email address"),
+        ("key issue --account missing@example.com --name x --scope ip".to_owned(), 1, "`ipseity account create`"),
+        ("key list --account missing@example.com".to_owned(), 1, "`ipseity account create`"),
+        ("account show --email missing".to_owned(), 1, "is not an email address"),
         (format!("account create --email {}", email.to_uppercase()), 1, "`ipseity account show`"),
         (format!("account create --email {} --plan none", fresh_email()), 1, "`ipseity plan list`"),
         (format!("account plan --email {email} --plan none"), 1, "`ipseity plan list`"),
@@ -254,7 +258,7 @@ fn check_names_the_invalid_setting() {
         ("EDGE__COLO", "fra", "[edge] colo"),
         ("EDGE__HTTPS", "127.0.0.1:8443", "certificate_file"),
         ("EDGE__HTTP", "here", "edge.http"),
-        ("EDGE__COLOUR", "red", "colour"),
+        ("EDGE__SHAPE", "round", "shape"),
         ("EGDE__COLO", "FRA", "egde"),
         ("LEDGER__TIMEOUT_MS", "soon", "ledger.timeout_ms"),
         ("LEDGER__URL", "u:s3cr3t@nowhere", "[ledger] url"),
@@ -274,10 +278,10 @@ fn check_names_the_invalid_setting() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_and_settings_are_read_from_files() {
-    let (deployment, folder) = (shared_deployment().await, TestDir::create().expect("a folder"));
+    let (deployment, folder) = (shared_deployment().await, TestDir::create().expect("create directory"));
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
-        std::fs::write(&path, text).expect("a file");
+        std::fs::write(&path, text).expect("write file");
         path.display().to_string()
     };
     let (store, ledger) =
@@ -287,13 +291,13 @@ async fn secrets_and_settings_are_read_from_files() {
     let wrong = ("IPSEITY__STORE__URL", "postgres://127.0.0.1:1/none");
     let create = ["--config", &settings, "account", "create", "--email", &email, "--json"];
     assert_eq!(
-        run_isolated(&[wrong], &create).ensure_success().expect("an account").json().expect("JSON")["email"],
+        run_isolated(&[wrong], &create).ensure_success().expect("command succeeds").json().expect("valid JSON")["email"],
         json!(email)
     );
     let by_environment = [("IPSEITY__STORE__URL_FILE", store.as_str()), ("IPSEITY__LEDGER__URL_FILE", &ledger)];
     let show = run_isolated(&by_environment, &["account", "show", "--email", &email]);
-    assert!(show.ensure_success().expect("an account").text().contains(&email));
-    let unknown = file("unknown.toml", "[edge]\ncolour = \"red\"\n");
-    let refused = run_isolated(&[], &["check", "--config", &unknown]);
-    assert_eq!((refused.code, refused.stderr.contains("colour")), (Some(1), true), "{}", refused.stderr);
+    assert!(show.ensure_success().expect("command succeeds").text().contains(&email));
+    let unknown = file("unknown.toml", "[edge]\nshape = \"round\"\n");
+    let rejected = run_isolated(&[], &["check", "--config", &unknown]);
+    assert_eq!((rejected.code, rejected.stderr.contains("shape")), (Some(1), true), "{}", rejected.stderr);
 }

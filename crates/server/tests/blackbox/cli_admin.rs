@@ -1,4 +1,4 @@
-//! What operators do from day to day: find, look up, issue many, measure; and the pages that explain it all.
+//! Commands for operators: search, show, issue from a file, benchmark; and the help, completions and man pages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,10 +17,10 @@ fn unique_name(name: &str) -> String {
 }
 
 async fn run_cli(deployment: &Deployment, arguments: &[&str]) -> CommandOutput {
-    deployment.cli(arguments).await.expect("a command")
+    deployment.cli(arguments).await.expect("run command")
 }
 
-/// Runs a command that ends well.
+/// Runs a command that succeeds.
 async fn run_cli_ok(deployment: &Deployment, arguments: &[&str]) -> String {
     let output = run_cli(deployment, arguments).await;
     assert!(output.is_success(), "{arguments:?}: {}{}", output.text(), output.stderr);
@@ -28,16 +28,16 @@ async fn run_cli_ok(deployment: &Deployment, arguments: &[&str]) -> String {
 }
 
 fn json_lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("valid JSON")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accounts_and_keys_are_searchable_and_audited() {
     let (deployment, owner, name) = (shared_deployment().await, unique_name("owner"), unique_name("Lamp"));
     let email = format!("{owner}@example.com");
-    deployment.create_account(&email).await.expect("an account");
+    deployment.create_account(&email).await.expect("create account");
     let issue_arguments = ["key", "issue", "--account", &email, "--scope", "geo", "--name", &name, "--json"];
-    let id = json_lines(&run_cli_ok(deployment, &issue_arguments).await)[0]["id"].as_str().expect("an id").to_owned();
+    let id = json_lines(&run_cli_ok(deployment, &issue_arguments).await)[0]["id"].as_str().expect("string").to_owned();
 
     let found =
         json_lines(&run_cli_ok(deployment, &["account", "list", "--search", &owner.to_uppercase(), "--json"]).await);
@@ -77,21 +77,21 @@ async fn accounts_and_keys_are_searchable_and_audited() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_issued_from_a_file_and_used_by_bench() {
     let (deployment, folder, owner) =
-        (shared_deployment().await, TestDir::create().expect("a folder"), unique_name("many"));
+        (shared_deployment().await, TestDir::create().expect("create directory"), unique_name("many"));
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (input, keys) = (path("wanted.csv"), path("keys.jsonl"));
     let rows_to_issue: String = (0..12).map(|number| format!("{owner}@example.com,ip,key {number}\n")).collect();
-    fs::write(&input, format!("# email,scope,name\n\n{rows_to_issue}")).expect("a file");
+    fs::write(&input, format!("# email,scope,name\n\n{rows_to_issue}")).expect("write file");
     let issue = ["key", "issue", "--from", &input, "--out", &keys, "--create-accounts"];
     let issued = run_cli(deployment, &issue).await;
-    assert_eq!(issued.code, Some(1), "an account holds ten");
+    assert_eq!(issued.code, Some(1), "an account has at most ten keys");
     for line in ["line 13:", "line 14:", "2 of 12 keys were not issued"] {
         assert!(issued.stderr.contains(line), "{line}: {}", issued.stderr);
     }
     assert!(issued.text().starts_with("Wrote 10 keys to "), "{}", issued.text());
-    assert!(!issued.stderr.contains("ips_") && !issued.text().contains("ips_"), "keys are in the file alone");
-    assert_eq!(fs::metadata(&keys).expect("a file").permissions().mode() & 0o777, 0o600);
-    let written = fs::read_to_string(&keys).expect("keys");
+    assert!(!issued.stderr.contains("ips_") && !issued.text().contains("ips_"), "keys are only in the file");
+    assert_eq!(fs::metadata(&keys).expect("read metadata").permissions().mode() & 0o777, 0o600);
+    let written = fs::read_to_string(&keys).expect("read file");
     assert_eq!(json_lines(&written).len(), 10);
     let again = run_cli(deployment, &issue).await;
     assert!(again.code == Some(1) && again.stderr.contains("does not exist yet"), "{}", again.stderr);
@@ -107,33 +107,33 @@ async fn keys_are_issued_from_a_file_and_used_by_bench() {
     let none = run_cli(deployment, &["bench", "--url", &base]).await;
     assert!(none.code == Some(2) && none.stderr.contains("--keys <FILE>"), "{}", none.stderr);
     let one = path("one.txt");
-    fs::write(&one, fresh_key(deployment, Scope::Ip).await.key).expect("a key");
+    fs::write(&one, fresh_key(deployment, Scope::Ip).await.key).expect("write file");
     let many =
         run_cli(deployment, &["bench", "--url", &base, "--keys", &one, "--rate", "10", "--requests", "301"]).await;
     assert!(many.code == Some(1) && many.stderr.contains("at least 2 keys"), "{}", many.stderr);
-    fs::write(&one, "ips_short\n").expect("no key");
+    fs::write(&one, "ips_short\n").expect("write file");
     let malformed = run_cli(deployment, &["bench", "--url", &base, "--keys", &one]).await;
     assert!(malformed.code == Some(1) && malformed.stderr.contains("line 1 of"), "{}", malformed.stderr);
     assert!(!malformed.stderr.contains("ips_short"), "{}", malformed.stderr);
 }
 
-/// Runs the program with nothing around it.
+/// Runs the program with an empty environment.
 fn run_isolated(arguments: &[&str]) -> CommandOutput {
-    let mut command = Command::new(node::find_service_binary().expect("the program"));
-    // The width of a terminal must not matter.
-    let output = command.args(arguments).env_clear().output().expect("a command");
+    let mut command = Command::new(node::find_service_binary().expect("service binary"));
+    // The width of the terminal must not matter.
+    let output = command.args(arguments).env_clear().output().expect("run program");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
-/// Every command below this one, itself first, as its page of help lists them.
+/// Collects this command and its subcommands from the help pages.
 fn collect_commands(parents: &[String], found: &mut Vec<Vec<String>>) {
     found.push(parents.to_vec());
     let arguments: Vec<_> = parents.iter().map(String::as_str).chain(["--help"]).collect();
     let page = run_isolated(&arguments).text();
     let list = page.split("\nCommands:\n").nth(1).unwrap_or_default();
     for line in list.lines().take_while(|line| !line.is_empty()) {
-        // Names stand two spaces in; what follows on further lines stands deeper.
+        // Names are indented by two spaces, continuation lines by more.
         let name =
             line.strip_prefix("  ").filter(|name| !name.starts_with(' ')).and_then(|name| name.split(' ').next());
         if let Some(name) = name.filter(|name| *name != "help") {
@@ -158,18 +158,18 @@ fn help_pages_match_the_snapshot() {
         assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""), "{arguments:?}");
         text += &format!("$ ipseity {}\n{}\n", arguments.join(" "), page.text());
     }
-    // So that a changed page can be read and taken over: IPSEITY_HELP=write.
+    // IPSEITY_HELP=write updates the snapshot.
     if std::env::var("IPSEITY_HELP").is_ok_and(|mode| mode == "write") {
-        fs::write(help_file(), &text).expect("the pages");
+        fs::write(help_file(), &text).expect("write file");
     }
     let snapshot = fs::read_to_string(help_file()).unwrap_or_default();
     let differs = text.lines().zip(snapshot.lines()).find(|(now, then)| now != then);
-    assert!(text == snapshot, "help has changed, first at {differs:?}; read it, and `just help-pages` takes it over");
+    assert!(text == snapshot, "help has changed, first at {differs:?}; run `just help-pages` to update the snapshot");
 }
 
 #[test]
 fn completions_and_man_pages_cover_every_command() {
-    let folder = TestDir::create().expect("a folder");
+    let folder = TestDir::create().expect("create directory");
     for shell in ["bash", "zsh", "fish"] {
         let script = run_isolated(&["completions", shell]);
         assert!(script.is_success() && script.text().contains("create-accounts"), "{shell}: {}", script.stderr);
@@ -177,19 +177,19 @@ fn completions_and_man_pages_cover_every_command() {
     let nonsense = run_isolated(&["completions", "cmd"]);
     assert!(nonsense.code == Some(2) && nonsense.stderr.contains("possible values: bash"), "{}", nonsense.stderr);
     let bash = folder.path().join("ipseity.bash");
-    fs::write(&bash, run_isolated(&["completions", "bash"]).stdout).expect("a script");
+    fs::write(&bash, run_isolated(&["completions", "bash"]).stdout).expect("write file");
     let completed = Command::new("bash")
         .arg("-c")
         .arg(". \"$0\"; COMP_WORDS=(ipseity do); COMP_CWORD=1; _ipseity ipseity do ipseity; echo \"${COMPREPLY[*]}\"")
         .arg(&bash)
         .output()
-        .expect("bash");
+        .expect("run program");
     assert_eq!(String::from_utf8_lossy(&completed.stdout).trim(), "doctor", "{completed:?}");
     let man = folder.path().join("man");
     let written = run_isolated(&["man", &man.display().to_string()]);
     assert!(written.is_success(), "{}", written.stderr);
     for page in ["ipseity.1", "ipseity-doctor.1", "ipseity-key-issue.1"] {
-        let text = fs::read_to_string(man.join(page)).expect("a page");
+        let text = fs::read_to_string(man.join(page)).expect("read file");
         assert!(text.starts_with(".ie") && text.contains(".SH SYNOPSIS"), "{page}: {text}");
     }
 }

@@ -107,7 +107,7 @@ fn recovery_time(outcomes: &[ClusterOutcome], fault: Instant) -> Duration {
     let unexpected = outcomes.iter().find(|outcome| !STATUSES_DURING_FAILOVER.contains(&outcome.status));
     assert!(unexpected.is_none(), "status {}", unexpected.map_or(0, |unexpected| unexpected.status));
     let early = outcomes.iter().filter(|outcome| outcome.status != 200 && outcome.received_at < fault).count();
-    assert_eq!(early, 0, "failed before the fault");
+    assert_eq!(early, 0, "requests failed before the fault");
     let last = outcomes.iter().filter(|outcome| outcome.status != 200).map(|outcome| outcome.received_at).max();
     last.map_or(Duration::ZERO, |last| last - fault)
 }

@@ -1,4 +1,4 @@
-//! GET /api/v1/ip/demo: a fixed set of fields, no key, one quota for all.
+//! GET /api/v1/ip/demo: a fixed set of fields without a key, with one quota for all clients.
 
 use http::Method;
 use ipseity_domain::Scope;

@@ -1,4 +1,4 @@
-//! `ipseity doctor` on set-ups that are broken in one way each: it names that way, the cure, and nothing else.
+//! `ipseity doctor` on setups with one problem each: it reports that problem, a fix, and nothing else.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::fixture::city_database_aged;
 
-/// Settings over those of the reference, by their names without `IPSEITY__`.
+/// Settings that override those of the reference, without the prefix `IPSEITY__`.
 type DoctorOverrides = Vec<(&'static str, String)>;
 
-/// A set-up as it should be, with a node in it.
+/// A valid setup with a running node.
 struct ReferenceSetup {
     deployment: Deployment,
     dir: TestDir,
@@ -26,30 +26,30 @@ struct ReferenceSetup {
 
 impl ReferenceSetup {
     async fn open() -> Self {
-        let folder = TestDir::create().expect("a folder");
+        let folder = TestDir::create().expect("create directory");
         let geo_files = vec![folder.path().join("city.mmdb")];
-        fs::write(&geo_files[0], city_database_aged(0)).expect("a geo file");
+        fs::write(&geo_files[0], city_database_aged(0)).expect("write file");
         let deployment = Deployment::start(DeploymentOptions {
             postgres: PostgresOptions { fsync: true, ..PostgresOptions::default() },
             redis: RedisOptions { appendonly: true, ..RedisOptions::default() },
             geo_files,
             ..DeploymentOptions::default()
         });
-        Self { deployment: deployment.await.expect("a house"), dir: folder }
+        Self { deployment: deployment.await.expect("start deployment"), dir: folder }
     }
 
-    /// The node's own settings: its ports are taken, by itself.
+    /// Settings of the running node, which uses its ports.
     fn env(&self) -> Env {
         self.deployment.nodes[0].env().clone()
     }
 
     fn write_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.dir.path().join(name);
-        fs::write(&path, bytes).expect("a file");
+        fs::write(&path, bytes).expect("write file");
         path.display().to_string()
     }
 
-    /// Looks at the reference with this change, and asserts that it is found and nothing else is.
+    /// Checks the reference with these overrides and asserts that the doctor reports exactly one error.
     fn assert_finding(&self, what: &str, overrides: DoctorOverrides, words: &[&str]) {
         let found = errors_found(&run_doctor(&with_overrides(self.env(), overrides), None));
         assert_single_error(what, &found, words);
@@ -61,23 +61,23 @@ fn with_overrides(mut env: Env, overrides: DoctorOverrides) -> Env {
     env
 }
 
-/// Runs the doctor with these settings, under this limit of open files.
+/// Runs the doctor with these settings and, if given, an open file limit.
 fn run_doctor(env: &Env, fd_limit: Option<u32>) -> CommandOutput {
-    let program = node::find_service_binary().expect("the program");
+    let program = node::find_service_binary().expect("service binary");
     let mut command = Command::new("prlimit");
     command.args(fd_limit.map(|limit| format!("--nofile={limit}:{limit}"))).arg("--").arg(program);
-    let output = command.args(["doctor", "--json"]).envs(env).output().expect("a command");
+    let output = command.args(["doctor", "--json"]).envs(env).output().expect("run program");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
-/// The sentences about what is wrong; the exit code must fit them.
+/// The messages of all errors. Asserts that the exit code matches them.
 fn errors_found(output: &CommandOutput) -> Vec<String> {
     let findings = output.text();
-    let findings = findings.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+    let findings = findings.lines().map(|line| serde_json::from_str::<Value>(line).expect("valid JSON"));
     let errors: Vec<_> = findings
         .filter(|finding| finding["severity"] == "error")
-        .map(|finding| finding["message"].as_str().expect("a sentence").to_owned())
+        .map(|finding| finding["message"].as_str().expect("string").to_owned())
         .collect();
     let all = output.text();
     assert_eq!(output.code, Some(i32::from(!errors.is_empty())), "{all}{}", output.stderr);
@@ -85,7 +85,7 @@ fn errors_found(output: &CommandOutput) -> Vec<String> {
     errors
 }
 
-#[expect(clippy::print_stdout, reason = "the sentences are the point")]
+#[expect(clippy::print_stdout, reason = "prints the messages for review")]
 fn assert_single_error(what: &str, found: &[String], words: &[&str]) {
     println!("{what}: {}", found.join(" "));
     assert_eq!(found.len(), 1, "{what}: {found:?}");
@@ -100,9 +100,9 @@ fn assert_single_error(what: &str, found: &[String], words: &[&str]) {
 }
 
 async fn start_redis(options: RedisOptions, calls: &[&[&str]]) -> Redis {
-    let redis = Redis::start(options).await.expect("a Redis");
+    let redis = Redis::start(options).await.expect("start Redis");
     for call in calls {
-        redis.run_command(call).await.expect("a call");
+        redis.run_command(call).await.expect("run Redis command");
     }
     redis
 }
@@ -118,12 +118,12 @@ async fn doctor_reports_no_errors_on_a_valid_setup() {
     assert_eq!((errors_found(&with_running_node), with_running_node.stderr.as_str()), (Vec::new(), ""));
     assert!(!with_running_node.text().contains("\"warning\""), "{}", with_running_node.text());
     assert!(with_running_node.text().contains("by a running node"), "{}", with_running_node.text());
-    let ports: Vec<_> = (0..3).map(|_| ReservedPort::reserve_free().expect("a port")).collect();
+    let ports: Vec<_> = (0..3).map(|_| ReservedPort::reserve_free().expect("free port")).collect();
     let [http, https, ops] = [0, 1, 2].map(|index: usize| ports[index].address().to_string());
     let free_ports = vec![("EDGE__HTTP", http), ("EDGE__HTTPS", https), ("OPS__LISTEN", ops)];
     let without_node = run_doctor(&with_overrides(reference.env(), free_ports), None);
     assert_eq!(errors_found(&without_node), Vec::<String>::new(), "{}", without_node.text());
-    let human = reference.deployment.cli(&["doctor"]).await.expect("a command");
+    let human = reference.deployment.cli(&["doctor"]).await.expect("run command");
     let shown = human.text();
     assert!(human.is_success() && shown.lines().all(|line| line.starts_with("ok ")), "{shown}{}", human.stderr);
 }
@@ -144,7 +144,7 @@ async fn doctor_names_each_redis_problem_and_its_fix() {
     let volatile = start_redis(RedisOptions::default(), &[]).await;
     assert_finding("keeps nothing", volatile.url(), &["stores nothing on disk", "`appendonly yes`"]);
     let replica = start_redis(persistent_redis(), &[]).await;
-    replica.replicate_from(&reference.deployment.redis).await.expect("a replica");
+    replica.replicate_from(&reference.deployment.redis).await.expect("start replication");
     assert_finding("a replica", replica.url(), &["is a replica", "Add its primary"]);
 
     let guarded = start_redis(persistent_redis(), &[&["CONFIG", "SET", "requirepass", "open"]]).await;
@@ -157,7 +157,7 @@ async fn doctor_names_each_redis_problem_and_its_fix() {
     assert_finding("no password", guarded.url(), &["rejects the username or password", "[ledger] url"]);
     assert_finding(
         "an unknown user",
-        with_credentials("nobody:s3cr3t@"),
+        with_credentials("stranger:s3cr3t@"),
         &["rejects the username or password", "[ledger] url"],
     );
     assert_eq!(
@@ -168,14 +168,14 @@ async fn doctor_names_each_redis_problem_and_its_fix() {
         Vec::<String>::new()
     );
 
-    let unused_port = ReservedPort::reserve_free().expect("a port");
+    let unused_port = ReservedPort::reserve_free().expect("free port");
     assert_finding("unreachable", format!("redis://{}", unused_port.address()), &["is unreachable", "Start it"]);
     let mut frozen = start_redis(persistent_redis(), &[]).await;
     frozen.freeze();
     assert_finding("frozen", frozen.url(), &["is unreachable", "Start it"]);
 
     for (ahead_ms, side) in [(90_000, "ahead of the others"), (-90_000, "behind the others")] {
-        let clock = TestClock::open().expect("a clock");
+        let clock = TestClock::open().expect("open clock");
         let shifted = start_redis(RedisOptions { clock: Some(clock.clone()), ..persistent_redis() }, &[]).await;
         clock.set_offset_ms(ahead_ms);
         assert_finding("its clock is off", shifted.url(), &["clock of Redis", side, "NTP"]);
@@ -186,18 +186,18 @@ async fn doctor_names_each_redis_problem_and_its_fix() {
 async fn doctor_names_each_postgres_problem_and_its_fix() {
     let reference = ReferenceSetup::open().await;
     let postgres = &reference.deployment.postgres;
-    let sql = async |database: &str, sql: &str| postgres.psql(database, sql).await.expect("a statement");
+    let sql = async |database: &str, sql: &str| postgres.psql(database, sql).await.expect("run SQL");
     let assert_finding = |what: &str, url: String, words: &[&str]| {
         reference.assert_finding(what, vec![("STORE__URL", url)], words);
     };
-    let empty_database = postgres.create_database("bare").await.expect("a database");
+    let empty_database = postgres.create_database("bare").await.expect("create database");
     assert_finding("no schema", empty_database, &["has no schema", "`ipseity migrate`"]);
     for name in ["behind", "altered", "newer", "latin", "still", "guarded"] {
         let template = if name == "latin" { "template0 encoding 'LATIN1'" } else { "bare" };
         sql("postgres", &format!("create database {name} template {template}")).await;
         let migrated =
             reference.deployment.cli_with_env(&[("IPSEITY__STORE__URL", &postgres.url(name))], &["migrate"]).await;
-        migrated.expect("a command").ensure_success().expect("a schema");
+        migrated.expect("run command").ensure_success().expect("command succeeds");
     }
     sql("behind", "delete from _sqlx_migrations where version = (select max(version) from _sqlx_migrations)").await;
     assert_finding("behind", postgres.url("behind"), &["lacks 1 of", "`ipseity migrate`"]);
@@ -210,9 +210,9 @@ async fn doctor_names_each_postgres_problem_and_its_fix() {
     sql("guarded", grants).await;
     let as_role = |role: &str| postgres.url("guarded").replace("postgres@", &format!("{role}@"));
     assert_finding("may only read", as_role("reader"), &["cannot write to every table", "`grant select, insert"]);
-    assert_finding("an unknown role", as_role("nobody:s3cr3t"), &["rejects the role", "[store] url"]);
+    assert_finding("an unknown role", as_role("stranger:s3cr3t"), &["rejects the role", "[store] url"]);
     assert_finding("no database", postgres.url("none"), &["no such database", "`createdb`"]);
-    let unused_port = ReservedPort::reserve_free().expect("a port");
+    let unused_port = ReservedPort::reserve_free().expect("free port");
     let unreachable_url = format!("postgres://me:s3cr3t@{}/ipseity", unused_port.address());
     assert_finding("unreachable", unreachable_url, &["is unreachable", "Start it"]);
 
@@ -222,7 +222,7 @@ async fn doctor_names_each_postgres_problem_and_its_fix() {
     )
     .await;
     let newer = run_doctor(&with_overrides(reference.env(), vec![("STORE__URL", postgres.url("newer"))]), None);
-    assert_eq!(errors_found(&newer), Vec::<String>::new(), "an older node lives with a newer schema");
+    assert_eq!(errors_found(&newer), Vec::<String>::new(), "an older node works with a newer schema");
     assert!(newer.text().contains("from a newer, compatible version"), "{}", newer.text());
 
     reference.assert_finding(
@@ -230,19 +230,19 @@ async fn doctor_names_each_postgres_problem_and_its_fix() {
         vec![("STORE__CONNECTIONS_MAX", "500".to_owned())],
         &["allows 200 connections", "`max_connections`"],
     );
-    let without_fsync = Postgres::start(PostgresOptions::default()).await.expect("a cluster");
-    let url = without_fsync.create_database("ipseity").await.expect("a database");
+    let without_fsync = Postgres::start(PostgresOptions::default()).await.expect("start PostgreSQL");
+    let url = without_fsync.create_database("ipseity").await.expect("create database");
     let migrated = reference.deployment.cli_with_env(&[("IPSEITY__STORE__URL", &url)], &["migrate"]).await;
-    migrated.expect("a command").ensure_success().expect("a schema");
+    migrated.expect("run command").ensure_success().expect("command succeeds");
     assert_finding("does not wait for its disk", url, &["without fsync", "`fsync = on`"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_names_each_host_problem_and_its_fix() {
     let reference = ReferenceSetup::open().await;
-    let authority = TestCa::create(&reference.dir.path().join("authority.pem")).expect("an authority");
+    let authority = TestCa::create(&reference.dir.path().join("authority.pem")).expect("create CA");
     let [good, other, past] = [Validity::Current, Validity::Current, Validity::Expired]
-        .map(|validity| authority.issue_certificate(&["localhost"], validity).expect("a certificate"));
+        .map(|validity| authority.issue_certificate(&["localhost"], validity).expect("issue certificate"));
     let pair = |name: &str, chain: &str, key: &str| {
         vec![
             ("EDGE__CERTIFICATE_FILE", reference.write_file(&format!("{name}.pem"), chain)),
@@ -273,10 +273,10 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     let torn = reference.write_file("torn.mmdb", &complete[..complete.len() / 2]);
     reference.assert_finding("torn geo data", geo(torn), &["not a valid MMDB file", update]);
 
-    let other_listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let taken_address = other_listener.local_addr().expect("an address").to_string();
+    let other_listener = TcpListener::bind("127.0.0.1:0").expect("bind socket");
+    let taken_address = other_listener.local_addr().expect("local address").to_string();
     let listener_settings = |http: &str| {
-        let ops = ReservedPort::reserve_free().expect("a port").address().to_string();
+        let ops = ReservedPort::reserve_free().expect("free port").address().to_string();
         vec![("EDGE__HTTP", http.to_owned()), ("EDGE__HTTPS", String::new()), ("OPS__LISTEN", ops)]
     };
     let without_tls = with_overrides(Env::new(), listener_settings(&taken_address));
@@ -311,7 +311,7 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     env.remove("IPSEITY__EDGE__TRUSTED_PROXIES");
     env.insert("IPSEITY__EDGE__PRESET".to_owned(), "nginx".to_owned());
     assert_single_error(
-        "a proxy that nobody named",
+        "a preset without trusted proxies",
         &errors_found(&run_doctor(&env, None)),
         &["Add the networks of the proxy"],
     );

@@ -1,4 +1,4 @@
-//! `ipseity geo update` and `geo status`, against an HTTPS server that behaves and misbehaves as told.
+//! `ipseity geo update` and `geo status` with an HTTPS server that sends prepared responses, valid and invalid.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -32,13 +32,13 @@ const BYTES_MAX: usize = 100_000;
 
 fn edition_bytes(number: u64) -> Vec<u8> {
     let location = Location { country: Some("GB"), ..Location::default() };
-    geo_database::city_database(BUILT_S + number, &[("81.2.69.0/24", location)]).expect("a database")
+    geo_database::city_database(BUILT_S + number, &[("81.2.69.0/24", location)]).expect("build database")
 }
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(bytes).expect("memory");
-    encoder.finish().expect("memory")
+    encoder.write_all(bytes).expect("write");
+    encoder.finish().expect("finish")
 }
 
 fn archived(bytes: &[u8]) -> Vec<u8> {
@@ -46,19 +46,19 @@ fn archived(bytes: &[u8]) -> Vec<u8> {
     for (name, content) in [("GeoLite2-City/COPYRIGHT.txt", &b"(c)"[..]), ("GeoLite2-City/GeoLite2-City.mmdb", bytes)] {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
-        builder.append_data(&mut header, name, content).expect("memory");
+        builder.append_data(&mut header, name, content).expect("write to memory");
     }
-    gzipped(&builder.into_inner().expect("memory"))
+    gzipped(&builder.into_inner().expect("write to memory"))
 }
 
 fn checksum_file(bytes: &[u8]) -> String {
     format!("{}  GeoLite2-City.tar.gz\n", hex::encode(Sha256::digest(bytes)))
 }
 
-/// A server that gives prepared answers one by one, and a node's configuration that fetches from it.
+/// A server that sends prepared responses one by one.
 struct FakeGeoServer {
     responses: Mutex<VecDeque<Response>>,
-    request_server: Mutex<Vec<HeaderMap>>,
+    requests: Mutex<Vec<HeaderMap>>,
 }
 
 struct GeoUpdateFixture {
@@ -69,19 +69,19 @@ struct GeoUpdateFixture {
 }
 
 async fn respond(server: Arc<FakeGeoServer>, headers: HeaderMap) -> Response {
-    server.request_server.lock().expect("a list").push(headers);
-    let next = server.responses.lock().expect("a list").pop_front();
+    server.requests.lock().expect("lock").push(headers);
+    let next = server.responses.lock().expect("lock").pop_front();
     match next {
         Some(response) => response,
-        // Nothing prepared: a server that accepts and never answers.
+        // Without a prepared response, the server never responds.
         None => std::future::pending().await,
     }
 }
 
 fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
-    let folder = TestDir::create().expect("a folder");
-    let certificate = TestCertificate::generate_in(folder.path()).expect("a certificate");
-    let server = Arc::new(FakeGeoServer { responses: Mutex::default(), request_server: Mutex::default() });
+    let folder = TestDir::create().expect("create directory");
+    let certificate = TestCertificate::generate_in(folder.path()).expect("generate certificate");
+    let server = Arc::new(FakeGeoServer { responses: Mutex::default(), requests: Mutex::default() });
     let minute = Duration::from_secs(60);
     let limits = EdgeLimits {
         connections_max: 100,
@@ -102,13 +102,13 @@ fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
         unsolicited_bytes_max: 1 << 20,
         flood_penalty: Duration::from_secs(1),
     };
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), false).expect("a port");
-    let port = listener.local_addr().expect("a port").port();
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), false).expect("bind socket");
+    let port = listener.local_addr().expect("local address").port();
     let files = CertificateFiles {
         certificate: certificate.chain_file.clone(),
         private_key: certificate.private_key_file.clone(),
     };
-    let tls = TlsServerConfig::new(&Arc::new(CertResolver::open(&[files]).expect("a pair")));
+    let tls = TlsServerConfig::new(&Arc::new(CertResolver::open(&[files]).expect("load certificate")));
     let (switch, drain) = Drain::new();
     let request_server = Arc::clone(&server);
     let application = move |_: Client, request: Request<RequestBody>| {
@@ -118,7 +118,7 @@ fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
     tokio::spawn(ipseity_edge::serve(listener, Transport::Tls(tls), edge, application, drain));
 
     let file = folder.path().join("city.mmdb");
-    fs::write(folder.path().join("license.key"), "s3cr3t\n").expect("a file");
+    fs::write(folder.path().join("license.key"), "s3cr3t\n").expect("write file");
     let address = format!("https://localhost:{port}");
     let sum = if has_checksum { format!("sha256_url = \"{address}/sum\"\n") } else { String::new() };
     let settings = format!(
@@ -127,51 +127,51 @@ fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
          [[geo.sources]]\nurl = \"{address}/city?license_key=q-s3cr3t\"\nfile = \"city.mmdb\"\n\
          account_id = \"42\"\nlicense_key_file = \"license.key\"\n{sum}"
     );
-    fs::write(folder.path().join("ipseity.toml"), settings).expect("a file");
+    fs::write(folder.path().join("ipseity.toml"), settings).expect("write file");
     GeoUpdateFixture { server, dir: folder, file, _switch: switch }
 }
 
 impl GeoUpdateFixture {
     fn queue_responses(&self, responses: impl IntoIterator<Item = Response>) {
-        *self.server.responses.lock().expect("a list") = responses.into_iter().collect();
+        *self.server.responses.lock().expect("lock") = responses.into_iter().collect();
     }
 
     async fn run_cli(&self, line: &str) -> CommandOutput {
-        let mut command = process::Command::new(node::find_service_binary().expect("the program"));
+        let mut command = process::Command::new(node::find_service_binary().expect("service binary"));
         command.args(["--config", "ipseity.toml"]).args(line.split(' ')).current_dir(self.dir.path()).env_clear();
         command.stdin(Stdio::null());
         let output =
-            tokio::task::spawn_blocking(move || command.output().expect("a command")).await.expect("a command");
+            tokio::task::spawn_blocking(move || command.output().expect("run program")).await.expect("run command");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!stderr.contains("s3cr3t"), "{stderr}");
         CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
     }
 
-    /// Updates with success.
+    /// Asserts that an update succeeds.
     async fn assert_update(&self, responses: impl IntoIterator<Item = Response>, expected: &str) {
         self.queue_responses(responses);
         let output = self.run_cli("geo update").await;
         assert_eq!(output.code, Some(0), "{}", output.stderr);
-        assert!(output.stderr.lines().all(|line| line.contains(" MB")), "nothing but progress: {}", output.stderr);
+        assert!(output.stderr.lines().all(|line| line.contains(" MB")), "only progress is printed: {}", output.stderr);
         assert!(output.text().contains(expected), "{}", output.text());
     }
 
-    /// Updates in vain: one sentence says why, and the file is as it was.
+    /// Asserts that an update fails with a reason and leaves the file unchanged.
     async fn assert_update_fails(&self, responses: impl IntoIterator<Item = Response>, reason: &str) {
         self.queue_responses(responses);
-        let before = fs::read(&self.file).expect("the last good edition");
+        let before = fs::read(&self.file).expect("read file");
         let output = self.run_cli("geo update").await;
         assert_eq!((output.code, output.text().as_str()), (Some(1), ""), "{reason}");
         assert!(output.stderr.lines().any(|line| line.contains(reason)), "{reason}: {}", output.stderr);
-        assert_eq!(fs::read(&self.file).expect("the last good edition"), before, "{reason}");
-        let mut left: Vec<_> = fs::read_dir(self.dir.path()).expect("a folder").flatten().collect();
+        assert_eq!(fs::read(&self.file).expect("read file"), before, "{reason}");
+        let mut left: Vec<_> = fs::read_dir(self.dir.path()).expect("read directory").flatten().collect();
         left.retain(|entry| entry.file_name().to_string_lossy().starts_with("city.mmdb."));
-        assert_eq!(left.len(), 1, "only what the server said is left beside the file: {left:?}");
+        assert_eq!(left.len(), 1, "only the .meta file is left: {left:?}");
     }
 
     fn last_request_header(&self, name: &str) -> Option<String> {
-        let received = self.server.request_server.lock().expect("a list");
-        Some(received.last()?.get(name)?.to_str().expect("text").to_owned())
+        let received = self.server.requests.lock().expect("lock");
+        Some(received.last()?.get(name)?.to_str().expect("UTF-8 path").to_owned())
     }
 }
 
@@ -183,7 +183,7 @@ fn too_many_requests(retry_after: &'static str) -> Response {
     (StatusCode::TOO_MANY_REQUESTS, [("retry-after", retry_after)]).into_response()
 }
 
-/// A body of which a byte comes every 50 ms, for ever.
+/// An endless body with one byte every 50 ms.
 fn slow_body_response() -> Response {
     Body::from_stream(stream::unfold((), async |()| {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -196,28 +196,34 @@ fn slow_body_response() -> Response {
 async fn new_edition_is_downloaded_in_every_archive_format() {
     let fixture = start_fixture(false);
     fixture.assert_update([ok_response(edition_bytes(1))], "updated to GeoLite2-City of 2026-09-21").await;
-    assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(1));
+    assert_eq!(fs::read(&fixture.file).expect("read file"), edition_bytes(1));
     assert_eq!(fixture.last_request_header("authorization").as_deref(), Some("Basic NDI6czNjcjN0"));
     assert_eq!(fixture.last_request_header("if-none-match"), None);
 
     fixture.assert_update([StatusCode::NOT_MODIFIED.into_response()], "already up to date").await;
     assert_eq!(fixture.last_request_header("if-none-match").as_deref(), Some("\"one\""));
     assert_eq!(fixture.last_request_header("if-modified-since").as_deref(), Some("Sun, 15 Nov 2026 00:00:00 GMT"));
-    assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(1));
+    assert_eq!(fs::read(&fixture.file).expect("read file"), edition_bytes(1));
 
     fixture.assert_update([ok_response(gzipped(&edition_bytes(2)))], "updated to GeoLite2-City").await;
-    assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(2));
+    assert_eq!(fs::read(&fixture.file).expect("read file"), edition_bytes(2));
     fixture.assert_update([ok_response(archived(&edition_bytes(3)))], "updated to GeoLite2-City").await;
-    assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(3));
+    assert_eq!(fs::read(&fixture.file).expect("read file"), edition_bytes(3));
 
-    // What other hands have changed is fetched anew, whatever the server said of it before.
-    fs::write(&fixture.file, b"rubbish").expect("a file");
+    // A file that was changed otherwise is downloaded again, regardless of its validators.
+    fs::write(&fixture.file, b"rubbish").expect("write file");
     fixture.assert_update([ok_response(edition_bytes(3))], "updated to GeoLite2-City").await;
     assert_eq!(fixture.last_request_header("if-none-match"), None);
 
-    let status = fixture.run_cli("geo status --json").await.ensure_success().expect("a status").json().expect("JSON");
+    let status = fixture
+        .run_cli("geo status --json")
+        .await
+        .ensure_success()
+        .expect("command succeeds")
+        .json()
+        .expect("valid JSON");
     assert_eq!((&status[0]["type"], &status[0]["networks"]), (&"GeoLite2-City".into(), &1.into()));
-    let table = fixture.run_cli("geo status").await.ensure_success().expect("a status").text();
+    let table = fixture.run_cli("geo status").await.ensure_success().expect("command succeeds").text();
     assert!(table.contains("ATTRIBUTION") && table.contains("created by MaxMind"), "{table}");
     let settings = fixture.run_cli("check").await.text();
     assert!(settings.contains("license_key=…") && !settings.contains("s3cr3t"), "{settings}");
@@ -245,7 +251,7 @@ async fn failed_update_keeps_the_last_valid_edition() {
     ] {
         fixture.assert_update_fails([response], reason).await;
     }
-    // No answer at all; an answer without an end.
+    // No response, then an endless one.
     fixture.assert_update_fails([], "timed out waiting for the server").await;
     let started = Instant::now();
     fixture.assert_update_fails([slow_body_response()], "update_timeout_ms").await;
@@ -259,16 +265,16 @@ async fn update_waits_for_retry_after() {
     let started = Instant::now();
     fixture.assert_update([too_many_requests("2"), ok_response(edition_bytes(1))], "updated to GeoLite2-City").await;
     assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
-    assert_eq!(fixture.server.request_server.lock().expect("a list").len(), 2);
+    assert_eq!(fixture.server.requests.lock().expect("lock").len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn running_node_downloads_and_loads_updates() {
     let (deployment, fixture) = (shared_deployment().await, start_fixture(false));
-    fs::write(&fixture.file, edition_bytes(1)).expect("a file");
+    fs::write(&fixture.file, edition_bytes(1)).expect("write file");
     fixture.queue_responses([ok_response(archived(&edition_bytes(2)))]);
     let log = fixture.dir.path().join("node.log");
-    let mut command = tokio::process::Command::new(node::find_service_binary().expect("the program"));
+    let mut command = tokio::process::Command::new(node::find_service_binary().expect("service binary"));
     command.args(["--config", "ipseity.toml", "serve"]).current_dir(fixture.dir.path()).kill_on_drop(true);
     command.env_clear().envs(deployment.env()).env_remove("IPSEITY__GEO__FILES");
     for (name, value) in
@@ -276,14 +282,18 @@ async fn running_node_downloads_and_loads_updates() {
     {
         command.env(format!("IPSEITY__{name}"), value);
     }
-    let _node = command.stdin(Stdio::null()).stderr(fs::File::create(&log).expect("a log")).spawn().expect("a node");
-    eventually("the new edition is swapped in", Duration::from_secs(30), async || {
+    let _node = command
+        .stdin(Stdio::null())
+        .stderr(fs::File::create(&log).expect("create file"))
+        .spawn()
+        .expect("start process");
+    eventually("the new edition is loaded", Duration::from_secs(30), async || {
         fs::read_to_string(&log).is_ok_and(|log| log.contains("geo database reloaded"))
     })
     .await
     .unwrap_or_else(|error| panic!("{error}: {}", fs::read_to_string(&log).unwrap_or_default()));
-    assert_eq!(fs::read(&fixture.file).expect("a file"), edition_bytes(2));
-    assert_eq!(fixture.server.request_server.lock().expect("a list").len(), 1, "it is not due again");
+    assert_eq!(fs::read(&fixture.file).expect("read file"), edition_bytes(2));
+    assert_eq!(fixture.server.requests.lock().expect("lock").len(), 1, "no further update is due");
 }
 
 #[tokio::test(flavor = "multi_thread")]

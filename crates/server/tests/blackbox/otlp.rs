@@ -1,4 +1,4 @@
-//! Traces and logs at a collector: they come, they hold nothing of a caller, and a collector that is away costs nobody anything.
+//! OTLP export: traces and logs arrive without client data, and an unreachable collector does not slow requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::fixture::{fresh_key, shared_deployment};
 
 const CANARY: &str = "203.0.113.77";
 
-/// All that was sent, by path.
+/// Path and body of every export.
 type ReceivedExports = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// As much of a collector as a sender needs: takes every request's body and says 200.
+/// A minimal collector: records every body and responds with 200.
 async fn run_collector(listener: TcpListener, received: ReceivedExports) {
     while let Ok((stream, _)) = listener.accept().await {
         tokio::spawn(receive_exports(stream, Arc::clone(&received)));
@@ -43,7 +43,7 @@ async fn receive_exports(stream: TcpStream, received: ReceivedExports) -> Option
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await.ok()?;
-        received.lock().expect("no panic").push((path?, body));
+        received.lock().expect("lock").push((path?, body));
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.ok()?;
     }
 }
@@ -58,21 +58,21 @@ fn otlp_env(port: u16) -> Env {
 #[tokio::test(flavor = "multi_thread")]
 async fn collector_receives_spans_and_logs_without_client_data() {
     let deployment = shared_deployment().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind socket");
+    let port = listener.local_addr().expect("local address").port();
     let received = ReceivedExports::default();
     let collector = tokio::spawn(run_collector(listener, Arc::clone(&received)));
-    let mut node = deployment.start_node(&otlp_env(port)).await.expect("a node");
+    let mut node = deployment.start_node(&otlp_env(port)).await.expect("start node");
     let key = fresh_key(deployment, Scope::Full).await;
     let bearer = key.bearer();
     let headers = [("authorization", &*bearer), ("x-forwarded-for", CANARY)];
     for _ in 0..20 {
-        assert_eq!(node.client().get("/api/v1/ip", &headers).await.expect("an answer").status, 200);
+        assert_eq!(node.client().get("/api/v1/ip", &headers).await.expect("response").status, 200);
     }
-    // What waits is sent before a node ends.
-    node.terminate().await.expect("an end");
+    // A node flushes its queues before it exits.
+    node.terminate().await.expect("stop node");
     collector.abort();
-    let received = received.lock().expect("no panic");
+    let received = received.lock().expect("lock");
     let all = |of: &str| {
         received.iter().filter(|(path, _)| path == of).flat_map(|(_, body)| body.clone()).collect::<Vec<u8>>()
     };
@@ -91,14 +91,14 @@ async fn collector_receives_spans_and_logs_without_client_data() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_collector_does_not_slow_requests() {
     let deployment = shared_deployment().await;
-    let unused_port = ReservedPort::reserve_free().expect("a port");
-    let mut node = deployment.start_node(&otlp_env(unused_port.address().port())).await.expect("a node");
+    let unused_port = ReservedPort::reserve_free().expect("free port");
+    let mut node = deployment.start_node(&otlp_env(unused_port.address().port())).await.expect("start node");
     let start = Instant::now();
     for _ in 0..200 {
-        assert_eq!(node.client().get("/api/v1/meta", &[]).await.expect("an answer").status, 200);
+        assert_eq!(node.client().get("/api/v1/meta", &[]).await.expect("response").status, 200);
     }
-    assert!(start.elapsed() < Duration::from_secs(10), "200 answers took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(10), "200 requests took {:?}", start.elapsed());
     let is_logged = async || node.log().is_ok_and(|log| log.contains("opentelemetry"));
-    eventually("the log tells of it", Duration::from_secs(20), is_logged).await.expect("a line");
-    assert!(node.terminate().await.expect("an end").success());
+    eventually("the failure is logged", Duration::from_secs(20), is_logged).await.expect("happens in time");
+    assert!(node.terminate().await.expect("stop node").success());
 }

@@ -52,8 +52,8 @@ fn too_broad_proxy_trust_is_refused_with_a_reason() {
         (&[("PRESET", "nginx")], "trusted_proxies is empty"),
         (&[("PRESET", "haproxy")], "trusted_proxies is empty"),
         (&[("PROXY_PROTOCOL", "127.0.0.1:8080")], "trusted_proxies is empty"),
-        (&[("PROXY_PROTOCOL", "127.0.0.1:1"), ("TRUSTED_PROXIES", "10.0.0.0/8")], "not among the listeners"),
-        (&[("FORWARDING_HEADER", "x-anything")], "use one of"),
+        (&[("PROXY_PROTOCOL", "127.0.0.1:1"), ("TRUSTED_PROXIES", "10.0.0.0/8")], "not in http or https"),
+        (&[("FORWARDING_HEADER", "x-anything")], "Use one of"),
         (&[("RTT_HEADER", "x-forwarded-for")], "another setting reads already"),
     ];
     for (settings, reason) in refused {

@@ -39,7 +39,7 @@ async fn landing_page_shows_the_full_lookup_without_charge() {
     let before = rate_limit_headers(&get_ok(&mut caller, "/api/v1/ip", &from).await).remaining;
     let page = get_ok(&mut caller, "/", &from).await;
     let response = get_ok(&mut caller, "/api/v1/ip", &from).await;
-    assert_eq!(rate_limit_headers(&response).remaining, before - 1, "the page was charged");
+    assert_eq!(rate_limit_headers(&response).remaining, before - 1, "the page used the quota");
     assert!(!page.headers.contains_key("x-ratelimit-limit") && !page.headers.contains_key("set-cookie"));
     assert_eq!(page.header("cache-control"), Some("no-store"), "the page contains an address");
     let text = page.text();

@@ -1,4 +1,4 @@
-//! Months in minutes: one clock, shared by Redis, PostgreSQL and a node, is moved from day to day. Nothing grows without bound.
+//! Storage stays bounded over months: Redis, PostgreSQL and a node share a clock that the test advances day by day.
 
 use std::fs;
 use std::time::Duration;
@@ -11,20 +11,19 @@ use ipseity_testkit::{
 use crate::fixture::{env_number, relaxed_timeouts};
 
 const DAY_MS: i64 = 86_400_000;
-/// As short as the settings allow, so that months go while we watch.
+/// The minimum, so that the test sees months expire.
 const RETENTION_DAYS: u64 = 31;
 const SESSION_IDLE_DAYS: u64 = 5;
-/// The longest that a part can outlive what is kept: it goes as a whole month.
+/// Partitions are dropped as whole months, so the oldest rows may be this much older.
 const MONTH_DAYS: u64 = 31;
-/// Rows of each kind that a day adds beside those of the keys.
+/// Rows of each kind added per day, apart from those of the keys.
 const ROWS_PER_DAY: u64 = 3;
 const RETENTION_TIMEOUT: Duration = Duration::from_secs(30);
 const KEYS_PER_ACCOUNT: u32 = 10;
-/// Days between two changes of a key.
 const CHANGE_INTERVAL_DAYS: u32 = 5;
 const CONNECTIONS: usize = 8;
 
-/// What is there after a day.
+/// Row counts and sizes after a day.
 #[derive(Debug)]
 struct StorageUsage {
     day: u32,
@@ -59,28 +58,28 @@ async fn start_deployment(clock: &TestClock) -> Deployment {
         redis: RedisOptions { clock: redis_clock, ..RedisOptions::default() },
         ..DeploymentOptions::default()
     };
-    Deployment::start(options).await.expect("a house")
+    Deployment::start(options).await.expect("start deployment")
 }
 
 async fn query_number(deployment: &Deployment, sql: &str) -> u64 {
-    let output = deployment.postgres.psql("ipseity", sql).await.expect("a number");
+    let output = deployment.postgres.psql("ipseity", sql).await.expect("run SQL");
     output.parse().unwrap_or_else(|_| panic!("{sql}: {output}"))
 }
 
-/// Has each key ask once, on a few connections.
+/// Sends a lookup with each key, on a few connections.
 async fn lookup_with_all(deployment: &Deployment, keys: &[IssuedKey]) {
     let chunk_size = keys.len().div_ceil(CONNECTIONS).max(1);
     let lookups = keys.chunks(chunk_size).map(|keys| async move {
         let mut caller = deployment.nodes[0].client();
         for key in keys {
-            let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("an answer");
+            let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response");
             assert_eq!(reply.status, 200);
         }
     });
     futures_util::future::join_all(lookups).await;
 }
 
-/// What people leave behind on a day: sessions, links, ceremonies, alerts, changes of a key, pauses.
+/// Adds the rows of a day: sessions, links, WebAuthn states, alerts, key changes and pauses.
 async fn add_daily_rows(deployment: &Deployment, day: u32, key: &str) {
     let insert_sql = format!(
         "insert into sessions (digest, account_id, label)
@@ -96,32 +95,37 @@ async fn add_daily_rows(deployment: &Deployment, day: u32, key: &str) {
          insert into refusals (key_id, day, reason, count)
              select id, (now() at time zone 'UTC')::date, 'paused', 1 from keys on conflict do nothing"
     );
-    deployment.postgres.psql("ipseity", &insert_sql).await.expect("rows");
+    deployment.postgres.psql("ipseity", &insert_sql).await.expect("run SQL");
     if day.is_multiple_of(CHANGE_INTERVAL_DAYS) {
         for change in ["deactivate", "reactivate"] {
-            deployment.cli(&["key", change, key]).await.expect("a command").ensure_success().expect("a change");
+            deployment
+                .cli(&["key", change, key])
+                .await
+                .expect("run command")
+                .ensure_success()
+                .expect("command succeeds");
         }
     }
 }
 
-/// As many keys as are asked for, ten an account.
+/// Issues keys, ten per account.
 async fn issue_keys(deployment: &Deployment, count: u32) -> Vec<IssuedKey> {
-    let folder = TestDir::create().expect("a folder");
+    let folder = TestDir::create().expect("create directory");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (input, keys) = (path("wanted.csv"), path("keys.jsonl"));
     let line = |number: u32| format!("owner{}@example.com,ip,key {number}\n", number / KEYS_PER_ACCOUNT);
-    fs::write(&input, (0..count).map(line).collect::<String>()).expect("a file");
+    fs::write(&input, (0..count).map(line).collect::<String>()).expect("write file");
     let arguments = ["key", "issue", "--from", &input, "--out", &keys, "--create-accounts"];
-    deployment.cli(&arguments).await.expect("a command").ensure_success().expect("keys");
-    let written = fs::read_to_string(&keys).expect("keys");
-    written.lines().map(|line| serde_json::from_str(line).expect("a key")).collect()
+    deployment.cli(&arguments).await.expect("run command").ensure_success().expect("command succeeds");
+    let written = fs::read_to_string(&keys).expect("read file");
+    written.lines().map(|line| serde_json::from_str(line).expect("valid JSON")).collect()
 }
 
 async fn measure_storage(deployment: &Deployment, day: u32) -> StorageUsage {
     let count = async |table: &str| query_number(deployment, &format!("select count(*) from {table}")).await;
-    let info = deployment.redis.info("memory").await.expect("what Redis says");
-    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("its memory");
-    let keyspace = deployment.redis.info("keyspace").await.expect("what Redis says");
+    let info = deployment.redis.info("memory").await.expect("read INFO");
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("memory");
+    let keyspace = deployment.redis.info("keyspace").await.expect("read INFO");
     let keys = keyspace.split("keys=").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or("0");
     StorageUsage {
         day,
@@ -133,35 +137,35 @@ async fn measure_storage(deployment: &Deployment, day: u32) -> StorageUsage {
         history: count("history").await,
         pauses: count("pauses").await,
         database_kb: query_number(deployment, "select pg_database_size('ipseity') / 1024").await,
-        redis_keys: keys.parse().expect("a number"),
-        redis_kb: used.trim().parse::<u64>().expect("a number") / 1024,
+        redis_keys: keys.parse().expect("number"),
+        redis_kb: used.trim().parse::<u64>().expect("number") / 1024,
     }
 }
 
-/// What may be there, however many days went by.
+/// Asserts limits that do not depend on the number of days.
 fn assert_storage_bounded(now: &StorageUsage, keys: u64) {
     let kept_days = RETENTION_DAYS + MONTH_DAYS + 1;
     for (what, count, count_max) in [
-        ("rows of usage and refusals", now.usage, 2 * keys * kept_days),
-        // For each of two tables: what is kept, three to come, the part for others, and the one from before.
-        ("parts", now.partitions, 2 * (kept_days.div_ceil(28) + 1 + 2 + 2)),
+        ("usage and refusal rows", now.usage, 2 * keys * kept_days),
+        // Two tables: kept months, the current and two future ones, the default partition, and the one from before partitioning.
+        ("partitions", now.partitions, 2 * (kept_days.div_ceil(28) + 1 + 2 + 2)),
         ("sessions", now.sessions, ROWS_PER_DAY * (SESSION_IDLE_DAYS + 2)),
         ("links and alerts", now.tokens_and_alerts, 2 * ROWS_PER_DAY * 3 + keys * 6),
-        ("changes that wait", now.outbox, 0),
-        ("rows of history", now.history, 2 * (RETENTION_DAYS + 2) + keys),
+        ("outbox rows", now.outbox, 0),
+        ("history rows", now.history, 2 * (RETENTION_DAYS + 2) + keys),
         ("pauses", now.pauses, RETENTION_DAYS + 2),
-        // A record and a log each, and fences of 1,024 buckets.
+        // A record and a log per key, and fences of 1,024 buckets.
         ("keys in Redis", now.redis_keys, 2 * keys + 2 * 1024 + 16),
     ] {
-        assert!(count <= count_max, "{what}: {count}, and at most {count_max} are allowed: {now:?}");
+        assert!(count <= count_max, "{what}: {count}, more than {count_max}: {now:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::print_stdout, reason = "the figures are the point")]
+#[expect(clippy::print_stdout, reason = "prints the figures for review")]
 async fn storage_does_not_grow_over_time() {
     let (days, count) = (env_number("IPSEITY_DAYS", 100), env_number("IPSEITY_DAYS_KEYS", 10));
-    let clock = TestClock::open().expect("a clock");
+    let clock = TestClock::open().expect("open clock");
     let deployment = start_deployment(&clock).await;
     let keys = issue_keys(&deployment, count).await;
     let today = "(now() at time zone 'UTC')::date";
@@ -171,32 +175,36 @@ async fn storage_does_not_grow_over_time() {
         lookup_with_all(&deployment, &keys).await;
         add_daily_rows(&deployment, day, &keys[0].id).await;
         let flushed_query = format!("select count(*) from usage where day = {today}");
-        eventually("the day is rolled up", RETENTION_TIMEOUT, async || {
+        eventually("usage is flushed", RETENTION_TIMEOUT, async || {
             query_number(&deployment, &flushed_query).await == u64::from(count)
         })
         .await
-        .expect("a roll-up");
+        .expect("happens in time");
         if day % 20 == 0 {
             let old =
                 format!("select count(*) from sessions where seen_at < now() - interval '{SESSION_IDLE_DAYS} days'");
             let stale = format!("select count(*) from history where at < now() - interval '{RETENTION_DAYS} days'");
             let waiting = "select count(*) from outbox";
-            eventually("a round of cleaning", RETENTION_TIMEOUT, async || {
+            eventually("a retention run", RETENTION_TIMEOUT, async || {
                 query_number(&deployment, &old).await
                     + query_number(&deployment, &stale).await
                     + query_number(&deployment, waiting).await
                     == 0
             })
             .await
-            .expect("a round");
+            .expect("happens in time");
             samples.push(measure_storage(&deployment, day).await);
-            let now = samples.last().expect("a weight");
+            let now = samples.last().expect("sample");
             println!("{now:?}");
             assert_storage_bounded(now, count.into());
         }
     }
-    let last = samples.last().expect("a weight");
-    assert_eq!(query_number(&deployment, "select count(*) from usage_other").await, 0, "every month was made in time");
+    let last = samples.last().expect("sample");
+    assert_eq!(
+        query_number(&deployment, "select count(*) from usage_other").await,
+        0,
+        "partitions were created in time"
+    );
     let oldest = query_number(&deployment, &format!("select {today} - min(day) from usage")).await;
     assert!(
         (RETENTION_DAYS - 1..=RETENTION_DAYS + MONTH_DAYS).contains(&oldest),

@@ -1,4 +1,4 @@
-//! The runbook names no command, option, setting or recipe that does not exist.
+//! Commands, options, settings and recipes in the runbook exist.
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +11,17 @@ fn read_file(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
 }
 
-/// Name and text of every page that tells operators what to type.
+/// Name and text of every page for operators.
 fn operator_pages() -> Vec<(String, String)> {
     let folders = ["docs/operations", "deploy/container", "deploy/kubernetes"]
         .map(|folder| Path::new(REPOSITORY_ROOT).join(folder));
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder").flatten());
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("read directory").flatten());
     let pages =
         files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.map(|path| (path.display().to_string(), read_file(&path))).collect()
 }
 
-/// What follows each mention of a word, to the end of its line or of its code.
+/// The text after each occurrence of a word, up to the end of its line or code span.
 fn text_after<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     text.match_indices(word).map(move |(at, _)| {
         let rest = &text[at + word.len()..];
@@ -37,18 +37,18 @@ fn runbook_names_only_existing_commands_and_options() {
             let line = line.strip_prefix("--config /etc/ipseity/settings/ipseity.toml ").unwrap_or(line);
             let named: Vec<_> =
                 line.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect();
-            // A plan's name looks like a command; what is no command is an argument of the one before.
+            // An argument, such as a plan's name, may look like a subcommand.
             let help = |count: usize| run_isolated(&[], &[&named[..count], &["--help"]].concat());
             let known = (1..=named.len()).rev().map(help).find(|output| output.is_success());
             let help = known.unwrap_or_else(|| panic!("{page}: ipseity {line}")).text();
-            assert!(!help.contains("\nCommands:"), "{page}: ipseity {line}: no command, but a group of them");
+            assert!(!help.contains("\nCommands:"), "{page}: ipseity {line}: a subcommand is missing");
             for option in line.split_whitespace().filter(|word| word.starts_with("--")) {
                 assert!(help.contains(option), "{page}: ipseity {line}: there is no {option}");
             }
             commands += 1;
         }
     }
-    assert!(commands > 20, "only {commands} commands were found");
+    assert!(commands > 20, "found only {commands} commands");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn runbook_names_only_existing_settings() {
             settings += 1;
         }
     }
-    assert!(settings > 20, "only {settings} settings were found");
+    assert!(settings > 20, "found only {settings} settings");
 }
 
 #[test]

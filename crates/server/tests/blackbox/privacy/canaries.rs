@@ -91,7 +91,7 @@ impl Canaries {
         lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Everything that has been or might have been sent.
+    /// Everything that may have been sent.
     pub(crate) fn needles(&self) -> Vec<Needle> {
         let secrets = self.secrets.lock().expect("lock is not poisoned").clone();
         let addresses = self.addresses.iter().copied().chain([IpAddr::V4(PEER)]);

@@ -103,7 +103,7 @@ impl PrivacyFixture {
         self.statuses.lock().expect("lock is not poisoned").insert(status);
     }
 
-    /// Keeps a node and its files.
+    /// Keeps a stopped node and its files.
     pub(crate) fn retain_node(&self, node: Node) {
         self.extra_nodes.lock().expect("lock is not poisoned").push(node);
     }

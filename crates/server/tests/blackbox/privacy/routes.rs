@@ -131,7 +131,7 @@ async fn visit_pages(fixture: &PrivacyFixture, client: &mut ProtocolClient) {
     fixture.record_status(client.get(&too_long, &as_str_pairs(&fixture.canaries.client_headers())).await.status);
 }
 
-/// Every method on every path.
+/// Sends every method to every path.
 async fn try_methods(fixture: &PrivacyFixture) {
     let mut caller = fixture.deployment().nodes[0].client();
     let paths = API_PATHS.into_iter().chain(ROUTE_CASES.iter().map(|row| row.path));

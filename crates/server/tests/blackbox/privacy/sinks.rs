@@ -62,7 +62,7 @@ pub(crate) async fn search_sinks(fixture: &PrivacyFixture, search: &PrivacySearc
     findings.extend(search.search_bytes(SLOW_LOG, &deployment.redis.slow_log().await.expect("read the slow log")));
     findings.extend(search.search_bytes(DUMP, &deployment.postgres.dump("ipseity").await.expect("dump the data")));
     for node in fixture.ops_addresses() {
-        // Some nodes are dead by now.
+        // Some nodes have been stopped.
         if let Ok(reply) = TestClient::new(node).get("/metrics", &[]).await {
             findings.extend(search.search_bytes(METRICS, &reply.body));
         }
