@@ -56,7 +56,9 @@ pub(super) enum AccountCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Change the plan of an account. The new limit takes effect on the next request.
+    /// Change the plan of an account.
+    ///
+    /// The new limit takes effect on the next request.
     Plan {
         /// Email address of the account's owner.
         #[arg(long)]

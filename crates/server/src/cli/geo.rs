@@ -23,7 +23,9 @@ pub(super) enum GeoCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Download new editions from `[[geo.sources]]`. Running nodes load them automatically.
+    /// Download new editions from `[[geo.sources]]`.
+    ///
+    /// Running nodes load them automatically.
     Update,
 }
 

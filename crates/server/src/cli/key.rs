@@ -20,9 +20,13 @@ pub(super) enum KeyCommand {
     ///
     /// A key is shown only once; only its hash is stored. An account can have up to 10 keys. With --from, the file is validated before the first
     /// key is issued. Lines whose account is missing or already has 10 keys are reported and skipped.
-    #[command(after_long_help = "Examples:
+    #[command(
+        override_usage = "ipseity key issue --account <EMAIL> --scope <SCOPE> --name <NAME> [--json]
+       ipseity key issue --from <FILE> --out <FILE> [--create-accounts]",
+        after_long_help = "Examples:
   ipseity key issue --account you@example.com --scope full --name laptop
-  ipseity key issue --from keys.csv --out keys.jsonl --create-accounts")]
+  ipseity key issue --from keys.csv --out keys.jsonl --create-accounts"
+    )]
     Issue(IssueCommand),
     /// Search keys by ID, by name or by the owner's email address.
     #[command(after_long_help = "Example:\n  ipseity key search laptop")]
@@ -51,13 +55,17 @@ pub(super) enum KeyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Deactivate a key. Its requests are rejected until you reactivate it.
+    /// Deactivate a key.
+    ///
+    /// Its requests are rejected until you reactivate it.
     Deactivate {
         /// Key ID: the ten characters after `ips_`.
         #[arg(value_parser = parse_key_id)]
         id: KeyId,
     },
-    /// Reactivate a key. A key that was paused before is still paused.
+    /// Reactivate a key.
+    ///
+    /// A key that was paused before is still paused.
     Reactivate {
         /// Key ID: the ten characters after `ips_`.
         #[arg(value_parser = parse_key_id)]

@@ -79,22 +79,23 @@ enum ConfiguredCommand {
     /// Logs go to standard error. Before it exits, the service drains: it completes open requests and flushes usage to PostgreSQL. A new process can
     /// take over its sockets first, so that no request fails during an upgrade.
     Serve,
-    /// Validate and print the effective settings, or explain which client address a connection gets.
+    /// Print and validate the effective settings.
     ///
-    /// Passwords are not printed.
+    /// Passwords are not printed. With --peer, the command explains which client address a connection gets instead.
     Check(explain_client::ExplainClient),
     /// Check every dependency and report problems with suggested fixes.
     ///
     /// Checks Redis, PostgreSQL and its schema, clocks, certificates, geo data, open files, ports and proxies. It changes nothing and can run beside
     /// a serving node. The exit code is 1 if there is an error; warnings do not change it.
     Doctor(doctor::DoctorCommand),
-    /// Show live figures of a running node: rates, outcomes, latencies, tasks, connections and geo data.
+    /// Show live figures of a running node.
     ///
-    /// Reads the metrics of the node's ops listener every two seconds, until you press Ctrl-C.
+    /// The figures are rates, outcomes, latencies, tasks, connections and geo data. They are read from the metrics of the ops listener every two
+    /// seconds, until you press Ctrl-C.
     Top(top::TopCommand),
-    /// Send lookups to a running service at a steady rate and report statuses and latencies.
+    /// Measure a running service with lookups at a steady rate.
     ///
-    /// The requests count towards the quotas of the keys. A key is paused after more than 300 requests in 60 seconds, so higher rates need several
+    /// Reports statuses and latencies. The requests count towards the quotas of the keys. A key is paused after more than 300 requests in 60 seconds, so higher rates need several
     /// keys.
     #[command(after_long_help = "Example:\n  ipseity bench --keys keys.jsonl --rate 50 --seconds 20 --requests 1000")]
     Bench(bench::BenchCommand),

@@ -16,7 +16,9 @@ pub(super) enum PlanCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Add a plan. A plan cannot be changed later; assign accounts to another plan instead.
+    /// Add a plan.
+    ///
+    /// A plan cannot be changed later; assign accounts to another plan instead.
     Add {
         /// Plan name: lowercase letters, digits and dashes.
         name: String,

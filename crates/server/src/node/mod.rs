@@ -18,7 +18,6 @@ use ipseity_api::{Api, ApiLimits, ApiMetrics, DegradedLimits, PublicService, Usa
 use ipseity_domain::Colo;
 use ipseity_edge::{CertResolver, Drain, EdgeLimits, EdgeState, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
-use ipseity_store::{RetentionPolicy, Store};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -36,10 +35,10 @@ use crate::node::portal_setup::PortalSetup;
 use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
 use crate::tasks::certificates::{self, CertificateReloadWorker};
-use crate::tasks::outbox::{self, OutboxWorker};
+use crate::tasks::outbox::OutboxWorker;
 use crate::tasks::recovery::{self, RecoveryWorker};
-use crate::tasks::retention::{self, RetentionWorker};
-use crate::tasks::usage_flush::{self, UsageFlushWorker};
+use crate::tasks::retention::RetentionWorker;
+use crate::tasks::usage_flush::UsageFlushWorker;
 use crate::telemetry::log::LogControl;
 
 /// Probing more often would hinder the recovery of Redis.
@@ -131,7 +130,8 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     if connection_capacity(config) < config.edge.connections_max {
         tracing::warn!(
             capacity = connection_capacity(config),
-            "connection capacity reduced: the open file limit is below [edge] connections_max"
+            connections_max = config.edge.connections_max,
+            "connection capacity limited by open files"
         );
     }
     let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
@@ -162,24 +162,16 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     let (drain_switch, drain) = Drain::new();
     let background = background_store(config, "ipseity-background")?;
     let ledger = Arc::new(background_ledger(config)?);
-    let usage_flush = UsageFlushWorker {
-        store: background.clone(),
-        ledger: Arc::clone(&ledger),
-        usage_buffer,
-        interval: millis(config.ledger.usage_flush_interval_ms),
-        outcomes: usage_flush::register_usage_flushes(registry),
-    };
+    let flush_interval = millis(config.ledger.usage_flush_interval_ms);
+    let usage_flush =
+        UsageFlushWorker::register(registry, background.clone(), Arc::clone(&ledger), usage_buffer, flush_interval);
     let outbox_interval = millis(config.ledger.outbox_poll_interval_ms);
-    let outbox = Arc::new(OutboxWorker {
-        store: background.clone(),
-        ledger: Arc::clone(&ledger),
-        interval: outbox_interval,
-        outcomes: outbox::register_outbox_runs(registry),
-    });
+    let outbox = Arc::new(OutboxWorker::register(registry, background.clone(), Arc::clone(&ledger), outbox_interval));
     let probe_interval = millis(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
     let recovery = RecoveryWorker { api: Arc::clone(&api), outbox: Arc::clone(&outbox), interval: probe_interval };
     let key_events = recovery::follow_key_events(Arc::clone(&api), background.clone(), drain.clone());
-    let retention = retention_worker(config, background.clone(), registry);
+    let session_idle_timeout = portal_setup::session_idle_timeout(config);
+    let retention = RetentionWorker::register(registry, background.clone(), &config.retention, session_idle_timeout);
     let ops = Arc::new(OpsState {
         store: background,
         ledger,
@@ -242,17 +234,6 @@ fn serve_ops(
     let edge = Arc::new(EdgeState::new(limits, Trust::none(), None));
     let socket = sockets.bind_tcp(config.ops.listen)?;
     Ok(ipseity_edge::serve(socket, Transport::Plaintext, edge, ops::ops_application(Arc::clone(ops)), drain))
-}
-
-fn retention_worker(config: &Config, store: Store, registry: &mut Registry) -> RetentionWorker {
-    let settings = &config.retention;
-    RetentionWorker {
-        store,
-        policy: RetentionPolicy { usage_days: settings.usage_days.into(), history_days: settings.history_days.into() },
-        session_idle_timeout: portal_setup::session_idle_timeout(config),
-        interval: Duration::from_secs(settings.interval_s),
-        outcomes: retention::register_retention_runs(registry),
-    }
 }
 
 /// Starts the geo tasks that are enabled.

@@ -18,19 +18,20 @@ const BATCH_ROWS_MAX: i64 = 100;
 /// Limits a run. Rows of a dropped claim become available again.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) fn register_outbox_runs(registry: &mut Registry) -> OutcomeCounter {
-    let help = "Runs that copy key changes to Redis and pauses to PostgreSQL, by outcome";
-    OutcomeCounter::register(registry, "outbox_runs", help, [SUCCEEDED, FAILED])
-}
-
 pub(crate) struct OutboxWorker {
     pub(crate) store: Store,
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) interval: Duration,
-    pub(crate) outcomes: OutcomeCounter,
+    ledger: Arc<Ledger>,
+    interval: Duration,
+    outcomes: OutcomeCounter,
 }
 
 impl OutboxWorker {
+    pub(crate) fn register(registry: &mut Registry, store: Store, ledger: Arc<Ledger>, interval: Duration) -> Self {
+        let help = "Runs that copy key changes to Redis and pauses to PostgreSQL, by outcome";
+        let outcomes = OutcomeCounter::register(registry, "outbox_runs", help, [SUCCEEDED, FAILED]);
+        Self { store, ledger, interval, outcomes }
+    }
+
     /// Runs until the drain starts.
     pub(crate) async fn run(&self, drain: Drain) {
         tokio::select! {

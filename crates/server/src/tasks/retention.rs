@@ -6,6 +6,7 @@ use ipseity_edge::Drain;
 use ipseity_store::{RetentionPolicy, Store, StoreError};
 use prometheus_client::registry::Registry;
 
+use crate::config::RetentionConfig;
 use crate::tasks::outcome_counter::{FAILED, OutcomeCounter, SUCCEEDED};
 use crate::tasks::periodic::run_every;
 
@@ -13,22 +14,36 @@ use crate::tasks::periodic::run_every;
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct RetentionWorker {
-    pub(crate) store: Store,
-    pub(crate) policy: RetentionPolicy,
-    pub(crate) session_idle_timeout: Duration,
-    pub(crate) interval: Duration,
-    pub(crate) outcomes: OutcomeCounter,
-}
-
-pub(crate) fn register_retention_runs(registry: &mut Registry) -> OutcomeCounter {
-    let help = "Runs that delete expired data, by outcome";
-    OutcomeCounter::register(registry, "retention_runs", help, [SUCCEEDED, FAILED])
+    store: Store,
+    policy: RetentionPolicy,
+    session_idle_timeout: Duration,
+    interval: Duration,
+    outcomes: OutcomeCounter,
 }
 
 impl RetentionWorker {
+    pub(crate) fn register(
+        registry: &mut Registry,
+        store: Store,
+        settings: &RetentionConfig,
+        session_idle_timeout: Duration,
+    ) -> Self {
+        let help = "Runs that delete expired data, by outcome";
+        Self {
+            store,
+            policy: RetentionPolicy {
+                usage_days: settings.usage_days.into(),
+                history_days: settings.history_days.into(),
+            },
+            session_idle_timeout,
+            interval: Duration::from_secs(settings.interval_s).max(INTERVAL_MIN),
+            outcomes: OutcomeCounter::register(registry, "retention_runs", help, [SUCCEEDED, FAILED]),
+        }
+    }
+
     /// Runs until the drain starts.
     pub(crate) async fn run(self, drain: Drain) {
-        run_every(self.interval.max(INTERVAL_MIN), &drain, || self.run_once()).await;
+        run_every(self.interval, &drain, || self.run_once()).await;
     }
 
     async fn run_once(&self) {

@@ -16,20 +16,27 @@ use crate::tasks::periodic::run_every;
 /// Keeps statements short: a million keys are written in batches that take PostgreSQL milliseconds each.
 const ROWS_PER_STATEMENT_MAX: usize = 5_000;
 
-pub(crate) fn register_usage_flushes(registry: &mut Registry) -> OutcomeCounter {
-    let help = "Writes of buffered usage to PostgreSQL, by outcome";
-    OutcomeCounter::register(registry, "usage_flushes", help, [SUCCEEDED, FAILED])
-}
-
 pub(crate) struct UsageFlushWorker {
-    pub(crate) store: Store,
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) usage_buffer: Arc<UsageBuffer>,
-    pub(crate) interval: Duration,
-    pub(crate) outcomes: OutcomeCounter,
+    store: Store,
+    ledger: Arc<Ledger>,
+    usage_buffer: Arc<UsageBuffer>,
+    interval: Duration,
+    outcomes: OutcomeCounter,
 }
 
 impl UsageFlushWorker {
+    pub(crate) fn register(
+        registry: &mut Registry,
+        store: Store,
+        ledger: Arc<Ledger>,
+        usage_buffer: Arc<UsageBuffer>,
+        interval: Duration,
+    ) -> Self {
+        let help = "Writes of buffered usage to PostgreSQL, by outcome";
+        let outcomes = OutcomeCounter::register(registry, "usage_flushes", help, [SUCCEEDED, FAILED]);
+        Self { store, ledger, usage_buffer, interval, outcomes }
+    }
+
     /// Runs until the drain starts.
     pub(crate) async fn run(&self, drain: Drain) {
         run_every(self.interval, &drain, || self.flush_usage()).await;

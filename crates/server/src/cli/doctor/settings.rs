@@ -96,7 +96,7 @@ pub(super) fn check_geo_databases(config: &Config) -> Vec<DoctorFinding> {
         findings.warning(
             "There is no geo database, so locations and networks in responses are null. Add databases to [geo] files.",
         );
-        summary.push("none".to_owned());
+        summary.push("no database".to_owned());
     }
     findings.ok_unless_error(to_sentence(&summary.join(", ")))
 }
