@@ -54,7 +54,7 @@ fn too_broad_proxy_trust_is_refused_with_a_reason() {
         (&[("PROXY_PROTOCOL", "127.0.0.1:8080")], "trusted_proxies is empty"),
         (&[("PROXY_PROTOCOL", "127.0.0.1:1"), ("TRUSTED_PROXIES", "10.0.0.0/8")], "not in http or https"),
         (&[("FORWARDING_HEADER", "x-anything")], "Use one of"),
-        (&[("RTT_HEADER", "x-forwarded-for")], "another setting reads already"),
+        (&[("RTT_HEADER", "x-forwarded-for")], "another setting already uses"),
     ];
     for (settings, reason) in refused {
         let output = run_check(settings, &[]);
