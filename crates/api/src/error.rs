@@ -1,31 +1,31 @@
-//! Every refusal that the API can give: status, code, message, link and headers in one list.
+//! Every refusal of the API: status, code, message, documentation link and headers.
 
-use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
+use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S};
 use ipseity_ledger::{LedgerTime, Quota};
 use serde::Serialize;
 
 use crate::public_urls::PublicUrls;
+use crate::response::json_response;
 use crate::response::rate_limit_headers::RateLimitHeaders;
-use crate::service::HEADER_CAPACITY;
 
-/// A request that is not answered, and why.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     MissingKey,
     InvalidKey,
     Inactive,
     Paused,
-    /// The request that exceeded the burst limit and paused its key.
+    /// This request exceeded the burst limit and paused its key.
     BurstExceeded(LedgerTime),
     QuotaExhausted(Quota),
     DemoExhausted(Quota),
     NotFound,
     MethodNotAllowed,
     UriTooLong,
-    /// The cause is logged where it arose, and never sent.
+    /// The cause is logged where it occurs and never sent to the client.
     Internal,
 }
 
@@ -66,7 +66,7 @@ impl Refusal {
         }
     }
 
-    /// The section of the documentation. Frozen: links in the field must not rot.
+    /// The anchor in the documentation. It must not change, because clients have stored these links.
     const fn anchor(self) -> &'static str {
         match self {
             Self::MissingKey => "missing_api_key",
@@ -83,7 +83,7 @@ impl Refusal {
         }
     }
 
-    /// How metrics call it: the two 403s and the three 429s are told apart.
+    /// The label in metrics. Unlike the code, it distinguishes the two 403s and the three 429s.
     pub(crate) const fn outcome_label(self) -> &'static str {
         match self {
             Self::Paused => "paused",
@@ -103,42 +103,38 @@ impl Refusal {
     fn message(self, public_urls: &PublicUrls) -> String {
         let dashboard = &public_urls.dashboard;
         match self {
-            Self::MissingKey => "No API key was sent. Send it in the header `Authorization: Bearer <API_KEY>`, \
-                or, where headers cannot be set, as the query parameter `key=<API_KEY>`."
+            Self::MissingKey => "API key missing. Send it in the header `Authorization: Bearer <API_KEY>`. \
+                If you cannot set headers, use the query parameter `key=<API_KEY>`."
                 .to_owned(),
-            Self::InvalidKey => "This API key does not exist. Check that it was copied whole (52 characters, \
-                beginning with `ips_`) and that it was not deleted."
+            Self::InvalidKey => "Invalid API key. Check that you copied all 52 characters, starting with `ips_`, \
+                and that the key was not deleted."
                 .to_owned(),
             Self::Inactive => format!("This API key is deactivated. Its owner can reactivate it at {dashboard}."),
             Self::Paused => format!(
-                "This API key is paused, because it exceeded 300 requests in a minute. \
-                 Its owner can resume it at {dashboard}; waiting does not help."
+                "This API key is paused because it exceeded {BURST_LIMIT} requests in {BURST_WINDOW_S} seconds. \
+                 Its owner can resume it at {dashboard}. It won't resume on its own."
             ),
             Self::BurstExceeded(_) => format!(
-                "Burst limit exceeded: more than 300 requests in a minute. The key is now paused \
-                 until its owner resumes it at {dashboard}."
+                "Burst limit exceeded: more than {BURST_LIMIT} requests in {BURST_WINDOW_S} seconds. The key is now \
+                 paused until its owner resumes it at {dashboard}."
             ),
             Self::QuotaExhausted(quota) => format!(
-                "The daily quota of {} requests is used up. It resets at midnight UTC; ask us if you need more.",
+                "Daily quota of {} requests reached. It resets at midnight UTC. Contact us if you need more.",
                 quota.limit
             ),
             Self::DemoExhausted(quota) => format!(
-                "The demo's quota of {} requests a day, shared by all callers, is used up. It resets at midnight UTC; \
-                 a key of your own is free.",
+                "Daily demo quota of {} requests reached. All callers share it. It resets at midnight UTC. \
+                 Get a free API key for your own quota.",
                 quota.limit
             ),
-            Self::NotFound => {
-                "There is nothing at this address. The lookup is at /api/v1/ip, the demo at /api/v1/ip/demo.".to_owned()
-            }
-            Self::MethodNotAllowed => {
-                "This address does not answer that method; the Allow header names those that it does.".to_owned()
-            }
-            Self::UriTooLong => "The request's address is too long.".to_owned(),
-            Self::Internal => "Something failed on our side. The request may be sent again.".to_owned(),
+            Self::NotFound => "Not found. The lookup is at /api/v1/ip, the demo at /api/v1/ip/demo.".to_owned(),
+            Self::MethodNotAllowed => "Method not allowed. The Allow header lists the allowed methods.".to_owned(),
+            Self::UriTooLong => "URL too long.".to_owned(),
+            Self::Internal => "Something went wrong on our side. Please retry.".to_owned(),
         }
     }
 
-    /// The answer's body.
+    /// The response body.
     pub(crate) fn body(self, public_urls: &PublicUrls) -> ErrorResponse<'_> {
         ErrorResponse {
             error: self.code(),
@@ -150,7 +146,7 @@ impl Refusal {
     }
 }
 
-/// How refusals are put: those that are always the same are written at the start.
+/// Renders refusals. Bodies that never change are rendered once at startup.
 pub(crate) struct ErrorBodies {
     public_urls: PublicUrls,
     prerendered: [(Refusal, Bytes); 4],
@@ -170,23 +166,21 @@ impl ErrorBodies {
         prerendered.map_or_else(|| render_error_body(refusal, &self.public_urls), |(_, body)| body.clone())
     }
 
-    /// The answer.
+    /// Builds the response to a refused request.
     pub(crate) fn response(&self, refusal: Refusal) -> Response {
-        let mut response = Response::new(Body::from(self.body(refusal)));
+        let mut response = json_response(self.body(refusal));
         *response.status_mut() = refusal.status();
         let headers = response.headers_mut();
-        headers.reserve(HEADER_CAPACITY);
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match refusal {
             Refusal::MissingKey | Refusal::InvalidKey => {
-                // RFC 9110, section 15.5.2, requires it.
+                // Required by RFC 9110, section 15.5.2.
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             Refusal::BurstExceeded(now) => RateLimitHeaders::burst(now).write_with_retry_after(headers),
             Refusal::QuotaExhausted(quota) | Refusal::DemoExhausted(quota) => {
                 RateLimitHeaders::daily(&quota).write_with_retry_after(headers)
             }
-            // The router knows what the address allows, and says so.
+            // The router adds the Allow header.
             Refusal::MethodNotAllowed => {}
             Refusal::Inactive | Refusal::Paused | Refusal::NotFound | Refusal::UriTooLong | Refusal::Internal => {}
         }

@@ -1,20 +1,17 @@
-//! GET /api/v1/meta: what this service is and where its data comes from. No key, no charge, for anyone to cache.
+//! `GET /api/v1/meta`: the version of the service and the sources of its data. Needs no key, is not charged, and may be cached.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
-use ipseity_geo::Edition;
+use axum::response::Response;
+use ipseity_geo::{Atlas, Edition};
 use serde::Serialize;
 
-use crate::Api;
 use crate::error::Refusal;
-use crate::operation::Operation;
-
-/// The version of the interface that the documentation describes.
-pub(crate) const API_VERSION: &str = "1.1.0";
+use crate::operation::{API_VERSION, Operation};
+use crate::response::cacheable_response;
+use crate::state::Api;
 
 #[derive(Serialize)]
 struct MetaResponse<'a> {
@@ -35,29 +32,19 @@ struct MetaDatabase<'a> {
 }
 
 pub(crate) async fn meta_handler(State(api): State<Arc<Api>>) -> Response {
-    api.finish_response(Operation::Meta.label(), api.meta_response())
+    api.finish_response(Operation::Meta.label(), meta_response(&api.renderer.current_atlas()))
 }
 
-impl Api {
-    fn meta_response(&self) -> Result<Response, Refusal> {
-        let atlas = self.atlas.current();
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        let meta = MetaResponse {
-            version: env!("CARGO_PKG_VERSION"),
-            interface: API_VERSION,
-            databases: atlas.editions().iter().map(|edition| describe_database(edition, now_s)).collect(),
-            notices: ipseity_geo::BUILTIN_DATA_NOTICES,
-        };
-        let body = serde_json::to_vec(&meta).map_err(|_| Refusal::Internal)?;
-        Ok(cacheable_json(body))
-    }
-}
-
-/// A body with the headers of this answer.
-pub(crate) fn cacheable_json(body: Vec<u8>) -> Response {
-    let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let cacheable = (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-    ([json, cacheable], body).into_response()
+fn meta_response(atlas: &Atlas) -> Result<Response, Refusal> {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let meta = MetaResponse {
+        version: env!("CARGO_PKG_VERSION"),
+        interface: API_VERSION,
+        databases: atlas.editions().iter().map(|edition| describe_database(edition, now_s)).collect(),
+        notices: ipseity_geo::BUILTIN_DATA_NOTICES,
+    };
+    let body = serde_json::to_vec(&meta).map_err(|_| Refusal::Internal)?;
+    Ok(cacheable_response(body, "application/json"))
 }
 
 fn describe_database(edition: &Edition, now_s: u64) -> MetaDatabase<'_> {

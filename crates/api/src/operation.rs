@@ -1,15 +1,18 @@
-//! The operations of the interface: what each is called, what it is for and how it may refuse. The router and the OpenAPI document are both made of this
-//! list.
+//! The operations of the API: path, name, description and possible refusals of each. The router, the metrics and the
+//! OpenAPI document all derive from this list.
 
 use ipseity_domain::{DEMO_DAILY_LIMIT, plan::FREE_DAILY_LIMIT};
 use ipseity_ledger::{LedgerTime, Quota};
 
 use crate::error::Refusal;
 
-/// Moment of all examples: 2026-11-15, 14:03:22 UTC.
+/// The version of the public API.
+pub(crate) const API_VERSION: &str = "1.1.0";
+
+/// The time in all examples: 2026-11-15, 14:03:22 UTC.
 pub(crate) const EXAMPLE_NOW: LedgerTime = LedgerTime(1_794_751_402_000);
 
-/// An operation, under GET and HEAD.
+/// An operation. Each answers GET and HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Lookup,
@@ -22,7 +25,22 @@ pub(crate) enum Operation {
 impl Operation {
     pub(crate) const ALL: [Self; 5] = [Self::Lookup, Self::Demo, Self::Meta, Self::OpenapiJson, Self::OpenapiYaml];
 
-    /// How metrics and logs call it.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Lookup => "/api/v1/ip",
+            Self::Demo => "/api/v1/ip/demo",
+            Self::Meta => "/api/v1/meta",
+            Self::OpenapiJson => "/api/v1/openapi.json",
+            Self::OpenapiYaml => "/api/v1/openapi.yaml",
+        }
+    }
+
+    /// The operation at a path.
+    pub(crate) fn at_path(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.path() == path)
+    }
+
+    /// The label in metrics and logs.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Lookup => "lookup",
@@ -32,7 +50,7 @@ impl Operation {
         }
     }
 
-    /// Its `operationId`, which clients are generated with: frozen.
+    /// The `operationId`. Generated clients name their methods after it, so it must not change.
     pub(crate) const fn operation_id(self) -> &'static str {
         match self {
             Self::Lookup => "lookup",
@@ -45,33 +63,33 @@ impl Operation {
 
     pub(crate) const fn summary(self) -> &'static str {
         match self {
-            Self::Lookup => "Look yourself up",
+            Self::Lookup => "Look up the caller",
             Self::Demo => "Try it without a key",
-            Self::Meta => "Version and data in use",
-            Self::OpenapiJson => "This document as JSON",
-            Self::OpenapiYaml => "This document as YAML",
+            Self::Meta => "Get version and data sources",
+            Self::OpenapiJson => "Get this document as JSON",
+            Self::OpenapiYaml => "Get this document as YAML",
         }
     }
 
     pub(crate) const fn description(self) -> &'static str {
         match self {
             Self::Lookup => {
-                "The caller's own address, place, network and connection, as much of it as the key's scope allows. \
-                 Charged to the key's day, and counted in its minute."
+                "Returns the caller's IP address, location, network and connection. The key's scope decides which fields \
+                 are included. Counts toward the key's daily quota and its burst limit."
             }
             Self::Demo => {
-                "A fixed set of fields: those of scope `geo` and four of the connection. All callers share one daily quota; \
-                 it is for trying the API and not for production."
+                "Returns a fixed set of fields: those of scope `geo` and 4 connection fields. All callers share one daily \
+                 quota. Not for production."
             }
             Self::Meta => {
-                "The service's version, the geo databases in use with their build dates, and whom they are owed to. \
-                 Uncharged; may be cached."
+                "Returns the version of the service, the geo databases in use with their build dates, and attributions. \
+                 Free and cacheable."
             }
-            Self::OpenapiJson | Self::OpenapiYaml => "The interface as OpenAPI 3.1. Uncharged; may be cached.",
+            Self::OpenapiJson | Self::OpenapiYaml => "Returns the API as OpenAPI 3.1. Free and cacheable.",
         }
     }
 
-    /// Every way in which it may refuse, with an example of each.
+    /// Every refusal that the operation can return, each with example values.
     pub(crate) fn refusals(self) -> Vec<Refusal> {
         let exhausted = |limit| Quota { now: EXAMPLE_NOW, limit, day: EXAMPLE_NOW.day(), used: limit };
         let specific = match self {
@@ -86,7 +104,20 @@ impl Operation {
             Self::Demo => vec![Refusal::DemoExhausted(exhausted(DEMO_DAILY_LIMIT))],
             Self::Meta | Self::OpenapiJson | Self::OpenapiYaml => Vec::new(),
         };
-        // Those that any address may give.
+        // Any operation can return these.
         specific.into_iter().chain([Refusal::UriTooLong, Refusal::Internal]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_found_at_its_path() {
+        for operation in Operation::ALL {
+            assert_eq!(Operation::at_path(operation.path()), Some(operation));
+        }
+        assert_eq!(Operation::at_path("/api/v1/ip/"), None);
     }
 }

@@ -1,16 +1,16 @@
-//! The addresses that error answers carry.
+//! The URLs in error responses and in the OpenAPI document.
 
-/// Where callers are sent to read on. Absolute addresses.
+/// Absolute URLs of the service and its pages.
 #[derive(Clone, Debug)]
 pub struct PublicUrls {
-    /// The service itself.
+    /// The service.
     pub base: String,
-    /// The documentation; anchors are appended.
+    /// The error documentation. Error responses append an anchor.
     pub docs: String,
-    /// Where to get a key.
+    /// The page to create an account and a key.
     pub signup: String,
-    /// Where to ask for more than the free plan.
+    /// The page to request higher limits.
     pub enterprise: String,
-    /// Where an owner resumes a paused key.
+    /// The page where an owner resumes a paused key.
     pub dashboard: String,
 }

@@ -1,46 +1,29 @@
-//! The route table.
+//! The router: one handler per operation.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::StatusCode;
-use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_MAX_AGE};
 
-use crate::Api;
 use crate::lookup::demo::demo_handler;
 use crate::lookup::lookup_handler;
 use crate::meta::meta_handler;
-use crate::openapi;
+use crate::openapi::{openapi_json_handler, openapi_yaml_handler};
 use crate::operation::Operation;
+use crate::response::preflight_response;
+use crate::state::Api;
 
-macro_rules! routes {
-    ($($path:literal $operation:ident $handler:path;)+) => {
-        /// Every address of the interface and its operation; each answers GET, HEAD and OPTIONS.
-        pub(crate) const ROUTES: &[(&str, Operation)] = &[$(($path, Operation::$operation)),+];
-
-        /// The operations.
-        pub fn router(api: Arc<Api>) -> Router {
-            Router::new()$(.route($path, get($handler).options(async || preflight_response())))+.with_state(api)
-        }
+/// Builds the router of all operations. Each answers GET, HEAD and OPTIONS.
+pub fn router(api: Arc<Api>) -> Router {
+    let add_route = |router: Router<Arc<Api>>, operation: Operation| {
+        let handler = match operation {
+            Operation::Lookup => get(lookup_handler),
+            Operation::Demo => get(demo_handler),
+            Operation::Meta => get(meta_handler),
+            Operation::OpenapiJson => get(openapi_json_handler),
+            Operation::OpenapiYaml => get(openapi_yaml_handler),
+        };
+        router.route(operation.path(), handler.options(async || preflight_response()))
     };
-}
-
-routes! {
-    "/api/v1/ip"           Lookup      lookup_handler;
-    "/api/v1/ip/demo"      Demo        demo_handler;
-    "/api/v1/meta"         Meta        meta_handler;
-    "/api/v1/openapi.json" OpenapiJson openapi::openapi_json_handler;
-    "/api/v1/openapi.yaml" OpenapiYaml openapi::openapi_yaml_handler;
-}
-
-/// A stray Content-Type must not break a browser's call, so it is allowed.
-pub(crate) fn preflight_response() -> Response {
-    let headers = [
-        (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
-        (ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type"),
-        (ACCESS_CONTROL_MAX_AGE, "86400"),
-    ];
-    (StatusCode::NO_CONTENT, headers).into_response()
+    Operation::ALL.into_iter().fold(Router::new(), add_route).with_state(api)
 }

@@ -1,28 +1,28 @@
-//! Finding the key in a request. The header wins; the query is the fallback.
+//! Finds the API key in a request. The `Authorization` header takes precedence over the query.
 
 use std::borrow::Cow;
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-/// The key that a request presents: of the first Authorization line if that is a bearer token, else of the first `key` in the query. An empty
-/// one counts as absent.
+/// Returns the token of the first `Authorization` header if it is a bearer token, otherwise the first `key` parameter.
+/// An empty key counts as missing.
 pub(crate) fn find_api_key(parts: &Parts) -> Option<Cow<'_, str>> {
     let token = parts.headers.get(AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()));
     token.map(Cow::Borrowed).or_else(|| query_param(parts, "key")).filter(|key| !key.is_empty())
 }
 
-/// The first value of a query parameter.
+/// Returns the first value of a query parameter.
 pub(crate) fn query_param<'a>(parts: &'a Parts, name: &str) -> Option<Cow<'a, str>> {
     let query = parts.uri.query()?;
     form_urlencoded::parse(query.as_bytes()).find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// The token of `Bearer <token>`; the scheme's letter case does not matter (RFC 9110, section 11.1).
+/// Returns the token of `Bearer <token>`. The scheme is case-insensitive (RFC 9110, section 11.1).
 fn bearer_token(value: &[u8]) -> Option<&str> {
     let (scheme, token) = value.split_at_checked(b"bearer ".len())?;
     let token = token.trim_ascii();
-    // Bytes that are no text cannot be a key, and yet are one that was presented.
+    // A token that is not UTF-8 is an invalid key, not a missing one.
     (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then(|| str::from_utf8(token).unwrap_or("?"))
 }
 
@@ -37,7 +37,7 @@ mod tests {
         for value in values {
             request = request.header(AUTHORIZATION, *value);
         }
-        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        let (parts, ()) = request.body(()).expect("valid request").into_parts();
         find_api_key(&parts).map(Cow::into_owned)
     }
 

@@ -1,48 +1,80 @@
-//! Admission: one verdict from the ledger; what the counter store does not know, the durable store is asked once. A verdict that is missed
-//! is made up for by what the node knows itself (`recall`).
+//! Admission decides whether a request is answered. The ledger authenticates the key and charges the request in one step.
+//!
+//! - If Redis does not have the key's record, admission fills it from PostgreSQL and charges again.
+//! - If Redis does not answer in time, the local limiter of this node decides ([`degraded`]).
+//! - An admitted request is proven by an [`Admitted`], which the renderer requires.
 
+pub(crate) mod admitted;
 pub(crate) mod credentials;
 pub(crate) mod degraded;
-pub(crate) mod refusal_cache;
+mod demo;
+mod refusal_cache;
 pub(crate) mod usage_buffer;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::request::Parts;
-use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyPause, Scope};
-use ipseity_ledger::{ChargeId, Fence, LedgerError, LedgerTime, Quota, Verdict};
-use ipseity_store::RefusalReason;
+use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyPause};
+use ipseity_ledger::{ChargeId, Fence, Ledger, LedgerError, LedgerTime, Verdict};
+use ipseity_store::{RefusalReason, Store};
+use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
 use tracing::{Instrument, info_span};
 
-use crate::admission::refusal_cache::{PersistentRefusal, RefusalEntry};
+use crate::admission::admitted::{Admitted, Issued};
+use crate::admission::degraded::DegradedMode;
+use crate::admission::refusal_cache::{DemoRefusalCache, PersistentRefusal, RefusalCache, RefusalEntry};
+use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::Refusal;
 use crate::failpoint;
-use crate::{Api, TRACE_TARGET, UsageBuffer};
+use crate::limits::ApiLimits;
+use crate::service::metrics::ApiMetrics;
+use crate::trace::TRACE_TARGET;
 
-/// How often a fill that changes keep overtaking is tried: each try was overtaken by a change in its bucket within milliseconds.
+/// Maximum number of fills per request. A fill is repeated only if a change of a key in the same bucket overtakes it.
 const FILL_ATTEMPTS_MAX: usize = 5;
 
-/// Proof that a request was authenticated and charged, or noted to be: only admission and recall make one.
-pub(crate) struct Admitted {
-    pub(super) scope: Scope,
-    pub(super) quota: Quota,
+/// Authenticates and charges requests.
+pub struct Admission {
+    ledger: Arc<Ledger>,
+    store: Store,
+    degraded: DegradedMode,
+    usage_buffer: Arc<UsageBuffer>,
+    metrics: ApiMetrics,
+    /// Ids of keys that do not exist. Ids are random and never reused, so entries cannot become stale. The cache also
+    /// limits PostgreSQL lookups to one per id at a time.
+    unknown_keys: Cache<KeyId, ()>,
+    key_fills: Semaphore,
+    refusal_cache: RefusalCache,
+    demo_refusal_cache: DemoRefusalCache,
 }
 
-impl Admitted {
-    pub(crate) const fn scope(&self) -> Scope {
-        self.scope
+impl Admission {
+    pub(crate) fn new(
+        ledger: Arc<Ledger>,
+        store: Store,
+        usage_buffer: Arc<UsageBuffer>,
+        metrics: ApiMetrics,
+        limits: &ApiLimits,
+    ) -> Self {
+        Self {
+            ledger,
+            store,
+            degraded: DegradedMode::new(limits.degraded),
+            usage_buffer,
+            metrics,
+            unknown_keys: Cache::new(limits.unknown_cache_max),
+            key_fills: Semaphore::new(limits.key_fills_max),
+            refusal_cache: RefusalCache::new(limits.refusal_cache_max),
+            demo_refusal_cache: DemoRefusalCache::default(),
+        }
     }
 
-    pub(crate) const fn quota(&self) -> &Quota {
-        &self.quota
-    }
-}
-
-impl Api {
     /// Authenticates a request and charges it.
     ///
-    /// What seldom happens is kept in memory of its own, here and below: room for it would be made, and moved, for every request.
+    /// Rare branches are boxed, here and below. Otherwise every request's future would include their state.
     pub(crate) async fn admit(&self, parts: &Parts) -> Result<Admitted, Refusal> {
         let api_key = credentials::find_api_key(parts).ok_or(Refusal::MissingKey)?;
         let key = ApiKey::parse(&api_key).ok_or(Refusal::InvalidKey)?;
@@ -53,7 +85,7 @@ impl Api {
         let charge_id = ChargeId::next();
         match self.obtain_verdict(&key, charge_id).await {
             Ok(verdict) => {
-                if entry.is_some() && matches!(verdict, Verdict::Admitted { .. }) {
+                if entry.is_some() && matches!(verdict.verdict(), Verdict::Admitted { .. }) {
                     self.refusal_cache.remove(&key.digest);
                 }
                 self.apply_verdict(&key, verdict).await
@@ -66,22 +98,22 @@ impl Api {
         }
     }
 
-    async fn obtain_verdict(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Verdict, ChargeFailure> {
+    async fn obtain_verdict(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Issued<Verdict>, ChargeFailure> {
         let mut verdict = self.charge_key(key, charge_id).await?;
-        if matches!(verdict, Verdict::Unknown(_)) {
+        if matches!(verdict.verdict(), Verdict::Unknown(_)) {
             verdict = Box::pin(self.charge_after_fill(key, charge_id)).await?;
         }
         Ok(verdict)
     }
 
-    async fn charge_key(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Verdict, ChargeFailure> {
+    async fn charge_key(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Issued<Verdict>, ChargeFailure> {
         if self.degraded.breaker.is_open() {
             return Err(ChargeFailure::NotCharged);
         }
         let start = Instant::now();
         let sent_at = self.degraded.clock.at(start);
         let guard = UnconfirmedGuard { usage_buffer: &self.usage_buffer, key: key.id };
-        let request = pin!(self.ledger.charge(key, charge_id));
+        let request = pin!(Issued::charge(&self.ledger, key, charge_id));
         let verdict = request.instrument(info_span!(target: TRACE_TARGET, "charge")).await;
         std::mem::forget(guard);
         let received_at = Instant::now();
@@ -89,7 +121,7 @@ impl Api {
         match verdict {
             Ok(verdict) => {
                 self.degraded.breaker.record_success();
-                self.degraded.observe(key, &verdict, received_at);
+                self.degraded.observe(key, verdict.verdict(), received_at);
                 Ok(verdict)
             }
             Err(error) => {
@@ -103,47 +135,45 @@ impl Api {
         }
     }
 
-    /// Counts a call that the counter store did not answer; after a few in a row it is left alone.
-    pub(crate) fn note_ledger_failure(&self, error: &LedgerError) {
+    /// Counts a failed call to Redis. `failures_max` consecutive failures open the breaker and start degraded mode.
+    fn note_ledger_failure(&self, error: &LedgerError) {
         if self.degraded.breaker.record_failure() {
-            tracing::error!(
-                error = error as &dyn std::error::Error,
-                "the counter store does not answer; going on from memory"
-            );
+            tracing::error!(error = error as &dyn std::error::Error, "entered degraded mode");
             self.metrics.set_degraded(true);
             self.ledger.disconnect_all();
         } else {
-            tracing::debug!(error = error as &dyn std::error::Error, "no verdict");
+            tracing::debug!(error = error as &dyn std::error::Error, "charge failed");
         }
     }
 
-    /// Fills the record from the durable store and charges again. For each key one request at a time does this; the others wait for it.
-    async fn charge_after_fill(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Verdict, ChargeFailure> {
+    /// Fills the key's record from PostgreSQL and charges again. Per key, one request at a time does this and the others
+    /// wait for it.
+    async fn charge_after_fill(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Issued<Verdict>, ChargeFailure> {
         let Err(placeholder) = self.unknown_keys.get_value_or_guard_async(&key.id).await else {
             return Err(Refusal::InvalidKey.into());
         };
         for _ in 0..FILL_ATTEMPTS_MAX {
             let verdict = self.charge_key(key, charge_id).await?;
-            let Verdict::Unknown(fence) = &verdict else { return Ok(verdict) };
+            let Verdict::Unknown(fence) = verdict.verdict() else { return Ok(verdict) };
             if !self.fill_key_record(key.id, fence).await? {
-                // A guard that was displaced is no loss: the id is only looked up once more.
+                // The insert fails if the placeholder was evicted. Then the next request looks the id up again.
                 let _ = placeholder.insert(());
                 return Err(Refusal::InvalidKey.into());
             }
         }
-        tracing::error!("a record could not be filled: changes in its bucket overtook it again and again");
+        tracing::error!(attempts = FILL_ATTEMPTS_MAX, "key record fill overtaken by changes");
         Err(Refusal::Internal.into())
     }
 
-    /// Asks the durable store and writes what it says; `false` when no such key exists.
+    /// Copies a key's record from PostgreSQL to Redis. Returns `false` if the key does not exist.
     async fn fill_key_record(&self, id: KeyId, fence: &Fence) -> Result<bool, ChargeFailure> {
         let Ok(_permit) = self.key_fills.try_acquire() else {
-            tracing::warn!("more unknown keys at once than [ledger] key_fills_max");
+            tracing::warn!("key fill rejected: [ledger] key_fills_max reached");
             return Err(Refusal::Internal.into());
         };
         let Some(key_record) = self.find_key_record(id).await else { return Err(ChargeFailure::NotCharged) };
         let Some(mut record) = key_record else { return Ok(false) };
-        // What this node was told last may not have been rolled up yet.
+        // The last count that this node saw may not be flushed to PostgreSQL yet.
         record.merge_usage(self.degraded.local_usage(id));
         failpoint::delay_at("fill-before-write").await;
         self.ledger.fill(&record, fence).await.map_err(|error| {
@@ -154,14 +184,17 @@ impl Api {
         Ok(true)
     }
 
-    async fn apply_verdict(&self, key: &ApiKey, verdict: Verdict) -> Result<Admitted, Refusal> {
-        if let Verdict::Admitted { scope, quota, yesterday, .. } = verdict {
+    async fn apply_verdict(&self, key: &ApiKey, verdict: Issued<Verdict>) -> Result<Admitted, Refusal> {
+        if let Verdict::Admitted { quota, yesterday, .. } = verdict.verdict() {
             self.usage_buffer.record_admitted(key.id, DailyUsage { day: quota.day, count: quota.used });
             if let Some(yesterday) = yesterday {
-                self.usage_buffer.record_yesterday(key.id, yesterday);
+                self.usage_buffer.record_yesterday(key.id, *yesterday);
             }
-            return Ok(Admitted { scope, quota });
         }
+        let verdict = match verdict.into_admitted() {
+            Ok(admitted) => return Ok(admitted),
+            Err(verdict) => verdict,
+        };
         let refusal = self.record_refusal(key, &verdict);
         if let Verdict::PausedNow(pause) = &verdict {
             Box::pin(self.record_pause(pause)).await;
@@ -170,7 +203,7 @@ impl Api {
     }
 
     /// Counts a request that a verdict does not admit.
-    pub(crate) fn record_refusal(&self, key: &ApiKey, verdict: &Verdict) -> Refusal {
+    fn record_refusal(&self, key: &ApiKey, verdict: &Verdict) -> Refusal {
         match verdict {
             Verdict::QuotaExhausted { quota } => {
                 self.usage_buffer.record_refused(key.id, quota.day, RefusalReason::QuotaExhausted);
@@ -185,7 +218,7 @@ impl Api {
             Verdict::Inactive(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Inactive),
             Verdict::Paused(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Paused),
             Verdict::Unknown(_) | Verdict::Admitted { .. } => {
-                tracing::error!("a record that was filled is unknown again; does the counter store evict keys?");
+                tracing::error!("filled key record is missing in Redis; check that its maxmemory-policy is noeviction");
                 Refusal::Internal
             }
         }
@@ -197,19 +230,20 @@ impl Api {
         refusal.into()
     }
 
-    /// Writes a pause before the answer goes out. If the durable store does not answer in time, the entry in the counter store's `pending`
-    /// set stands until the relay has swept it.
+    /// Records a pause in PostgreSQL before the response is sent. If that fails, the pause stays in the set of unrecorded
+    /// pauses in Redis until the outbox worker records it.
     async fn record_pause(&self, pause: &KeyPause) {
-        failpoint::delay_at("pause-before-row").await;
+        failpoint::delay_at("pause-before-insert").await;
         if let Err(error) = self.store.keys().record_pause(pause).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "a pause could not be written yet");
+            tracing::error!(error = &error as &dyn std::error::Error, "pause not recorded in PostgreSQL");
         } else if let Err(error) = self.ledger.mark_pause_recorded(pause).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "a pause could not be confirmed yet");
+            tracing::warn!(error = &error as &dyn std::error::Error, "pause not confirmed in Redis");
         }
     }
 }
 
-/// A charge under way. Dropped before it is done, because its caller hung up, it has its count read when the next ones are rolled up.
+/// Guards a charge in progress. If the client disconnects, the guard is dropped, and the next usage flush reads the key's
+/// count from Redis.
 struct UnconfirmedGuard<'a> {
     usage_buffer: &'a UsageBuffer,
     key: KeyId,
@@ -222,12 +256,12 @@ impl Drop for UnconfirmedGuard<'_> {
 }
 
 /// Why there is no verdict.
-pub(crate) enum ChargeFailure {
-    /// None is needed.
+enum ChargeFailure {
+    /// The request is refused without one.
     Refused(Refusal),
-    /// The counter store could not be asked: nothing was charged.
+    /// The charge was not sent.
     NotCharged,
-    /// It was asked, at this moment, and did not answer: the charge may have been applied.
+    /// The charge was sent at this time and Redis did not answer, so it may have been applied.
     Unconfirmed(LedgerTime),
 }
 

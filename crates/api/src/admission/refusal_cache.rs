@@ -1,9 +1,11 @@
-//! A flood on a refused key must cost the counter store nothing: after 100 refusals of one key within a second, the node remembers the
-//! refusal for up to one second. Nothing else is ever answered from memory.
+//! The refusal cache keeps floods on a refused key away from Redis. After 100 refusals of one key within a second, the node
+//! repeats the refusal for up to one second without a charge. Nothing but refusals is cached.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ipseity_domain::KeyDigest;
+use ipseity_ledger::{LedgerTime, Quota};
 use ipseity_store::RefusalReason;
 use quick_cache::sync::Cache;
 
@@ -12,17 +14,17 @@ use crate::error::Refusal;
 const CACHE_AFTER_REFUSALS: u32 = 100;
 const REFUSAL_WINDOW: Duration = Duration::from_secs(1);
 
-/// Refusals that time does not heal.
+/// Refusals that last until the owner of the key acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PersistentRefusal {
+pub(super) enum PersistentRefusal {
     WrongSecret,
     Inactive,
     Paused,
 }
 
 impl PersistentRefusal {
-    /// How it is counted.
-    pub(crate) const fn reason(self) -> RefusalReason {
+    /// The reason in usage statistics.
+    pub(super) const fn reason(self) -> RefusalReason {
         match self {
             Self::WrongSecret => RefusalReason::WrongSecret,
             Self::Inactive => RefusalReason::Inactive,
@@ -41,9 +43,9 @@ impl From<PersistentRefusal> for Refusal {
     }
 }
 
-/// Refusals of one key in a row.
+/// Consecutive refusals of one key.
 #[derive(Clone, Copy)]
-pub(crate) struct RefusalEntry {
+pub(super) struct RefusalEntry {
     refusal: PersistentRefusal,
     window_start: Instant,
     count: u32,
@@ -51,30 +53,30 @@ pub(crate) struct RefusalEntry {
 }
 
 impl RefusalEntry {
-    /// The refusal, if it may be given again without asking.
-    pub(crate) fn cached_refusal(self) -> Option<PersistentRefusal> {
+    /// The refusal, if it is cached.
+    pub(super) fn cached_refusal(self) -> Option<PersistentRefusal> {
         self.cached_until.is_some_and(|until| Instant::now() < until).then_some(self.refusal)
     }
 }
 
-/// By digest, not by id: a stranger who floods an id with wrong secrets must not have its owner refused.
-pub(crate) struct RefusalCache(Cache<KeyDigest, RefusalEntry>);
+/// Keyed by digest, not by id. Otherwise a flood of wrong secrets for an id would lock out its owner.
+pub(super) struct RefusalCache(Cache<KeyDigest, RefusalEntry>);
 
 impl RefusalCache {
-    pub(crate) fn new(keys_max: usize) -> Self {
+    pub(super) fn new(keys_max: usize) -> Self {
         Self(Cache::new(keys_max))
     }
 
-    pub(crate) fn get(&self, digest: &KeyDigest) -> Option<RefusalEntry> {
+    pub(super) fn get(&self, digest: &KeyDigest) -> Option<RefusalEntry> {
         self.0.get(digest)
     }
 
-    /// Notes a refusal that the counter store has just given.
-    pub(crate) fn record(&self, digest: KeyDigest, refusal: PersistentRefusal) {
+    /// Counts a refusal that a verdict has just given.
+    pub(super) fn record(&self, digest: KeyDigest, refusal: PersistentRefusal) {
         let now = Instant::now();
         let new_entry = RefusalEntry { refusal, window_start: now, count: 1, cached_until: None };
         let entry = match self.0.get(&digest).filter(|entry| entry.refusal == refusal) {
-            // Still flooded when the memory lapsed: the one question that got through renews it.
+            // The flood continues after the entry has expired: the first request that reaches Redis renews it.
             Some(entry) if entry.cached_until.is_some_and(|until| now < until + REFUSAL_WINDOW) => {
                 RefusalEntry { cached_until: Some(now + REFUSAL_WINDOW), ..entry }
             }
@@ -91,9 +93,29 @@ impl RefusalCache {
         self.0.insert(digest, entry);
     }
 
-    /// Forgets a key that was admitted.
-    pub(crate) fn remove(&self, digest: &KeyDigest) {
+    /// Removes a key that was admitted.
+    pub(super) fn remove(&self, digest: &KeyDigest) {
         self.0.remove(digest);
+    }
+}
+
+/// Caches the exhausted demo quota until midnight, so that further requests do not reach Redis.
+#[derive(Default)]
+pub(super) struct DemoRefusalCache(Mutex<Option<(Instant, Quota)>>);
+
+impl DemoRefusalCache {
+    pub(super) fn set(&self, quota: Quota) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), quota));
+    }
+
+    /// The quota that Redis would return now; `None` if midnight may have passed.
+    pub(super) fn get(&self) -> Option<Quota> {
+        let (cached_at, quota) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let elapsed = cached_at.elapsed();
+        (elapsed < Duration::from_secs(quota.retry_after_s().saturating_sub(1))).then(|| {
+            let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+            Quota { now: LedgerTime(quota.now.0.saturating_add(elapsed_ms)), ..quota }
+        })
     }
 }
 

@@ -1,5 +1,7 @@
-//! What this node has admitted and refused since the last roll-up. Admitted counts are absolute, as the verdicts gave them: rolling one up
-//! twice, late or out of order does no harm. Refusals are sums, lost with the node if it dies before the next roll-up.
+//! The usage buffer: counts of admitted and refused requests since the last usage flush.
+//!
+//! Counts of admitted requests are absolute, so flushing one twice, late or out of order is harmless. Refusals are
+//! increments. A node that crashes loses the refusals since its last flush.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -11,16 +13,16 @@ use foldhash::fast::RandomState;
 use ipseity_domain::{DailyUsage, KeyId, UtcDay};
 use ipseity_store::{KeyDailyUsage, RefusalCount, RefusalReason};
 
-/// Counts that wait to be rolled up.
+/// Counts that wait for the next usage flush.
 pub struct UsageBuffer {
     buffered: Mutex<DrainedUsage>,
     keys_max: usize,
 }
 
-/// Counts taken out to be rolled up; put back if that fails.
+/// Counts that a usage flush has taken out of the buffer. [`UsageBuffer::restore`] puts them back if the flush fails.
 #[derive(Default)]
 pub struct DrainedUsage {
-    /// The one that every request touches. Ids are our own random ones: nobody outside can have them collide.
+    /// Every request updates this map, so its hasher is fast. Keys are random ids of ours, so clients cannot cause collisions.
     admitted: HashMap<(KeyId, UtcDay), u64, RandomState>,
     refused: HashMap<(KeyId, UtcDay, RefusalReason), u64>,
     demo: HashMap<UtcDay, DemoCount>,
@@ -35,7 +37,7 @@ struct DemoCount {
 }
 
 impl UsageBuffer {
-    /// Holds at most `keys_max` counts between two roll-ups; a key beyond that is rolled up with a later request.
+    /// Creates a buffer for at most `keys_max` counts. The count of a key that does not fit is flushed with a later request.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
         Self { buffered: Mutex::default(), keys_max }
@@ -45,7 +47,7 @@ impl UsageBuffer {
         self.with_buffer(|buffer, keys_max| raise_count(&mut buffer.admitted, (key, usage.day), usage.count, keys_max));
     }
 
-    /// Yesterday's last count, which the counter store keeps until it is told that it was rolled up.
+    /// Records yesterday's final count. Redis keeps it until it is flushed and then cleared.
     pub(crate) fn record_yesterday(&self, key: KeyId, usage: DailyUsage) {
         self.record_admitted(key, usage);
         self.with_buffer(|buffer, keys_max| {
@@ -55,7 +57,7 @@ impl UsageBuffer {
         });
     }
 
-    /// A key that may have been charged without anybody hearing of it: its caller hung up.
+    /// Records that a key may have been charged without a verdict, because the client disconnected or Redis timed out.
     pub(crate) fn record_unconfirmed(&self, key: KeyId) {
         self.with_buffer(|buffer, keys_max| {
             if buffer.unconfirmed_keys.len() < keys_max {
@@ -79,17 +81,17 @@ impl UsageBuffer {
         self.with_buffer(|buffer, _| buffer.demo.entry(day).or_default().refused += 1);
     }
 
-    /// Takes all that waits.
+    /// Takes all counts out of the buffer.
     #[must_use]
     pub fn drain(&self) -> DrainedUsage {
         self.with_buffer(|buffer, _| {
-            // As many will likely come again: a map that grows moves all that it holds, time and again.
+            // The next interval likely has as many keys. Allocating now avoids rehashing while the map grows.
             let admitted = HashMap::with_capacity_and_hasher(buffer.admitted.len(), RandomState::default());
             std::mem::replace(buffer, DrainedUsage { admitted, ..DrainedUsage::default() })
         })
     }
 
-    /// Puts back what could not be rolled up.
+    /// Puts counts back after a failed flush.
     pub fn restore(&self, drained: DrainedUsage) {
         self.with_buffer(|buffer, keys_max| {
             for (key, count) in drained.admitted {
@@ -130,19 +132,19 @@ impl DrainedUsage {
         rows.map(|(&(key, day, reason), &count)| RefusalCount { key, day, reason, count }).collect()
     }
 
-    /// The demo's days: the absolute count, and the refusals to add.
+    /// The demo's days: the absolute count and the refusals to add.
     #[must_use]
     pub fn demo_rows(&self) -> Vec<(DailyUsage, u64)> {
         self.demo.iter().map(|(&day, count)| (DailyUsage { day, count: count.admitted }, count.refused)).collect()
     }
 
-    /// Keys whose count is to be read from the counter store.
+    /// Keys whose count must be read from Redis.
     #[must_use]
     pub fn unconfirmed_keys(&self) -> Vec<KeyId> {
         self.unconfirmed_keys.iter().copied().collect()
     }
 
-    /// Takes the counts of those keys in, as the counter store told them.
+    /// Merges the counts of the unconfirmed keys, as read from Redis.
     pub fn merge_counts(&mut self, counts: impl IntoIterator<Item = (KeyId, DailyUsage)>) {
         self.unconfirmed_keys.clear();
         for (key, usage) in counts {
@@ -150,19 +152,19 @@ impl DrainedUsage {
         }
     }
 
-    /// Keys whose yesterday the counter store may forget, once this is rolled up.
+    /// Keys whose count of yesterday can be cleared in Redis after this flush.
     pub fn yesterday_keys(&self) -> impl Iterator<Item = KeyId> {
         self.yesterday_keys.iter().copied()
     }
 
-    /// Forgets sums that were added: putting the rest back must not add them twice.
+    /// Removes refusals that were written, so that a restore does not add them twice.
     pub fn remove_refusals(&mut self, added: &[RefusalCount]) {
         for row in added {
             self.refused.remove(&(row.key, row.day, row.reason));
         }
     }
 
-    /// Forgets a day of the demo that was rolled up.
+    /// Removes a day of the demo that was written.
     pub fn remove_demo_day(&mut self, day: UtcDay) {
         self.demo.remove(&day);
     }
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn restored_usage_never_lowers_a_newer_count() {
-        let (usage_buffer, key) = (UsageBuffer::new(10), KeyId::parse("0123456789").expect("an id"));
+        let (usage_buffer, key) = (UsageBuffer::new(10), KeyId::parse("0123456789").expect("valid key id"));
         for count in [3, 5, 4] {
             usage_buffer.record_admitted(key, DailyUsage { day: UtcDay(1), count });
         }

@@ -1,28 +1,28 @@
-//! The bodies, field by field.
+//! The schemas of response bodies.
 
 use ipseity_domain::{Field, FieldSet, Scope};
 use serde_json::{Map, Value, json};
 
-use crate::meta::API_VERSION;
-use crate::openapi::example;
+use crate::lookup::renderer::example::example_body;
+use crate::operation::API_VERSION;
 
-/// The bodies as components of the document.
+/// The component schemas of the document.
 pub(super) fn components() -> Value {
     let demo: Vec<_> = FieldSet::Demo.fields().map(Field::name).collect();
     json!({
         "IpResponse": lookup_schema(
             FieldSet::Scope(Scope::Full),
             &[Field::Status.name()],
-            "A lookup's answer. Which fields are there depends on the scope; a field that is there is null when nothing is known.",
+            "Response to a lookup. The scope decides which fields are present. Unknown values are null.",
         ),
-        "DemoResponse": lookup_schema(FieldSet::Demo, &demo, "The demo's answer: always these fields."),
+        "DemoResponse": lookup_schema(FieldSet::Demo, &demo, "Response to a demo request. All fields are always present."),
         "ErrorResponse": error_schema(),
         "Meta": meta_schema(),
     })
 }
 
 fn lookup_schema(field_set: FieldSet, required: &[&str], description: &str) -> Value {
-    let example = example::body(FieldSet::Scope(Scope::Full));
+    let example = example_body(FieldSet::Scope(Scope::Full));
     let property = |field: Field| {
         let name = field.name();
         let mut schema =
@@ -49,11 +49,11 @@ fn error_schema() -> Value {
         "description": "The body of every error.",
         "required": ["error", "message", "docs"],
         "properties": {
-            "error": { "type": "string", "pattern": "^[a-z]+(_[a-z]+)*$", "description": "A code in snake case." },
-            "message": { "type": "string", "description": "What happened, why, and what to do." },
-            "docs": link("The section of the documentation about this error."),
-            "enterprise": link("Where to ask for more; on the daily quota's 429 only."),
-            "signup": link("Where to get a key; on the demo's 429 only."),
+            "error": { "type": "string", "pattern": "^[a-z]+(_[a-z]+)*$", "description": "Error code in snake case." },
+            "message": { "type": "string", "description": "What happened, why, and what to do about it." },
+            "docs": link("Documentation of this error."),
+            "enterprise": link("Page to request higher limits. Only if the daily quota is reached."),
+            "signup": link("Page to create a key. Only if the demo quota is reached."),
         },
         "additionalProperties": false,
     })
@@ -64,31 +64,31 @@ fn meta_schema() -> Value {
     let nullable_text = |meaning: &str| json!({ "type": ["string", "null"], "description": meaning });
     json!({
         "type": "object",
-        "description": "What the service is and where its data comes from.",
+        "description": "Version of the service and sources of its data.",
         "required": ["version", "interface", "databases", "notices"],
         "properties": {
-            "version": text("The service's own version."),
-            "interface": { "type": "string", "const": API_VERSION, "description": "The version of this interface." },
+            "version": text("Version of the service."),
+            "interface": { "type": "string", "const": API_VERSION, "description": "Version of this API." },
             "databases": {
                 "type": "array",
-                "description": "The geo databases in use, in the order in which they are asked.",
+                "description": "Geo databases in use, in order of precedence.",
                 "items": {
                     "type": "object",
                     "required": ["type", "kind", "built_at", "age_days", "attribution", "attribution_url"],
                     "properties": {
-                        "type": text("What its maker calls it."),
-                        "kind": text("What it tells."),
-                        "built_at": { "type": "string", "format": "date-time", "description": "When it was built." },
-                        "age_days": { "type": "integer", "minimum": 0, "description": "Whole days since then." },
-                        "attribution": nullable_text("The sentence that its licence asks for."),
-                        "attribution_url": nullable_text("Where that sentence leads."),
+                        "type": text("Type, as named by the provider."),
+                        "kind": text("Kind of data."),
+                        "built_at": { "type": "string", "format": "date-time", "description": "Build time." },
+                        "age_days": { "type": "integer", "minimum": 0, "description": "Whole days since the build time." },
+                        "attribution": nullable_text("Attribution that the license requires."),
+                        "attribution_url": nullable_text("Link of the attribution."),
                     },
                     "additionalProperties": false,
                 },
             },
             "notices": {
                 "type": "array", "items": { "type": "string" },
-                "description": "What is owed to the makers of data that is part of the service itself.",
+                "description": "Attributions of the data that is built into the service.",
             },
         },
         "additionalProperties": false,

@@ -1,17 +1,18 @@
-//! A JSON value as YAML: blocks for what holds something, and texts in quotes, as JSON writes them, so that none is mistaken for something else.
+//! Writes a JSON value as YAML: non-empty objects and arrays in block style, everything else as JSON. Strings stay quoted, so
+//! that none is read as another type.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// The value as a YAML document.
+/// Converts the value to a YAML document.
 pub(super) fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
     write_block(&mut text, value, 0);
     text
 }
 
-/// Writes what follows `-` or `key:`, its line's end included.
+/// Writes the value after `-` or `key:`, including the line break.
 fn write_block(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -53,7 +54,7 @@ fn write_indent(text: &mut String, depth: usize) {
     text.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// A key; those that could be read as something else, such as `200` or a path, stand in quotes.
+/// Writes a key. Keys that YAML could read as another type, such as `200`, are quoted.
 fn write_key(text: &mut String, key: &str) {
     let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
@@ -62,13 +63,13 @@ fn write_key(text: &mut String, key: &str) {
         text.push_str(key);
     } else {
         let quoted = Value::from(key);
-        write!(text, "{quoted}").expect("a String takes all that is written");
+        write!(text, "{quoted}").expect("writing to a String cannot fail");
     }
     text.push(':');
 }
 
 fn write_scalar(text: &mut String, value: &Value) {
-    writeln!(text, "{value}").expect("a String takes all that is written");
+    writeln!(text, "{value}").expect("writing to a String cannot fail");
 }
 
 #[cfg(test)]

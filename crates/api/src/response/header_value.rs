@@ -1,11 +1,11 @@
-//! Values of headers, put together from pieces: every answer has several, and formatting them in the general way costs more than their memory.
+//! Builds header values without `format!`, which would be a measurable part of a lookup.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Room for the longest: a policy with two numbers of twenty digits.
+/// Capacity for the longest value: a policy with two numbers of twenty digits.
 const CAPACITY_BYTES: usize = 64;
 
-/// A value in the making.
+/// A header value under construction. Text that does not fit is dropped.
 pub(crate) struct HeaderValueBuilder {
     bytes: [u8; CAPACITY_BYTES],
     length: usize,

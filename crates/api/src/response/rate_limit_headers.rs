@@ -1,4 +1,4 @@
-//! Rate-limit headers, in both dialects: X-RateLimit-* and the IETF's RateLimit fields
+//! Rate limit headers in two formats: `X-RateLimit-*` and the IETF's `RateLimit` fields
 //! (draft-ietf-httpapi-ratelimit-headers).
 
 use http::{HeaderMap, HeaderName, header};
@@ -13,7 +13,7 @@ const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// What an answer says about a limit.
+/// The values of the rate limit headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateLimitHeaders {
     policy: RateLimitPolicy,
@@ -73,7 +73,7 @@ impl RateLimitHeaders {
             .insert_into(headers, RATELIMIT);
     }
 
-    /// The headers of a refusal: those of the limit, and when to come back.
+    /// Writes the headers of a refusal: the limit and `Retry-After`.
     pub(crate) fn write_with_retry_after(&self, headers: &mut HeaderMap) {
         self.write(headers);
         headers.insert(header::RETRY_AFTER, self.until_reset_s.into());

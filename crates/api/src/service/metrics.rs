@@ -1,4 +1,4 @@
-//! Metrics of the API. Labels are bounded: operations and error codes, never clients or keys.
+//! Metrics of the API. Label values are operations and error codes, never clients or keys, so their number is bounded.
 
 use std::iter;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ struct OperationLabels {
     operation: &'static str,
 }
 
-/// What is counted most by far.
 const LOOKUP_LABEL: &str = Operation::Lookup.label();
 
-/// What metrics and logs call requests that are of no operation: those of pages, and those that lead nowhere.
+/// The label of requests for pages.
 pub(crate) const PAGE_LABEL: &str = "page";
+/// The label of requests that match no route.
 pub(crate) const NO_OPERATION_LABEL: &str = "unmatched";
 
-/// Refusals that no operation is asked for.
+/// Refusals of requests that match no operation.
 const UNMATCHED_REFUSALS: [Refusal; 4] =
     [Refusal::NotFound, Refusal::MethodNotAllowed, Refusal::UriTooLong, Refusal::Internal];
 
-/// Counters of the API; cheap to clone.
+/// The metrics of the API. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiMetrics {
     requests: Family<RequestLabels, Counter>,
     request_duration: Family<OperationLabels, Histogram, fn() -> Histogram>,
-    /// Those of lookups, by outcome, which are asked for most by far.
+    /// The counters of lookups by outcome. Most requests are lookups, so they skip the map of `requests`.
     lookup_requests: Arc<[(&'static str, Counter)]>,
     lookup_duration: Histogram,
     charge_duration: Arc<Histogram>,
@@ -53,7 +53,7 @@ pub struct ApiMetrics {
     unverifiable_charges: Counter,
 }
 
-/// What a request of an operation can come to. An address that is too long is of none.
+/// The possible outcomes of an operation. A URL that is too long belongs to no operation.
 fn outcome_labels(operation: Operation) -> impl Iterator<Item = &'static str> {
     let refusals = operation.refusals().into_iter().filter(|refusal| *refusal != Refusal::UriTooLong);
     iter::once("success").chain(refusals.map(Refusal::outcome_label))
@@ -126,7 +126,7 @@ impl ApiMetrics {
         metrics
     }
 
-    /// Has every series there from the start: an alarm on a rise needs something to rise from, and their number never grows.
+    /// Creates every series at startup, so that `rate()` and alerts see an increase from 0.
     fn create_all_series(&self) {
         for operation in Operation::ALL {
             drop(self.request_duration.get_or_create(&OperationLabels { operation: operation.label() }));

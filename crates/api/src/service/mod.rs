@@ -1,13 +1,12 @@
-//! What every answer of the public listener carries, whoever made it: a page, a lookup, a refusal or a panic.
+//! The outer HTTP service of the public listener. It wraps lookups, pages, refusals and panics alike.
 
+mod fast_path;
 pub(crate) mod metrics;
 pub(crate) mod request_id;
 
-use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -15,11 +14,8 @@ use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
-};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, StatusCode};
 use ipseity_domain::Client;
 use tower::{BoxError, ServiceExt};
 use tracing::Instrument;
@@ -28,26 +24,22 @@ use tracing::field::Empty;
 use crate::error::Refusal;
 use crate::lookup::lookup;
 use crate::operation::Operation;
-use crate::response::header_value::HeaderValueBuilder;
-use crate::routes::ROUTES;
+use crate::response::{insert_common_headers, insert_server_timing};
 use crate::service::metrics::{NO_OPERATION_LABEL, PAGE_LABEL};
 use crate::service::request_id::RequestId;
-use crate::{Api, TRACE_TARGET};
+use crate::state::Api;
+use crate::trace::TRACE_TARGET;
 
-const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing",
-);
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// Headers of an answer to a lookup, those of the protocol included.
-pub(crate) const HEADER_CAPACITY: usize = 16;
-
-/// The methods that anybody has a use for; what else a stranger calls a method could be anything.
+/// Methods that appear in logs and traces. Others are logged as `other`, because a client can put any text there.
 static LABELED_METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// Wraps all public routes: answers for those that there are not or that find nothing and leave it at that, bounds the address and the
-/// time of a request, turns a panic into a 500, dresses every answer, and counts and logs it.
+/// Wraps all public routes:
+///
+/// - handles unmatched routes, disallowed methods and 404s without a body,
+/// - limits the length of the URL and the duration of a request,
+/// - turns a panic into a 500,
+/// - adds the common headers, and counts and logs every request.
 pub fn public_service(
     router: Router,
     api: &Arc<Api>,
@@ -65,7 +57,7 @@ pub fn public_service(
     PublicService(Arc::new(PublicServiceInner { router, api: Arc::clone(api), uri_bytes_max, request_timeout }))
 }
 
-/// Marks the answer to a request that leads nowhere.
+/// Marks the response to a request that matches no route.
 #[derive(Clone, Copy)]
 struct Unmatched;
 
@@ -74,7 +66,7 @@ fn mark_unmatched(mut response: Response) -> Response {
     response
 }
 
-/// All public routes, dressed.
+/// The outer HTTP service. See [`public_service`].
 #[derive(Clone)]
 pub struct PublicService(Arc<PublicServiceInner>);
 
@@ -86,12 +78,12 @@ struct PublicServiceInner {
 }
 
 impl PublicService {
-    /// Answers a client's request.
+    /// Handles a request of a client.
     pub fn call<B>(&self, client: Client, request: Request<B>) -> impl Future<Output = Response> + Send + use<B>
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        // In memory of its own: whoever calls it moves a pointer, not the whole.
+        // Boxed once here, so that the callers move a pointer instead of the whole future.
         Box::pin(Arc::clone(&self.0).handle(client, request))
     }
 }
@@ -102,7 +94,7 @@ impl PublicServiceInner {
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let (start, method) = (Instant::now(), method_label(request.method()));
-        let matched = ROUTES.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, operation)| *operation);
+        let matched = Operation::at_path(request.uri().path());
         let id = RequestId::generate();
         let span = tracing::info_span!(target: TRACE_TARGET, "request", "otel.kind" = "server", method, operation = Empty, status = Empty);
         let dispatched = pin!(self.dispatch(client, request, matched));
@@ -119,25 +111,28 @@ impl PublicServiceInner {
         if !span.is_disabled() {
             span.record("operation", operation).record("status", status);
         }
-        // Neither path nor query, which may hold a key; nothing of the client.
-        tracing::info!(target: "access", id = id.as_str(), method, operation, status, duration_us);
+        // Never the path, the query or anything about the client: the query may contain a key.
+        tracing::info!(target: "access", request_id = id.as_str(), method, operation, status, duration_us);
         insert_common_headers(response.headers_mut(), id.as_str());
-        // Of pages not: how long a password took is nobody's business.
+        // Not on pages: the duration of a sign-in could reveal something about the password.
         if matched.is_some() {
             insert_server_timing(response.headers_mut(), elapsed);
         }
         response
     }
 
-    /// Waits for an answer, as long as may be, and makes one where there is none.
+    /// Runs a request until the timeout. A panic, a timeout or a 404 without a body becomes an error response.
     async fn run_guarded(
         &self,
         request: impl Future<Output = Response> + Unpin,
         matched: Option<Operation>,
     ) -> Response {
         let mut request = AssertUnwindSafe(request).catch_unwind();
-        // A lookup waits once, for a verdict, and the ledger bounds that: only one that waits on is worth a timer.
-        let early = if matched == Some(Operation::Lookup) { ready_after_one_wake(&mut request).await } else { None };
+        let early = if fast_path::starts_without_timer(matched) {
+            fast_path::ready_after_one_wake(&mut request).await
+        } else {
+            None
+        };
         let result = match early {
             Some(result) => Ok(result),
             None => Box::pin(tokio::time::timeout(self.request_timeout, request)).await,
@@ -149,16 +144,16 @@ impl PublicServiceInner {
                 response
             }
             Ok(Ok(_without_body)) => self.refusal_response(Refusal::NotFound),
-            // What the panic said stays unsaid: it may hold anything.
+            // The panic message is dropped, because it may contain a key or an address.
             Ok(Err(_panic)) => self.refusal_response(Refusal::Internal),
             Err(_elapsed) => {
-                tracing::error!("a request took longer than [edge] request_timeout_ms");
+                tracing::error!("request exceeded [edge] request_timeout_ms");
                 self.refusal_response(Refusal::Internal)
             }
         }
     }
 
-    /// Lookups take no way round: they are nearly all that is asked.
+    /// Runs the handler of a request.
     async fn dispatch<B>(&self, client: Client, mut request: Request<B>, matched: Option<Operation>) -> Response
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -169,7 +164,7 @@ impl PublicServiceInner {
         if uri.path().len() + uri.query().map_or(0, str::len) > self.uri_bytes_max {
             return mark_unmatched(self.refusal_response(Refusal::UriTooLong));
         }
-        if matched == Some(Operation::Lookup) && request.method() == Method::GET {
+        if fast_path::skips_router(matched, request.method()) {
             return lookup(&self.api, &client, &request.into_parts().0).await;
         }
         request.extensions_mut().insert(client);
@@ -184,52 +179,17 @@ impl PublicServiceInner {
     }
 }
 
-/// What a future gives without having to wait a second time.
-async fn ready_after_one_wake<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    let mut has_waited = false;
-    poll_fn(|context| match future.poll_unpin(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if has_waited => Poll::Ready(None),
-        Poll::Pending => {
-            has_waited = true;
-            Poll::Pending
-        }
-    })
-    .await
-}
-
 fn method_label(method: &Method) -> &'static str {
     LABELED_METHODS.iter().find(|candidate| *candidate == method).map_or("other", Method::as_str)
-}
-
-/// Dresses an answer.
-pub(crate) fn insert_common_headers(headers: &mut HeaderMap, request_id: &str) {
-    headers.reserve(HEADER_CAPACITY);
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    // Nobody ever gets another's address from a cache.
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if let Ok(request_id) = HeaderValue::from_str(request_id) {
-        headers.insert(X_REQUEST_ID, request_id);
-    }
-}
-
-/// Says how long an answer took.
-pub(crate) fn insert_server_timing(headers: &mut HeaderMap, elapsed: Duration) {
-    let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-    let fraction_digits = [us / 100 % 10, us / 10 % 10, us % 10];
-    let milliseconds = HeaderValueBuilder::new().push_str("total;dur=").push_u64(us / 1000).push_str(".");
-    fraction_digits.into_iter().fold(milliseconds, HeaderValueBuilder::push_u64).insert_into(headers, SERVER_TIMING);
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
-    use axum::body::Body;
     use axum::routing::get;
+    use http::HeaderMap;
+    use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL};
     use http_body_util::BodyExt;
     use ipseity_domain::{Address, ConnectionFacts};
     use ipseity_geo::{AtlasReloader, AtlasSources};
@@ -239,9 +199,12 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{ApiLimits, ApiMetrics, DegradedLimits, PublicUrls, UsageBuffer};
+    use crate::admission::usage_buffer::UsageBuffer;
+    use crate::limits::{ApiLimits, DegradedLimits};
+    use crate::public_urls::PublicUrls;
+    use crate::service::metrics::ApiMetrics;
 
-    /// An API whose stores are never reached.
+    /// An API whose Redis and PostgreSQL do not exist.
     fn unreachable_api() -> Arc<Api> {
         let timeout = Duration::from_secs(1);
         let ledger = LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
@@ -253,9 +216,9 @@ mod tests {
         };
         let url = || "https://pages.example.com".to_owned();
         Arc::new(Api::new(
-            Arc::new(Ledger::new(&ledger).expect("a ledger")),
-            Store::new(&store).expect("a store"),
-            Arc::new(AtlasReloader::open(AtlasSources::default(), false).expect("an atlas")),
+            Arc::new(Ledger::new(&ledger).expect("valid Redis URL")),
+            Store::new(&store).expect("valid PostgreSQL URL"),
+            Arc::new(AtlasReloader::open(AtlasSources::default(), false).expect("atlas without databases")),
             PublicUrls { base: url(), docs: url(), signup: url(), enterprise: url(), dashboard: url() },
             Arc::new(UsageBuffer::new(1)),
             ApiMetrics::register(&mut Registry::default()),
@@ -275,13 +238,13 @@ mod tests {
     }
 
     async fn send_request(router: Router, request_timeout: Duration) -> (StatusCode, HeaderMap, Value) {
-        let request = Request::get("/").body(Body::empty()).expect("a request");
+        let request = Request::get("/").body(Body::empty()).expect("valid request");
         let client =
             Client { address: Address::new(Ipv4Addr::LOCALHOST.into()), connection: ConnectionFacts::default() };
         let response = public_service(router, &unreachable_api(), 100, request_timeout).call(client, request).await;
         let (head, body) = response.into_parts();
-        let body = body.collect().await.expect("a body").to_bytes();
-        (head.status, head.headers, serde_json::from_slice(&body).expect("JSON"))
+        let body = body.collect().await.expect("complete body").to_bytes();
+        (head.status, head.headers, serde_json::from_slice(&body).expect("valid JSON"))
     }
 
     fn assert_internal_error((status, headers, body): (StatusCode, HeaderMap, Value)) {

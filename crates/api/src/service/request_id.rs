@@ -1,6 +1,7 @@
-//! The request that is being answered, by its id: log lines that are written meanwhile carry it.
+//! The id of the current request, which the log writer adds to log lines.
 //!
-//! Not a span of the log: making one for every request costs more than all that a refusal does, and hardly any request writes a line.
+//! The id is task-local and not a field of a log span. A span per request costs more than a whole refusal, and few
+//! requests write a log line.
 
 tokio::task_local! {
     static CURRENT: RequestId;
@@ -8,7 +9,7 @@ tokio::task_local! {
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// The random name of a request: sixteen hexadecimal digits.
+/// The random id of a request: 16 hexadecimal digits.
 #[derive(Clone, Copy)]
 pub struct RequestId([u8; 16]);
 
@@ -18,19 +19,19 @@ impl RequestId {
         Self(std::array::from_fn(|index| HEX_DIGITS[(number >> (4 * index) & 0xf) as usize]))
     }
 
-    /// That of the request whose answer is being made, where one is.
+    /// The id of the request that the current task handles, if any.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_get().ok()
     }
 
-    /// The digits.
+    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// Answers under this id.
+    /// Runs a future with this id as the current one.
     pub(crate) async fn scope<T>(self, future: impl Future<Output = T>) -> T {
         CURRENT.scope(self, future).await
     }

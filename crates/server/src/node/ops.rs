@@ -51,11 +51,11 @@ async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
     let draining = ops.draining.load(Ordering::Acquire);
     let (store, ledger) = tokio::join!(ops.store.check(), ops.ledger.ping());
     let ok_or_error = |outcome: Option<String>| outcome.unwrap_or_else(|| "ok".to_owned());
-    let ready = !draining && (store.is_ok() && ledger.is_ok() || ops.api.can_serve_degraded());
+    let ready = !draining && (store.is_ok() && ledger.is_ok() || ops.api.admission().can_serve_degraded());
     let body = json!({
         "ready": ready,
         "draining": draining,
-        "degraded": ops.api.is_degraded(),
+        "degraded": ops.api.admission().is_degraded(),
         "store": ok_or_error(store.err().map(|error| error.to_string())),
         "ledger": ok_or_error(ledger.err().map(|error| error.to_string())),
     });
@@ -65,7 +65,7 @@ async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
 
 async fn get_metrics(State(ops): State<Arc<OpsState>>) -> Response {
     // Refreshed here, so that the gauge includes the latest charges.
-    ops.api.report_pending_charges();
+    ops.api.admission().report_pending_charges();
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &ops.registry).is_err() {
         return http::StatusCode::INTERNAL_SERVER_ERROR.into_response();

@@ -44,27 +44,27 @@ impl RecoveryWorker {
 
     /// Reconciles what it can and returns the number of pending charges.
     async fn run_once(&self) -> u64 {
-        self.api.record_local_pauses().await;
-        if self.api.is_degraded()
+        self.api.admission().record_local_pauses().await;
+        if self.api.admission().is_degraded()
             && let Err(error) = self.leave_degraded_mode().await
         {
             tracing::debug!(error = &*error, "redis probe failed");
-            return self.api.report_pending_charges();
+            return self.api.admission().report_pending_charges();
         }
-        self.api.reconcile_pending().await
+        self.api.admission().reconcile_pending().await
     }
 
     async fn leave_degraded_mode(&self) -> Result<()> {
-        self.api.check_ledger().await?;
+        self.api.admission().check_ledger().await?;
         let store = &self.outbox.store;
         if matches!(timeout(POSTGRES_CHECK_TIMEOUT, store.check()).await, Ok(Ok(()))) {
             self.outbox.apply_outbox().await?;
             ensure!(store.outbox().is_empty().await?, "another node is still applying key changes to Redis");
         } else {
-            self.api.publish_refused_keys().await?;
+            self.api.admission().publish_refused_keys().await?;
         }
-        self.api.reconcile_pending().await;
-        self.api.leave_degraded_mode();
+        self.api.admission().reconcile_pending().await;
+        self.api.admission().leave_degraded_mode();
         Ok(())
     }
 }
@@ -74,11 +74,11 @@ pub(crate) async fn follow_key_events(api: Arc<Api>, store: Store, drain: Drain)
     let listen = async {
         loop {
             if let Ok(mut key_events) = store.keys().listen().await {
-                api.set_key_events_subscribed(true);
+                api.admission().set_key_events_subscribed(true);
                 while key_events.wait().await.is_ok() {
-                    api.invalidate_key_records();
+                    api.admission().invalidate_key_records();
                 }
-                api.set_key_events_subscribed(false);
+                api.admission().set_key_events_subscribed(false);
             }
             sleep(RECONNECT_DELAY).await;
         }

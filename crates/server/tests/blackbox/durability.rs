@@ -79,7 +79,7 @@ async fn query_rows(deployment: &Deployment, query: &str) -> String {
 async fn wait_until_held(node: &Node, point: &str) {
     eventually("a request is held", Duration::from_secs(20), async || {
         let log = node.log().expect("read the log");
-        log.lines().any(|line| line.contains("held at a fail point") && line.contains(point))
+        log.lines().any(|line| line.contains("delayed at failpoint") && line.contains(point))
     })
     .await
     .expect("request is held");
@@ -139,13 +139,13 @@ async fn counts_are_restored_from_postgres() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pause_row_is_written_after_its_node_dies() {
     let deployment = lock_deployment().await;
-    let mut dying = start_node_with_failpoints(&deployment, "pause-before-row=60000").await;
+    let mut dying = start_node_with_failpoints(&deployment, "pause-before-insert=60000").await;
     let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, dying.client());
     for _ in 0..300 {
         assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     }
     let last = spawn_lookup(&dying, &issued);
-    wait_until_held(&dying, "pause-before-row").await;
+    wait_until_held(&dying, "pause-before-insert").await;
     dying.kill9();
     assert!(last.await.expect("task does not panic").is_err(), "a stopped node responded to the 301st request");
     let evidence = format!(
@@ -168,7 +168,7 @@ async fn pause_row_is_written_after_its_node_dies() {
 async fn key_can_be_resumed_before_its_pause_is_recorded() {
     let deployment = lock_deployment().await;
     let (slow, other) = (
-        start_node_with_failpoints(&deployment, "pause-before-row=60000").await,
+        start_node_with_failpoints(&deployment, "pause-before-insert=60000").await,
         start_node_with_failpoints(&deployment, "").await,
     );
     let (issued, mut caller) = (fresh_key(&deployment, Scope::Ip).await, slow.client());
@@ -176,7 +176,7 @@ async fn key_can_be_resumed_before_its_pause_is_recorded() {
         assert_eq!(lookup_with_key(&mut caller, &issued).await.status, 200);
     }
     let last = spawn_lookup(&slow, &issued);
-    wait_until_held(&slow, "pause-before-row").await;
+    wait_until_held(&slow, "pause-before-insert").await;
     deployment
         .cli(&["key", "resume", &issued.id])
         .await
@@ -327,10 +327,10 @@ async fn terminated_node_finishes_open_requests_and_flushes_usage() {
     eventually("all keys are in use", Duration::from_secs(30), async || request_count.load(Ordering::Relaxed) >= 100)
         .await
         .expect("keys are in use");
-    let held_before = node.log().expect("read the log").matches("held at a fail point").count();
+    let held_before = node.log().expect("read the log").matches("delayed at failpoint").count();
     let held = spawn_lookup(&node, &held_key);
     eventually("a request is held", Duration::from_secs(20), async || {
-        node.log().expect("read the log").matches("held at a fail point").count() > held_before
+        node.log().expect("read the log").matches("delayed at failpoint").count() > held_before
     })
     .await
     .expect("request is held");

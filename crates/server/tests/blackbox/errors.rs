@@ -242,7 +242,7 @@ async fn outage_of_both_stores_gives_500_and_recovers() {
                 assert_eq!((reply.status, reply.body.len()), (500, 0));
             } else {
                 let message = ExpectedError::INTERNAL.assert_matches(&reply)["message"].to_string();
-                assert!(message.contains("may be sent again") && !message.contains("Redis"), "{message}");
+                assert!(message.contains("Please retry") && !message.contains("Redis"), "{message}");
             }
         }
     }

@@ -90,7 +90,7 @@ async fn access_log_has_one_line_per_request_without_client_data() {
     assert_eq!(lines.len(), expected.len(), "{lines:?}");
     for ((id, operation, status), line) in expected.into_iter().zip(&lines) {
         let fields = &line["fields"];
-        assert_eq!((&fields["id"], &fields["operation"]), (&Value::from(id), &Value::from(operation)));
+        assert_eq!((&fields["request_id"], &fields["operation"]), (&Value::from(id), &Value::from(operation)));
         assert!(fields["status"] == status && fields["duration_us"].is_number(), "{line}");
         assert!(["GET", "HEAD", "other"].contains(&fields["method"].as_str().expect("string")), "{line}");
     }

@@ -80,7 +80,7 @@ fn lints_use_expect_not_allow_and_no_test_is_ignored() {
 #[test]
 fn address_is_exposed_only_in_allowed_files() {
     let allowed = [
-        "crates/api/src/lookup/render.rs",
+        "crates/api/src/lookup/renderer/body.rs",
         "crates/edge/src/proxy/trust.rs",
         "crates/geo/src/atlas.rs",
         "crates/server/src/cli/explain_client.rs",

@@ -1,22 +1,22 @@
-//! The breaker: after a few missed verdicts in a row the counter store is left alone, until whoever heals it says that it is back.
+//! The circuit breaker: opens after a number of consecutive failed charges. While it is open, no request is sent to Redis.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Charges share calls, and those of one call are missed together: what is missed within this time counts once.
+/// Failures within this time count once, because the charges of one batch fail together.
 const SAME_FAILURE_WINDOW: Duration = Duration::from_millis(1);
 
 pub(crate) struct Breaker {
     failures: AtomicU32,
     start: Instant,
-    /// When the last failure was counted, since `start`.
+    /// Time of the last counted failure, in microseconds since `start`. 0 if there is none.
     last_failure_us: AtomicU64,
     failures_max: u32,
     is_open: AtomicBool,
 }
 
 impl Breaker {
-    pub(crate) fn new(failures_max: u32) -> Self {
+    pub(super) fn new(failures_max: u32) -> Self {
         let start = Instant::now();
         let (failures, last_failure_us) = (AtomicU32::new(0), AtomicU64::new(0));
         Self { failures, start, last_failure_us, failures_max, is_open: AtomicBool::new(false) }
@@ -27,20 +27,20 @@ impl Breaker {
     }
 
     pub(crate) fn record_success(&self) {
-        // Read first: a line that all requests write would be fought over by all processors.
+        // Read before writing: if every request wrote it, the cache line would bounce between cores.
         if self.failures.load(Ordering::Relaxed) > 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Notes a missed verdict; `true` when this one opens the breaker.
+    /// Counts a failed charge. Returns `true` if it opens the breaker.
     pub(crate) fn record_failure(&self) -> bool {
         self.record_failure_at(Instant::now())
     }
 
     fn record_failure_at(&self, now: Instant) -> bool {
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        // From 1 on: nothing has been counted at 0.
+        // Starts at 1, because 0 means that there was no failure.
         let (now_us, last_us) = (micros(now - self.start) + 1, self.last_failure_us.load(Ordering::Relaxed));
         if last_us > 0 && now_us < last_us + micros(SAME_FAILURE_WINDOW) {
             return false;
@@ -52,7 +52,7 @@ impl Breaker {
         failures >= self.failures_max && !self.is_open.swap(true, Ordering::AcqRel)
     }
 
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.is_open.store(false, Ordering::Release);
     }
@@ -62,7 +62,7 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    /// Misses a verdict a while after the last.
+    /// Records a failure late enough after the last to be counted.
     fn fail_later(breaker: &Breaker, at: &mut Instant) -> bool {
         *at += SAME_FAILURE_WINDOW;
         breaker.record_failure_at(*at)
@@ -77,7 +77,7 @@ mod tests {
             breaker.record_success();
         }
         assert!(!fail_later(&breaker, at) && !fail_later(&breaker, at) && fail_later(&breaker, at));
-        assert!(!fail_later(&breaker, at), "it opens once");
+        assert!(!fail_later(&breaker, at), "it reports the opening once");
         breaker.record_success();
         assert!(breaker.is_open());
         breaker.close();

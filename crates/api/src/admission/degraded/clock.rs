@@ -1,24 +1,24 @@
-//! The counter store's clock as a node knows it: what the last verdict said, carried on by a clock that nobody sets.
+//! The Redis clock as this node knows it: the time of the last verdict, advanced by the monotonic clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ipseity_ledger::LedgerTime;
 
-/// Unix milliseconds at which `start` was, by the counter store's clock; by the system's until that has spoken.
 pub(crate) struct LedgerClock {
     start: Instant,
+    /// Unix time of `start` in milliseconds, by the Redis clock. By the system clock until the first verdict.
     start_ms: AtomicU64,
 }
 
 impl LedgerClock {
-    pub(crate) fn start() -> Self {
+    pub(super) fn start() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { start: Instant::now(), start_ms: AtomicU64::new(as_millis(now)) }
     }
 
-    /// The store said what its time is, and that was heard just now.
-    pub(crate) fn sync(&self, now: LedgerTime, received_at: Instant) {
+    /// Sets the clock to the Redis time `now`, received at `received_at`.
+    pub(super) fn sync(&self, now: LedgerTime, received_at: Instant) {
         self.start_ms.store(now.0.saturating_sub(as_millis(received_at - self.start)), Ordering::Relaxed);
     }
 

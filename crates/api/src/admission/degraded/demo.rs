@@ -1,4 +1,4 @@
-//! The demo without the counter store: the last count that it told, and what was admitted since.
+//! The demo's quota in degraded mode: the last count from Redis plus the requests admitted since.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ pub(crate) struct DemoQuota(Mutex<DemoQuotaState>);
 struct DemoQuotaState {
     usage: Option<DailyUsage>,
     pending_days: BTreeMap<UtcDay, u64>,
-    /// On its way, and the same until it is acknowledged.
+    /// The batch that was sent. It is sent again unchanged until Redis confirms it.
     in_flight: Option<DemoReconcileBatch>,
 }
 
 impl DemoQuota {
-    /// Notes a count that a store told.
+    /// Merges a count from Redis or PostgreSQL.
     pub(crate) fn merge_usage(&self, usage: DailyUsage) {
         let mut state = self.lock();
         state.usage = [state.usage, Some(usage)].into_iter().flatten().max_by_key(|usage| (usage.day, usage.count));
@@ -28,6 +28,7 @@ impl DemoQuota {
         self.lock().usage.is_some()
     }
 
+    /// Decides on a request. An admitted request becomes a pending charge.
     pub(crate) fn check(&self, now: LedgerTime) -> DemoVerdict {
         let mut state = self.lock();
         let usage = state.usage.unwrap_or(DailyUsage { day: UtcDay(0), count: 0 });
@@ -41,8 +42,8 @@ impl DemoQuota {
         DemoVerdict::Admitted { quota: Quota { now, limit, day, used: used + 1 }, yesterday: None }
     }
 
-    /// The batch that can be sent now.
-    pub(crate) fn take_batch(&self) -> Option<DemoReconcileBatch> {
+    /// The batch to send now.
+    pub(super) fn take_batch(&self) -> Option<DemoReconcileBatch> {
         let mut state = self.lock();
         if state.in_flight.is_none() && !state.pending_days.is_empty() {
             let days = std::mem::take(&mut state.pending_days)
@@ -54,8 +55,8 @@ impl DemoQuota {
         state.in_flight.clone()
     }
 
-    /// The batch is in the books: the counter store's count holds at least this much now.
-    pub(crate) fn confirm_batch(&self) {
+    /// Marks the sent batch as confirmed: the count in Redis now includes it.
+    pub(super) fn confirm_batch(&self) {
         let mut state = self.lock();
         for DailyUsage { day, count } in state.in_flight.take().map(|batch| batch.days).unwrap_or_default() {
             state.usage = match state.usage {
@@ -87,7 +88,7 @@ mod tests {
         let (demo_quota, now) = (DemoQuota::default(), LedgerTime(1_800_014_400_000));
         demo_quota.merge_usage(DailyUsage { day: now.day(), count: 998 });
         assert!(matches!(demo_quota.check(now), DemoVerdict::Admitted { quota, .. } if quota.used == 999));
-        assert_eq!(demo_quota.take_batch().expect("a batch").days, [DailyUsage { day: now.day(), count: 1 }]);
+        assert_eq!(demo_quota.take_batch().expect("pending batch").days, [DailyUsage { day: now.day(), count: 1 }]);
         assert!(matches!(demo_quota.check(now), DemoVerdict::Admitted { quota, .. } if quota.used == 1000));
         assert!(matches!(demo_quota.check(now), DemoVerdict::Exhausted(_)));
     }

@@ -1,4 +1,4 @@
-//! One key as a node knows it, and a verdict from that alone: the rules of charge.lua on the node's own log.
+//! The local limiter: decides on the requests of one key by the rules of charge.lua, from the local record and request log.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,23 +9,23 @@ use ipseity_domain::{
 use ipseity_ledger::{LedgerTime, Quota, Verdict};
 
 const BURST_WINDOW_MS: u64 = BURST_WINDOW_S * 1000;
-/// A clock that goes back by no more than this is held.
+/// A clock that steps back by at most this much is treated as not having moved.
 const CLOCK_SKEW_TOLERANCE_MS: u64 = 1000;
 
 pub(super) struct LocalKey {
-    /// Its count is the last that the counter store told, or the one that was rolled up: never what waits to be settled.
+    /// Its usage is the last count from Redis or PostgreSQL. It does not include pending charges.
     pub(super) record: KeyRecord,
     pub(super) updated_at: Instant,
     source: RecordSource,
-    /// Requests that this node has admitted in the last 60 s, oldest first: a lower bound of all.
+    /// Times of this node's requests in the last 60 seconds, oldest first. Other nodes may have admitted more.
     request_times: VecDeque<LedgerTime>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RecordSource {
-    /// The counter store, which does not tell all: a rolled key's other digest, the generation.
+    /// A verdict from Redis. It lacks the previous digest of a rotated key and the generation.
     Ledger,
-    /// The durable store, at this piece of news.
+    /// PostgreSQL, read at this invalidation epoch.
     Store(u64),
 }
 
@@ -75,7 +75,7 @@ impl LocalKey {
         self.record.scope = scope;
         self.record.daily_limit = quota.limit;
         self.record.flags = KeyFlags::default();
-        // Verdicts that were made together are heard in any order.
+        // Verdicts of one batch can be processed in any order.
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
         (self.updated_at, self.source) = (received_at, RecordSource::Ledger);
         self.record_request(quota.now);
@@ -88,7 +88,7 @@ impl LocalKey {
     }
 
     pub(super) fn update_record(&mut self, record: &KeyRecord, invalidation_epoch: u64) {
-        // Two readings may come in the wrong order.
+        // The results of two queries may arrive in the wrong order.
         if record.generation < self.record.generation {
             return;
         }
@@ -103,13 +103,14 @@ impl LocalKey {
         matches!(self.source, RecordSource::Store(_))
     }
 
-    /// What a verdict told is never fresh: the key may have been paused elsewhere a moment before the counter store went away.
+    /// A record from a verdict is never fresh: the key may have been paused just before Redis stopped answering.
     pub(super) fn is_fresh(&self, invalidation_epoch: u64, max_age: Duration) -> bool {
         self.source == RecordSource::Store(invalidation_epoch) && self.updated_at.elapsed() < max_age
     }
 
-    /// Judges a request and, if it is admitted, notes its time. `waiting` counts what this node has admitted to a day and not settled yet.
-    /// `None` for a digest of which only the stores could say whether it is this key's.
+    /// Decides on a request and logs its time. `pending_on` returns the number of this node's pending charges of a day.
+    ///
+    /// Returns `None` for an unknown digest if the record is from a verdict: the digest may be the previous one.
     pub(super) fn check(
         &mut self,
         digest: &KeyDigest,
@@ -142,7 +143,7 @@ impl LocalKey {
         })
     }
 
-    /// A resume opens another window, and with it an empty log.
+    /// A resume starts a new burst epoch with an empty log.
     fn enter_burst_epoch(&mut self, burst_epoch: u64) {
         if self.record.burst_epoch != burst_epoch {
             self.record.burst_epoch = burst_epoch;
@@ -150,7 +151,7 @@ impl LocalKey {
         }
     }
 
-    /// Puts a request into the log and says when it was, by a clock that does not go back a little.
+    /// Adds a request to the log. Returns its time, corrected for a clock that stepped back slightly.
     fn record_request(&mut self, now: LedgerTime) -> LedgerTime {
         let now = match self.request_times.back() {
             Some(last) if now < *last && last.0 - now.0 <= CLOCK_SKEW_TOLERANCE_MS => *last,

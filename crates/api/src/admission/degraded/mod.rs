@@ -1,15 +1,17 @@
-//! What a node goes on from while the counter store does not answer: what it last saw of each key, and its own requests of the last
-//! minute. It keeps both while all is well too. What it admits meanwhile is noted, and settled when the store is back.
+//! Degraded mode: the local limiter decides on requests while Redis does not answer. It knows the last record of each key
+//! and the times of this node's own requests of the last 60 seconds. It collects both in normal operation too.
 //!
-//! Deliberately absent: I/O. `api::recall` asks the durable store, `api::settle` brings the notes to the counter store.
+//! Requests that it admits are pending charges. They are reconciled when Redis answers again.
+//!
+//! This file does no I/O. [`admit`] queries PostgreSQL, [`reconcile`] reports pending charges to Redis.
 
-pub(crate) mod admit;
+mod admit;
 mod breaker;
 mod clock;
 mod demo;
 mod local_limiter;
 mod pending;
-pub(crate) mod reconcile;
+mod reconcile;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,47 +21,36 @@ use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope};
 use ipseity_ledger::{ChargeId, LedgerTime, PendingCharge, Quota, Verdict};
 use quick_cache::sync::Cache;
 
-pub(crate) use breaker::Breaker;
-pub(crate) use clock::LedgerClock;
-pub(crate) use demo::DemoQuota;
-use local_limiter::LocalKey;
-pub(crate) use pending::PendingCharges;
+use crate::admission::degraded::breaker::Breaker;
+use crate::admission::degraded::clock::LedgerClock;
+use crate::admission::degraded::demo::DemoQuota;
+use crate::admission::degraded::local_limiter::LocalKey;
+use crate::admission::degraded::pending::PendingCharges;
+use crate::limits::DegradedLimits;
 
-/// Bounds of going on without the counter store.
-#[derive(Clone, Copy, Debug)]
-pub struct DegradedLimits {
-    /// Keys remembered, and keys whose requests wait to be settled.
-    pub local_keys_max: usize,
-    /// How long what a node knows is good for while neither store can be asked.
-    pub max_age: Duration,
-    /// Verdicts missed in a row after which the counter store is left alone.
-    pub failures_max: u32,
-    /// Time for a question to the durable store, for which the caller has waited already.
-    pub store_timeout: Duration,
-}
-
-/// How old what the durable store said may be while it can be asked again.
+/// Maximum age of a record from PostgreSQL that is used without another query.
 const FRESH_MAX_AGE: Duration = Duration::from_secs(1);
-/// How long a durable store that did not answer is left alone.
+/// Time without queries after PostgreSQL has failed to answer.
 const STORE_BACKOFF: Duration = Duration::from_millis(500);
 
-pub(crate) struct DegradedMode {
-    pub(crate) limits: DegradedLimits,
-    pub(crate) breaker: Breaker,
-    pub(crate) clock: LedgerClock,
-    pub(crate) pending_charges: PendingCharges,
-    pub(crate) demo_quota: DemoQuota,
+/// The local limiter and the state around it.
+pub(super) struct DegradedMode {
+    pub(super) limits: DegradedLimits,
+    pub(super) breaker: Breaker,
+    pub(super) clock: LedgerClock,
+    pub(super) pending_charges: PendingCharges,
+    pub(super) demo_quota: DemoQuota,
     local_keys: Cache<KeyId, Arc<Mutex<LocalKey>>>,
-    /// Raised when a key may have changed in the durable store.
+    /// Incremented when a key may have changed in PostgreSQL.
     invalidation_epoch: AtomicU64,
-    /// Whether such news reaches this node now.
+    /// Whether this node receives key events.
     is_subscribed: AtomicBool,
-    /// When the durable store last failed to answer.
+    /// When PostgreSQL last failed to answer.
     store_failed_at: Mutex<Option<Instant>>,
 }
 
 impl DegradedMode {
-    pub(crate) fn new(limits: DegradedLimits) -> Self {
+    pub(super) fn new(limits: DegradedLimits) -> Self {
         Self {
             limits,
             breaker: Breaker::new(limits.failures_max),
@@ -73,8 +64,8 @@ impl DegradedMode {
         }
     }
 
-    /// Notes what the counter store has said of a key, and when that was heard.
-    pub(crate) fn observe(&self, key: &ApiKey, verdict: &Verdict, received_at: Instant) {
+    /// Updates the clock and the local record of a key from a verdict of the ledger.
+    pub(super) fn observe(&self, key: &ApiKey, verdict: &Verdict, received_at: Instant) {
         match verdict {
             Verdict::Admitted { scope, quota, burst_epoch, .. } => {
                 self.clock.sync(quota.now, received_at);
@@ -101,13 +92,13 @@ impl DegradedMode {
         lock_local_key(&local_key).observe_admitted(key, scope, quota, burst_epoch, received_at);
     }
 
-    /// The count that the counter store last told of a key.
-    pub(crate) fn local_usage(&self, id: KeyId) -> Option<DailyUsage> {
+    /// The last count of a key that Redis returned to this node.
+    pub(super) fn local_usage(&self, id: KeyId) -> Option<DailyUsage> {
         self.local_keys.get(&id).and_then(|local_key| lock_local_key(&local_key).record.usage)
     }
 
-    /// Notes a count that the counter store told when a batch was settled.
-    pub(crate) fn merge_usage(&self, id: KeyId, usage: DailyUsage) {
+    /// Merges the count that Redis returned for a reconciled batch.
+    pub(super) fn merge_usage(&self, id: KeyId, usage: DailyUsage) {
         self.with_local_key(id, |local_key| local_key.record.merge_usage(Some(usage)));
     }
 
@@ -117,24 +108,24 @@ impl DegradedMode {
         }
     }
 
-    /// A number that changes with every piece of news; to be read before the durable store is asked.
-    pub(crate) fn invalidation_epoch(&self) -> u64 {
+    /// A number that changes with every key event. Read it before a query of PostgreSQL.
+    pub(super) fn invalidation_epoch(&self) -> u64 {
         self.invalidation_epoch.load(Ordering::Acquire)
     }
 
-    /// Some key has changed: what the durable store said before is to be asked again.
-    pub(crate) fn invalidate(&self) {
+    /// Marks all records from PostgreSQL as stale.
+    pub(super) fn invalidate(&self) {
         self.invalidation_epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether news reaches this node from now on; what it missed before is in doubt.
-    pub(crate) fn set_subscribed(&self, is_subscribed: bool) {
+    /// Sets whether this node receives key events. Marks all records as stale, because events may have been missed.
+    pub(super) fn set_subscribed(&self, is_subscribed: bool) {
         self.invalidate();
         self.is_subscribed.store(is_subscribed, Ordering::Release);
     }
 
-    /// Whether what is known of a key is as good as asking again.
-    pub(crate) fn is_fresh(&self, id: KeyId) -> bool {
+    /// Whether the local record of a key is as good as a query of PostgreSQL.
+    pub(super) fn is_fresh(&self, id: KeyId) -> bool {
         let invalidation_epoch = self.invalidation_epoch();
         self.is_subscribed.load(Ordering::Acquire)
             && self
@@ -143,25 +134,25 @@ impl DegradedMode {
                 .is_some_and(|local_key| lock_local_key(&local_key).is_fresh(invalidation_epoch, FRESH_MAX_AGE))
     }
 
-    /// Whether what is known of a key is good enough while nobody can be asked.
-    pub(crate) fn is_usable(&self, id: KeyId) -> bool {
+    /// Whether the local record of a key may be used while neither Redis nor PostgreSQL answers.
+    pub(super) fn is_usable(&self, id: KeyId) -> bool {
         self.local_keys
             .get(&id)
             .is_some_and(|local_key| lock_local_key(&local_key).updated_at.elapsed() < self.limits.max_age)
     }
 
-    /// Whether the durable store is worth asking: one that failed is left alone for a moment, in which nobody waits for it.
-    pub(crate) fn may_query_store(&self) -> bool {
+    /// Whether to query PostgreSQL: not within [`STORE_BACKOFF`] of a failure, so that requests do not wait for it.
+    pub(super) fn may_query_store(&self) -> bool {
         let failed_at = *self.store_failed_at.lock().unwrap_or_else(PoisonError::into_inner);
         failed_at.is_none_or(|at| at.elapsed() >= STORE_BACKOFF)
     }
 
-    pub(crate) fn record_store_failure(&self) {
+    pub(super) fn record_store_failure(&self) {
         *self.store_failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Learns what the durable store says of a key.
-    pub(crate) fn update_record(&self, record: &KeyRecord, invalidation_epoch: u64) {
+    /// Updates the local record of a key from PostgreSQL. Keeps a local pause that is not recorded yet.
+    pub(super) fn update_record(&self, record: &KeyRecord, invalidation_epoch: u64) {
         let insert = || {
             Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(LocalKey::from_record(
                 record.clone(),
@@ -176,15 +167,18 @@ impl DegradedMode {
         }
     }
 
-    /// The durable store does not know the key.
-    pub(crate) fn remove_key(&self, id: KeyId) {
+    /// Removes a key that does not exist in PostgreSQL.
+    pub(super) fn remove_key(&self, id: KeyId) {
         self.local_keys.remove(&id);
         self.pending_charges.remove_key(id);
     }
 
-    /// Judges a request by what is known; what is admitted is noted at once, with when its charge was sent if that was not answered. `None` when
-    /// nothing here can tell.
-    pub(crate) fn check_request(
+    /// Decides on a request. An admitted request becomes a pending charge before this returns. `unconfirmed_since` is the
+    /// time of a charge that Redis did not answer.
+    ///
+    /// Returns `None` without a local record of the key, without capacity for another pending charge, or for a digest
+    /// that only Redis or PostgreSQL can check.
+    pub(super) fn check_request(
         &self,
         key: &ApiKey,
         charge_id: ChargeId,
@@ -207,8 +201,8 @@ impl DegradedMode {
         Some(verdict)
     }
 
-    /// Keys that the durable store has said are refused, for a counter store that may not have heard of it.
-    pub(crate) fn refused_records(&self) -> Vec<KeyRecord> {
+    /// The records from PostgreSQL that are deactivated or paused. Redis may not have these changes.
+    pub(super) fn refused_records(&self) -> Vec<KeyRecord> {
         let records = self.local_keys.iter().filter_map(|(_, local_key)| {
             let local_key = lock_local_key(&local_key);
             let is_refused = local_key.record.flags.deactivated || local_key.record.flags.paused;
@@ -217,9 +211,17 @@ impl DegradedMode {
         records.collect()
     }
 
-    /// Whether any key is known.
-    pub(crate) fn has_local_keys(&self) -> bool {
+    /// Whether there is any local key record.
+    pub(super) fn has_local_keys(&self) -> bool {
         !self.local_keys.is_empty()
+    }
+}
+
+#[cfg(test)]
+impl DegradedMode {
+    pub(super) fn for_test() -> Self {
+        let (max_age, store_timeout) = (Duration::from_secs(60), Duration::from_secs(1));
+        Self::new(DegradedLimits { local_keys_max: 10, max_age, failures_max: 1, store_timeout })
     }
 }
 

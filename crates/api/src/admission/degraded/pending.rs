@@ -1,4 +1,4 @@
-//! Requests that were admitted without the counter store, until it has them in its books.
+//! Pending charges: requests that the local limiter admitted and that are not yet reconciled with Redis.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use ipseity_domain::{BURST_LIMIT, DailyUsage, KeyId, KeyPause, UtcDay};
 use ipseity_ledger::{PendingCharge, RECONCILE_DELAY, ReconcileBatch};
 
-/// Bounded by its keys: a key's page has its days and, at most, as many requests as the burst limit looks at.
+/// Pending charges by key. Memory is bounded: `keys_max` keys, and per key at most `BURST_LIMIT` request times.
 pub(crate) struct PendingCharges {
     by_key: Mutex<HashMap<KeyId, PendingKey>>,
     keys_max: usize,
@@ -18,10 +18,10 @@ struct PendingKey {
     burst_epoch: u64,
     days: BTreeMap<UtcDay, u64>,
     recent: VecDeque<PendingCharge>,
-    /// May have been charged: nobody can say before a late call cannot arrive any more.
+    /// Charges that Redis may have applied. They are reconciled only after a delayed call can no longer arrive.
     unconfirmed: Vec<(Instant, PendingCharge)>,
     pause: Option<KeyPause>,
-    /// On its way, and the same until it is acknowledged: what is sent again must be what was sent before.
+    /// The batch that was sent. It is sent again unchanged until Redis confirms it.
     in_flight: Option<ReconcileBatch>,
 }
 
@@ -30,13 +30,13 @@ impl PendingCharges {
         Self { by_key: Mutex::default(), keys_max }
     }
 
-    /// Whether another request of this key can be noted.
+    /// Whether another request of this key can be added.
     pub(super) fn has_capacity(&self, key: KeyId) -> bool {
         let by_key = self.lock();
         by_key.len() < self.keys_max || by_key.contains_key(&key)
     }
 
-    /// Notes a request; one whose charge may have been applied, with the time at which that became unknown.
+    /// Adds an admitted request. `timed_out_at` is set if Redis may have applied its charge.
     pub(super) fn add_admitted(
         &self,
         key: KeyId,
@@ -67,25 +67,25 @@ impl PendingCharges {
         pending_key.pause = Some(pause);
     }
 
-    /// Requests of a day that the counter store's count does not hold yet.
+    /// Number of a day's requests that the count in Redis does not include yet.
     pub(super) fn count_on_day(&self, key: KeyId, day: UtcDay) -> u64 {
         self.lock().get(&key).map_or(0, |pending_key| pending_key.count_on_day(day))
     }
 
-    /// The window of a pause that no store knows of yet.
+    /// The burst epoch of a pause that is not recorded yet.
     pub(super) fn paused_burst_epoch(&self, key: KeyId) -> Option<u64> {
         let by_key = self.lock();
         let pending_key = by_key.get(&key)?;
         pending_key.pause.as_ref().map(|pause| pause.burst_epoch)
     }
 
-    /// Pauses that may lack their row.
-    pub(crate) fn unrecorded_pauses(&self) -> Vec<KeyPause> {
+    /// Pauses that PostgreSQL may not have yet.
+    pub(super) fn unrecorded_pauses(&self) -> Vec<KeyPause> {
         self.lock().values().filter_map(|pending_key| pending_key.pause.clone()).collect()
     }
 
-    /// The durable store has the pause, and brings it to the counter store.
-    pub(crate) fn remove_recorded_pause(&self, pause: &KeyPause) {
+    /// Removes a pause that PostgreSQL has. The outbox worker publishes it to Redis.
+    pub(super) fn remove_recorded_pause(&self, pause: &KeyPause) {
         let mut by_key = self.lock();
         if let Some(pending_key) =
             by_key.get_mut(&pause.key).filter(|pending_key| pending_key.pause.as_ref() == Some(pause))
@@ -94,15 +94,15 @@ impl PendingCharges {
         }
     }
 
-    /// All batches that can be sent now.
-    pub(crate) fn take_batches(&self) -> Vec<ReconcileBatch> {
+    /// All batches to send now.
+    pub(super) fn take_batches(&self) -> Vec<ReconcileBatch> {
         let mut by_key = self.lock();
         by_key.retain(|_, pending_key| !pending_key.is_empty());
         by_key.iter_mut().filter_map(|(key, pending_key)| pending_key.next_batch(*key)).collect()
     }
 
-    /// A batch is in the books.
-    pub(crate) fn confirm_batch(&self, batch: &ReconcileBatch) {
+    /// Marks a batch as confirmed by Redis.
+    pub(super) fn confirm_batch(&self, batch: &ReconcileBatch) {
         if let Some(pending_key) = self.lock().get_mut(&batch.key) {
             pending_key.in_flight = None;
             if pending_key.pause == batch.pause {
@@ -111,12 +111,12 @@ impl PendingCharges {
         }
     }
 
-    /// Nobody waits for these any more: the key is gone.
-    pub(crate) fn remove_key(&self, key: KeyId) {
+    /// Drops the charges of a deleted key.
+    pub(super) fn remove_key(&self, key: KeyId) {
         self.lock().remove(&key);
     }
 
-    /// Requests that wait.
+    /// Number of pending requests.
     pub(crate) fn total_requests(&self) -> u64 {
         self.lock().values().map(PendingKey::total_requests).sum()
     }
@@ -127,7 +127,7 @@ impl PendingCharges {
 }
 
 impl PendingKey {
-    /// Requests of another window are counted, and no longer looked at by the burst limit.
+    /// Starts a new burst epoch. Requests of the old one still count toward the daily quota, not toward the burst limit.
     fn enter_burst_epoch(&mut self, burst_epoch: u64) {
         if self.burst_epoch != burst_epoch {
             self.burst_epoch = burst_epoch;

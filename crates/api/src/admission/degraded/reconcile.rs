@@ -1,29 +1,30 @@
-//! Making the books right: what was admitted without the counter store reaches it when it is back.
+//! Leaving degraded mode: reports pending charges to Redis when it answers again.
 
 use futures_util::future::join_all;
 use ipseity_domain::DailyUsage;
 use ipseity_ledger::{LedgerError, ReconcileBatch, Reconciled};
 
-use crate::Api;
+use crate::admission::Admission;
 
-/// Batches under way at once: a hundred thousand keys are settled within seconds, and no verdict waits behind all of them.
+/// Number of concurrent batches. Enough to reconcile 100,000 keys within seconds, and few enough that charges of new
+/// requests do not queue behind them.
 const CONCURRENT_BATCHES: usize = 64;
-/// A record that is unknown is filled and tried again; changes may overtake a fill.
+/// Maximum number of attempts per batch. An unknown record is filled and the batch sent again; a change may overtake the fill.
 const ATTEMPTS_MAX: usize = 5;
 
-impl Api {
-    /// Whether the counter store answers requests' connection.
+impl Admission {
+    /// Checks that Redis answers on the connections that charges use.
     ///
     /// # Errors
-    /// When it does not, in time.
+    /// If Redis does not answer in time.
     pub async fn check_ledger(&self) -> Result<(), LedgerError> {
         self.ledger.ping().await
     }
 
-    /// Tells the counter store which keys are refused, as far as this node knows: the outbox that would tell cannot be read.
+    /// Publishes the deactivated and paused keys that this node knows to Redis, for when the outbox cannot be read.
     ///
     /// # Errors
-    /// When it does not answer in time.
+    /// If Redis does not answer in time.
     pub async fn publish_refused_keys(&self) -> Result<(), LedgerError> {
         for record in self.degraded.refused_records() {
             self.ledger.publish(&record).await?;
@@ -31,14 +32,14 @@ impl Api {
         Ok(())
     }
 
-    /// Goes back to the counter store's verdicts.
+    /// Closes the breaker, so that Redis decides on requests again.
     pub fn leave_degraded_mode(&self) {
         self.degraded.breaker.close();
         self.metrics.set_degraded(false);
-        tracing::info!(unsettled = self.degraded.pending_charges.total_requests(), "the counter store is back");
+        tracing::info!(pending_charges = self.degraded.pending_charges.total_requests(), "left degraded mode");
     }
 
-    /// Writes the rows of pauses that this node made by itself, as far as the durable store takes them.
+    /// Records the pauses that this node decided on in PostgreSQL. Stops at the first failure.
     pub async fn record_local_pauses(&self) {
         for pause in self.degraded.pending_charges.unrecorded_pauses() {
             if !self.record_local_pause(&pause).await {
@@ -47,7 +48,7 @@ impl Api {
         }
     }
 
-    /// Settles what can be settled; returns how many requests still wait.
+    /// Reconciles all pending charges that are due. Returns the number of requests that are still pending.
     pub async fn reconcile_pending(&self) -> u64 {
         for batches in self.degraded.pending_charges.take_batches().chunks(CONCURRENT_BATCHES) {
             join_all(batches.iter().map(|batch| self.reconcile_batch(batch))).await;
@@ -56,7 +57,7 @@ impl Api {
         self.report_pending_charges()
     }
 
-    /// Counts what waits to be settled, for whoever looks at the metrics.
+    /// Updates the metric of pending charges and returns their number.
     pub fn report_pending_charges(&self) -> u64 {
         let pending = self.degraded.pending_charges.total_requests();
         self.metrics.set_pending_charges(pending);
@@ -86,7 +87,7 @@ impl Api {
                     Err(_) => return,
                 },
                 Err(error) => {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "a batch could not be settled yet");
+                    tracing::debug!(error = &error as &dyn std::error::Error, "batch not reconciled");
                     return;
                 }
             }
@@ -109,10 +110,7 @@ impl Api {
         let count = batch.days.iter().map(|usage| usage.count).sum::<u64>() + batch.unconfirmed.len() as u64;
         self.metrics.count_reconciled(count.saturating_sub(unverifiable), unverifiable);
         if unverifiable > 0 {
-            tracing::warn!(
-                unverifiable,
-                "requests from before an outage were left out: their charge could not be looked up"
-            );
+            tracing::warn!(unverifiable, "unverifiable charges not repeated");
         }
     }
 

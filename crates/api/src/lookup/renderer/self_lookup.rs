@@ -1,4 +1,5 @@
-//! What a visitor of the pages is told of itself: a whole answer, uncharged, for a page for people is no call of the API.
+//! The lookup that the landing page does for its visitor. It is the only uncharged lookup, because a page view is not an API
+//! call.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -6,19 +7,19 @@ use ipseity_domain::{Client, FieldSet, Scope};
 use ipseity_geo::AtlasReloader;
 use serde_json::Value;
 
-use crate::lookup::render::{RenderedFacts, render_body};
+use crate::lookup::renderer::body::{RenderedFacts, render_body};
 
-/// A client's own answer, written to be read; no `Debug`, because it holds the address.
+/// The result of [`self_lookup`]. It has no `Debug`, because it contains the client's address.
 pub struct SelfLookup {
-    /// The answer that a key of scope `full` would get, as indented JSON.
+    /// The response that a key of scope `full` gets, as indented JSON.
     pub json: String,
-    /// How far off the place may be, if the database says so.
+    /// Accuracy radius of the location, if the database has one.
     pub accuracy_km: Option<u16>,
-    /// How long it took to find and write.
+    /// Duration of the lookup.
     pub elapsed: Duration,
 }
 
-/// Locates a client and writes its answer; `None` if that cannot be written.
+/// Locates a client and renders its data, uncharged. Returns `None` if rendering fails.
 #[must_use]
 pub fn self_lookup(atlas_reloader: &AtlasReloader, client: &Client) -> Option<SelfLookup> {
     let started = Instant::now();

@@ -1,6 +1,7 @@
-//! What was told of records lately, written out: most callers come from networks that others came from before.
+//! The render cache: the JSON of geo records that were requested recently. Clients of one network share a record, so
+//! most lookups hit it.
 //!
-//! Kept by where the databases tell of an address, never by the address.
+//! The cache key is the position of the record in the databases, never the client's address.
 
 use std::sync::Arc;
 
@@ -9,21 +10,21 @@ use ipseity_geo::{Atlas, RecordKey};
 use ipseity_ledger::LedgerTime;
 use quick_cache::sync::Cache;
 
-use crate::lookup::render::RenderedFacts;
+use crate::lookup::renderer::body::RenderedFacts;
 
-/// Time zones change their offset at full quarters of an hour, and at no other time.
+/// Entries expire with the quarter of an hour: time zones change their offset only on these boundaries.
 const QUARTER_HOUR_S: u64 = 900;
 
-/// Texts that were written lately, each with the quarter of an hour that it holds for.
-pub(crate) struct RenderCache(Cache<(RecordKey, FieldSet), (u64, Arc<RenderedFacts>)>);
+/// Rendered facts by record and field set, each with the quarter of an hour in which it is valid.
+pub(super) struct RenderCache(Cache<(RecordKey, FieldSet), (u64, Arc<RenderedFacts>)>);
 
 impl RenderCache {
-    pub(crate) fn new(entries_max: usize) -> Self {
+    pub(super) fn new(entries_max: usize) -> Self {
         Self(Cache::new(entries_max))
     }
 
-    /// What is told of an address now.
-    pub(crate) fn get_or_render(
+    /// The rendered facts about an address at a time, from the cache if possible.
+    pub(super) fn get_or_render(
         &self,
         atlas: &Atlas,
         address: Address,

@@ -1,7 +1,8 @@
-//! Facts × view → JSON. The one place where a client's address leaves the service: in its owner's answer.
+//! Writes the JSON body of a lookup. This is the only place where a client's address leaves the service, in the response
+//! to that client.
 //!
-//! What is told of a record is the same for every address of a network, so that it is written once and kept (`told`); what is the client's own
-//! is written into each answer.
+//! The facts about a geo record are the same for every address of a network, so they are rendered once and cached. The
+//! facts about the client are written for each request.
 
 use std::net::IpAddr;
 
@@ -10,14 +11,14 @@ use ipseity_domain::{
 };
 use serde::Serialize;
 
-/// Room for an answer: few are longer.
+/// Initial capacity of a body. Few bodies are longer.
 const BODY_CAPACITY: usize = 768;
 
-/// What an answer tells of a place and a network, as JSON: one text for each run of such fields in the view.
-pub(crate) struct RenderedFacts(Vec<Vec<u8>>);
+/// The facts about a geo record as JSON: one segment for each run of consecutive geo fields in the field set.
+pub(super) struct RenderedFacts(Vec<Vec<u8>>);
 
 impl RenderedFacts {
-    pub(crate) fn render(facts: &GeoFacts<'_>, field_set: FieldSet) -> Self {
+    pub(super) fn render(facts: &GeoFacts<'_>, field_set: FieldSet) -> Self {
         let (mut segments, mut segment) = (Vec::new(), Vec::new());
         for field in field_set.fields() {
             let end = segment.len();
@@ -34,8 +35,8 @@ impl RenderedFacts {
     }
 }
 
-/// Writes an answer: what is known of a client, as much of it as the view shows. What is told must have been written for the same view.
-pub(crate) fn render_body(client: &Client, rendered_facts: &RenderedFacts, field_set: FieldSet) -> Vec<u8> {
+/// Writes the body. `rendered_facts` must have been rendered for the same field set.
+pub(super) fn render_body(client: &Client, rendered_facts: &RenderedFacts, field_set: FieldSet) -> Vec<u8> {
     let mut body = Vec::with_capacity(BODY_CAPACITY);
     let (mut segments, mut in_segment) = (rendered_facts.0.iter(), false);
     for field in field_set.fields() {
@@ -58,13 +59,13 @@ fn write_field(body: &mut Vec<u8>, field: Field, value: &impl Serialize) {
     body.push(b'"');
     body.extend_from_slice(field.name().as_bytes());
     body.extend_from_slice(b"\":");
-    // Writing texts and numbers to memory does not fail.
+    // Writing strings and numbers to memory cannot fail.
     let _ = serde_json::to_writer(body, value);
 }
 
-/// Writes a field if it is about the client itself and its connection.
+/// Writes a field about the client or its connection; returns `false` for a geo field.
 fn write_client_field(body: &mut Vec<u8>, field: Field, client: &Client) -> bool {
-    // Everything is taken apart without `..`, here and below: a new fact cannot leave before someone gives it a field, and so a scope.
+    // Destructured without `..`, here and below: a new fact does not compile until it has a field, and so a scope.
     let Client { address, connection } = client;
     let ConnectionFacts { http_protocol, tls, rtt_ms, colo } = connection;
     let (v4, v6) = match address.expose() {
@@ -104,7 +105,7 @@ fn write_client_field(body: &mut Vec<u8>, field: Field, client: &Client) -> bool
     true
 }
 
-/// Writes a field if it is told of the record.
+/// Writes a field of the geo record; returns `false` for a field about the client.
 fn write_geo_field(body: &mut Vec<u8>, field: Field, facts: &GeoFacts<'_>) -> bool {
     let GeoFacts { location, network } = facts;
     let Location {
@@ -116,7 +117,7 @@ fn write_geo_field(body: &mut Vec<u8>, field: Field, facts: &GeoFacts<'_>) -> bo
         continent,
         latitude,
         longitude,
-        // Told on the page that shows visitors themselves; the contract has no field for it.
+        // Only the landing page shows it; the API has no field for it.
         accuracy_km: _,
         timezone,
         timezone_offset,
@@ -164,16 +165,16 @@ mod tests {
     use super::*;
 
     fn rendered_json(address: &str, facts: &GeoFacts<'_>, field_set: FieldSet) -> Value {
-        let address = Address::new(address.parse().expect("an address"));
+        let address = Address::new(address.parse().expect("valid address"));
         let client = Client { address, connection: ConnectionFacts::default() };
         serde_json::from_slice(&render_body(&client, &RenderedFacts::render(facts, field_set), field_set))
-            .expect("JSON")
+            .expect("valid JSON")
     }
 
     #[test]
     fn unknown_fields_are_null_and_out_of_scope_ones_absent() {
         let geo = rendered_json("198.51.100.1", &GeoFacts::default(), FieldSet::Scope(Scope::Geo));
-        let geo = geo.as_object().expect("an object");
+        let geo = geo.as_object().expect("JSON object");
         assert_eq!(geo.len(), 19);
         assert_eq!(geo["city"], Value::Null);
         assert!(!geo.contains_key("rtt"));

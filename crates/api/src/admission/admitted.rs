@@ -1,0 +1,153 @@
+//! [`Admitted`], the proof that a request was charged.
+//!
+//! The chain of private constructors is the guarantee "no response without a charge":
+//!
+//! 1. Only this module creates an [`Issued`] verdict, and only by charging the ledger or the local limiter. The local
+//!    limiter records what it admits as a pending charge.
+//! 2. Only this module creates an [`Admitted`], and only from an [`Issued`] verdict that admits.
+//! 3. The renderer takes an [`Admitted`] by value. It is neither `Clone` nor `Copy`, so one charge gives one response.
+
+use ipseity_domain::{ApiKey, DailyUsage, FieldSet};
+use ipseity_ledger::{ChargeId, DemoVerdict, Ledger, LedgerError, LedgerTime, Quota, Verdict};
+
+use crate::admission::degraded::DegradedMode;
+
+/// Proof that a request was charged, with what its response may contain.
+pub(crate) struct Admitted {
+    field_set: FieldSet,
+    quota: Quota,
+}
+
+impl Admitted {
+    /// Narrows the field set to a scope. A wider scope or any other value changes nothing.
+    pub(crate) fn narrowed_to(mut self, requested_scope: Option<&str>) -> Self {
+        if let FieldSet::Scope(scope) = self.field_set {
+            self.field_set = FieldSet::Scope(scope.narrowed_to(requested_scope));
+        }
+        self
+    }
+
+    /// Consumes the proof. Returns the fields that the response contains and the quota that it reports.
+    pub(crate) const fn into_parts(self) -> (FieldSet, Quota) {
+        (self.field_set, self.quota)
+    }
+}
+
+/// A verdict that came from the ledger or the local limiter.
+pub(super) struct Issued<V>(V);
+
+impl<V> Issued<V> {
+    pub(super) const fn verdict(&self) -> &V {
+        &self.0
+    }
+}
+
+impl Issued<Verdict> {
+    /// Charges a request in the ledger.
+    pub(super) async fn charge(ledger: &Ledger, key: &ApiKey, charge_id: ChargeId) -> Result<Self, LedgerError> {
+        ledger.charge(key, charge_id).await.map(Self)
+    }
+
+    /// Charges a request to the local limiter. See [`DegradedMode::check_request`].
+    pub(super) fn charge_locally(
+        degraded: &DegradedMode,
+        key: &ApiKey,
+        charge_id: ChargeId,
+        unconfirmed_since: Option<LedgerTime>,
+    ) -> Option<Self> {
+        degraded.check_request(key, charge_id, unconfirmed_since).map(Self)
+    }
+
+    /// The proof, or the verdict if it does not admit the request.
+    pub(super) fn into_admitted(self) -> Result<Admitted, Verdict> {
+        match self.0 {
+            Verdict::Admitted { scope, quota, .. } => Ok(Admitted { field_set: FieldSet::Scope(scope), quota }),
+            verdict => Err(verdict),
+        }
+    }
+}
+
+impl Issued<DemoVerdict> {
+    /// Charges a demo request in the ledger.
+    pub(super) async fn charge_demo(ledger: &Ledger) -> Result<Self, LedgerError> {
+        ledger.charge_demo().await.map(Self)
+    }
+
+    /// Charges a demo request in a ledger that has lost its count.
+    pub(super) async fn charge_demo_with_stored_usage(
+        ledger: &Ledger,
+        stored_usage: Option<DailyUsage>,
+    ) -> Result<Self, LedgerError> {
+        ledger.charge_demo_with_stored_usage(stored_usage).await.map(Self)
+    }
+
+    /// Charges a demo request to the local count.
+    pub(super) fn charge_demo_locally(degraded: &DegradedMode) -> Self {
+        Self(degraded.demo_quota.check(degraded.clock.now()))
+    }
+
+    /// The proof, or the verdict if it does not admit the request.
+    pub(super) fn into_admitted(self) -> Result<Admitted, DemoVerdict> {
+        match self.0 {
+            DemoVerdict::Admitted { quota, .. } => Ok(Admitted { field_set: FieldSet::Demo, quota }),
+            verdict => Err(verdict),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Admitted {
+    /// The proof of a demo request that a fresh local limiter was charged for.
+    pub(crate) fn for_test() -> Self {
+        let degraded = DegradedMode::for_test();
+        Issued::charge_demo_locally(&degraded).into_admitted().unwrap_or_else(|verdict| panic!("{verdict:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ipseity_domain::{KeyFlags, KeyRecord, PlaintextKey, Scope};
+
+    use super::*;
+
+    /// A local limiter that knows one key, with a daily limit.
+    fn limiter_with_key(daily_limit: u64) -> (DegradedMode, ApiKey) {
+        let (degraded, key) = (DegradedMode::for_test(), PlaintextKey::generate(|| fastrand::u8(..)).to_api_key());
+        let record = KeyRecord {
+            id: key.id,
+            digest: key.digest,
+            previous: None,
+            scope: Scope::Geo,
+            daily_limit,
+            flags: KeyFlags::default(),
+            generation: 1,
+            burst_epoch: 1,
+            usage: None,
+        };
+        degraded.update_record(&record, degraded.invalidation_epoch());
+        (degraded, key)
+    }
+
+    #[test]
+    fn every_locally_admitted_request_is_a_pending_charge() {
+        let (degraded, key) = limiter_with_key(2);
+        let charge = || Issued::charge_locally(&degraded, &key, ChargeId::next(), None).expect("local verdict");
+        for used in [1, 2] {
+            let Ok(admitted) = charge().into_admitted() else { panic!("refused") };
+            assert_eq!((admitted.quota.used, degraded.pending_charges.total_requests()), (used, used));
+        }
+        assert!(matches!(charge().into_admitted(), Err(Verdict::QuotaExhausted { .. })));
+        assert_eq!(degraded.pending_charges.total_requests(), 2);
+    }
+
+    #[test]
+    fn requested_scope_only_narrows_the_field_set() {
+        for (requested, expected) in [(None, Scope::Geo), (Some("ip"), Scope::Ip), (Some("full"), Scope::Geo)] {
+            let (degraded, key) = limiter_with_key(1);
+            let verdict = Issued::charge_locally(&degraded, &key, ChargeId::next(), None).expect("local verdict");
+            let Ok(admitted) = verdict.into_admitted() else { panic!("refused") };
+            assert_eq!(admitted.narrowed_to(requested).into_parts().0, FieldSet::Scope(expected));
+        }
+        assert_eq!(Admitted::for_test().narrowed_to(Some("ip")).into_parts().0, FieldSet::Demo);
+    }
+}

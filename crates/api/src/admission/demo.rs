@@ -1,0 +1,76 @@
+//! Admission of demo requests: no key, no burst limit, one daily quota for all callers.
+
+use ipseity_domain::DailyUsage;
+use ipseity_ledger::{DemoVerdict, Quota};
+
+use crate::admission::Admission;
+use crate::admission::admitted::{Admitted, Issued};
+use crate::error::Refusal;
+
+impl Admission {
+    /// Charges a demo request.
+    pub(crate) async fn admit_demo(&self) -> Result<Admitted, Refusal> {
+        if let Some(quota) = self.demo_refusal_cache.get() {
+            self.usage_buffer.record_demo_refused(quota.day);
+            return Err(Refusal::DemoExhausted(quota));
+        }
+        let Some(verdict) = self.charge_demo().await else { return self.admit_demo_degraded().await };
+        if let DemoVerdict::Admitted { quota, yesterday } = verdict.verdict() {
+            let usage = DailyUsage { day: quota.day, count: quota.used };
+            self.degraded.demo_quota.merge_usage(usage);
+            self.usage_buffer.record_demo_admitted(usage);
+            if let Some(yesterday) = yesterday {
+                self.usage_buffer.record_demo_admitted(*yesterday);
+            }
+        } else if let DemoVerdict::Exhausted(quota) = verdict.verdict() {
+            self.degraded.demo_quota.merge_usage(DailyUsage { day: quota.day, count: quota.used });
+        }
+        self.apply_demo_verdict(verdict)
+    }
+
+    async fn admit_demo_degraded(&self) -> Result<Admitted, Refusal> {
+        self.metrics.count_degraded_decision();
+        if !self.degraded.demo_quota.has_usage() {
+            let Some(usage) = self.find_demo_usage().await else { return Err(Refusal::Internal) };
+            let zero_usage = DailyUsage { day: self.degraded.clock.now().day(), count: 0 };
+            self.degraded.demo_quota.merge_usage(usage.unwrap_or(zero_usage));
+        }
+        self.apply_demo_verdict(Issued::charge_demo_locally(&self.degraded))
+    }
+
+    fn apply_demo_verdict(&self, verdict: Issued<DemoVerdict>) -> Result<Admitted, Refusal> {
+        verdict.into_admitted().map_err(|verdict| match verdict {
+            DemoVerdict::Exhausted(quota) => self.record_demo_refusal(quota),
+            DemoVerdict::Unknown | DemoVerdict::Admitted { .. } => Refusal::Internal,
+        })
+    }
+
+    fn record_demo_refusal(&self, quota: Quota) -> Refusal {
+        self.demo_refusal_cache.set(quota);
+        self.usage_buffer.record_demo_refused(quota.day);
+        Refusal::DemoExhausted(quota)
+    }
+
+    /// The ledger's verdict; `None` if Redis does not answer, or has lost the count and PostgreSQL does not answer.
+    async fn charge_demo(&self) -> Option<Issued<DemoVerdict>> {
+        if self.degraded.breaker.is_open() {
+            return None;
+        }
+        let verdict = match Issued::charge_demo(&self.ledger).await {
+            Ok(verdict) if *verdict.verdict() == DemoVerdict::Unknown => {
+                let flushed_usage = self.find_demo_usage().await?;
+                Issued::charge_demo_with_stored_usage(&self.ledger, flushed_usage).await
+            }
+            verdict => verdict,
+        };
+        verdict
+            .inspect(|_| self.degraded.breaker.record_success())
+            .map_err(|error| self.note_ledger_failure(&error))
+            .ok()
+    }
+
+    /// The demo's count in PostgreSQL; `None` if it does not answer in time.
+    async fn find_demo_usage(&self) -> Option<Option<DailyUsage>> {
+        self.query_store(self.degraded.demo_quota.has_usage(), self.store.usage().find_demo_usage()).await
+    }
+}

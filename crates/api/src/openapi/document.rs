@@ -1,0 +1,240 @@
+//! Generates the OpenAPI document from code: operations and fields from their lists, headers and examples from responses
+//! that the same functions build for real requests.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use ipseity_domain::Scope;
+use serde_json::{Map, Value, json};
+
+use crate::error::ErrorBodies;
+use crate::openapi::{example, header, schema, yaml};
+use crate::operation::{API_VERSION, Operation};
+use crate::public_urls::PublicUrls;
+use crate::response::{insert_common_headers, insert_server_timing, preflight_response};
+
+/// The request id in examples.
+const EXAMPLE_REQUEST_ID: &str = "5d2c8f0a9b314e67";
+
+/// The document as JSON and as YAML, generated once.
+pub(crate) struct OpenApiDocuments {
+    pub(super) json: Bytes,
+    pub(super) yaml: Bytes,
+}
+
+impl OpenApiDocuments {
+    pub(crate) fn new(public_urls: &PublicUrls) -> Self {
+        let document = openapi_document(public_urls);
+        Self { json: document.to_string().into(), yaml: yaml::to_yaml(&document).into() }
+    }
+}
+
+/// Generates the document.
+#[must_use]
+pub fn openapi_document(public_urls: &PublicUrls) -> Value {
+    let paths: Map<String, Value> = Operation::ALL
+        .into_iter()
+        .map(|operation| (operation.path().to_owned(), path_item(operation, public_urls)))
+        .collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Ipseity",
+            "version": API_VERSION,
+            "summary": "Tells a caller who it is on the network.",
+            "description": "One API call returns the caller's IP address, location, network and connection. The scope of the API key \
+                decides which fields are included. The service only looks up the caller, never an address in the request. \
+                It stores neither addresses nor responses.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "externalDocs": { "url": public_urls.docs, "description": "Every error with its cause, an example and a fix." },
+        "servers": [{ "url": public_urls.base }],
+        "tags": [
+            { "name": "lookup", "description": "Look up the caller." },
+            { "name": "service", "description": "Version, data sources and this document." },
+        ],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "The API key." },
+                "query": { "type": "apiKey", "in": "query", "name": "key", "description": "The API key, for clients that cannot set headers." },
+            },
+            "headers": header::components(),
+            "schemas": schema::components(),
+        },
+    })
+}
+
+fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
+    let id = operation.operation_id();
+    let mut capitalized = id.to_owned();
+    capitalized[..1].make_ascii_uppercase();
+    json!({
+        "get": operation_object(operation, public_urls, id, operation.summary(), true),
+        "head": operation_object(operation, public_urls, &format!("head{capitalized}"), "Like GET, without the body", false),
+        "options": {
+            "operationId": format!("preflight{capitalized}"),
+            "tags": [tag(operation)],
+            "summary": "CORS preflight",
+            "description": "The request that a browser sends before a call from another origin. Free.",
+            "security": [],
+            "responses": {
+                "204": { "description": "Allowed. Browsers may cache this for a day.", "headers": header_references(preflight_response()) },
+                "414": refusal_response_object("URL too long.", StatusCode::URI_TOO_LONG, operation, public_urls, true),
+                "500": refusal_response_object("Internal error. Please retry.", StatusCode::INTERNAL_SERVER_ERROR, operation, public_urls, true),
+            },
+        },
+    })
+}
+
+const fn tag(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Lookup | Operation::Demo => "lookup",
+        Operation::Meta | Operation::OpenapiJson | Operation::OpenapiYaml => "service",
+    }
+}
+
+fn operation_object(
+    operation: Operation,
+    public_urls: &PublicUrls,
+    operation_id: &str,
+    summary: &str,
+    has_body: bool,
+) -> Value {
+    let mut responses = Map::new();
+    let mut success = json!({ "description": "Success", "headers": header_references(example::response(operation)) });
+    if has_body {
+        success["content"] = example::content(operation);
+    }
+    responses.insert("200".to_owned(), success);
+    for refusal in operation.refusals() {
+        let status = refusal.status();
+        let description = status_description(operation, status);
+        responses
+            .entry(status.as_str())
+            .or_insert_with(|| refusal_response_object(description, status, operation, public_urls, has_body));
+    }
+    let is_lookup = operation == Operation::Lookup;
+    json!({
+        "operationId": operation_id,
+        "tags": [tag(operation)],
+        "summary": summary,
+        "description": operation.description(),
+        "security": if is_lookup { json!([{ "bearer": [] }, { "query": [] }]) } else { json!([]) },
+        "parameters": if is_lookup { json!([scope_parameter()]) } else { json!([]) },
+        "responses": responses,
+    })
+}
+
+fn scope_parameter() -> Value {
+    json!({
+        "name": "scope", "in": "query", "required": false,
+        "description": "Narrows the key's scope for this request. A wider scope or any other value is ignored.",
+        "schema": { "type": "string", "enum": Scope::ALL.map(Scope::name) },
+        "example": Scope::Geo.name(),
+    })
+}
+
+/// Describes a status in the context of an operation.
+const fn status_description(operation: Operation, status: StatusCode) -> &'static str {
+    match (operation, status) {
+        (_, StatusCode::UNAUTHORIZED) => "The key is missing or invalid.",
+        (_, StatusCode::FORBIDDEN) => "The key is deactivated or paused.",
+        (Operation::Demo, StatusCode::TOO_MANY_REQUESTS) => "Daily demo quota reached. All callers share it.",
+        (_, StatusCode::TOO_MANY_REQUESTS) => {
+            "Daily quota reached, or burst limit exceeded. Exceeding the burst limit pauses the key."
+        }
+        (_, StatusCode::URI_TOO_LONG) => "URL too long.",
+        _ => "Internal error. Please retry.",
+    }
+}
+
+/// The response object for all refusals with this status.
+fn refusal_response_object(
+    description: &str,
+    status: StatusCode,
+    operation: Operation,
+    public_urls: &PublicUrls,
+    has_body: bool,
+) -> Value {
+    let refusals: Vec<_> = operation.refusals().into_iter().filter(|refusal| refusal.status() == status).collect();
+    let headers =
+        refusals.first().map(|refusal| header_references(ErrorBodies::new(public_urls.clone()).response(*refusal)));
+    let mut response = json!({ "description": description, "headers": headers });
+    if has_body {
+        response["content"] = example::refusal_content(&refusals, public_urls);
+    }
+    response
+}
+
+/// The headers of a response, as references to their descriptions.
+fn header_references(mut response: Response) -> Value {
+    let headers = response.headers_mut();
+    insert_common_headers(headers, EXAMPLE_REQUEST_ID);
+    insert_server_timing(headers, Duration::ZERO);
+    headers.remove(CONTENT_TYPE);
+    let present = header::NAMES.iter().filter(|name| headers.contains_key(**name));
+    let references: Map<String, Value> =
+        present.map(|name| ((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))).collect();
+    debug_assert_eq!(references.len(), headers.keys_len(), "every header is described in openapi/header.rs");
+    references.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example_urls() -> PublicUrls {
+        let url = |path: &str| format!("https://ip.example.com/{path}");
+        PublicUrls {
+            base: "https://ip.example.com".to_owned(),
+            docs: url("docs"),
+            signup: url("signup"),
+            enterprise: url("enterprise"),
+            dashboard: url("keys"),
+        }
+    }
+
+    #[test]
+    fn openapi_describes_every_route_and_method() {
+        let document = openapi_document(&example_urls());
+        let paths = document["paths"].as_object().expect("paths object");
+        assert!(paths.keys().eq(Operation::ALL.map(Operation::path).iter()));
+        let mut ids = std::collections::BTreeSet::new();
+        for item in paths.values() {
+            let methods: Vec<_> = item.as_object().expect("path item object").keys().collect();
+            assert_eq!(methods, ["get", "head", "options"]);
+            for operation in item.as_object().expect("path item object").values() {
+                assert!(ids.insert(operation["operationId"].as_str().expect("operationId")), "duplicate: {operation}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_openapi_reference_resolves() {
+        let document = openapi_document(&example_urls());
+        let text = document.to_string();
+        let references: Vec<_> = text.split("\"$ref\":\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(references.len() > 50);
+        for reference in references {
+            assert!(document.pointer(reference).is_some(), "{reference} does not resolve");
+        }
+    }
+
+    #[test]
+    fn each_status_has_an_example_of_every_refusal() {
+        let document = openapi_document(&example_urls());
+        let lookup = &document["paths"]["/api/v1/ip"]["get"]["responses"];
+        let examples = |status: &str| {
+            let examples = lookup[status]["content"]["application/json"]["examples"].as_object();
+            examples.expect("examples object").keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(examples("200"), ["ip", "geo", "full"]);
+        assert_eq!(examples("401"), ["missing_api_key", "invalid_api_key"]);
+        assert_eq!(examples("403"), ["inactive_api_key", "paused"]);
+        assert_eq!(examples("429"), ["quota_exhausted", "burst_exceeded"]);
+    }
+}

@@ -1,0 +1,68 @@
+//! The state that the handlers share.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use ipseity_geo::AtlasReloader;
+use ipseity_ledger::Ledger;
+use ipseity_store::Store;
+
+use crate::admission::Admission;
+use crate::admission::usage_buffer::UsageBuffer;
+use crate::error::{ErrorBodies, Refusal};
+use crate::limits::ApiLimits;
+use crate::lookup::renderer::Renderer;
+use crate::openapi::document::OpenApiDocuments;
+use crate::public_urls::PublicUrls;
+use crate::service::metrics::ApiMetrics;
+
+/// The state that the handlers share.
+pub struct Api {
+    pub(crate) admission: Admission,
+    pub(crate) renderer: Renderer,
+    pub(crate) error_bodies: ErrorBodies,
+    pub(crate) openapi_documents: OpenApiDocuments,
+    pub(crate) metrics: ApiMetrics,
+}
+
+impl Api {
+    /// Creates the API from its dependencies.
+    #[must_use]
+    pub fn new(
+        ledger: Arc<Ledger>,
+        store: Store,
+        atlas: Arc<AtlasReloader>,
+        public_urls: PublicUrls,
+        usage_buffer: Arc<UsageBuffer>,
+        metrics: ApiMetrics,
+        limits: ApiLimits,
+    ) -> Self {
+        Self {
+            admission: Admission::new(ledger, store, usage_buffer, metrics.clone(), &limits),
+            renderer: Renderer::new(atlas, limits.render_cache_max),
+            openapi_documents: OpenApiDocuments::new(&public_urls),
+            error_bodies: ErrorBodies::new(public_urls),
+            metrics,
+        }
+    }
+
+    /// The admission of requests, for tasks that recover it and for readiness checks.
+    #[must_use]
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// Counts the outcome of a request and turns a refusal into its response.
+    pub(crate) fn finish_response(&self, operation: &'static str, result: Result<Response, Refusal>) -> Response {
+        match result {
+            Ok(response) => {
+                self.metrics.count_request(operation, "success");
+                response
+            }
+            Err(refusal) => {
+                self.metrics.count_request(operation, refusal.outcome_label());
+                self.error_bodies.response(refusal)
+            }
+        }
+    }
+}
