@@ -85,7 +85,7 @@ async function createCases(deployment) {
     { name: 'ip', key: deployment.keys.ip, out: CLIENT },
     { name: 'unknown key', key: UNKNOWN_KEY, err: /^invalid_api_key: .*does not exist/s },
     { name: 'deactivated key', key: inactive.key, err: /^inactive_api_key: .*deactivated/s },
-    { name: 'paused key', key: paused.key, err: /^inactive_api_key: (?!.*Try again).*waiting does not help/s },
+    { name: 'paused key', key: paused.key, err: /^inactive_api_key: (?!.*Try again).*won't resume on its own/s },
     { name: 'exhausted daily quota', key: exhausted.key, err: /^rate_limit_exceeded: .*Try again in \d+ s\.$/sm },
   ];
 }

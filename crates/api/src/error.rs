@@ -103,12 +103,14 @@ impl Refusal {
     fn message(self, public_urls: &PublicUrls) -> String {
         let dashboard = &public_urls.dashboard;
         match self {
-            Self::MissingKey => "API key missing. Send it in the header `Authorization: Bearer <API_KEY>`. \
+            Self::MissingKey => "No API key was sent. Send it in the header `Authorization: Bearer <API_KEY>`. \
                 If you cannot set headers, use the query parameter `key=<API_KEY>`."
                 .to_owned(),
-            Self::InvalidKey => "Invalid API key. Check that you copied all 52 characters, starting with `ips_`, \
+            Self::InvalidKey => {
+                "This API key does not exist. Check that you copied all 52 characters, starting with `ips_`, \
                 and that the key was not deleted."
-                .to_owned(),
+                    .to_owned()
+            }
             Self::Inactive => format!("This API key is deactivated. Its owner can reactivate it at {dashboard}."),
             Self::Paused => format!(
                 "This API key is paused because it exceeded {BURST_LIMIT} requests in {BURST_WINDOW_S} seconds. \

@@ -58,12 +58,10 @@ impl Issued<Verdict> {
         degraded.check_request(key, charge_id, unconfirmed_since).map(Self)
     }
 
-    /// The proof, or the verdict if it does not admit the request.
-    pub(super) fn into_admitted(self) -> Result<Admitted, Verdict> {
-        match self.0 {
-            Verdict::Admitted { scope, quota, .. } => Ok(Admitted { field_set: FieldSet::Scope(scope), quota }),
-            verdict => Err(verdict),
-        }
+    /// The proof, if the verdict admits the request.
+    pub(super) fn into_admitted(self) -> Option<Admitted> {
+        let Verdict::Admitted { scope, quota, .. } = self.0 else { return None };
+        Some(Admitted { field_set: FieldSet::Scope(scope), quota })
     }
 }
 
@@ -86,12 +84,10 @@ impl Issued<DemoVerdict> {
         Self(degraded.demo_quota.check(degraded.clock.now()))
     }
 
-    /// The proof, or the verdict if it does not admit the request.
-    pub(super) fn into_admitted(self) -> Result<Admitted, DemoVerdict> {
-        match self.0 {
-            DemoVerdict::Admitted { quota, .. } => Ok(Admitted { field_set: FieldSet::Demo, quota }),
-            verdict => Err(verdict),
-        }
+    /// The proof, if the verdict admits the request.
+    pub(super) fn into_admitted(self) -> Option<Admitted> {
+        let DemoVerdict::Admitted { quota, .. } = self.0 else { return None };
+        Some(Admitted { field_set: FieldSet::Demo, quota })
     }
 }
 
@@ -100,7 +96,7 @@ impl Admitted {
     /// The proof of a demo request that a fresh local limiter was charged for.
     pub(crate) fn for_test() -> Self {
         let degraded = DegradedMode::for_test();
-        Issued::charge_demo_locally(&degraded).into_admitted().unwrap_or_else(|verdict| panic!("{verdict:?}"))
+        Issued::charge_demo_locally(&degraded).into_admitted().expect("unused demo quota")
     }
 }
 
@@ -133,10 +129,12 @@ mod tests {
         let (degraded, key) = limiter_with_key(2);
         let charge = || Issued::charge_locally(&degraded, &key, ChargeId::next(), None).expect("local verdict");
         for used in [1, 2] {
-            let Ok(admitted) = charge().into_admitted() else { panic!("refused") };
+            let admitted = charge().into_admitted().expect("request within the quota");
             assert_eq!((admitted.quota.used, degraded.pending_charges.total_requests()), (used, used));
         }
-        assert!(matches!(charge().into_admitted(), Err(Verdict::QuotaExhausted { .. })));
+        let exhausted = charge();
+        assert!(matches!(exhausted.verdict(), Verdict::QuotaExhausted { .. }));
+        assert!(exhausted.into_admitted().is_none());
         assert_eq!(degraded.pending_charges.total_requests(), 2);
     }
 
@@ -145,7 +143,7 @@ mod tests {
         for (requested, expected) in [(None, Scope::Geo), (Some("ip"), Scope::Ip), (Some("full"), Scope::Geo)] {
             let (degraded, key) = limiter_with_key(1);
             let verdict = Issued::charge_locally(&degraded, &key, ChargeId::next(), None).expect("local verdict");
-            let Ok(admitted) = verdict.into_admitted() else { panic!("refused") };
+            let admitted = verdict.into_admitted().expect("request within the quota");
             assert_eq!(admitted.narrowed_to(requested).into_parts().0, FieldSet::Scope(expected));
         }
         assert_eq!(Admitted::for_test().narrowed_to(Some("ip")).into_parts().0, FieldSet::Demo);

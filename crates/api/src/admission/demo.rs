@@ -1,7 +1,7 @@
 //! Admission of demo requests: no key, no burst limit, one daily quota for all callers.
 
 use ipseity_domain::DailyUsage;
-use ipseity_ledger::{DemoVerdict, Quota};
+use ipseity_ledger::DemoVerdict;
 
 use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
@@ -39,16 +39,12 @@ impl Admission {
     }
 
     fn apply_demo_verdict(&self, verdict: Issued<DemoVerdict>) -> Result<Admitted, Refusal> {
-        verdict.into_admitted().map_err(|verdict| match verdict {
-            DemoVerdict::Exhausted(quota) => self.record_demo_refusal(quota),
-            DemoVerdict::Unknown | DemoVerdict::Admitted { .. } => Refusal::Internal,
-        })
-    }
-
-    fn record_demo_refusal(&self, quota: Quota) -> Refusal {
-        self.demo_refusal_cache.set(quota);
-        self.usage_buffer.record_demo_refused(quota.day);
-        Refusal::DemoExhausted(quota)
+        if let DemoVerdict::Exhausted(quota) = *verdict.verdict() {
+            self.demo_refusal_cache.set(quota);
+            self.usage_buffer.record_demo_refused(quota.day);
+            return Err(Refusal::DemoExhausted(quota));
+        }
+        verdict.into_admitted().ok_or(Refusal::Internal)
     }
 
     /// The ledger's verdict; `None` if Redis does not answer, or has lost the count and PostgreSQL does not answer.

@@ -190,16 +190,14 @@ impl Admission {
             if let Some(yesterday) = yesterday {
                 self.usage_buffer.record_yesterday(key.id, *yesterday);
             }
+        } else {
+            let refusal = self.record_refusal(key, verdict.verdict());
+            if let Verdict::PausedNow(pause) = verdict.verdict() {
+                Box::pin(self.record_pause(pause)).await;
+            }
+            return Err(refusal);
         }
-        let verdict = match verdict.into_admitted() {
-            Ok(admitted) => return Ok(admitted),
-            Err(verdict) => verdict,
-        };
-        let refusal = self.record_refusal(key, &verdict);
-        if let Verdict::PausedNow(pause) = &verdict {
-            Box::pin(self.record_pause(pause)).await;
-        }
-        Err(refusal)
+        verdict.into_admitted().ok_or(Refusal::Internal)
     }
 
     /// Counts a request that a verdict does not admit.
@@ -268,5 +266,64 @@ enum ChargeFailure {
 impl From<Refusal> for ChargeFailure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Request;
+    use http::header::AUTHORIZATION;
+    use ipseity_domain::PlaintextKey;
+    use ipseity_ledger::LedgerOptions;
+    use ipseity_store::StoreOptions;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::limits::DegradedLimits;
+
+    /// An admission whose Redis and PostgreSQL do not exist.
+    fn unreachable_admission() -> Admission {
+        let timeout = Duration::from_millis(100);
+        let ledger = LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
+        let store = StoreOptions {
+            url: "postgres://127.0.0.1:1/none".to_owned(),
+            application_name: "test",
+            connections_max: 1,
+            timeout,
+        };
+        let limits = ApiLimits {
+            key_fills_max: 1,
+            unknown_cache_max: 1,
+            refusal_cache_max: 1,
+            render_cache_max: 1,
+            degraded: DegradedLimits { local_keys_max: 1, max_age: timeout, failures_max: 1, store_timeout: timeout },
+        };
+        Admission::new(
+            Arc::new(Ledger::new(&ledger).expect("valid Redis URL")),
+            Store::new(&store).expect("valid PostgreSQL URL"),
+            Arc::new(UsageBuffer::new(1)),
+            ApiMetrics::register(&mut Registry::default()),
+            &limits,
+        )
+    }
+
+    async fn admit_with_header(admission: &Admission, authorization: &str) -> Option<Refusal> {
+        let request = Request::builder().header(AUTHORIZATION, authorization).body(()).expect("valid request");
+        admission.admit(&request.into_parts().0).await.err()
+    }
+
+    #[tokio::test]
+    async fn unknown_key_is_not_admitted_without_redis_and_postgres() {
+        let admission = unreachable_admission();
+        assert_eq!(admit_with_header(&admission, "Basic x").await, Some(Refusal::MissingKey));
+        assert_eq!(admit_with_header(&admission, "Bearer x").await, Some(Refusal::InvalidKey));
+        assert!(!admission.is_degraded());
+        let key = PlaintextKey::generate(|| fastrand::u8(..));
+        let bearer = format!("Bearer {}", key.expose());
+        assert_eq!(admit_with_header(&admission, &bearer).await, Some(Refusal::Internal));
+        assert!(admission.is_degraded() && !admission.can_serve_degraded());
+        assert_eq!(admission.admit_demo().await.err(), Some(Refusal::Internal));
     }
 }

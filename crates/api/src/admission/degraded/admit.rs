@@ -44,15 +44,14 @@ impl Admission {
             tracing::debug!("local limiter has no verdict");
             return Err(Refusal::Internal);
         };
-        let verdict = match verdict.into_admitted() {
-            Ok(admitted) => return Ok(admitted),
-            Err(verdict) => verdict,
-        };
+        if matches!(verdict.verdict(), Verdict::Admitted { .. }) {
+            return verdict.into_admitted().ok_or(Refusal::Internal);
+        }
         if unconfirmed_since.is_some() {
             self.usage_buffer.record_unconfirmed(key.id);
         }
-        let refusal = self.record_refusal(key, &verdict);
-        if let Verdict::PausedNow(pause) = &verdict
+        let refusal = self.record_refusal(key, verdict.verdict());
+        if let Verdict::PausedNow(pause) = verdict.verdict()
             // The response waits for this insert, because the other nodes learn of the pause from PostgreSQL.
             && !self.record_local_pause(pause).await
         {

@@ -54,3 +54,32 @@ fn lookup_response(body: Vec<u8>, quota: &Quota) -> Response {
     RateLimitHeaders::daily(quota).write(response.headers_mut());
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use http::StatusCode;
+    use http_body_util::BodyExt;
+    use ipseity_domain::{Address, ConnectionFacts, Field, FieldSet};
+    use ipseity_geo::AtlasSources;
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn charged_request_gets_its_field_set_and_its_quota() {
+        let atlas = AtlasReloader::open(AtlasSources::default(), false).expect("atlas without databases");
+        let address = Address::new(Ipv4Addr::new(198, 51, 100, 1).into());
+        let client = Client { address, connection: ConnectionFacts::default() };
+        let response = Renderer::new(Arc::new(atlas), 1).render(&client, Admitted::for_test());
+        assert_eq!(
+            (response.status(), &response.headers()["x-ratelimit-remaining"]),
+            (StatusCode::OK, &"999".parse().expect("valid header"))
+        );
+        let body = response.into_body().collect().await.expect("complete body").to_bytes();
+        let body: Map<String, Value> = serde_json::from_slice(&body).expect("JSON object");
+        assert!(body.keys().eq(FieldSet::Demo.fields().map(Field::name)));
+        assert_eq!(body["ip"], "198.51.100.1");
+    }
+}
