@@ -66,7 +66,7 @@ impl Refusal {
         }
     }
 
-    /// The anchor in the documentation. It must not change, because clients have stored these links.
+    /// The anchor in the documentation. It must not change, because existing links use it.
     const fn anchor(self) -> &'static str {
         match self {
             Self::MissingKey => "missing_api_key",
@@ -97,6 +97,23 @@ impl Refusal {
             | Self::MethodNotAllowed
             | Self::UriTooLong
             | Self::Internal => self.code(),
+        }
+    }
+
+    /// A short description for the OpenAPI document. Starts in lower case, because several may be joined.
+    pub(crate) const fn summary(self) -> &'static str {
+        match self {
+            Self::MissingKey => "API key missing",
+            Self::InvalidKey => "API key does not exist",
+            Self::Inactive => "API key deactivated",
+            Self::Paused => "API key paused",
+            Self::BurstExceeded(_) => "burst limit exceeded, which pauses the key",
+            Self::QuotaExhausted(_) => "daily quota reached",
+            Self::DemoExhausted(_) => "daily demo quota, which all callers share, reached",
+            Self::NotFound => "not found",
+            Self::MethodNotAllowed => "method not allowed",
+            Self::UriTooLong => "URL too long",
+            Self::Internal => "internal error, please retry",
         }
     }
 

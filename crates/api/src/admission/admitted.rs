@@ -1,12 +1,13 @@
 //! [`Admitted`], the proof that a request was charged.
 //!
-//! The chain of private constructors is the guarantee "no response without a charge":
+//! Private constructors guarantee that no lookup is rendered without a charge:
 //!
 //! 1. Only this module creates an [`Issued`] verdict, and only by charging the ledger or the local limiter. The local
 //!    limiter records what it admits as a pending charge.
 //! 2. Only this module creates an [`Admitted`], and only from an [`Issued`] verdict that admits.
 //! 3. The renderer takes an [`Admitted`] by value. It is neither `Clone` nor `Copy`, so one charge gives one response.
 
+use futures_util::TryFutureExt;
 use ipseity_domain::{ApiKey, DailyUsage, FieldSet};
 use ipseity_ledger::{ChargeId, DemoVerdict, Ledger, LedgerError, LedgerTime, Quota, Verdict};
 
@@ -44,8 +45,12 @@ impl<V> Issued<V> {
 
 impl Issued<Verdict> {
     /// Charges a request in the ledger.
-    pub(super) async fn charge(ledger: &Ledger, key: &ApiKey, charge_id: ChargeId) -> Result<Self, LedgerError> {
-        ledger.charge(key, charge_id).await.map(Self)
+    pub(super) fn charge(
+        ledger: &Ledger,
+        key: &ApiKey,
+        charge_id: ChargeId,
+    ) -> impl Future<Output = Result<Self, LedgerError>> {
+        ledger.charge(key, charge_id).map_ok(Self)
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].

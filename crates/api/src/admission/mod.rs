@@ -270,24 +270,12 @@ impl From<Refusal> for ChargeFailure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use http::Request;
-    use http::header::AUTHORIZATION;
-    use ipseity_domain::PlaintextKey;
-    use ipseity_ledger::LedgerOptions;
-    use ipseity_store::StoreOptions;
-    use prometheus_client::registry::Registry;
-
-    use super::*;
-    use crate::limits::DegradedLimits;
-
+impl Admission {
     /// An admission whose Redis and PostgreSQL do not exist.
-    fn unreachable_admission() -> Admission {
-        let timeout = Duration::from_millis(100);
-        let ledger = LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
-        let store = StoreOptions {
+    pub(crate) fn unreachable(metrics: ApiMetrics) -> Self {
+        let timeout = std::time::Duration::from_millis(100);
+        let ledger = ipseity_ledger::LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
+        let store = ipseity_store::StoreOptions {
             url: "postgres://127.0.0.1:1/none".to_owned(),
             application_name: "test",
             connections_max: 1,
@@ -298,16 +286,31 @@ mod tests {
             unknown_cache_max: 1,
             refusal_cache_max: 1,
             render_cache_max: 1,
-            degraded: DegradedLimits { local_keys_max: 1, max_age: timeout, failures_max: 1, store_timeout: timeout },
+            degraded: crate::limits::DegradedLimits {
+                local_keys_max: 1,
+                max_age: timeout,
+                failures_max: 1,
+                store_timeout: timeout,
+            },
         };
-        Admission::new(
+        Self::new(
             Arc::new(Ledger::new(&ledger).expect("valid Redis URL")),
             Store::new(&store).expect("valid PostgreSQL URL"),
             Arc::new(UsageBuffer::new(1)),
-            ApiMetrics::register(&mut Registry::default()),
+            metrics,
             &limits,
         )
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http::header::AUTHORIZATION;
+    use ipseity_domain::PlaintextKey;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
 
     async fn admit_with_header(admission: &Admission, authorization: &str) -> Option<Refusal> {
         let request = Request::builder().header(AUTHORIZATION, authorization).body(()).expect("valid request");
@@ -316,7 +319,7 @@ mod tests {
 
     #[tokio::test]
     async fn unknown_key_is_not_admitted_without_redis_and_postgres() {
-        let admission = unreachable_admission();
+        let admission = Admission::unreachable(ApiMetrics::register(&mut Registry::default()));
         assert_eq!(admit_with_header(&admission, "Basic x").await, Some(Refusal::MissingKey));
         assert_eq!(admit_with_header(&admission, "Bearer x").await, Some(Refusal::InvalidKey));
         assert!(!admission.is_degraded());

@@ -14,7 +14,7 @@ use crate::error::Refusal;
 const CACHE_AFTER_REFUSALS: u32 = 100;
 const REFUSAL_WINDOW: Duration = Duration::from_secs(1);
 
-/// Refusals that last until the owner of the key acts.
+/// Refusals that persist until the key is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PersistentRefusal {
     WrongSecret,

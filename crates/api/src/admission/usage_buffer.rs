@@ -57,7 +57,8 @@ impl UsageBuffer {
         });
     }
 
-    /// Records that a key may have been charged without a verdict, because the client disconnected or Redis timed out.
+    /// Records that a key may have been charged without a verdict, because the client disconnected or Redis
+    /// timed out.
     pub(crate) fn record_unconfirmed(&self, key: KeyId) {
         self.with_buffer(|buffer, keys_max| {
             if buffer.unconfirmed_keys.len() < keys_max {

@@ -83,8 +83,8 @@ fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
             "security": [],
             "responses": {
                 "204": { "description": "Allowed. Browsers may cache this for a day.", "headers": header_references(preflight_response()) },
-                "414": refusal_response_object("URL too long.", StatusCode::URI_TOO_LONG, operation, public_urls, true),
-                "500": refusal_response_object("Internal error. Please retry.", StatusCode::INTERNAL_SERVER_ERROR, operation, public_urls, true),
+                "414": refusal_response_object(StatusCode::URI_TOO_LONG, operation, public_urls, true),
+                "500": refusal_response_object(StatusCode::INTERNAL_SERVER_ERROR, operation, public_urls, true),
             },
         },
     })
@@ -112,10 +112,9 @@ fn operation_object(
     responses.insert("200".to_owned(), success);
     for refusal in operation.refusals() {
         let status = refusal.status();
-        let description = status_description(operation, status);
         responses
             .entry(status.as_str())
-            .or_insert_with(|| refusal_response_object(description, status, operation, public_urls, has_body));
+            .or_insert_with(|| refusal_response_object(status, operation, public_urls, has_body));
     }
     let is_lookup = operation == Operation::Lookup;
     json!({
@@ -138,23 +137,8 @@ fn scope_parameter() -> Value {
     })
 }
 
-/// Describes a status in the context of an operation.
-const fn status_description(operation: Operation, status: StatusCode) -> &'static str {
-    match (operation, status) {
-        (_, StatusCode::UNAUTHORIZED) => "The key is missing or invalid.",
-        (_, StatusCode::FORBIDDEN) => "The key is deactivated or paused.",
-        (Operation::Demo, StatusCode::TOO_MANY_REQUESTS) => "Daily demo quota reached. All callers share it.",
-        (_, StatusCode::TOO_MANY_REQUESTS) => {
-            "Daily quota reached, or burst limit exceeded. Exceeding the burst limit pauses the key."
-        }
-        (_, StatusCode::URI_TOO_LONG) => "URL too long.",
-        _ => "Internal error. Please retry.",
-    }
-}
-
 /// The response object for all refusals with this status.
 fn refusal_response_object(
-    description: &str,
     status: StatusCode,
     operation: Operation,
     public_urls: &PublicUrls,
@@ -163,6 +147,10 @@ fn refusal_response_object(
     let refusals: Vec<_> = operation.refusals().into_iter().filter(|refusal| refusal.status() == status).collect();
     let headers =
         refusals.first().map(|refusal| header_references(ErrorBodies::new(public_urls.clone()).response(*refusal)));
+    let mut description = refusals.iter().map(|refusal| refusal.summary()).collect::<Vec<_>>().join(", or ");
+    if let Some(initial) = description.get_mut(..1) {
+        initial.make_ascii_uppercase();
+    }
     let mut response = json!({ "description": description, "headers": headers });
     if has_body {
         response["content"] = example::refusal_content(&refusals, public_urls);

@@ -193,48 +193,30 @@ mod tests {
     use http_body_util::BodyExt;
     use ipseity_domain::{Address, ConnectionFacts};
     use ipseity_geo::{AtlasReloader, AtlasSources};
-    use ipseity_ledger::{Ledger, LedgerOptions};
-    use ipseity_store::{Store, StoreOptions};
     use prometheus_client::registry::Registry;
     use serde_json::Value;
 
     use super::*;
-    use crate::admission::usage_buffer::UsageBuffer;
-    use crate::limits::{ApiLimits, DegradedLimits};
+    use crate::admission::Admission;
+    use crate::error::ErrorBodies;
+    use crate::lookup::renderer::Renderer;
+    use crate::openapi::document::OpenApiDocuments;
     use crate::public_urls::PublicUrls;
     use crate::service::metrics::ApiMetrics;
 
     /// An API whose Redis and PostgreSQL do not exist.
     fn unreachable_api() -> Arc<Api> {
-        let timeout = Duration::from_secs(1);
-        let ledger = LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
-        let store = StoreOptions {
-            url: "postgres://127.0.0.1:1/none".to_owned(),
-            application_name: "test",
-            connections_max: 1,
-            timeout,
-        };
         let url = || "https://pages.example.com".to_owned();
-        Arc::new(Api::new(
-            Arc::new(Ledger::new(&ledger).expect("valid Redis URL")),
-            Store::new(&store).expect("valid PostgreSQL URL"),
-            Arc::new(AtlasReloader::open(AtlasSources::default(), false).expect("atlas without databases")),
-            PublicUrls { base: url(), docs: url(), signup: url(), enterprise: url(), dashboard: url() },
-            Arc::new(UsageBuffer::new(1)),
-            ApiMetrics::register(&mut Registry::default()),
-            ApiLimits {
-                key_fills_max: 1,
-                unknown_cache_max: 1,
-                refusal_cache_max: 1,
-                render_cache_max: 1,
-                degraded: DegradedLimits {
-                    local_keys_max: 1,
-                    max_age: timeout,
-                    failures_max: 1,
-                    store_timeout: timeout,
-                },
-            },
-        ))
+        let urls = PublicUrls { base: url(), docs: url(), signup: url(), enterprise: url(), dashboard: url() };
+        let atlas = AtlasReloader::open(AtlasSources::default(), false).expect("atlas without databases");
+        let metrics = ApiMetrics::register(&mut Registry::default());
+        Arc::new(Api {
+            admission: Admission::unreachable(metrics.clone()),
+            renderer: Renderer::new(Arc::new(atlas), 1),
+            openapi_documents: OpenApiDocuments::new(&urls),
+            error_bodies: ErrorBodies::new(urls),
+            metrics,
+        })
     }
 
     async fn send_request(router: Router, request_timeout: Duration) -> (StatusCode, HeaderMap, Value) {

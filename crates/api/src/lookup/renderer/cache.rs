@@ -1,5 +1,5 @@
 //! The render cache: the JSON of geo records that were requested recently. Clients of one network share a record, so
-//! most lookups hit it.
+//! most lookups hit the cache.
 //!
 //! The cache key is the position of the record in the databases, never the client's address.
 
