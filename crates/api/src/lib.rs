@@ -2,17 +2,19 @@
 //!
 //! # How a request flows
 //!
-//! 1. The edge identifies the client and calls [`PublicService::call`] with the [`Client`](ipseity_domain::Client) and the
-//!    request. The service gives the request an id, a timeout and a trace span, and limits the length of its URL.
+//! 1. The edge identifies the client and calls [`PublicService::call`] with the
+//!    [`Client`](ipseity_domain::Client) and the request. The service gives the request an id, a timeout and
+//!    a trace span, and limits the length of its URL.
 //! 2. A `GET /api/v1/ip` goes directly to its handler (`service::fast_path`). All other requests go through the
 //!    [`router`], which also holds the pages of the portal.
-//! 3. The handler asks [`Admission`] for a verdict. Admission reads the API key, charges the request in the ledger, and
-//!    returns either a refusal or an `Admitted`, the proof of the charge. While Redis does not answer, the local limiter
-//!    decides instead (degraded mode).
-//! 4. The renderer takes the `Admitted`, locates the client in the geo databases and writes the JSON body. Without the
-//!    proof there is no response. The landing page's [`self_lookup`] is the one uncharged exception.
-//! 5. The service adds the common headers, counts the response and writes the access log. A panic or a timeout becomes
-//!    a 500.
+//! 3. The handler asks [`Admission`] for a verdict. Admission reads the API key, charges the request in the
+//!    ledger, and returns either a refusal or an `Admitted`, the proof of the charge. While Redis does not
+//!    answer, the local limiter decides instead (degraded mode).
+//! 4. The renderer takes the `Admitted`, locates the client in the geo databases and writes the JSON body.
+//!    Without the proof there is no response. The landing page's [`self_lookup`] is the one uncharged
+//!    exception.
+//! 5. The service adds the common headers, counts the response and writes the access log. A panic or a
+//!    timeout becomes a 500.
 //!
 //! # Where to find things
 //!
@@ -25,8 +27,8 @@
 //! | `openapi` | the OpenAPI document, generated from code |
 //! | `service` | the outer HTTP service, request ids and metrics |
 //!
-//! This crate opens no sockets, renders no pages and reads no configuration. A client's address is read in one place, the
-//! renderer, and is only written to the response to that client.
+//! This crate opens no sockets, renders no pages and reads no configuration. A client's address is read in
+//! one place, the renderer, and is only written to the response to that client.
 
 mod admission;
 mod error;

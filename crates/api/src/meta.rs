@@ -1,4 +1,5 @@
-//! `GET /api/v1/meta`: the version of the service and the sources of its data. Needs no key, is not charged, and may be cached.
+//! `GET /api/v1/meta`: the version of the service and the sources of its data. Needs no key, is not charged,
+//! and may be cached.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

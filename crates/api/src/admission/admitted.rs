@@ -5,7 +5,8 @@
 //! 1. Only this module creates an [`Issued`] verdict, and only by charging the ledger or the local limiter. The local
 //!    limiter records what it admits as a pending charge.
 //! 2. Only this module creates an [`Admitted`], and only from an [`Issued`] verdict that admits.
-//! 3. The renderer takes an [`Admitted`] by value. It is neither `Clone` nor `Copy`, so one charge gives one response.
+//! 3. The renderer takes an [`Admitted`] by value. It is neither `Clone` nor `Copy`, so one charge gives one
+//!    response.
 
 use futures_util::TryFutureExt;
 use ipseity_domain::{ApiKey, DailyUsage, FieldSet};

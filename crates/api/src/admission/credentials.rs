@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-/// Returns the token of the first `Authorization` header if it is a bearer token, otherwise the first `key` parameter.
-/// An empty key counts as missing.
+/// Returns the token of the first `Authorization` header if it is a bearer token, otherwise the first `key`
+/// parameter. An empty key counts as missing.
 pub(crate) fn find_api_key(parts: &Parts) -> Option<Cow<'_, str>> {
     let token = parts.headers.get(AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()));
     token.map(Cow::Borrowed).or_else(|| query_param(parts, "key")).filter(|key| !key.is_empty())

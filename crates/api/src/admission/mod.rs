@@ -1,4 +1,5 @@
-//! Admission decides whether a request is answered. The ledger authenticates the key and charges the request in one step.
+//! Admission decides whether a request is answered. The ledger authenticates the key and charges the request
+//! in one step.
 //!
 //! - If Redis does not have the key's record, admission fills it from PostgreSQL and charges again.
 //! - If Redis does not answer in time, the local limiter of this node decides ([`degraded`]).
@@ -146,8 +147,8 @@ impl Admission {
         }
     }
 
-    /// Fills the key's record from PostgreSQL and charges again. Per key, one request at a time does this and the others
-    /// wait for it.
+    /// Fills the key's record from PostgreSQL and charges again. Per key, one request at a time does this and
+    /// the others wait for it.
     async fn charge_after_fill(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Issued<Verdict>, ChargeFailure> {
         let Err(placeholder) = self.unknown_keys.get_value_or_guard_async(&key.id).await else {
             return Err(Refusal::InvalidKey.into());
@@ -228,8 +229,8 @@ impl Admission {
         refusal.into()
     }
 
-    /// Records a pause in PostgreSQL before the response is sent. If that fails, the pause stays in the set of unrecorded
-    /// pauses in Redis until the outbox worker records it.
+    /// Records a pause in PostgreSQL before the response is sent. If that fails, the pause stays in the set
+    /// of unrecorded pauses in Redis until the outbox worker records it.
     async fn record_pause(&self, pause: &KeyPause) {
         failpoint::delay_at("pause-before-insert").await;
         if let Err(error) = self.store.keys().record_pause(pause).await {
@@ -240,8 +241,8 @@ impl Admission {
     }
 }
 
-/// Guards a charge in progress. If the client disconnects, the guard is dropped, and the next usage flush reads the key's
-/// count from Redis.
+/// Guards a charge in progress. If the client disconnects, the guard is dropped, and the next usage flush
+/// reads the key's count from Redis.
 struct UnconfirmedGuard<'a> {
     usage_buffer: &'a UsageBuffer,
     key: KeyId,

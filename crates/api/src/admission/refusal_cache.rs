@@ -1,5 +1,6 @@
-//! The refusal cache keeps floods on a refused key away from Redis. After 100 refusals of one key within a second, the node
-//! repeats the refusal for up to one second without a charge. Nothing but refusals is cached.
+//! The refusal cache keeps floods on a refused key away from Redis. After 100 refusals of one key within a
+//! second, the node repeats the refusal for up to one second without a charge. Nothing but refusals is
+//! cached.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

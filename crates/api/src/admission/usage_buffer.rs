@@ -22,7 +22,8 @@ pub struct UsageBuffer {
 /// Counts that a usage flush has taken out of the buffer. [`UsageBuffer::restore`] puts them back if the flush fails.
 #[derive(Default)]
 pub struct DrainedUsage {
-    /// Every request updates this map, so its hasher is fast. Keys are random ids of ours, so clients cannot cause collisions.
+    /// Every request updates this map, so its hasher is fast. Keys are random ids of ours, so clients cannot
+    /// cause collisions.
     admitted: HashMap<(KeyId, UtcDay), u64, RandomState>,
     refused: HashMap<(KeyId, UtcDay, RefusalReason), u64>,
     demo: HashMap<UtcDay, DemoCount>,
@@ -37,7 +38,8 @@ struct DemoCount {
 }
 
 impl UsageBuffer {
-    /// Creates a buffer for at most `keys_max` counts. The count of a key that does not fit is flushed with a later request.
+    /// Creates a buffer for at most `keys_max` counts. The count of a key that does not fit is flushed with a
+    /// later request.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
         Self { buffered: Mutex::default(), keys_max }

@@ -1,5 +1,5 @@
-//! Generates the OpenAPI document from code: operations and fields from their lists, headers and examples from responses
-//! that the same functions build for real requests.
+//! Generates the OpenAPI document from code: operations and fields from their lists, headers and examples
+//! from responses that the same functions build for real requests.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Writes a JSON value as YAML: non-empty objects and arrays in block style, everything else as JSON. Strings stay quoted, so
-//! that none is read as another type.
+//! Writes a JSON value as YAML: non-empty objects and arrays in block style, everything else as JSON. Strings
+//! stay quoted, so that none is read as another type.
 
 use std::fmt::Write;
 

@@ -13,8 +13,8 @@ pub(super) fn skips_router(operation: Option<Operation>, method: &Method) -> boo
     operation == Some(Operation::Lookup) && method == Method::GET
 }
 
-/// Whether a request starts without a timer. A lookup waits once, for a verdict, and the ledger has a timeout for that.
-/// It needs a timer only if it waits a second time.
+/// Whether a request starts without a timer. A lookup waits once, for a verdict, and the ledger has a timeout
+/// for that. It needs a timer only if it waits a second time.
 pub(super) fn starts_without_timer(operation: Option<Operation>) -> bool {
     operation == Some(Operation::Lookup)
 }

@@ -1,4 +1,5 @@
-//! Metrics of the API. Label values are operations and error codes, never clients or keys, so their number is bounded.
+//! Metrics of the API. Label values are operations and error codes, never clients or keys, so their number is
+//! bounded.
 
 use std::iter;
 use std::sync::Arc;

@@ -89,15 +89,15 @@ impl Admission {
         Ok(())
     }
 
-    /// A key's record in PostgreSQL; `None` if it does not answer in time. The timeout is shorter if there is a usable
-    /// local record.
+    /// A key's record in PostgreSQL; `None` if it does not answer in time. The timeout is shorter if there is
+    /// a usable local record.
     pub(in crate::admission) async fn find_key_record(&self, id: KeyId) -> Option<Option<KeyRecord>> {
         let has_local_copy = self.degraded.is_usable(id);
         self.query_store(has_local_copy, self.store.keys().find_record(id)).await
     }
 
-    /// Runs a PostgreSQL query. If a local copy can replace the result, the query is skipped after a recent failure and
-    /// has a shorter timeout.
+    /// Runs a PostgreSQL query. If a local copy can replace the result, the query is skipped after a recent
+    /// failure and has a shorter timeout.
     pub(in crate::admission) async fn query_store<T>(
         &self,
         has_local_copy: bool,

@@ -1,4 +1,5 @@
-//! The circuit breaker: opens after a number of consecutive failed charges. While it is open, no request is sent to Redis.
+//! The circuit breaker: opens after a number of consecutive failed charges. While it is open, no request is
+//! sent to Redis.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

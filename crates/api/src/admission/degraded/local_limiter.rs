@@ -1,4 +1,5 @@
-//! The local limiter: decides on the requests of one key by the rules of charge.lua, from the local record and request log.
+//! The local limiter: decides on the requests of one key by the rules of charge.lua, from the local record
+//! and request log.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -108,7 +109,8 @@ impl LocalKey {
         self.source == RecordSource::Store(invalidation_epoch) && self.updated_at.elapsed() < max_age
     }
 
-    /// Decides on a request and logs its time. `pending_on` returns the number of this node's pending charges of a day.
+    /// Decides on a request and logs its time. `pending_on` returns the number of this node's pending charges
+    /// of a day.
     ///
     /// Returns `None` for an unknown digest if the record is from a verdict: the digest may be the previous one.
     pub(super) fn check(

@@ -1,5 +1,6 @@
-//! Degraded mode: the local limiter decides on requests while Redis does not answer. It knows the last record of each key
-//! and the times of this node's own requests of the last 60 seconds. It collects both in normal operation too.
+//! Degraded mode: the local limiter decides on requests while Redis does not answer. It knows the last record
+//! of each key and the times of this node's own requests of the last 60 seconds. It collects both in normal
+//! operation too.
 //!
 //! Requests that it admits are pending charges. They are reconciled when Redis answers again.
 //!
@@ -173,8 +174,8 @@ impl DegradedMode {
         self.pending_charges.remove_key(id);
     }
 
-    /// Decides on a request. An admitted request becomes a pending charge before this returns. `unconfirmed_since` is the
-    /// time of a charge that Redis did not answer.
+    /// Decides on a request. An admitted request becomes a pending charge before this returns.
+    /// `unconfirmed_since` is the time of a charge that Redis did not answer.
     ///
     /// Returns `None` without a local record of the key, without capacity for another pending charge, or for a digest
     /// that only Redis or PostgreSQL can check.

@@ -127,7 +127,8 @@ impl PendingCharges {
 }
 
 impl PendingKey {
-    /// Starts a new burst epoch. Requests of the old one still count toward the daily quota, not toward the burst limit.
+    /// Starts a new burst epoch. Requests of the old one still count toward the daily quota, not toward the
+    /// burst limit.
     fn enter_burst_epoch(&mut self, burst_epoch: u64) {
         if self.burst_epoch != burst_epoch {
             self.burst_epoch = burst_epoch;

@@ -9,7 +9,8 @@ use crate::admission::Admission;
 /// Number of concurrent batches. Enough to reconcile 100,000 keys within seconds, and few enough that charges of new
 /// requests do not queue behind them.
 const CONCURRENT_BATCHES: usize = 64;
-/// Maximum number of attempts per batch. An unknown record is filled and the batch sent again; a change may overtake the fill.
+/// Maximum number of attempts per batch. An unknown record is filled and the batch sent again; a change may
+/// overtake the fill.
 const ATTEMPTS_MAX: usize = 5;
 
 impl Admission {

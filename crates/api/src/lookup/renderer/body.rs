@@ -1,8 +1,8 @@
-//! Writes the JSON body of a lookup. This is the only place where a client's address leaves the service, in the response
-//! to that client.
+//! Writes the JSON body of a lookup. This is the only place where a client's address leaves the service, in
+//! the response to that client.
 //!
-//! The facts about a geo record are the same for every address of a network, so they are rendered once and cached. The
-//! facts about the client are written for each request.
+//! The facts about a geo record are the same for every address of a network, so they are rendered once and
+//! cached. The facts about the client are written for each request.
 
 use std::net::IpAddr;
 

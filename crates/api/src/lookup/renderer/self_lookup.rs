@@ -1,5 +1,5 @@
-//! The lookup that the landing page does for its visitor. It is the only uncharged lookup, because a page view is not an API
-//! call.
+//! The lookup that the landing page does for its visitor. It is the only uncharged lookup, because a page
+//! view is not an API call.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
