@@ -1,24 +1,24 @@
-// Calls the API from a page, and shows what came back: status, time, headers and body.
+// Calls the API from a page and shows the response: status, time, headers and body.
 
-/** An element with a class and text. */
+/** Creates an element with a class and text. */
 export function element(name, className = "", text = "") {
-  const made = document.createElement(name);
-  made.className = className;
-  made.textContent = text;
-  return made;
+  const created = document.createElement(name);
+  created.className = className;
+  created.textContent = text;
+  return created;
 }
 
-/** A sentence about a call that got no answer. */
-export function refusalIn(text) {
-  const made = element("p", "problem", text);
-  made.setAttribute("role", "alert");
-  return made;
+/** Creates the message for a request that got no response. */
+export function errorMessage(text) {
+  const message = element("p", "error-message", text);
+  message.setAttribute("role", "alert");
+  return message;
 }
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|-?\d[\d.eE+-]*/g;
 
-/** JSON in the colours of the documentation. */
-function coloured(text) {
+/** Highlights JSON with the classes that the documentation uses. */
+function highlightJson(text) {
   const code = document.createElement("code");
   let from = 0;
   for (const match of text.matchAll(TOKEN)) {
@@ -31,7 +31,7 @@ function coloured(text) {
   return code;
 }
 
-function scrolling(content, label) {
+function scrollRegion(content, label) {
   const pre = element("pre", "scroll");
   pre.tabIndex = 0;
   pre.setAttribute("role", "region");
@@ -40,41 +40,41 @@ function scrolling(content, label) {
   return pre;
 }
 
-function headersOf(headers) {
-  const list = element("dl", "headers");
+function headerList(headers) {
+  const list = element("dl", "response-headers");
   for (const [name, value] of Object.entries(headers)) {
     const row = document.createElement("div");
     row.append(element("dt", "", name), element("dd", "", value));
     list.append(row);
   }
-  const details = element("details", "numbers");
+  const details = element("details", "disclosure");
   details.append(element("summary", "", `${Object.keys(headers).length} headers`), list);
   return details;
 }
 
-/** Calls an address of this service, and gives the answer with a view of it. */
-export async function answered(address, init = {}) {
+/** Sends a request to this service. Returns the response and an element that shows it. */
+export async function callApi(url, init = {}) {
   const start = performance.now();
-  const response = await fetch(address, { cache: "no-store", ...init });
+  const response = await fetch(url, { cache: "no-store", ...init });
   const text = await response.text();
-  const tookMs = performance.now() - start;
+  const durationMs = performance.now() - start;
   const headers = Object.fromEntries(response.headers);
   let body;
-  let written = text;
+  let displayed = text;
   try {
     body = JSON.parse(text);
-    written = JSON.stringify(body, null, 2);
+    displayed = JSON.stringify(body, null, 2);
   } catch {
     body = undefined;
   }
-  const head = element("p", "answer-head");
-  const limits = headers["x-ratelimit-remaining"];
-  head.append(
-    element("span", `answer-status${response.ok ? "" : " refused"}`, `${response.status}`),
-    element("span", "answer-time", `${tookMs.toFixed(tookMs < 10 ? 1 : 0)} ms, there and back`),
+  const header = element("p", "response-header");
+  const remaining = headers["x-ratelimit-remaining"];
+  header.append(
+    element("span", `response-status${response.ok ? "" : " error"}`, `${response.status}`),
+    element("span", "response-time", `${durationMs.toFixed(durationMs < 10 ? 1 : 0)} ms round trip`),
   );
-  if (limits !== undefined) head.append(element("span", "answer-left", `${Number(limits).toLocaleString("en")} left today`));
-  const view = element("div", "panel shown");
-  view.append(head, scrolling(body === undefined ? element("code", "", written) : coloured(written), "The answer"), headersOf(headers));
+  if (remaining !== undefined) header.append(element("span", "response-remaining", `${Number(remaining).toLocaleString("en")} left today`));
+  const view = element("div", "panel response-view");
+  view.append(header, scrollRegion(body === undefined ? element("code", "", displayed) : highlightJson(displayed), "Response body"), headerList(headers));
   return { status: response.status, headers, body, view };
 }

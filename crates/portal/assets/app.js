@@ -1,14 +1,14 @@
-// What the pages do better with a script: copying, passkeys, and staying up to date. Each works, or is not shown, without it.
+// Progressive enhancement of all pages: copy buttons, passkeys and live updates. Without JavaScript these are hidden or not needed.
 
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 
-/** Says something to whoever does not see the page. */
-function say(text) {
-  document.getElementById("say").textContent = text;
+/** Announces a text to screen readers. */
+function announce(text) {
+  document.getElementById("announcer").textContent = text;
 }
 
-/* Copying. */
+/* Copy buttons. */
 
 async function copy(button) {
   const source = document.getElementById(button.dataset.copy);
@@ -17,17 +17,17 @@ async function copy(button) {
     await navigator.clipboard.writeText(source.textContent);
   } catch {
     getSelection().selectAllChildren(source);
-    say("Selected. Copy it with your keyboard.");
+    announce("Selected. Copy it with your keyboard.");
     return;
   }
-  say("Copied.");
-  if (button.classList.contains("done")) return;
+  announce("Copied.");
+  if (button.classList.contains("copied")) return;
   const before = [...label.childNodes];
   label.replaceChildren("Copied");
-  button.classList.add("done");
+  button.classList.add("copied");
   setTimeout(() => {
     label.replaceChildren(...before);
-    button.classList.remove("done");
+    button.classList.remove("copied");
   }, 2_000);
 }
 
@@ -43,64 +43,64 @@ const CEREMONIES = {
   create: (options) => navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) }),
 };
 
-async function usePasskey(form) {
+async function submitPasskey(form) {
   const { csrf, credential } = form.elements;
-  const begun = await fetch(form.dataset.begin, { method: "POST", body: new URLSearchParams({ csrf: csrf.value }) });
-  if (!begun.ok) throw new Error(`the server answered ${begun.status}`);
-  const { publicKey } = await begun.json();
+  const response = await fetch(form.dataset.begin, { method: "POST", body: new URLSearchParams({ csrf: csrf.value }) });
+  if (!response.ok) throw new Error(`the server returned ${response.status}`);
+  const { publicKey } = await response.json();
   credential.value = JSON.stringify(await CEREMONIES[form.dataset.passkey](publicKey));
   form.submit();
 }
 
-function whyNoPasskey(error) {
+function passkeyErrorText(error) {
   switch (error.name) {
     case "NotAllowedError":
-      return "No passkey was used: it was cancelled, or it took too long. Nothing was changed.";
+      return "Passkey request canceled or timed out. Nothing changed.";
     case "InvalidStateError":
-      return "This device holds a passkey of your account already.";
+      return "This device already has a passkey for your account.";
     default:
-      return "The passkey could not be used. Load the page anew and try once more.";
+      return "Couldn’t use the passkey. Reload the page and try again.";
   }
 }
 
 if (window.PublicKeyCredential?.parseRequestOptionsFromJSON) {
   for (const form of document.querySelectorAll("[data-passkey]")) {
-    const problem = form.querySelector("[role=alert]");
+    const message = form.querySelector("[role=alert]");
     const button = form.querySelector("button");
     form.hidden = false;
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      problem.hidden = true;
+      message.hidden = true;
       button.disabled = true;
       try {
-        await usePasskey(form);
+        await submitPasskey(form);
       } catch (error) {
-        problem.textContent = whyNoPasskey(error);
-        problem.hidden = false;
+        message.textContent = passkeyErrorText(error);
+        message.hidden = false;
       }
       button.disabled = false;
     });
   }
 }
 
-/* Staying up to date. Live elements may hold others; each is compared by its own part alone, so that a changed number does not replace a list. */
+/* Live updates. Live elements may contain other live elements. Each is compared without them, so that a changed number does not replace a list. */
 
-function ownPart(element) {
+function htmlWithoutNested(element) {
   const clone = element.cloneNode(true);
   for (const inner of clone.querySelectorAll("[data-live]")) inner.replaceWith(inner.id);
   return clone.outerHTML;
 }
 
-function livePartsOf(page) {
-  return new Map([...page.querySelectorAll("[data-live]")].map((element) => [element.id, ownPart(element)]));
+function liveElementsOf(page) {
+  return new Map([...page.querySelectorAll("[data-live]")].map((element) => [element.id, htmlWithoutNested(element)]));
 }
 
-function isBeingTypedInto(element) {
+function hasFocusedInput(element) {
   const active = document.activeElement;
   return element.contains(active) && active.matches("input, select, textarea");
 }
 
-function replace(old, fresh) {
+function replaceElement(old, fresh) {
   const focused = old.contains(document.activeElement) ? document.activeElement.id : null;
   const opened = new Set([...old.querySelectorAll("details[open]")].map((details) => details.closest("[id]").id));
   old.replaceWith(fresh);
@@ -108,27 +108,27 @@ function replace(old, fresh) {
   if (focused !== null) (document.getElementById(focused) ?? document.getElementById("main")).focus({ preventScroll: true });
 }
 
-function bringIn(page, known) {
+function applyUpdate(page, known) {
   const pausesBefore = document.querySelectorAll(".pause").length;
-  for (const [id, part] of livePartsOf(page)) {
+  for (const [id, html] of liveElementsOf(page)) {
     const old = document.getElementById(id);
     const fresh = page.getElementById(id);
-    // What came in with the element around it is no longer in the fetched page.
-    if (!old || !fresh || known.get(id) === part || isBeingTypedInto(old)) continue;
-    replace(old, document.adoptNode(fresh));
-    known.set(id, part);
+    // An element that moved with its parent is no longer in the fetched page.
+    if (!old || !fresh || known.get(id) === html || hasFocusedInput(old)) continue;
+    replaceElement(old, document.adoptNode(fresh));
+    known.set(id, html);
   }
   document.title = page.title;
   if (document.querySelectorAll(".pause").length > pausesBefore) {
     document.querySelector(".notice")?.remove();
-    say("A key has been paused. The page shows why, and a button to resume it.");
+    announce("A key was paused. The page shows why, with a button to resume it.");
   }
 }
 
-function stayUpToDate(first) {
-  const address = first.dataset.live || location.pathname;
-  const sign = document.querySelector("[data-live-sign]");
-  const known = livePartsOf(document);
+function startLiveUpdates(first) {
+  const url = first.dataset.live || location.pathname;
+  const indicator = document.querySelector("[data-live-indicator]");
+  const known = liveElementsOf(document);
   let source = null;
   let retryMs = RETRY_FIRST_MS;
   let retry = null;
@@ -140,9 +140,9 @@ function stayUpToDate(first) {
     fetching ??= (async () => {
       while (isStale) {
         isStale = false;
-        const response = await fetch(address, { headers: { Accept: "text/html" } });
+        const response = await fetch(url, { headers: { Accept: "text/html" } });
         if (response.redirected) return location.assign(response.url);
-        if (response.ok) bringIn(new DOMParser().parseFromString(await response.text(), "text/html"), known);
+        if (response.ok) applyUpdate(new DOMParser().parseFromString(await response.text(), "text/html"), known);
       }
     })()
       .catch(() => {})
@@ -150,43 +150,43 @@ function stayUpToDate(first) {
     await fetching;
   }
 
-  function listen() {
-    // The server tells at once what changed while nobody listened.
-    const seen = document.getElementById("edition")?.dataset.edition ?? "";
-    source = new EventSource(`/events?seen=${seen}`);
+  function connect() {
+    // With this version the server knows whether the page missed a change.
+    const version = document.getElementById("page-version")?.dataset.version ?? "";
+    source = new EventSource(`/events?version=${version}`);
     source.addEventListener("open", () => {
       retryMs = RETRY_FIRST_MS;
-      sign.hidden = false;
+      indicator.hidden = false;
     });
     source.addEventListener("changed", refresh);
-    source.addEventListener("gone", () => location.assign("/signin"));
+    source.addEventListener("signed-out", () => location.assign("/signin"));
     source.addEventListener("error", () => {
-      stop();
-      retry = setTimeout(listen, retryMs * (0.75 + Math.random() / 2));
+      disconnect();
+      retry = setTimeout(connect, retryMs * (0.75 + Math.random() / 2));
       retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
     });
   }
 
-  function stop() {
+  function disconnect() {
     clearTimeout(retry);
     source?.close();
-    sign.hidden = true;
+    indicator.hidden = true;
   }
 
-  // A page that nobody sees holds no connection open.
+  // A hidden page keeps no connection open.
   document.addEventListener("visibilitychange", () => {
-    stop();
-    if (!document.hidden) listen();
+    disconnect();
+    if (!document.hidden) connect();
   });
-  addEventListener("pagehide", stop);
-  // What a form leads to is said by its own answer; signing out ends the stream as well.
-  addEventListener("submit", stop);
-  if (!document.hidden) listen();
+  addEventListener("pagehide", disconnect);
+  // A submitted form loads its own page, and signing out also ends the stream.
+  addEventListener("submit", disconnect);
+  if (!document.hidden) connect();
 }
 
 const firstLive = document.querySelector("[data-live]");
-if (firstLive) stayUpToDate(firstLive);
+if (firstLive) startLiveUpdates(firstLive);
 
-/* What was done is told once, not again on every reload. */
+/* A notice is shown once, not again on every reload. */
 
 if (location.search.startsWith("?done=")) history.replaceState(null, "", location.pathname + location.hash);

@@ -1,18 +1,18 @@
-// The documentation's search: finds sections while one types. Without script the form is answered by the server, by the same rules.
+// The documentation's search: lists matching sections while the reader types. Without JavaScript the server answers the form, by the same rules.
 
 const HITS_MAX = 8;
-const SHOWN_MAX = 110;
-const field = document.getElementById("q");
-const place = document.getElementById("found");
+const EXCERPT_CHARS_MAX = 110;
+const input = document.getElementById("q");
+const results = document.getElementById("search-results");
 let index;
 
-/** Fetched once, when somebody begins to search. */
-function sections() {
-  index ??= fetch("/docs/search.json").then((answer) => answer.json());
+/** Fetches the search index once, when the reader starts to search. */
+function loadIndex() {
+  index ??= fetch("/docs/search.json").then((response) => response.json());
   return index;
 }
 
-function worth([, title, page, text], words) {
+function score([, title, page, text], words) {
   let total = 0;
   for (const word of words) {
     const points = 8 * title.toLowerCase().includes(word) + 3 * page.toLowerCase().includes(word) + text.toLowerCase().includes(word);
@@ -22,47 +22,47 @@ function worth([, title, page, text], words) {
   return total;
 }
 
-function shown([address, title, page, text]) {
+function resultLink([url, title, page, text]) {
   const link = document.createElement("a");
-  link.href = address;
-  for (const [name, words] of [["strong", title], ["span", page], ["small", text.slice(0, SHOWN_MAX)]]) {
+  link.href = url;
+  for (const [name, content] of [["strong", title], ["span", page], ["small", text.slice(0, EXCERPT_CHARS_MAX)]]) {
     const part = document.createElement(name);
-    part.textContent = words;
+    part.textContent = content;
     link.append(part);
   }
   return link;
 }
 
 async function search() {
-  const question = field.value.trim().toLowerCase();
-  const words = question.split(/\s+/).filter(Boolean);
+  const query = input.value.trim();
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) {
-    place.hidden = true;
+    results.hidden = true;
     return;
   }
-  const all = (await sections()).map((section, order) => ({ section, order, points: worth(section, words) }));
-  if (field.value.trim().toLowerCase() !== question) return;
-  const hits = all.filter(({ points }) => points > 0).sort((one, other) => other.points - one.points || one.order - other.order);
-  place.replaceChildren(...hits.slice(0, HITS_MAX).map(({ section }) => shown(section)));
-  if (hits.length === 0) place.textContent = "Nothing is said of it. Try fewer or other words.";
-  place.hidden = false;
+  const sections = (await loadIndex()).map((section, order) => ({ section, order, points: score(section, words) }));
+  if (input.value.trim() !== query) return;
+  const hits = sections.filter(({ points }) => points > 0).sort((a, b) => b.points - a.points || a.order - b.order);
+  results.replaceChildren(...hits.slice(0, HITS_MAX).map(({ section }) => resultLink(section)));
+  if (hits.length === 0) results.textContent = `No results for “${query}”. Try fewer or different words.`;
+  results.hidden = false;
 }
 
-field.addEventListener("focus", () => sections().catch(() => (index = undefined)));
-field.addEventListener("input", () => search().catch(() => (place.hidden = true)));
+input.addEventListener("focus", () => loadIndex().catch(() => (index = undefined)));
+input.addEventListener("input", () => search().catch(() => (results.hidden = true)));
 
-// Arrows move through the results, Escape closes them, and a slash anywhere begins a search.
-field.form.addEventListener("keydown", (event) => {
-  const links = [...place.querySelectorAll("a")];
-  const at = links.indexOf(document.activeElement);
+// Arrow keys move through the results, Escape closes them, and / focuses the search.
+input.form.addEventListener("keydown", (event) => {
+  const links = [...results.querySelectorAll("a")];
+  const current = links.indexOf(document.activeElement);
   if (event.key === "Escape") {
-    place.hidden = true;
-    field.focus();
-  } else if (event.key === "ArrowDown" && links.length && !place.hidden) {
-    links[Math.min(at + 1, links.length - 1)].focus();
+    results.hidden = true;
+    input.focus();
+  } else if (event.key === "ArrowDown" && links.length && !results.hidden) {
+    links[Math.min(current + 1, links.length - 1)].focus();
     event.preventDefault();
-  } else if (event.key === "ArrowUp" && at >= 0) {
-    (at === 0 ? field : links[at - 1]).focus();
+  } else if (event.key === "ArrowUp" && current >= 0) {
+    (current === 0 ? input : links[current - 1]).focus();
     event.preventDefault();
   }
 });
@@ -70,8 +70,8 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input, select, textarea");
   if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
-  field.focus();
+  input.focus();
 });
 document.addEventListener("click", (event) => {
-  if (!field.form.contains(event.target)) place.hidden = true;
+  if (!input.form.contains(event.target)) results.hidden = true;
 });

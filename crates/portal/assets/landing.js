@@ -1,19 +1,19 @@
-// The landing page's button: calls the demo for real, and shows what was asked and answered.
+// The landing page's demo button: sends a request to the demo and shows the response.
 
-import { answered, element, refusalIn } from "./api_call.js";
+import { callApi, element, errorMessage } from "./api_call.js";
 
 const button = document.getElementById("demo");
-const place = document.getElementById("demo-answer");
+const output = document.getElementById("demo-response");
 
-/** A spent quota is nobody's fault: when it opens again, and what helps until then. */
-function spent(body, retryAfterS) {
+/** Says when the demo quota resets, and links to a free key. */
+function quotaNotice(body, retryAfterS) {
   const hours = Math.floor(retryAfterS / 3600);
   const minutes = Math.ceil((retryAfterS % 3600) / 60);
   const wait = hours ? `${hours} h ${minutes} min` : `${minutes} min`;
-  const notice = element("div", "kindly");
+  const notice = element("div", "quota-notice");
   notice.append(
-    element("h3", "", "Today’s demo requests are all used"),
-    element("p", "", `Others were curious too. The demo opens again at midnight UTC, in ${wait}. A key of your own is free, and has 10,000 requests a day to itself.`),
+    element("h3", "", "Today’s demo quota is used up"),
+    element("p", "", `Everyone shares it. It resets at midnight UTC, in ${wait}. A key is free and has 10,000 requests per day.`),
   );
   const link = element("a", "button primary", "Get a free key");
   link.href = new URL(body.signup).pathname === "/signup" ? "/signup" : body.signup;
@@ -23,14 +23,14 @@ function spent(body, retryAfterS) {
 
 button.addEventListener("click", async (event) => {
   event.preventDefault();
-  button.classList.add("busy");
+  button.classList.add("loading");
   try {
-    const shown = await answered("/api/v1/ip/demo");
-    const isSpent = shown.status === 429 && shown.body?.signup;
-    place.replaceChildren(...(isSpent ? [spent(shown.body, Number(shown.headers["retry-after"])), shown.view] : [shown.view]));
+    const { status, headers, body, view } = await callApi("/api/v1/ip/demo");
+    const isExhausted = status === 429 && body?.signup;
+    output.replaceChildren(...(isExhausted ? [quotaNotice(body, Number(headers["retry-after"])), view] : [view]));
   } catch {
-    place.replaceChildren(refusalIn("The service could not be reached. Look at your connection and try once more."));
+    output.replaceChildren(errorMessage("Couldn’t reach the service. Check your connection and try again."));
   }
-  button.classList.remove("busy");
+  button.classList.remove("loading");
 });
-document.querySelector(".try .hint").hidden = true;
+document.querySelector(".demo .hint").hidden = true;

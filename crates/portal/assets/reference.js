@@ -1,30 +1,30 @@
-// The reference's forms: they call the API with the reader's own key, which stays in this tab.
+// The reference's request forms. They call the API with the reader's key, which stays in this tab.
 
-import { answered, refusalIn } from "./api_call.js";
+import { callApi, errorMessage } from "./api_call.js";
 
-const STORED = "ipseity-key";
-const key = document.getElementById("reader-key");
+const STORAGE_KEY = "ipseity-key";
+const keyInput = document.getElementById("reader-key");
 
-key.value = sessionStorage.getItem(STORED) ?? "";
-key.addEventListener("input", () => {
-  const value = key.value.trim();
-  if (value) sessionStorage.setItem(STORED, value);
-  else sessionStorage.removeItem(STORED);
+keyInput.value = sessionStorage.getItem(STORAGE_KEY) ?? "";
+keyInput.addEventListener("input", () => {
+  const key = keyInput.value.trim();
+  if (key) sessionStorage.setItem(STORAGE_KEY, key);
+  else sessionStorage.removeItem(STORAGE_KEY);
 });
 
 for (const form of document.querySelectorAll("[data-try]")) {
   const button = form.querySelector("button");
-  const place = form.querySelector(".tryit-answer");
+  const output = form.querySelector(".try-request-response");
   button.addEventListener("click", async () => {
     const scope = form.querySelector("select")?.value;
-    const address = scope ? `${form.dataset.try}?scope=${scope}` : form.dataset.try;
-    const value = key.value.trim();
-    const headers = "key" in form.dataset && value ? { Authorization: `Bearer ${value}` } : {};
+    const url = scope ? `${form.dataset.try}?scope=${scope}` : form.dataset.try;
+    const key = keyInput.value.trim();
+    const headers = "key" in form.dataset && key ? { Authorization: `Bearer ${key}` } : {};
     button.disabled = true;
     try {
-      place.replaceChildren((await answered(address, { headers, credentials: "omit" })).view);
+      output.replaceChildren((await callApi(url, { headers, credentials: "omit" })).view);
     } catch {
-      place.replaceChildren(refusalIn("The service could not be reached, or the key holds letters that no header can carry."));
+      output.replaceChildren(errorMessage("Couldn’t reach the service, or the key contains invalid characters."));
     }
     button.disabled = false;
     button.focus();
