@@ -1,4 +1,4 @@
-//! Gathers the samples that the documentation shows: what `samples/index.json` lists, in its order.
+//! Embeds the code samples of the documentation: the files listed in `samples/index.json`, in that order.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::{env, fs};
 use serde_json::Value;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Asked for now, not when this was compiled: a clone may share the folder of builds and be gone since.
+    // Read at run time: a build directory may be shared with a checkout that no longer exists.
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../..").canonicalize()?;
     let index = root.join("samples/index.json");
     println!("cargo::rerun-if-changed={}", root.join("samples").display());

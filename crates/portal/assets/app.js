@@ -179,7 +179,7 @@ function startLiveUpdates(first) {
     if (!document.hidden) connect();
   });
   addEventListener("pagehide", disconnect);
-  // A submitted form loads its own page, and signing out also ends the stream.
+  // A submitted form loads a new page, and signing out also ends the stream.
   addEventListener("submit", disconnect);
   if (!document.hidden) connect();
 }

@@ -1,4 +1,4 @@
-//! The account: address, password, mails, sessions, and its end.
+//! The account page: email, password, alerts, sessions, deletion.
 
 use std::sync::Arc;
 
@@ -7,20 +7,23 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::{Client, KeyChange};
-use ipseity_store::{AlertPreferences, StoreError, StoreRefusal};
+use ipseity_store::{AlertPreferences, SessionSummary, StoreError, StoreRefusal, StoredPasskey};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
 use crate::auth::signin::sign_out_response;
 use crate::auth::signup::{EMAIL_TAKEN, INVALID_EMAIL};
 use crate::error::PortalError;
-use crate::page::{CurrentMember, redirect_with_notice, render_page as show_page};
-use crate::view::{AccountPage, AlertSettings, DeleteAccountPage, EmailSentPage, PasskeyItem, SessionItem, Tab};
-use crate::{Portal, time};
+use crate::page::{CurrentMember, redirect_with_notice, render_page};
+use crate::state::Portal;
+use crate::time;
+use crate::view::account::{AccountPage, AlertSettings, DeleteAccountPage, PasskeyItem, SessionItem};
+use crate::view::auth::EmailSentPage;
+use crate::view::frame::Tab;
 
-const WRONG_PASSWORD: &str = "This is not your present password.";
+const WRONG_PASSWORD: &str = "Incorrect password.";
 
-/// What is wrong with which form of the page, and the new address as it was typed.
+/// The errors of the page's forms, and the new email as typed.
 #[derive(Default)]
 struct AccountFormErrors {
     email_input: String,
@@ -40,21 +43,21 @@ async fn account_page(
     let account = &member.account;
     let AlertPreferences { near_quota, quota_exhausted, paused } =
         portal.store.accounts().alert_preferences(account.id).await?;
-    let session_item = |row: ipseity_store::SessionSummary| SessionItem {
+    let session_item = |row: SessionSummary| SessionItem {
         id: row.id,
         label: row.label,
         signed_in_at: time::format_minute(row.created_s),
         last_seen_at: time::format_minute(row.last_seen_s),
         is_current: row.id == member.session_id,
     };
-    let passkey_item = |row: ipseity_store::StoredPasskey| PasskeyItem {
+    let passkey_item = |row: StoredPasskey| PasskeyItem {
         id: row.id,
         name: row.name,
         created: time::format_date(row.created_s),
     };
     let sessions = portal.store.sessions().list(account.id, portal.settings.session_idle_timeout).await?;
     let passkeys = portal.store.passkeys().list(account.id).await?;
-    Ok(show_page(&AccountPage {
+    Ok(render_page(&AccountPage {
         frame: member.frame(portal, "Your account", Tab::Account),
         email: account.email.clone(),
         plan: account.plan.clone(),
@@ -71,7 +74,7 @@ async fn account_page(
 }
 
 impl Portal {
-    /// Whether a member knows their own password. Tries count as a sign-in's do: an open page is no way around the bound.
+    /// Verifies the member's password. Attempts count like sign-ins, so that a stolen session cannot be used to guess it.
     async fn verify_member_password(
         &self,
         member: &CurrentMember,
@@ -105,9 +108,9 @@ pub(crate) async fn change_email(
     }
     if portal.settings.email_enabled {
         portal.store.email_tokens().request_email_change(member.account.id, &email).await?;
-        let frame = member.frame(&portal, "Look into your mail", Tab::Account);
-        let message = "Follow the link in it, and this address replaces your present one.";
-        return Ok(show_page(&EmailSentPage { frame, email: email.to_string(), message, retry_href: "/account" }));
+        let frame = member.frame(&portal, "Check your email", Tab::Account);
+        let message = "Open the link in the email to change your address.";
+        return Ok(render_page(&EmailSentPage { frame, email: email.to_string(), message, retry_href: "/account" }));
     }
     match portal.store.accounts().set_email(member.account.id, &email).await {
         Ok(()) => Ok(redirect_with_notice("/account", "email")),
@@ -143,7 +146,7 @@ pub(crate) async fn update_alerts(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let [near_quota, quota_exhausted, paused] = ["near", "spent", "paused"].map(|kind| form.is_checked(kind));
+    let [near_quota, quota_exhausted, paused] = ["near_quota", "quota_exhausted", "paused"].map(|name| form.is_checked(name));
     portal
         .store
         .accounts()
@@ -192,7 +195,7 @@ async fn delete_page(
 ) -> Result<Response, PortalError> {
     let key_count = portal.store.keys().list(member.account.id).await?.len();
     let frame = member.frame(portal, "Delete your account", Tab::Account);
-    Ok(show_page(&DeleteAccountPage { frame, key_count, form_error: form_error.map(str::to_owned) }))
+    Ok(render_page(&DeleteAccountPage { frame, key_count, form_error: form_error.map(str::to_owned) }))
 }
 
 pub(crate) async fn delete(

@@ -1,4 +1,5 @@
-//! Styles, script, icons and fonts, in the binary. Their path carries a version made of their bytes, so that browsers keep them for good.
+//! Styles, scripts, icons and fonts, embedded in the binary. Their path contains a version derived from their bytes, so that
+//! browsers can cache them forever.
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -22,18 +23,18 @@ macro_rules! assets {
 assets! {
     "app.css"                "text/css; charset=utf-8";
     "app.js"                 "text/javascript; charset=utf-8";
-    "api_call.js"              "text/javascript; charset=utf-8";
+    "api_call.js"            "text/javascript; charset=utf-8";
     "docs.js"                "text/javascript; charset=utf-8";
     "landing.js"             "text/javascript; charset=utf-8";
     "reference.js"           "text/javascript; charset=utf-8";
-    "public.css"              "text/css; charset=utf-8";
+    "public.css"             "text/css; charset=utf-8";
     "card.png"               "image/png";
     "favicon.svg"            "image/svg+xml";
     "fonts/geist.woff2"      "font/woff2";
     "fonts/geist-mono.woff2" "font/woff2";
 }
 
-/// Names this edition of the files in their path.
+/// Version of the files, used in their path.
 pub(crate) const VERSION: &str = match std::str::from_utf8(&VERSION_DIGITS) {
     Ok(digits) => digits,
     Err(_) => unreachable!(),
@@ -41,7 +42,7 @@ pub(crate) const VERSION: &str = match std::str::from_utf8(&VERSION_DIGITS) {
 
 const VERSION_DIGITS: [u8; 16] = to_hex_digits(fingerprint());
 
-/// FNV-1a over all files: it tells editions apart, and guards nothing.
+/// FNV-1a over all files. It detects changes; it is not a security measure.
 const fn fingerprint() -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut asset_index = 0;
@@ -71,7 +72,7 @@ pub(crate) async fn serve_asset(Path((version, name)): Path<(String, String)>) -
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page from before an upgrade asks for the edition before; it gets this one, but must not keep it under that name.
+    // A page from before an upgrade requests the old version. It gets the new file, but must not cache it under the old path.
     let cache_control = if version == VERSION { "public, max-age=31536000, immutable" } else { "no-cache" };
     ([(CONTENT_TYPE, asset.content_type), (CACHE_CONTROL, cache_control)], asset.bytes).into_response()
 }

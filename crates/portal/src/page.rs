@@ -1,4 +1,4 @@
-//! Who looks at a page, and the page as it goes out.
+//! The visitor of a page, notices, and rendering.
 
 use std::sync::Arc;
 
@@ -7,38 +7,38 @@ use axum::extract::FromRequestParts;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::request::Parts;
-use ipseity_store::Account;
+use ipseity_store::{Account, Actor, AuthenticatedAccount};
 
-use crate::Portal;
 use crate::auth::session_cookie::SessionCookie;
 use crate::error::PortalError;
-use crate::view::{Notice, PageFrame, SeoMetadata, Tab};
+use crate::state::Portal;
+use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
-/// What a form has done, told on the page that it leads to: `?done=` and its name.
+/// The notices that `?done=NAME` shows on the page after a form.
 const NOTICES: [(&str, &str); 17] = [
-    ("renamed", "The key has its new name."),
-    ("deactivated", "The key is deactivated: it is refused from the next request on."),
-    ("reactivated", "The key is active again."),
-    ("still-paused", "The key is no longer deactivated, but it is still paused. Resume it when you are ready."),
-    ("resumed", "The key is resumed: the next request is answered."),
-    ("retired", "The old secret is refused from the next request on."),
-    ("deleted", "The key is deleted."),
-    ("saved", "Saved. A part of the service does not answer; the change is in force as soon as it does."),
-    ("alerts", "Your choice of mails is saved."),
-    ("password", "Your password is changed, and every other session has ended."),
-    ("email", "Your e-mail address is changed."),
-    ("session", "The session has ended."),
-    ("sessions", "Every other session has ended."),
-    ("passkey", "The passkey is ready: you can sign in with it from now on."),
-    ("passkey-deleted", "The passkey is deleted."),
-    ("signed-out", "You are signed out."),
-    ("account-deleted", "Your account, its keys and its history are deleted."),
+    ("renamed", "Key renamed."),
+    ("deactivated", "Key deactivated. Requests with it are now rejected."),
+    ("reactivated", "Key reactivated."),
+    ("still-paused", "Key reactivated, but still paused. Resume it when you are ready."),
+    ("resumed", "Key resumed."),
+    ("previous-revoked", "Old secret revoked."),
+    ("deleted", "Key deleted."),
+    ("saved", "Saved. The change takes effect as soon as all parts of the service are available again."),
+    ("alerts", "Alerts saved."),
+    ("password", "Password changed. Your other devices are signed out."),
+    ("email", "Email changed."),
+    ("session", "Device signed out."),
+    ("sessions", "All other devices signed out."),
+    ("passkey", "Passkey added. You can now sign in with it."),
+    ("passkey-deleted", "Passkey removed."),
+    ("signed-out", "You’re signed out."),
+    ("account-deleted", "Your account, its keys and its history were deleted."),
 ];
 
-/// Whoever looks at a page, signed in or not.
+/// The visitor of a page, signed in or not.
 pub(crate) struct Visitor {
     pub(crate) session_cookie: SessionCookie,
-    pub(crate) member: Option<ipseity_store::AuthenticatedAccount>,
+    pub(crate) member: Option<AuthenticatedAccount>,
     notice: Option<Notice>,
 }
 
@@ -58,7 +58,7 @@ fn notice_from_query(parts: &Parts) -> Option<Notice> {
 }
 
 impl Visitor {
-    /// Whoever makes a visit, for a page that tells what went wrong: while the store is away, a stranger.
+    /// Loads the visitor of an error page. While PostgreSQL is unavailable, the visitor is anonymous.
     pub(crate) async fn load_or_anonymous(portal: &Portal, session_cookie: SessionCookie) -> Self {
         let member = match session_cookie.is_new() {
             true => None,
@@ -79,7 +79,7 @@ impl Visitor {
         }
     }
 
-    /// The frame of a page that everybody may find and link to.
+    /// The frame of a page that search engines may index.
     pub(crate) fn public_frame(
         &self,
         portal: &Portal,
@@ -89,11 +89,11 @@ impl Visitor {
         path: &str,
     ) -> PageFrame {
         let base_url = portal.settings.base_url.clone();
-        let published = SeoMetadata { description: description.trim().to_owned(), path: path.to_owned(), base_url };
-        PageFrame { seo: Some(published), ..self.frame(portal, title, tab) }
+        let seo = SeoMetadata { description: description.trim().to_owned(), path: path.to_owned(), base_url };
+        PageFrame { seo: Some(seo), ..self.frame(portal, title, tab) }
     }
 
-    /// Shows a page, with the cookie that its forms need.
+    /// Renders a page, and sets the session cookie that its forms need.
     pub(crate) fn render(&self, portal: &Portal, page: &impl Template) -> Response {
         let mut response = render_page(page);
         if self.session_cookie.is_new() {
@@ -105,7 +105,7 @@ impl Visitor {
     }
 }
 
-/// A signed-in member; whoever is not is sent to the door.
+/// The signed-in member. Other visitors are redirected to the sign-in page.
 pub(crate) struct CurrentMember {
     visitor: Visitor,
     pub(crate) account: Account,
@@ -117,7 +117,7 @@ impl FromRequestParts<Arc<Portal>> for CurrentMember {
 
     async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
         let visitor = Visitor::from_request_parts(parts, portal).await?;
-        let ipseity_store::AuthenticatedAccount { account, session_id } =
+        let AuthenticatedAccount { account, session_id } =
             visitor.member.clone().ok_or(PortalError::NotSignedIn)?;
         Ok(Self { visitor, account, session_id })
     }
@@ -132,24 +132,24 @@ impl CurrentMember {
         &self.visitor.session_cookie
     }
 
-    /// Whose changes the store allows.
-    pub(crate) fn actor(&self) -> ipseity_store::Actor {
-        ipseity_store::Actor::Owner(self.account.id)
+    /// The actor of changes by this member.
+    pub(crate) fn actor(&self) -> Actor {
+        Actor::Owner(self.account.id)
     }
 }
 
-/// A page as an answer.
+/// Renders a page.
 pub(crate) fn render_page(page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => Html(text).into_response(),
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "a page could not be rendered");
+            tracing::error!(error = &error as &dyn std::error::Error, "page rendering failed");
             http::StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
 }
 
-/// On to another page, which tells what was done.
+/// Redirects to another page, which shows a notice.
 pub(crate) fn redirect_with_notice(path: &str, notice: &'static str) -> Response {
     Redirect::to(&format!("{path}?done={notice}")).into_response()
 }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn only_known_notices_are_shown() {
         let has_notice = |uri: &str| {
-            let (parts, ()) = http::Request::get(uri).body(()).expect("a request").into_parts();
+            let (parts, ()) = http::Request::get(uri).body(()).expect("request is valid").into_parts();
             notice_from_query(&parts).is_some()
         };
         assert!(has_notice("/keys?done=resumed"));

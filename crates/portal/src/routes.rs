@@ -1,4 +1,4 @@
-//! Every page and form, in one table.
+//! The table of every page and form, and the router.
 
 use std::sync::Arc;
 
@@ -14,32 +14,33 @@ use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::auth::{link, passkeys, signin, signup};
-use crate::error::{self, PortalError};
+use crate::error::PortalError;
 use crate::keys::{detail, list, usage};
 use crate::live::events;
-use crate::{Portal, account, assets, docs, landing, reference, site_files};
+use crate::state::Portal;
+use crate::{account, assets, docs, error_page, landing, reference, site_files};
 
-/// Nothing from elsewhere, nothing inline.
+/// Allows no other origin and nothing inline.
 const CSP: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
-/// Half a year, for services that are reached over TLS.
+/// Half a year; set only if the base URL uses HTTPS.
 const HSTS: HeaderValue = HeaderValue::from_static("max-age=15552000");
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteAccess {
-    /// Everybody.
+    /// Anyone.
     Public,
-    /// Whoever is signed in, for their own things.
+    /// Signed-in members, for their own resources.
     Member,
 }
 
-/// One entry of the table.
+/// A route of the portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortalRoute {
-    /// `get`, which stands for HEAD too, or `post`.
+    /// `get` (includes HEAD) or `post`.
     pub method: &'static str,
     /// The path, with parameters in braces.
     pub path: &'static str,
@@ -49,7 +50,7 @@ pub struct PortalRoute {
 
 macro_rules! routes {
     ($($method:ident $path:literal $access:ident $handler:path;)+) => {
-        /// The table, for whoever wants to try every route.
+        /// All routes of pages and forms.
         pub const PORTAL_ROUTES: &[PortalRoute] =
             &[$(PortalRoute { method: stringify!($method), path: $path, access: RouteAccess::$access }),+];
 
@@ -65,7 +66,7 @@ routes! {
     get  "/docs/search"                     Public docs::show_search;
     get  "/docs/{page}"                     Public docs::show_page;
     get  "/reference"                       Public reference::show_reference;
-    get  "/enterprise"                      Public docs::show_enterprise;
+    get  "/enterprise"                      Public landing::show_enterprise;
 
     get  "/signup"                          Public signup::signup_form;
     post "/signup"                          Public signup::sign_up;
@@ -87,8 +88,8 @@ routes! {
     post "/keys/{id}/deactivate"            Member detail::deactivate;
     post "/keys/{id}/reactivate"            Member detail::reactivate;
     post "/keys/{id}/resume"                Member detail::resume;
-    post "/keys/{id}/roll"                  Member detail::rotate;
-    post "/keys/{id}/retire"                Member detail::revoke_previous;
+    post "/keys/{id}/rotate"                Member detail::rotate;
+    post "/keys/{id}/revoke-previous"       Member detail::revoke_previous;
     get  "/keys/{id}/delete"                Member detail::delete_form;
     post "/keys/{id}/delete"                Member detail::delete;
     get  "/keys/{id}/usage.csv"             Member usage::download_key_csv;
@@ -110,13 +111,13 @@ routes! {
     post "/account/delete"                  Member account::delete;
 }
 
-/// The portal's pages and files.
+/// Builds the router of all pages and files.
 pub fn router(portal: Arc<Portal>) -> Router {
     let csrf_layer = CsrfLayer::new().with_rejection_response(|_| PortalError::CrossOrigin.into_response());
     let mut page_routes = page_router()
         .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
         .layer(csrf_layer)
-        .layer(from_fn_with_state(Arc::clone(&portal), error::render_errors))
+        .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors))
         .layer(SetResponseHeaderLayer::overriding(CONTENT_SECURITY_POLICY, CSP))
         .layer(SetResponseHeaderLayer::overriding(
             HeaderName::from_static("cross-origin-opener-policy"),
@@ -125,7 +126,7 @@ pub fn router(portal: Arc<Portal>) -> Router {
     if portal.settings.base_url.starts_with("https://") {
         page_routes = page_routes.layer(SetResponseHeaderLayer::overriding(STRICT_TRANSPORT_SECURITY, HSTS));
     }
-    // Pages are sent as they are: a compressed page that holds a token and what a stranger wrote tells the token by its length.
+    // Pages are not compressed: with a token and attacker-controlled text on one page, the compressed length leaks the token (BREACH).
     let file_routes = site_files::router()
         .route("/assets/{version}/{*file}", get(assets::serve_asset))
         .layer(CompressionLayer::new());

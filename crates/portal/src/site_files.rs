@@ -1,4 +1,4 @@
-//! Small files for programs that read sites: crawlers, language models, and whoever found a weakness.
+//! Files for programs: robots.txt, sitemap, llms.txt, security.txt, API catalog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,15 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::{Portal, docs};
+use crate::docs;
+use crate::docs::article::DocsArticle;
+use crate::state::Portal;
 
 const API_CATALOG_PATH: &str = "/.well-known/api-catalog";
-/// How long a security.txt holds from the moment it is read; less than the year that RFC 9116 recommends at the most.
+/// How long security.txt is valid after it is fetched. RFC 9116 recommends less than a year.
 const SECURITY_TXT_VALIDITY: Duration = Duration::from_secs(180 * 86_400);
 
-/// The files' routes.
+/// The routes of the files.
 pub(crate) fn router() -> Router<Arc<Portal>> {
     Router::new()
         .route("/robots.txt", get(robots_txt))
@@ -36,7 +38,7 @@ fn text_file(content_type: &'static str, text: String) -> Response {
 
 async fn robots_txt(State(portal): State<Arc<Portal>>) -> Response {
     let base = &portal.settings.base_url;
-    // Calls of the API are charged, and what only members see is of no use to a crawler.
+    // API requests are charged, and member pages redirect crawlers to the sign-in page.
     let text = format!(
         "User-agent: *\nDisallow: /api/v1/ip\nDisallow: /keys\nDisallow: /usage\nDisallow: /account\nDisallow: /link/\nDisallow: /docs/search?\n\n\
          Sitemap: {base}/sitemap.xml\n"
@@ -47,7 +49,7 @@ async fn robots_txt(State(portal): State<Arc<Portal>>) -> Response {
 async fn sitemap_xml(State(portal): State<Arc<Portal>>) -> Response {
     let base = &portal.settings.base_url;
     let portal_paths = ["/", "/reference", "/enterprise"].map(str::to_owned);
-    let pages = portal_paths.into_iter().chain(portal.docs_index.articles().map(docs::DocsArticle::path));
+    let pages = portal_paths.into_iter().chain(portal.docs_index.articles().map(DocsArticle::path));
     let entries: String = pages.map(|path| format!("<url><loc>{base}{path}</loc></url>\n")).collect();
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{entries}</urlset>\n"
@@ -55,16 +57,16 @@ async fn sitemap_xml(State(portal): State<Arc<Portal>>) -> Response {
     text_file("application/xml", text)
 }
 
-/// llmstxt.org: what the service is, and every page as Markdown.
+/// llmstxt.org: a summary of the service, and every page as Markdown.
 async fn llms_txt(State(portal): State<Arc<Portal>>) -> Response {
     let base = &portal.settings.base_url;
     let mut text = format!(
         "# Ipseity\n\n\
-         > A JSON API that tells a caller who it is on the network: its own IP address, place, network operator and connection, by one GET of \
-         {base}/api/v1/ip with an API key (`Authorization: Bearer <API_KEY>`). It never looks up another address, and stores neither addresses nor answers.\n\n\
-         Limits: 10,000 requests a day and key on the free plan; 300 in any 60 seconds, beyond which the key is paused until its owner resumes it; \
-         the demo at {base}/api/v1/ip/demo needs no key and has 1,000 requests a day for all callers together.\n\n\
-         ## Interface\n\n\
+         > A JSON API that returns the caller's IP address, location, network and connection. Send a GET request to {base}/api/v1/ip with an API key \
+         (`Authorization: Bearer <API_KEY>`). It looks up only the caller's address, and stores neither addresses nor responses.\n\n\
+         Limits: 10,000 requests per key per day on the free plan. More than 300 requests in 60 seconds pause the key until its owner resumes it. \
+         The demo at {base}/api/v1/ip/demo needs no key; all callers share 1,000 requests per day.\n\n\
+         ## API\n\n\
          - [OpenAPI 3.1, JSON]({base}/api/v1/openapi.json): every operation, field, header, status and example\n\
          - [OpenAPI 3.1, YAML]({base}/api/v1/openapi.yaml): the same\n"
     );
@@ -90,7 +92,7 @@ async fn security_txt(State(portal): State<Arc<Portal>>) -> Response {
     text_file("text/plain; charset=utf-8", text)
 }
 
-/// RFC 9727: where the API is described.
+/// RFC 9727: links to the descriptions of the API.
 async fn api_catalog(State(portal): State<Arc<Portal>>) -> Response {
     let base = &portal.settings.base_url;
     let link = |path: &str, content_type: &str| json!([{ "href": format!("{base}{path}"), "type": content_type }]);

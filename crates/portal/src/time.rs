@@ -1,11 +1,11 @@
-//! Times and days as people read them; all of them UTC.
+//! Formats times and days for people, in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ipseity_domain::{DAY_S, UtcDay};
 use jiff::Timestamp;
 
-/// Today, by this machine's clock: pages only; verdicts have the counter store's.
+/// Today by this machine's clock. Only pages use it; limits use the clock of Redis.
 pub(crate) fn today() -> UtcDay {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     UtcDay(u32::try_from(now_s / DAY_S).unwrap_or(u32::MAX))
@@ -31,7 +31,7 @@ pub(crate) fn format_day(day: UtcDay) -> String {
     format_utc(i64::from(day.0) * i64::try_from(DAY_S).unwrap_or(i64::MAX), "%Y-%m-%d")
 }
 
-/// `today`, `yesterday` or the date of a day such as `2026-11-15`.
+/// Formats a day such as `2026-11-15` as `today`, `yesterday` or a date.
 pub(crate) fn format_recent_day(text: &str, today: UtcDay) -> String {
     if text == format_day(today) {
         return "today".to_owned();

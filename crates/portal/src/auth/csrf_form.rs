@@ -1,15 +1,16 @@
-//! A form that was sent. Reading it is the only way to its fields, and refuses it unless it carries the token of its own visit.
+//! Submitted forms. A handler can read a form only through [`CsrfForm`], which rejects forms without the CSRF token of the
+//! session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, RawForm, Request};
 
-use crate::Portal;
 use crate::auth::session_cookie::SessionCookie;
 use crate::error::PortalError;
+use crate::state::Portal;
 
-/// The fields of a form that this visit sent.
+/// The fields of a form with a valid CSRF token.
 pub(crate) struct CsrfForm(HashMap<String, String>);
 
 impl FromRequest<Arc<Portal>> for CsrfForm {
@@ -25,12 +26,12 @@ impl FromRequest<Arc<Portal>> for CsrfForm {
 }
 
 impl CsrfForm {
-    /// A field, or nothing.
+    /// The value of a field; empty if it is missing.
     pub(crate) fn field(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// Whether a box is ticked.
+    /// Whether a checkbox is checked.
     pub(crate) fn is_checked(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }

@@ -1,4 +1,4 @@
-//! Links from mails and invitations. Opening one changes nothing, its button does; each works once.
+//! Links in emails and invitations. Opening a link changes nothing; the form on its page does. Each link works once.
 
 use std::sync::Arc;
 
@@ -9,17 +9,18 @@ use http::HeaderMap;
 use ipseity_domain::Client;
 use ipseity_store::{EmailToken, EmailTokenKind, StoreError, StoreRefusal};
 
-use crate::Portal;
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
 use crate::auth::session_cookie::SecretToken;
 use crate::auth::signup::EMAIL_TAKEN;
 use crate::error::PortalError;
 use crate::page::{Visitor, redirect_with_notice};
-use crate::view::{LinkAction, LinkPage, Tab};
+use crate::state::Portal;
+use crate::view::auth::{LinkAction, LinkPage};
+use crate::view::frame::Tab;
 
 const WRONG_SIGNUP_PASSWORD: &str =
-    "This is not the password that was chosen at sign-up. If you did not sign up, close this page: nothing happens.";
+    "Incorrect password. Enter the one you signed up with. Didn’t sign up? Close this page.";
 
 pub(crate) async fn link_form(
     State(portal): State<Arc<Portal>>,
@@ -39,17 +40,17 @@ fn link_page(
 ) -> Response {
     let action = link_action(email_token, visitor);
     let title = match action {
-        LinkAction::ConfirmSignup { .. } => "Confirm your address",
+        LinkAction::ConfirmSignup { .. } => "Confirm your email",
         LinkAction::ResetPassword => "Choose a new password",
         LinkAction::AcceptInvitation => "Welcome",
-        LinkAction::ConfirmNewEmail => "Confirm your new address",
+        LinkAction::ConfirmNewEmail => "Confirm your new email",
     };
     let frame = visitor.frame(portal, title, Tab::None);
     visitor.render(portal, &LinkPage { frame, action, email: email_token.email.clone(), token, form_error })
 }
 
-/// Whoever signed up with another's address chose the password. So it is asked for, unless the browser is the one that signed up: an owner who
-/// confirms by mistake does not open the door to a stranger.
+/// Confirming in another browser than the one that signed up requires the password. Otherwise the owner of an address could
+/// confirm, by mistake, an account whose password a stranger chose.
 fn link_action(email_token: &EmailToken, visitor: &Visitor) -> LinkAction {
     match email_token.kind {
         EmailTokenKind::SignUp => LinkAction::ConfirmSignup {
@@ -106,7 +107,7 @@ pub(crate) async fn redeem_link(
     }
 }
 
-/// A new link's token, for the one who is invited, and what is stored of it.
+/// Generates the token of an invitation link, and the digest to store.
 #[must_use]
 pub fn generate_invitation() -> (String, [u8; 32]) {
     let token = SecretToken::generate();

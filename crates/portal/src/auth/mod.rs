@@ -9,3 +9,4 @@ pub(crate) mod session_cookie;
 pub(crate) mod signin;
 pub(crate) mod signup;
 pub(crate) mod throttle;
+pub(crate) mod webauthn;

@@ -1,4 +1,4 @@
-//! Passkeys: a second way to sign in, without a password and without naming an account.
+//! Passkeys: sign in without a password or an email address.
 
 use std::sync::Arc;
 
@@ -10,25 +10,18 @@ use http::header::CONTENT_TYPE;
 use ipseity_domain::Client;
 use ipseity_store::{StoreError, StoreRefusal};
 use serde_json::Value;
-use url::Url;
 use webauthn_rs::Webauthn;
 use webauthn_rs::prelude::{
     DiscoverableAuthentication, DiscoverableKey, Passkey, PasskeyRegistration, PublicKeyCredential,
-    RegisterPublicKeyCredential, WebauthnBuilder, WebauthnError,
+    RegisterPublicKeyCredential, WebauthnError,
 };
 
-use crate::Portal;
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
 use crate::page::{CurrentMember, Visitor, redirect_with_notice};
+use crate::state::Portal;
 
 const PASSKEY_NAME_CHARS_MAX: usize = 60;
-
-/// Passkeys are bound to a name: a service that is reached by a bare address has none.
-pub(crate) fn build_webauthn(base_url: &str) -> Option<Webauthn> {
-    let origin = Url::parse(base_url).ok()?;
-    WebauthnBuilder::new(origin.domain()?, &origin).ok()?.rp_name("Ipseity").build().ok()
-}
 
 impl Portal {
     fn webauthn(&self) -> Result<&Webauthn, PortalError> {
@@ -36,7 +29,7 @@ impl Portal {
     }
 }
 
-/// A ceremony that failed is the browser's to tell; nothing of it is worth a log line.
+/// Failed verifications are expected and not logged.
 impl From<WebauthnError> for PortalError {
     fn from(_: WebauthnError) -> Self {
         Self::PasskeyRefused
@@ -68,7 +61,7 @@ pub(crate) async fn begin_registration(
         portal.webauthn()?.start_passkey_registration(handle, &account.email, &account.email, Some(existing))?;
     portal.store.webauthn_states().save(&member.session_cookie().digest(), &serde_json::to_value(state)?).await?;
     let mut challenge = serde_json::to_value(challenge)?;
-    // The library asks for none; without one the browser could not tell at the door whose passkey it is.
+    // The library does not request a resident key. Without one, the browser cannot offer the passkey before the account is known.
     challenge["publicKey"]["authenticatorSelection"]["residentKey"] = "required".into();
     challenge["publicKey"]["authenticatorSelection"]["requireResidentKey"] = true.into();
     Ok(json_response(&challenge))
@@ -138,27 +131,12 @@ pub(crate) async fn finish_sign_in(
 }
 
 impl Portal {
-    /// What was kept when a ceremony began; each can be ended once, by the browser that began it.
+    /// Takes the state that was saved when the ceremony began. It can be used once, by the same browser.
     async fn take_webauthn_state<T: serde::de::DeserializeOwned>(
         &self,
         session_digest: &[u8; 32],
     ) -> Result<T, PortalError> {
         let state = self.store.webauthn_states().take(session_digest).await?.ok_or(PortalError::PasskeyRefused)?;
         Ok(serde_json::from_value(state)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passkeys_need_a_domain_name_or_localhost() {
-        assert!(
-            build_webauthn("https://ipseity.example").is_some() && build_webauthn("https://localhost:8443").is_some()
-        );
-        for invalid in ["https://192.0.2.1", "https://[2001:db8::1]", "nonsense", ""] {
-            assert!(build_webauthn(invalid).is_none(), "{invalid}");
-        }
     }
 }

@@ -1,5 +1,5 @@
-//! Passwords: argon2id on threads of their own, few and of low priority, so that a flood of sign-ins takes neither the processor nor the memory
-//! from those who look addresses up.
+//! Password hashing: argon2id on a few dedicated low-priority threads, so that a flood of sign-ins does not take CPU or memory
+//! from lookups.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,35 +15,35 @@ const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 const HASH_BYTES: usize = 32;
-/// The longest that anyone waits for a thread; a machine that cannot keep up says so.
+/// Maximum wait for a hash. After that the sign-in fails as busy.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Lookups come first: a thread of this niceness gets a tenth of what another gets, and still something on a busy machine.
+/// Lookups have priority: at this niceness a thread gets about a tenth of the CPU time of a normal thread.
 const NICENESS: i32 = 10;
 
-/// The fewest characters of a password.
+/// Minimum length of a password, in characters.
 pub(crate) const PASSWORD_CHARS_MIN: usize = 10;
-/// The most bytes of a password: hashing is paid for by the service.
+/// Maximum length of a password, in bytes; bounds the cost of hashing.
 const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// A password that could be one; no `Debug`, so that it cannot be logged by accident.
+/// A password of acceptable length. No `Debug`, so that it cannot be logged by accident.
 pub(crate) struct Password(String);
 
 impl Password {
-    /// Reads a password for a new account or a change.
+    /// Parses a password for a new account or a password change.
     pub(crate) fn parse_new(text: &str) -> Result<Self, &'static str> {
         if text.chars().count() < PASSWORD_CHARS_MIN {
-            return Err("Choose a password of at least 10 characters; a few words in a row are easy to keep in mind.");
+            return Err("Use at least 10 characters. A few words are easy to remember.");
         }
-        Self::parse(text).ok_or("This password is too long; 1,024 bytes are the most.")
+        Self::parse(text).ok_or("This password is too long. The maximum is 1,024 bytes.")
     }
 
-    /// Reads a password that someone signs in with.
+    /// Parses a password for sign-in.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         (text.len() <= PASSWORD_BYTES_MAX).then(|| Self(text.to_owned()))
     }
 }
 
-/// More passwords wait to be hashed than the bound allows.
+/// The password queue is full, or the wait was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PasswordQueueFull;
 
@@ -52,15 +52,15 @@ enum PasswordJob {
     Verify(Password, String, oneshot::Sender<bool>),
 }
 
-/// The pool of threads.
+/// The pool of hashing threads.
 pub(crate) struct PasswordPool {
     jobs: mpsc::Sender<PasswordJob>,
-    /// A hash of a password that nobody has: verified for addresses that have none, so that both take the same time.
+    /// Verified for emails without an account, so that both cases take the same time.
     dummy_hash: String,
 }
 
 impl PasswordPool {
-    /// Starts `threads_max` threads, for which at most `waiting_max` passwords wait.
+    /// Starts `threads` threads with a queue of at most `queue_max` passwords.
     pub(crate) fn start(threads: usize, queue_max: usize) -> Self {
         let (jobs, job_receiver) = mpsc::channel(queue_max.max(1));
         let job_receiver = Arc::new(Mutex::new(job_receiver));
@@ -68,7 +68,7 @@ impl PasswordPool {
             let job_receiver = Arc::clone(&job_receiver);
             thread::spawn(move || run_worker(&job_receiver));
         }
-        Self { jobs, dummy_hash: Argon2Hasher::new().hash(&Password("a password that nobody has".to_owned())) }
+        Self { jobs, dummy_hash: Argon2Hasher::new().hash(&Password("a password that no account has".to_owned())) }
     }
 
     /// Hashes a password.
@@ -77,7 +77,7 @@ impl PasswordPool {
         self.submit(PasswordJob::Hash(password, reply_sender), reply).await
     }
 
-    /// Whether a password is the one behind a hash; without a hash it is not, and that takes as long.
+    /// Verifies a password. Without a hash the result is `false`, after the same time.
     pub(crate) async fn verify(&self, password: Password, hash: Option<String>) -> Result<bool, PasswordQueueFull> {
         let has_hash = hash.is_some();
         let (reply_sender, reply) = oneshot::channel();
@@ -92,7 +92,7 @@ impl PasswordPool {
 }
 
 fn run_worker(jobs: &Mutex<mpsc::Receiver<PasswordJob>>) {
-    // Where the system does not grant it, the bound on threads still holds.
+    // If the system denies it, the number of threads still limits the CPU time.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
     let mut hasher = Argon2Hasher::new();
     loop {
@@ -104,14 +104,14 @@ fn run_worker(jobs: &Mutex<mpsc::Receiver<PasswordJob>>) {
             Some(PasswordJob::Verify(password, hash, reply_sender)) if !reply_sender.is_closed() => {
                 let _ = reply_sender.send(hasher.verify(&password, &hash));
             }
-            // Whoever asked has gone.
+            // The requester no longer waits.
             Some(PasswordJob::Hash(..) | PasswordJob::Verify(..)) => {}
             None => return,
         }
     }
 }
 
-/// argon2 with memory of its own: given back and taken again for each password, the allocator would keep several times as much.
+/// argon2 with reused memory. Allocating it for each password would make the allocator retain several times as much.
 struct Argon2Hasher {
     argon2: Argon2<'static>,
     memory: Vec<Block>,
@@ -119,7 +119,7 @@ struct Argon2Hasher {
 
 impl Argon2Hasher {
     fn new() -> Self {
-        let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("parameters within argon2's bounds");
+        let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("argon2 parameters are valid");
         let memory = vec![Block::default(); params.block_count()];
         Self { argon2: Argon2::new(Algorithm::Argon2id, Version::V0x13, params), memory }
     }
@@ -131,14 +131,14 @@ impl Argon2Hasher {
         let phc_hash = PasswordHash {
             algorithm: Algorithm::Argon2id.ident(),
             version: Some(Version::V0x13.into()),
-            params: ParamsString::try_from(self.argon2.params()).expect("parameters that can be written"),
+            params: ParamsString::try_from(self.argon2.params()).expect("argon2 parameters can be encoded"),
             salt: Some(salt),
-            hash: Some(hash.expect("a password and a salt within argon2's bounds")),
+            hash: Some(hash.expect("password and salt lengths are valid")),
         };
         phc_hash.to_string()
     }
 
-    /// Whether a password makes this hash, with the parameters that it was made with, unless they take more memory than there is.
+    /// Verifies a password with the parameters of its hash. Fails if they need more memory than this hasher has.
     fn verify(&mut self, password: &Password, hash: &str) -> bool {
         let Ok(stored) = PasswordHash::new(hash) else { return false };
         let (Some(salt), Some(hash), Ok(params)) = (stored.salt, stored.hash, Params::try_from(&stored)) else {
@@ -169,17 +169,17 @@ mod tests {
     use super::*;
 
     fn password(text: &str) -> Password {
-        Password::parse(text).expect("a password")
+        Password::parse(text).expect("password length is valid")
     }
 
     #[tokio::test]
     async fn hash_verifies_only_its_password() {
         let passwords = PasswordPool::start(1, 4);
-        let hash = passwords.hash(Password::parse_new("correct horse").expect("long enough")).await.expect("a hash");
+        let hash = passwords.hash(Password::parse_new("correct horse").expect("password length is valid")).await.expect("queue has capacity");
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert_eq!(passwords.verify(password("correct horse"), Some(hash.clone())).await, Ok(true));
-        assert_eq!(passwords.verify(password("correct house"), Some(hash)).await, Ok(false));
-        assert_eq!(passwords.verify(password("a password that nobody has"), None).await, Ok(false));
+        assert_eq!(passwords.verify(password("correct mouse"), Some(hash)).await, Ok(false));
+        assert_eq!(passwords.verify(password("a password that no account has"), None).await, Ok(false));
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let passwords = PasswordPool::start(1, 1);
         let requests = (0..20).map(|_| passwords.hash(password("correct horse")));
         let outcomes = futures_util::future::join_all(requests).await;
-        let refused = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-        assert!((17..=19).contains(&refused), "{refused} refused");
+        let rejected = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        assert!((17..=19).contains(&rejected), "{rejected} rejected");
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a session: the same for every way to sign in.
+//! Opens sessions, for every way to sign in.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
@@ -6,13 +6,12 @@ use http::header::{SET_COOKIE, USER_AGENT};
 use ipseity_domain::account::EmailAddress;
 use sha2::{Digest, Sha256};
 
-use crate::Portal;
 use crate::auth::session_cookie::{self, SecretToken, SessionCookie};
 use crate::error::PortalError;
+use crate::state::Portal;
 
 impl Portal {
-    /// Opens a session under a new secret and sends the member to their keys. The visit from before ends: nobody who knew its secret has gained
-    /// anything.
+    /// Opens a session with a new cookie and redirects to the keys. The previous session ends, which prevents session fixation.
     pub(crate) async fn open_session(&self, account_id: i64, headers: &HeaderMap) -> Result<Response, PortalError> {
         let session_cookie = SessionCookie::generate();
         self.store.sessions().end_by_digest(&SessionCookie::from_headers(headers).digest()).await?;
@@ -26,18 +25,18 @@ impl Portal {
     }
 }
 
-/// Names an e-mail address in a throttle, whatever its letters' case; the address itself is not kept.
+/// Key of an email in a throttle, independent of case. The email itself is not stored.
 pub(crate) fn email_digest(email: &EmailAddress) -> [u8; 32] {
     Sha256::digest(email.as_str().to_lowercase()).into()
 }
 
-/// What a session is called in the list of sessions: as much of the browser's own words as tells two devices of one owner apart.
+/// Label of a session in the list of sessions: browser and system, from the user agent.
 fn session_label(headers: &HeaderMap) -> String {
     let user_agent = headers.get(USER_AGENT).and_then(|user_agent| user_agent.to_str().ok()).unwrap_or_default();
     let first_match = |candidates: &[(&'static str, &'static str)]| {
         candidates.iter().find(|(pattern, _)| user_agent.contains(pattern)).map(|(_, name)| *name)
     };
-    // In this order: most browsers also claim to be others.
+    // The order matters: most user agents also name other browsers.
     let browser = first_match(&[
         ("Edg/", "Edge"),
         ("OPR/", "Opera"),
@@ -58,7 +57,7 @@ fn session_label(headers: &HeaderMap) -> String {
     match (browser, system) {
         (Some(browser), Some(system)) => format!("{browser} on {system}"),
         (Some(name), None) | (None, Some(name)) => name.to_owned(),
-        (None, None) => "A browser".to_owned(),
+        (None, None) => "Unknown browser".to_owned(),
     }
 }
 
@@ -85,17 +84,17 @@ mod tests {
                 "Chrome on Android",
             ),
             ("curl/8.5.0", "curl"),
-            ("<script>", "A browser"),
+            ("<script>", "Unknown browser"),
         ] {
-            let headers = [(USER_AGENT, HeaderValue::from_str(user_agent).expect("a value"))].into_iter().collect();
+            let headers = [(USER_AGENT, HeaderValue::from_str(user_agent).expect("header value is valid"))].into_iter().collect();
             assert_eq!(session_label(&headers), expected);
         }
-        assert_eq!(session_label(&HeaderMap::new()), "A browser");
+        assert_eq!(session_label(&HeaderMap::new()), "Unknown browser");
     }
 
     #[test]
     fn email_digest_ignores_case() {
-        let digest = |text: &str| email_digest(&EmailAddress::parse(text).expect("an address"));
+        let digest = |text: &str| email_digest(&EmailAddress::parse(text).expect("email is valid"));
         assert_eq!(digest("Ada@Ipseity.example"), digest("ada@ipseity.EXAMPLE"));
         assert_ne!(digest("ada@ipseity.example"), digest("bob@ipseity.example"));
     }

@@ -1,66 +1,66 @@
-//! A browser's visit: the one cookie that names it, and the token that its forms must carry.
+//! The session cookie and the CSRF token derived from it.
 //!
-//! The cookie's value is 256 random bits. PostgreSQL keeps its digest only, and only for those who signed in; a stranger's value is kept
-//! nowhere. The token is derived from the value, so that whoever cannot read the cookie cannot make one, and a new cookie makes old forms stale.
+//! The cookie value is 256 random bits. PostgreSQL stores only its digest, and only for signed-in sessions. The CSRF token is
+//! derived from the value, so it cannot be computed without the cookie, and a new cookie invalidates old forms.
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The session's cookie. `__Host-` makes browsers refuse it from anybody but this host, over TLS.
+/// The session cookie. With the prefix `__Host-`, browsers accept it only from this host and over TLS.
 const SESSION_COOKIE_NAME: &str = "__Host-ipseity";
-/// The cookie of a browser that signed in before.
+/// Identifies a browser that signed in before.
 const DEVICE_COOKIE_NAME: &str = "__Host-device";
 const SECRET_BYTES: usize = 32;
-/// A year: as long as a browser counts as known.
+/// A year; after that the browser is unknown again.
 const DEVICE_COOKIE_MAX_AGE_S: u64 = 31_536_000;
 
-/// 256 random bits as hexadecimal text; no `Debug`, so that it cannot be logged by accident.
+/// 256 random bits in hexadecimal. No `Debug`, so that it cannot be logged by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretToken(String);
 
 impl SecretToken {
-    /// Draws a new one.
+    /// Generates a new token.
     pub(crate) fn generate() -> Self {
         let mut bytes = [0; SECRET_BYTES];
-        getrandom::fill(&mut bytes).expect("the system gives random bytes");
+        getrandom::fill(&mut bytes).expect("the system provides random bytes");
         Self(hex::encode(bytes))
     }
 
-    /// Reads one.
+    /// Parses a token.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_valid =
             text.len() == 2 * SECRET_BYTES && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         is_valid.then(|| Self(text.to_owned()))
     }
 
-    /// What is stored of it.
+    /// The digest to store.
     pub(crate) fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }
 
-    /// The text itself, for the one who is to have it.
+    /// The token in clear, for its owner.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
 
-/// A browser's visit.
+/// The session cookie of a browser.
 #[derive(Clone)]
 pub(crate) struct SessionCookie {
     token: SecretToken,
-    /// The browser does not have the cookie yet.
+    /// Whether the browser does not have the cookie yet.
     is_new: bool,
 }
 
 impl SessionCookie {
-    /// The visit that a request belongs to, or a new one.
+    /// Reads the cookie of a request, or generates a new one.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         read_cookie(headers, SESSION_COOKIE_NAME).map_or_else(Self::generate, |token| Self { token, is_new: false })
     }
 
-    /// A new visit; signing in and out begins one, so that nobody can know its secret from before.
+    /// Generates a new cookie. Signing in and out does this, which prevents session fixation.
     pub(crate) fn generate() -> Self {
         Self { token: SecretToken::generate(), is_new: true }
     }
@@ -69,34 +69,34 @@ impl SessionCookie {
         self.is_new
     }
 
-    /// Names the visit in PostgreSQL.
+    /// The digest that identifies the session in PostgreSQL.
     pub(crate) fn digest(&self) -> [u8; 32] {
         self.token.digest()
     }
 
-    /// The token of this visit's forms.
+    /// The CSRF token of this session's forms.
     pub(crate) fn csrf_token(&self) -> String {
         let digest = Sha256::new_with_prefix("form:").chain_update(self.token.expose()).finalize();
         hex::encode(&digest[..16])
     }
 
-    /// Whether a form of this visit carried its token.
+    /// Verifies the CSRF token of a form.
     pub(crate) fn verify_csrf_token(&self, token: &str) -> bool {
         !self.is_new && self.csrf_token().as_bytes().ct_eq(token.as_bytes()).into()
     }
 
-    /// The cookie, for as long as an idle session lasts.
+    /// The `Set-Cookie` value; expires with an idle session.
     pub(crate) fn to_set_cookie(&self, idle_max_s: u64) -> HeaderValue {
         set_cookie_header(SESSION_COOKIE_NAME, &self.token, idle_max_s)
     }
 }
 
-/// The secret of a browser that signed in before.
+/// Reads the device token of a browser that signed in before.
 pub(crate) fn device_token(headers: &HeaderMap) -> Option<SecretToken> {
     read_cookie(headers, DEVICE_COOKIE_NAME)
 }
 
-/// The cookie that makes a browser known.
+/// The `Set-Cookie` value of the device token.
 pub(crate) fn device_set_cookie(token: &SecretToken) -> HeaderValue {
     set_cookie_header(DEVICE_COOKIE_NAME, token, DEVICE_COOKIE_MAX_AGE_S)
 }
@@ -104,7 +104,7 @@ pub(crate) fn device_set_cookie(token: &SecretToken) -> HeaderValue {
 fn set_cookie_header(name: &str, token: &SecretToken, max_age_s: u64) -> HeaderValue {
     let value = token.expose();
     HeaderValue::try_from(format!("{name}={value}; Path=/; Max-Age={max_age_s}; Secure; HttpOnly; SameSite=Lax"))
-        .expect("hexadecimal digits and our own text")
+        .expect("header value is ASCII")
 }
 
 fn read_cookie(headers: &HeaderMap, name: &str) -> Option<SecretToken> {
@@ -121,15 +121,15 @@ mod tests {
     use super::*;
 
     fn with_cookie(cookie_header: &str) -> HeaderMap {
-        [(COOKIE, HeaderValue::from_str(cookie_header).expect("a value"))].into_iter().collect()
+        [(COOKIE, HeaderValue::from_str(cookie_header).expect("header value is valid"))].into_iter().collect()
     }
 
     #[test]
     fn session_is_recognized_only_by_a_valid_cookie() {
         let session_cookie = SessionCookie::generate();
-        let set_cookie = session_cookie.to_set_cookie(60).to_str().expect("text").to_owned();
+        let set_cookie = session_cookie.to_set_cookie(60).to_str().expect("header is ASCII").to_owned();
         assert!(set_cookie.ends_with("; Path=/; Max-Age=60; Secure; HttpOnly; SameSite=Lax"));
-        let cookie_pair = set_cookie.split(';').next().expect("a pair");
+        let cookie_pair = set_cookie.split(';').next().expect("cookie has a name and a value");
         let parsed = SessionCookie::from_headers(&with_cookie(&format!("a=b; {cookie_pair}; c=d")));
         assert!(parsed.digest() == session_cookie.digest() && !parsed.is_new());
         for invalid in [
@@ -152,7 +152,7 @@ mod tests {
         for token in ["", &other.csrf_token(), &own.csrf_token()[1..], own.token.expose()] {
             assert!(!returning(&own).verify_csrf_token(token));
         }
-        assert!(!own.verify_csrf_token(&own.csrf_token()), "a browser without the cookie sent no form of ours");
+        assert!(!own.verify_csrf_token(&own.csrf_token()), "a browser without the cookie cannot have received the form");
         assert!(!own.csrf_token().contains(&own.token.expose()[..8]));
     }
 }

@@ -1,4 +1,4 @@
-//! Signing in with a password, and out. An address that has no account gets the same answer in the same time as a wrong password.
+//! Sign in with a password, and sign out. An unknown email gets the same response, after the same time, as a wrong password.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use http::header::SET_COOKIE;
 use ipseity_domain::Client;
 use ipseity_domain::account::EmailAddress;
 
-use crate::Portal;
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
 use crate::auth::session::email_digest;
 use crate::auth::session_cookie::{self, SessionCookie};
 use crate::error::PortalError;
 use crate::page::{CurrentMember, Visitor, redirect_with_notice};
-use crate::view::{SignInPage, Tab};
+use crate::state::Portal;
+use crate::view::auth::SignInPage;
+use crate::view::frame::Tab;
 
-const WRONG_CREDENTIALS: &str =
-    "The e-mail address and the password do not belong together. Check both, or ask for a link to a new password.";
+const WRONG_CREDENTIALS: &str = "Incorrect email or password. Check both, or reset your password.";
 
 pub(crate) async fn signin_form(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
     signin_page(&portal, &visitor, String::new(), None)
@@ -56,7 +56,7 @@ pub(crate) async fn sign_in(
         }
         None => {
             if let AttemptSource::UnknownDevice = attempt_source {
-                // Beyond the bound the next try is refused; this one was answered.
+                // At the limit, this attempt still gets its response; the next one is rejected.
                 let _ = portal.account_throttle.record_attempt(email_digest(&email));
             }
             Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned())))
@@ -64,15 +64,15 @@ pub(crate) async fn sign_in(
     }
 }
 
-/// On whose account a try is booked.
+/// Which throttle counts an attempt.
 enum AttemptSource {
     KnownDevice([u8; 32]),
     UnknownDevice,
 }
 
 impl Portal {
-    /// Whether a password may be tried now. A browser that signed in to this account before has tries of its own, so that no stranger can use up
-    /// its owner's.
+    /// Checks whether a password may be tried now. A browser that signed in to this account before has a separate limit, so that
+    /// strangers cannot lock the owner out.
     async fn check_login_attempt(
         &self,
         client: &Client,
@@ -90,7 +90,7 @@ impl Portal {
         Ok(AttemptSource::UnknownDevice)
     }
 
-    /// A right password: the wrong ones before it were its owner's.
+    /// Resets the attempts after a correct password.
     fn reset_login_attempts(&self, source: &AttemptSource, email: &EmailAddress) {
         match source {
             AttemptSource::KnownDevice(device) => self.device_throttle.reset(device),
@@ -108,7 +108,7 @@ pub(crate) async fn sign_out(
     Ok(sign_out_response(&portal, "signed-out"))
 }
 
-/// To the door, under a new visit.
+/// Redirects to the sign-in page with a new session cookie.
 pub(crate) fn sign_out_response(portal: &Portal, notice: &'static str) -> Response {
     let mut response = redirect_with_notice("/signin", notice);
     response.headers_mut().append(SET_COOKIE, SessionCookie::generate().to_set_cookie(portal.session_idle_timeout_s()));

@@ -1,4 +1,4 @@
-//! Signing up, and asking for a link to a new password. With mail, neither tells whether an address has an account.
+//! Sign up, and request a password reset. With email enabled, neither reveals whether an email has an account.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use ipseity_domain::Client;
 use ipseity_domain::account::EmailAddress;
 use ipseity_store::{StoreError, StoreRefusal};
 
-use crate::Portal;
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
 use crate::error::PortalError;
 use crate::page::Visitor;
-use crate::view::{EmailSentPage, ForgotPage, SignUpPage, Tab};
+use crate::state::Portal;
+use crate::view::auth::{EmailSentPage, ForgotPage, SignUpPage};
+use crate::view::frame::Tab;
 
-/// Said of a text that cannot be an e-mail address.
-pub(crate) const INVALID_EMAIL: &str = "This is not an e-mail address; it needs an @ between two parts.";
-/// Said of an address that has an account, where no mail can say it to its owner alone.
-pub(crate) const EMAIL_TAKEN: &str = "An account with this address exists already. Sign in, or use another address.";
+pub(crate) const INVALID_EMAIL: &str = "Enter a valid email address.";
+/// Shown where email cannot notify the owner instead, and to visitors who proved that they own the address.
+pub(crate) const EMAIL_TAKEN: &str = "An account with this email already exists. Sign in, or use another email.";
 
 pub(crate) async fn signup_form(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
     signup_page(&portal, &visitor, String::new(), None)
@@ -30,7 +30,7 @@ fn signup_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Op
     visitor.render(
         portal,
         &SignUpPage {
-            frame: visitor.frame(portal, "Get a key", Tab::None),
+            frame: visitor.frame(portal, "Create your account", Tab::None),
             email,
             form_error: form_error.map(str::to_owned),
             signup_open: portal.settings.signup_open,
@@ -65,7 +65,7 @@ pub(crate) async fn sign_up(
             &portal,
             &visitor,
             email_input,
-            "Follow the link in it to finish signing up.",
+            "Open the link in the email to finish signing up.",
             "/signup",
         ));
     }
@@ -78,7 +78,7 @@ pub(crate) async fn sign_up(
     }
 }
 
-/// The page that says where to look next.
+/// The page after a form that sends an email.
 fn email_sent_page(
     portal: &Portal,
     visitor: &Visitor,
@@ -86,7 +86,7 @@ fn email_sent_page(
     message: &'static str,
     retry_href: &'static str,
 ) -> Response {
-    let frame = visitor.frame(portal, "Look into your mail", Tab::None);
+    let frame = visitor.frame(portal, "Check your email", Tab::None);
     visitor.render(portal, &EmailSentPage { frame, email, message, retry_href })
 }
 
@@ -95,7 +95,7 @@ pub(crate) async fn forgot_form(State(portal): State<Arc<Portal>>, visitor: Visi
 }
 
 fn forgot_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Option<&str>) -> Response {
-    let frame = visitor.frame(portal, "Forgotten password", Tab::None);
+    let frame = visitor.frame(portal, "Reset your password", Tab::None);
     let form_error = form_error.map(str::to_owned);
     visitor.render(portal, &ForgotPage { frame, email, form_error, email_enabled: portal.settings.email_enabled })
 }
@@ -115,6 +115,6 @@ pub(crate) async fn request_password_reset(
     };
     portal.subnet_throttle.record_attempt(client.address.subnet())?;
     portal.store.email_tokens().request_password_reset(&email).await?;
-    let message = "If the address has an account, the link in it leads to a new password.";
+    let message = "If an account exists, we’ve emailed a reset link.";
     Ok(email_sent_page(&portal, &visitor, email_input, message, "/forgot"))
 }

@@ -1,4 +1,4 @@
-//! Bounds on how often something may be tried, in memory only. Who is counted is never written down.
+//! Rate limits for sign-in attempts, in memory only. The keys are never written to disk or logs.
 
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quick_cache::unsync::Cache;
 
-/// Counts tries of many; each may try `max` times in a period that begins with the first.
+/// Counts attempts per key. Each key has `attempts_max` attempts in a period that starts with the first.
 pub(crate) struct Throttle<K> {
     attempts: Mutex<Cache<K, AttemptCount>>,
     attempts_max: u32,
@@ -19,22 +19,22 @@ struct AttemptCount {
     count: u32,
 }
 
-/// How long until the next try is allowed.
+/// Time until the next attempt is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetryAfter(pub(crate) Duration);
 
 impl<K: Hash + Eq> Throttle<K> {
-    /// Remembers at most `entries_max`; the least used are forgotten first.
+    /// Tracks at most `entries_max` keys; the least used are evicted first.
     pub(crate) fn new(attempts_max: u32, period: Duration, entries_max: usize) -> Self {
         Self { attempts: Mutex::new(Cache::new(entries_max)), attempts_max, period }
     }
 
-    /// Whether one more try is allowed; it is not counted.
+    /// Checks whether one more attempt is allowed, without counting it.
     pub(crate) fn check(&self, key: &K) -> Result<(), RetryAfter> {
         self.check_below_max(self.current_attempts(&self.lock(), key, Instant::now()))
     }
 
-    /// Counts a try, if it is allowed.
+    /// Counts an attempt, if it is allowed.
     pub(crate) fn record_attempt(&self, key: K) -> Result<(), RetryAfter> {
         let now = Instant::now();
         let mut attempts = self.lock();
@@ -44,7 +44,7 @@ impl<K: Hash + Eq> Throttle<K> {
         Ok(())
     }
 
-    /// Forgets the tries of one that proved itself.
+    /// Resets the attempts of a key, after a success.
     pub(crate) fn reset(&self, key: &K) {
         self.lock().remove(key);
     }
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(throttle.record_attempt("ada"), Ok(()));
         }
         assert!(throttle.check(&"ada").is_err());
-        let Err(RetryAfter(wait)) = throttle.record_attempt("ada") else { panic!("a third try") };
+        let Err(RetryAfter(wait)) = throttle.record_attempt("ada") else { panic!("a third attempt was allowed") };
         assert!(wait <= Duration::from_millis(50));
         assert_eq!(throttle.record_attempt("bob"), Ok(()));
         throttle.reset(&"ada");

@@ -1,8 +1,8 @@
-//! Code in colours: comments, texts, keys and numbers. It knows the little that all languages of the documentation share.
+//! Syntax highlighting of comments, strings, keys and numbers: the syntax that all languages of the documentation share.
 
-use crate::docs::markdown::escape_html;
+use crate::html::escape_html;
 
-/// Code as HTML, with a class on each piece that has a colour.
+/// Highlights code as HTML, with a class for each kind of token.
 pub(crate) fn highlight_code(code: &str, language: &str) -> String {
     let comment_marker = match language {
         "json" | "http" | "text" | "" => None,
@@ -43,7 +43,7 @@ pub(crate) fn highlight_code(code: &str, language: &str) -> String {
     html
 }
 
-/// The length of a text in quotes that ends on its line.
+/// Length of a quoted string that ends on the same line.
 fn string_literal_len(rest: &str, quote: char) -> Option<usize> {
     let mut is_escaped = false;
     for (index, character) in rest.char_indices().skip(1) {
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(html, "curl https://a <span class=\"code-comment\"># why</span>\nok");
         assert_eq!(highlight_code("fetch(\"https://a\") // b", "js").matches("code-comment").count(), 1);
         assert_eq!(highlight_code("don't <stop>", "text"), "don't &lt;stop&gt;");
-        assert_eq!(highlight_code("it's", "sh"), "it's", "a quote that does not end colours nothing");
+        assert_eq!(highlight_code("it's", "sh"), "it's", "an unterminated quote is not highlighted");
     }
 }

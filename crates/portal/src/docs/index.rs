@@ -1,33 +1,16 @@
-//! The pages of the documentation: which there are, in which order, and each made ready once, at start.
+//! The list of all documentation pages. They are rendered once, at startup.
 
 use ipseity_domain::{Field, Scope};
 
-use crate::docs::markdown::{DocsSection, escape_html, render_markdown};
-use crate::docs::sample;
-use crate::docs::{DataAttribution, search};
-
-/// A page of the documentation.
-pub(crate) struct DocsArticle {
-    /// Its name in addresses; empty for the first.
-    pub(crate) slug: &'static str,
-    pub(crate) title: String,
-    /// Its first paragraph.
-    pub(crate) description: String,
-    pub(crate) html: String,
-    pub(crate) markdown: String,
-    pub(crate) sections: Vec<DocsSection>,
-}
-
-impl DocsArticle {
-    /// Where it is.
-    pub(crate) fn path(&self) -> String {
-        if self.slug.is_empty() { "/docs".to_owned() } else { format!("/docs/{}", self.slug) }
-    }
-}
+use crate::docs::article::DocsArticle;
+use crate::docs::markdown::render_markdown;
+use crate::docs::{sample, search};
+use crate::host::DataAttribution;
+use crate::html::escape_html;
 
 macro_rules! sources {
     ($($group:literal { $($slug:literal $file:literal)+ })+) => {
-        /// Group, slug and Markdown of each page, in the order in which they are read.
+        /// Group, slug and Markdown of each page, in reading order.
         const SOURCES: &[(&str, &[(&str, &str)])] = &[
             $(($group, &[$(($slug, include_str!(concat!("../../../../", $file)))),+])),+
         ];
@@ -35,13 +18,13 @@ macro_rules! sources {
 }
 
 sources! {
-    "Start" {
+    "Get started" {
         ""               "docs/site/index.md"
         "authentication" "docs/site/authentication.md"
         "samples"        "docs/site/samples.md"
         "demo"           "docs/site/demo.md"
     }
-    "The interface" {
+    "API" {
         "scopes"         "docs/site/scopes.md"
         "limits"         "docs/site/limits.md"
         "errors"         "docs/site/errors.md"
@@ -50,7 +33,7 @@ sources! {
         "versioning"     "docs/site/versioning.md"
         "changelog"      "CHANGELOG.md"
     }
-    "The service" {
+    "Service" {
         "data"           "docs/site/data.md"
         "privacy"        "docs/site/privacy.md"
         "promises"       "docs/site/promises.md"
@@ -61,14 +44,14 @@ sources! {
 
 const ATTRIBUTIONS_PLACEHOLDER: &str = "{{attributions}}";
 
-/// All pages.
+/// All pages of the documentation.
 pub(crate) struct DocsIndex {
     groups: Vec<(&'static str, Vec<DocsArticle>)>,
     search_json: String,
 }
 
 impl DocsIndex {
-    /// Makes every page ready.
+    /// Renders every page.
     pub(crate) fn build(base_url: &str) -> Self {
         let page = |&(slug, source): &(&'static str, &str)| {
             let markdown = expand_placeholders(source, base_url);
@@ -100,14 +83,14 @@ impl DocsIndex {
         self.articles().find(|page| page.slug == slug)
     }
 
-    /// The pages before and after one, in the order in which they are read.
+    /// The pages before and after a page, in reading order.
     pub(crate) fn previous_and_next(&self, slug: &str) -> (Option<&DocsArticle>, Option<&DocsArticle>) {
         let articles: Vec<_> = self.articles().collect();
         let index = articles.iter().position(|page| page.slug == slug).unwrap_or(0);
         (index.checked_sub(1).map(|previous| articles[previous]), articles.get(index + 1).copied())
     }
 
-    /// All sections as JSON, for the page's own search.
+    /// All sections as JSON, for the search in the browser.
     pub(crate) fn search_json(&self) -> &str {
         &self.search_json
     }
@@ -117,7 +100,7 @@ fn docs_path(slug: &str, suffix: &str) -> String {
     if slug.is_empty() { format!("/docs{suffix}") } else { format!("/docs/{slug}{suffix}") }
 }
 
-/// A source with its gaps filled.
+/// Replaces the placeholders of a source.
 fn expand_placeholders(source: &str, base_url: &str) -> String {
     source
         .replace("{{base_url}}", base_url)
@@ -125,7 +108,7 @@ fn expand_placeholders(source: &str, base_url: &str) -> String {
         .replace("{{samples}}", &sample::samples_markdown(base_url))
 }
 
-/// A source whose links to other files lead to their pages.
+/// Rewrites links between Markdown files to links between pages.
 fn rewrite_links(source: &str, target: impl Fn(&str) -> String) -> String {
     let mut text = source.replace("](docs/proxies.md", &format!("]({}", target("proxies")));
     text = text.replace("](../proxies.md", &format!("]({}", target("proxies")));
@@ -136,7 +119,7 @@ fn rewrite_links(source: &str, target: impl Fn(&str) -> String) -> String {
     text.replace("](../../CHANGELOG.md", &format!("]({}", target("changelog")))
 }
 
-/// Every field, the scope that shows it, its type and its meaning.
+/// The table of all response fields.
 fn fields_table() -> String {
     let mut table = "| Field | Scope | Demo | Type | Meaning |\n|---|---|---|---|---|\n".to_owned();
     for field in Field::ALL {
@@ -147,7 +130,7 @@ fn fields_table() -> String {
     table
 }
 
-/// Markdown with the sentences about where data comes from, as they are now.
+/// Inserts the current data attributions into Markdown.
 pub(super) fn with_attributions(markdown: &str, attributions: &[DataAttribution]) -> String {
     let item = |DataAttribution { text, url }: &DataAttribution| match url {
         Some(url) => format!("- [{text}]({url})\n"),
@@ -156,7 +139,7 @@ pub(super) fn with_attributions(markdown: &str, attributions: &[DataAttribution]
     markdown.replace(ATTRIBUTIONS_PLACEHOLDER, attributions.iter().map(item).collect::<String>().trim_end())
 }
 
-/// The same in HTML.
+/// Inserts the current data attributions into HTML.
 pub(super) fn with_attributions_html(html: &str, attributions: &[DataAttribution]) -> String {
     let item = |DataAttribution { text, url }: &DataAttribution| match url {
         Some(url) => format!("<li><a href=\"{}\">{}</a></li>", escape_html(url), escape_html(text)),

@@ -1,14 +1,15 @@
-//! Markdown to HTML: headings that can be linked to, code that can be copied, tables that scroll by themselves.
+//! Renders Markdown to HTML, with anchors on headings, copy buttons on code and scrollable tables.
 //!
-//! What is rendered is the project's own text; nothing that a stranger wrote comes here.
+//! The input is the documentation of this project, never text of a user.
 
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 use crate::docs::highlight::highlight_code;
+use crate::html::escape_html;
 
-/// A part of a page under its own heading.
+/// A heading and the text below it.
 pub(crate) struct DocsSection {
-    /// Empty for what stands before the first heading.
+    /// Empty for the text before the first heading.
     pub(crate) anchor: String,
     pub(crate) title: String,
     /// 1 for the page itself.
@@ -16,7 +17,7 @@ pub(crate) struct DocsSection {
     pub(crate) text: String,
 }
 
-/// A page's parts.
+/// A rendered page.
 pub(super) struct RenderedMarkdown {
     pub(super) title: String,
     pub(super) description: String,
@@ -24,7 +25,7 @@ pub(super) struct RenderedMarkdown {
     pub(super) sections: Vec<DocsSection>,
 }
 
-/// Renders a page; its first heading becomes the title and is not in the HTML.
+/// Renders a page. Its first heading becomes the title and is not part of the HTML.
 pub(super) fn render_markdown(source: &str) -> RenderedMarkdown {
     let mut writer = MarkdownWriter::default();
     let mut events = Parser::new_ext(source, Options::ENABLE_TABLES | Options::ENABLE_HEADING_ATTRIBUTES);
@@ -86,7 +87,7 @@ impl<'a> MarkdownWriter<'a> {
         }
     }
 
-    /// Notes text for the search, and for the description while in the first paragraph.
+    /// Records text for the search, and the first paragraph as the description.
     fn record_text(&mut self, text: &str) {
         if self.is_in_first_paragraph {
             self.description.push_str(text);
@@ -141,25 +142,21 @@ fn event_text<'e>(event: &'e Event<'_>) -> Option<&'e str> {
     if let Event::Text(text) | Event::Code(text) = event { Some(text.as_ref()) } else { None }
 }
 
-/// As the macro of `parts.html` draws it.
+/// Must match the macro `copy_button` in `parts.html`.
 fn copy_button(target: &str) -> String {
     format!(
-        "<button type=\"button\" class=\"button quiet copy\" data-copy=\"{target}\" hidden><svg class=\"icon\" viewBox=\"0 0 16 16\" \
+        "<button type=\"button\" class=\"button muted copy-button\" data-copy=\"{target}\" hidden><svg class=\"icon\" viewBox=\"0 0 16 16\" \
          aria-hidden=\"true\"><rect x=\"5.75\" y=\"5.75\" width=\"7.5\" height=\"7.5\" rx=\"1.75\"/><path d=\"M10.25 5.75v-1a2 2 0 0 \
-         0-2-2h-3.5a2 2 0 0 0-2 2v3.5a2 2 0 0 0 2 2h1\"/></svg><span>Copy<span class=\"unseen\"> the code</span></span></button>"
+         0-2-2h-3.5a2 2 0 0 0-2 2v3.5a2 2 0 0 0 2 2h1\"/></svg><span>Copy<span class=\"visually-hidden\"> the code</span></span></button>"
     )
 }
 
-/// A heading as an anchor: small letters and digits, with hyphens between words.
+/// The anchor of a heading: lowercase letters and digits, with hyphens between words.
 fn slugify(title: &str) -> String {
     let lower = title.to_lowercase();
     let words =
         lower.split(|character: char| !character.is_alphanumeric() && character != '_').filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
-}
-
-pub(super) fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

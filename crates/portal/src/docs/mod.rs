@@ -1,10 +1,11 @@
-//! Documentation: Markdown files of the project as pages, as Markdown, and searched. A stranger who only reads gets no cookie.
+//! The documentation: Markdown files of the project as HTML and as Markdown, with a search. Reading it sets no cookie.
 
-mod highlight;
-mod index;
+pub(crate) mod article;
+pub(crate) mod highlight;
+pub(crate) mod index;
 mod markdown;
 mod sample;
-mod search;
+pub(crate) mod search;
 
 use std::sync::Arc;
 
@@ -12,34 +13,22 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-pub(crate) use highlight::highlight_code;
-pub(crate) use index::{DocsArticle, DocsIndex};
-pub(crate) use search::SearchHit;
-
-use crate::Portal;
 use crate::error::PortalError;
 use crate::page::{Visitor, render_page};
-use crate::view::{DocsPage, EnterprisePage, SearchPage, Tab};
+use crate::state::Portal;
+use crate::view::frame::Tab;
+use crate::view::public::{DocsPage, SearchPage};
 
-/// Results of a search that are shown.
+/// Maximum number of search results.
 const HITS_MAX: usize = 20;
-/// Letters of a question that are read.
+/// Maximum length of a query, in characters.
 const QUERY_CHARS_MAX: usize = 100;
-
-/// A sentence about where data comes from, and the address that it links to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataAttribution {
-    /// The sentence.
-    pub text: String,
-    /// The address, if its licence asks for one.
-    pub url: Option<String>,
-}
 
 pub(crate) async fn show_index(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Result<Response, PortalError> {
     portal.docs_page("", &visitor)
 }
 
-/// A page by its name, or as Markdown by its name and `.md`.
+/// A page as HTML, or with the suffix `.md` as Markdown.
 pub(crate) async fn show_page(
     State(portal): State<Arc<Portal>>,
     visitor: Visitor,
@@ -74,7 +63,7 @@ impl Portal {
     }
 }
 
-/// `/docs/search?q=`: for those without script, and for links to a search.
+/// `/docs/search?q=`: the search without JavaScript.
 pub(crate) async fn show_search(
     State(portal): State<Arc<Portal>>,
     visitor: Visitor,
@@ -84,19 +73,12 @@ pub(crate) async fn show_search(
     let search_text = form_urlencoded::parse(query.as_bytes()).find_map(|(name, value)| (name == "q").then_some(value));
     let search_text: String = search_text.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
     let frame = visitor.frame(&portal, "Search", Tab::Docs);
-    let hits = portal.docs_index.search(&search_text, HITS_MAX);
+    let hits = search::search(portal.docs_index.articles(), &search_text, HITS_MAX);
     render_page(&SearchPage { frame, groups: portal.docs_index.groups(), query: search_text, hits })
 }
 
-/// `/docs/search.json`: what the page's own search looks through.
+/// `/docs/search.json`: the index for the search in the browser.
 pub(crate) async fn serve_search_index(State(portal): State<Arc<Portal>>) -> Response {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "public, max-age=300")];
     (headers, portal.docs_index.search_json().to_owned()).into_response()
-}
-
-pub(crate) async fn show_enterprise(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
-    let description = "How to get more than 10,000 requests a day and key from Ipseity.";
-    render_page(&EnterprisePage {
-        frame: visitor.public_frame(&portal, "More than the free plan", Tab::None, description, "/enterprise"),
-    })
 }

@@ -1,6 +1,6 @@
-//! Samples in many languages: real files of the project, of which the documentation shows the part between two marks.
+//! Code samples in many languages: files of the project. The documentation shows the lines between two markers.
 
-/// A file that shows how to call the service.
+/// A code sample.
 pub(super) struct CodeSample {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
@@ -12,10 +12,10 @@ const SAMPLES: &[CodeSample] = include!(concat!(env!("OUT_DIR"), "/samples.rs"))
 const BEGIN_MARKER: &str = "[docs]";
 const END_MARKER: &str = "[/docs]";
 
-/// Stands for the service's own address in the files.
+/// Placeholder for the base URL in the files.
 const PLACEHOLDER_BASE_URL: &str = "https://ip.example";
 
-/// All of them as sections of Markdown, with this service's address.
+/// All samples as Markdown sections, with the base URL of this service.
 pub(super) fn samples_markdown(base_url: &str) -> String {
     let section = |sample: &CodeSample| {
         let CodeSample { id, title, language, text } = sample;
@@ -27,7 +27,7 @@ pub(super) fn samples_markdown(base_url: &str) -> String {
     SAMPLES.iter().map(section).collect()
 }
 
-/// The lines between the marks, or all of them if there are no marks.
+/// The lines between the markers, or all lines if there are no markers.
 fn marked_lines(text: &str) -> String {
     let has_markers = text.lines().any(|line| line.contains(BEGIN_MARKER));
     let mut is_shown = !has_markers;

@@ -1,47 +1,50 @@
-//! Searching the documentation: sections that hold every word of a question, those first that are about it. `docs.js` does the same in the browser.
+//! The search of the documentation: finds the sections that contain every word of a query, best match first. `docs.js` uses the
+//! same rules in the browser.
 
 use serde_json::json;
 
-use crate::docs::index::{DocsArticle, DocsIndex};
+use crate::docs::article::DocsArticle;
 use crate::docs::markdown::DocsSection;
 
-/// A section that answers a question.
+/// A section that matches a query.
 pub(crate) struct SearchHit {
     pub(crate) href: String,
     pub(crate) title: String,
-    /// The page that it is on.
+    /// Title of its page.
     pub(crate) page_title: String,
     pub(crate) excerpt: String,
 }
 
-/// Letters of a section that a result shows.
+/// Maximum length of an excerpt, in characters.
 const EXCERPT_CHARS_MAX: usize = 160;
 
-impl DocsIndex {
-    /// The sections that answer a question, best first.
-    pub(crate) fn search(&self, query: &str, hits_max: usize) -> Vec<SearchHit> {
-        let query = query.to_lowercase();
-        let words: Vec<_> = query.split_whitespace().collect();
-        if words.is_empty() {
-            return Vec::new();
-        }
-        let sections = self.articles().flat_map(|page| page.sections.iter().map(move |section| (page, section)));
-        let mut matches: Vec<_> = sections
-            .filter_map(|(page, section)| score(page, section, &words).map(|score| (score, page, section)))
-            .collect();
-        // Stable: equals stay in the order in which they are read.
-        matches.sort_by_key(|(score, _, _)| std::cmp::Reverse(*score));
-        let hit = |(_, page, section): &(u32, &DocsArticle, &DocsSection)| SearchHit {
-            href: section_href(page, section),
-            title: section.title.clone(),
-            page_title: page.title.clone(),
-            excerpt: section.text.chars().take(EXCERPT_CHARS_MAX).collect(),
-        };
-        matches.iter().take(hits_max).map(hit).collect()
+/// Finds the sections that match a query, best first.
+pub(crate) fn search<'a>(
+    pages: impl Iterator<Item = &'a DocsArticle>,
+    query: &str,
+    hits_max: usize,
+) -> Vec<SearchHit> {
+    let query = query.to_lowercase();
+    let words: Vec<_> = query.split_whitespace().collect();
+    if words.is_empty() {
+        return Vec::new();
     }
+    let sections = pages.flat_map(|page| page.sections.iter().map(move |section| (page, section)));
+    let mut matches: Vec<_> = sections
+        .filter_map(|(page, section)| score(page, section, &words).map(|score| (score, page, section)))
+        .collect();
+    // The sort is stable: sections with the same score stay in reading order.
+    matches.sort_by_key(|(score, _, _)| std::cmp::Reverse(*score));
+    let hit = |(_, page, section): &(u32, &DocsArticle, &DocsSection)| SearchHit {
+        href: section_href(page, section),
+        title: section.title.clone(),
+        page_title: page.title.clone(),
+        excerpt: section.text.chars().take(EXCERPT_CHARS_MAX).collect(),
+    };
+    matches.iter().take(hits_max).map(hit).collect()
 }
 
-/// How much a section is about all the words; `None` if one is missing.
+/// How well a section matches the words; `None` if one is missing.
 fn score(page: &DocsArticle, section: &DocsSection, words: &[&str]) -> Option<u32> {
     let (title, page_title, text) =
         (section.title.to_lowercase(), page.title.to_lowercase(), section.text.to_lowercase());
@@ -58,7 +61,7 @@ fn section_href(page: &DocsArticle, section: &DocsSection) -> String {
     if section.anchor.is_empty() { page.path() } else { format!("{}#{}", page.path(), section.anchor) }
 }
 
-/// Every section as JSON: address, title, page, text.
+/// Every section as JSON: URL, title, page title, text.
 pub(super) fn search_index_json<'a>(pages: impl Iterator<Item = &'a DocsArticle>) -> String {
     let entries: Vec<_> = pages
         .flat_map(|page| {
@@ -73,10 +76,12 @@ pub(super) fn search_index_json<'a>(pages: impl Iterator<Item = &'a DocsArticle>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::docs::index::DocsIndex;
 
     #[test]
     fn search_finds_each_error_code_on_the_errors_page() {
         let docs_index = DocsIndex::build("https://ip.example.com");
+        let search = |query| search(docs_index.articles(), query, 20);
         for code in [
             "missing_api_key",
             "invalid_api_key",
@@ -87,10 +92,10 @@ mod tests {
             "method_not_allowed",
             "uri_too_long",
         ] {
-            let hits = docs_index.search(code, 20);
+            let hits = search(code);
             assert!(hits.first().is_some_and(|hit| hit.href.starts_with("/docs/errors#")), "{code}");
         }
-        assert!(docs_index.search("", 20).is_empty() && docs_index.search("xyzzy", 20).is_empty());
-        assert!(docs_index.search("missing_api_key xyzzy", 20).is_empty(), "every word counts");
+        assert!(search("").is_empty() && search("xyzzy").is_empty());
+        assert!(search("missing_api_key xyzzy").is_empty(), "every word must match");
     }
 }

@@ -9,7 +9,7 @@ use crate::time;
 const HEADER: &str =
     "day,key,name,admitted,refused_burst,refused_paused,refused_inactive,refused_day,refused_wrong_secret\r\n";
 
-/// A line for each key and day on which something happened, newest first.
+/// One line for each key and day with requests, newest first.
 pub(crate) fn usage_csv(keys: &[KeySummary], rows: &[UsageRow]) -> String {
     let mut rows: Vec<_> = rows.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.day), row.key));
@@ -29,7 +29,7 @@ pub(crate) fn usage_csv(keys: &[KeySummary], rows: &[UsageRow]) -> String {
     text
 }
 
-/// A name as a cell: quoted, and never read as a formula by a spreadsheet.
+/// Quotes a cell, and prevents spreadsheets from reading it as a formula.
 fn quote_cell(name: &str) -> String {
     let formula_guard = if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     format!("\"{formula_guard}{}\"", name.replace('"', "\"\""))

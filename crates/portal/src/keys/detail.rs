@@ -1,4 +1,4 @@
-//! One key: its page, and everything that its owner can do to it.
+//! The page of one key, and the actions of its owner.
 
 use std::sync::Arc;
 
@@ -11,19 +11,21 @@ use ipseity_store::{HistoryRow, KeySummary};
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
 use crate::keys::list::{INVALID_KEY_NAME, key_card, random_byte};
-use crate::page::{CurrentMember, redirect_with_notice, render_page as show_page};
-use crate::view::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage, Tab};
-use crate::{Portal, time};
+use crate::page::{CurrentMember, redirect_with_notice, render_page};
+use crate::state::Portal;
+use crate::time;
+use crate::view::frame::Tab;
+use crate::view::keys::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage};
 
-/// Rows of a key's history on its page.
+/// Maximum number of history rows on the page.
 const HISTORY_ROWS_MAX: i64 = 50;
-/// How long an old secret may go on after a roll: not at all, an hour, a day, a week.
+/// How long the previous secret stays valid after a rotation: not at all, an hour, a day, a week.
 const OVERLAPS_S: [u32; 4] = [0, 3600, 86_400, 604_800];
 
 type KeyIdPath = Path<String>;
 
 impl Portal {
-    /// One of the member's own keys.
+    /// Finds a key of the member.
     async fn find_own_key(&self, member: &CurrentMember, id: &str) -> Result<KeySummary, PortalError> {
         let id = parse_key_id(id)?;
         self.store.keys().find(member.account.id, id).await?.ok_or(PortalError::NotFound)
@@ -53,7 +55,7 @@ async fn key_page(
     let used_today = used_today.first().copied().unwrap_or(0);
     let history = portal.store.audit_log().list_for_key(member.account.id, row.id, HISTORY_ROWS_MAX).await?;
     let usage = portal.key_usage_view(member, row.id, used_today).await?;
-    Ok(show_page(&KeyPage {
+    Ok(render_page(&KeyPage {
         frame: member.frame(portal, &row.name, Tab::Keys),
         card: key_card(&row, used_today, member.account.daily_limit),
         usage,
@@ -64,20 +66,20 @@ async fn key_page(
 
 fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
     let description = match row.action.as_str() {
-        "issued" => "Made",
+        "issued" => "Created",
         "renamed" => "Renamed",
         "deactivated" => "Deactivated",
         "reactivated" => "Reactivated",
-        "paused" => "Paused: more than 300 requests within 60 seconds",
+        "paused" => "Paused: more than 300 requests in 60 seconds",
         "resumed" => "Resumed",
-        "rolled" => "Rolled: a new secret",
-        "retired" => "The old secret ended",
+        "rolled" => "Rotated",
+        "retired" => "Old secret revoked",
         other => other,
     };
     let actor = match row.actor.as_str() {
         "owner" => "you",
-        "operator" => "the operator",
-        _ => "the service",
+        "operator" => "an administrator",
+        _ => "Ipseity",
     };
     KeyHistoryRow { at: time::format_minute(row.at_s), description: description.to_owned(), actor }
 }
@@ -96,7 +98,7 @@ pub(crate) async fn rename(
 }
 
 impl Portal {
-    /// Puts a change in force and goes back to the key.
+    /// Applies a change and redirects to the page of the key.
     async fn apply_and_redirect(&self, id: &str, change: &KeyChange, notice: &'static str) -> Response {
         let notice = if self.apply_key_change(change).await { notice } else { "saved" };
         redirect_with_notice(&format!("/keys/{id}"), notice)
@@ -120,7 +122,7 @@ pub(crate) async fn reactivate(
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
     let change = portal.store.keys().reactivate(member.actor(), parse_key_id(&id)?).await?;
-    let is_paused = matches!(&change, KeyChange::Updated(standing) if standing.flags.state() == KeyState::Paused);
+    let is_paused = matches!(&change, KeyChange::Updated(record) if record.flags.state() == KeyState::Paused);
     Ok(portal.apply_and_redirect(&id, &change, if is_paused { "still-paused" } else { "reactivated" }).await)
 }
 
@@ -137,7 +139,7 @@ pub(crate) async fn resume(
 }
 
 impl Portal {
-    /// Writes down a pause that only the counter store knows of yet, so that there is something to resume.
+    /// Records pauses that are only in Redis so far, so that they can be resumed.
     async fn record_unrecorded_pauses(&self, id: KeyId) -> Result<(), PortalError> {
         for pause in self.ledger.unrecorded_pauses_of(id).await.unwrap_or_default() {
             self.store.keys().record_pause(&pause).await?;
@@ -154,7 +156,7 @@ pub(crate) async fn revoke_previous(
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
     let change = portal.store.keys().revoke_previous(member.actor(), parse_key_id(&id)?).await?;
-    Ok(portal.apply_and_redirect(&id, &change, "retired").await)
+    Ok(portal.apply_and_redirect(&id, &change, "previous-revoked").await)
 }
 
 pub(crate) async fn rotate(
@@ -165,14 +167,14 @@ pub(crate) async fn rotate(
 ) -> Result<Response, PortalError> {
     let overlap_s = form.field("overlap_s").parse().ok().filter(|overlap_s| OVERLAPS_S.contains(overlap_s));
     let Some(overlap_s) = overlap_s else {
-        return key_page(&portal, &member, &id, Some("Choose how long the old secret stays valid.")).await;
+        return key_page(&portal, &member, &id, Some("Choose when the old secret expires.")).await;
     };
     let clear_key = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
     let change = portal.store.keys().rotate(member.actor(), &clear_key.to_api_key(), overlap_s).await?;
     portal.apply_key_change(&change).await;
     let row = portal.find_own_key(&member, &id).await?;
-    Ok(show_page(&NewSecretPage {
-        frame: member.frame(&portal, "Your new secret", Tab::Keys),
+    Ok(render_page(&NewSecretPage {
+        frame: member.frame(&portal, "Key rotated", Tab::Keys),
         id,
         name: row.name,
         curl_command: portal.curl_command(&clear_key),
@@ -187,8 +189,8 @@ pub(crate) async fn delete_form(
     member: CurrentMember,
 ) -> Result<Response, PortalError> {
     let row = portal.find_own_key(&member, &id).await?;
-    let frame = member.frame(&portal, "Delete a key", Tab::Keys);
-    Ok(show_page(&DeleteKeyPage { frame, id: row.id.to_string(), name: row.name }))
+    let frame = member.frame(&portal, "Delete key", Tab::Keys);
+    Ok(render_page(&DeleteKeyPage { frame, id: row.id.to_string(), name: row.name }))
 }
 
 pub(crate) async fn delete(

@@ -1,4 +1,4 @@
-//! The list of keys, and making new ones.
+//! The list of keys, and the form to create one.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use sha2::{Digest, Sha256};
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
 use crate::page::{CurrentMember, render_page};
-use crate::view::{KeyCard, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice, Tab, pause_chart};
-use crate::{Portal, time};
+use crate::state::Portal;
+use crate::time;
+use crate::view::chart::pause_chart;
+use crate::view::frame::Tab;
+use crate::view::keys::{KeyCard, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice};
 
-/// Said of a name that cannot be one.
-pub(crate) const INVALID_KEY_NAME: &str = "A name has 1 to 100 characters, none of them a control character.";
-const KEY_LIMIT_REACHED: &str =
-    "You hold 10 keys, and no account can hold more. Delete one that you no longer use, then make the new one.";
+pub(crate) const INVALID_KEY_NAME: &str = "Enter a name of 1 to 100 characters, without control characters.";
+const KEY_LIMIT_REACHED: &str = "Limit reached (10 keys). Delete one to add another.";
 
 pub(crate) async fn list(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Result<Response, PortalError> {
     let rows = portal.store.keys().list(member.account.id).await?;
@@ -33,7 +34,7 @@ pub(crate) async fn list(State(portal): State<Arc<Portal>>, member: CurrentMembe
     }))
 }
 
-/// Names what a list of keys shows, but for their use, which changes all the time.
+/// Version of what the list shows, without usage, which changes all the time.
 pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
     let mut digest = Sha256::new();
     for row in rows {
@@ -43,7 +44,7 @@ pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
     hex::encode(&digest.finalize()[..8])
 }
 
-/// A key as pages show it.
+/// A key for display.
 pub(crate) fn key_card(row: &KeySummary, used_today: u64, daily_limit: u64) -> KeyCard {
     let last_used = if used_today > 0 {
         Some("today".to_owned())
@@ -70,12 +71,12 @@ pub(crate) fn key_card(row: &KeySummary, used_today: u64, daily_limit: u64) -> K
 }
 
 impl Portal {
-    /// How much each key has used today, live; what was rolled up when the counter store does not answer.
+    /// Today's usage of each key, from Redis; from the last usage flush if Redis is unavailable.
     pub(crate) async fn key_usage_today(&self, rows: &[KeySummary]) -> Vec<u64> {
         let today = time::today();
         let ids: Vec<KeyId> = rows.iter().map(|row| row.id).collect();
         let live = self.ledger.usage_of(&ids).await.unwrap_or_else(|error| {
-            tracing::warn!(error = &error as &dyn std::error::Error, "today's use is shown as it was rolled up last");
+            tracing::warn!(error = &error as &dyn std::error::Error, "live usage unavailable; showing the last flush");
             vec![None; ids.len()]
         });
         let if_today = |day: UtcDay, highest_count| if day == today { highest_count } else { 0 };
@@ -85,7 +86,7 @@ impl Portal {
         rows.iter().zip(live).map(highest_count).collect()
     }
 
-    /// A line for a shell.
+    /// A curl command that uses the key.
     pub(crate) fn curl_command(&self, clear_key: &PlaintextKey) -> String {
         format!("curl -H 'Authorization: Bearer {}' {}/api/v1/ip", clear_key.expose(), self.settings.base_url)
     }
@@ -102,16 +103,16 @@ fn new_key_page(
     selected: Scope,
     form_error: Option<&str>,
 ) -> Response {
-    let frame = member.frame(portal, "New key", Tab::Keys);
+    let frame = member.frame(portal, "Create key", Tab::Keys);
     let scopes = Scope::ALL.into_iter().map(|scope| scope_choice(scope, selected)).collect();
     render_page(&NewKeyPage { frame, name, scopes, form_error: form_error.map(str::to_owned) })
 }
 
 fn scope_choice(scope: Scope, selected: Scope) -> ScopeChoice {
     let description = match scope {
-        Scope::Ip => "The caller's address, and nothing else.",
-        Scope::Geo => "The address, where it is, and who operates its network.",
-        Scope::Full => "All of that, and how the caller is connected.",
+        Scope::Ip => "Only the caller’s IP address.",
+        Scope::Geo => "The IP address, its location and its network.",
+        Scope::Full => "Everything in geo, plus connection details.",
     };
     let field = |field: Field| (field.name(), field.scope() == scope);
     let fields = FieldSet::Scope(scope).fields().map(field).collect();
@@ -125,7 +126,7 @@ pub(crate) async fn create(
 ) -> Result<Response, PortalError> {
     let name_input = form.field("name").to_owned();
     let Some(scope) = Scope::parse(form.field("scope")) else {
-        return Ok(new_key_page(&portal, &member, name_input, Scope::Full, Some("Choose what the key may see.")));
+        return Ok(new_key_page(&portal, &member, name_input, Scope::Full, Some("Choose a scope.")));
     };
     let Some(name) = KeyName::parse(&name_input) else {
         return Ok(new_key_page(&portal, &member, name_input, scope, Some(INVALID_KEY_NAME)));
@@ -148,10 +149,10 @@ pub(crate) async fn create(
     }))
 }
 
-/// A byte that nobody can guess.
+/// A byte from the system's random number generator.
 pub(crate) fn random_byte() -> u8 {
     let mut byte = [0];
-    getrandom::fill(&mut byte).expect("the system gives random bytes");
+    getrandom::fill(&mut byte).expect("the system provides random bytes");
     byte[0]
 }
 

@@ -1,4 +1,4 @@
-//! Usage: today live, 30 days as rolled up, and the same as CSV.
+//! The usage page and its CSV files: today live, and the last 30 days.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,14 @@ use ipseity_store::{KeySummary, UsageRow};
 
 use crate::error::PortalError;
 use crate::keys::csv;
-use crate::page::{CurrentMember, render_page as show_page};
-use crate::view::{KeyUsageRow, Tab, UsageDayRow, UsagePage, UsageView, daily_chart};
-use crate::{Portal, time};
+use crate::page::{CurrentMember, render_page};
+use crate::state::Portal;
+use crate::time;
+use crate::view::chart::daily_chart;
+use crate::view::frame::Tab;
+use crate::view::usage::{KeyUsageRow, UsageDayRow, UsagePage, UsageView};
 
-/// Days on a page, today included.
+/// Number of days on the page, including today.
 const USAGE_DAYS: u32 = 30;
 
 #[derive(Clone, Copy, Default)]
@@ -32,7 +35,7 @@ impl UsageCount {
         }
     }
 
-    fn refused_total(&self) -> u64 {
+    fn rejected_total(&self) -> u64 {
         self.by_reason.iter().sum()
     }
 }
@@ -42,7 +45,7 @@ fn first_day() -> UtcDay {
 }
 
 impl Portal {
-    /// The use of one of a member's keys, with what is known of today.
+    /// The usage of one key, with today's live count.
     pub(crate) async fn key_usage_view(
         &self,
         member: &CurrentMember,
@@ -53,7 +56,7 @@ impl Portal {
         Ok(usage_view(rows.iter(), used_today))
     }
 
-    /// Rows as rolled up, with today's as far as the counter store knows better.
+    /// The stored rows, with today's counts raised to those of Redis.
     async fn usage_rows(&self, member: &CurrentMember) -> Result<(Vec<KeySummary>, Vec<UsageRow>), PortalError> {
         let keys = self.store.keys().list(member.account.id).await?;
         let mut rows = self.store.usage().list(member.account.id, None, first_day()).await?;
@@ -73,12 +76,12 @@ fn usage_view<'a>(rows: impl Iterator<Item = &'a UsageRow>, used_today: u64) -> 
     let (today, first) = (time::today(), first_day());
     let mut days: BTreeMap<UtcDay, UsageCount> =
         (first.0..=today.0).map(|day| (UtcDay(day), UsageCount::default())).collect();
-    for to_row in rows {
-        days.entry(to_row.day).or_default().add(to_row);
+    for row in rows {
+        days.entry(row.day).or_default().add(row);
     }
     let today_entry = days.entry(today).or_default();
     today_entry.admitted = today_entry.admitted.max(used_today);
-    let (today_admitted, today_refused) = (today_entry.admitted, today_entry.refused_total());
+    let (today_admitted, today_rejected) = (today_entry.admitted, today_entry.rejected_total());
 
     let mut total = UsageCount::default();
     for count in days.values() {
@@ -88,18 +91,18 @@ fn usage_view<'a>(rows: impl Iterator<Item = &'a UsageRow>, used_today: u64) -> 
         }
     }
     let bars: Vec<_> =
-        days.iter().map(|(day, count)| (time::format_day(*day), count.admitted, count.refused_total())).collect();
+        days.iter().map(|(day, count)| (time::format_day(*day), count.admitted, count.rejected_total())).collect();
     let to_row = |(day, count): (&UtcDay, &UsageCount)| UsageDayRow {
         day: time::format_day(*day),
         admitted: count.admitted,
-        refused: count.refused_total(),
+        rejected: count.rejected_total(),
         by_reason: count.by_reason,
     };
     UsageView {
         today_admitted,
-        today_refused,
+        today_rejected,
         admitted: total.admitted,
-        refused: total.refused_total(),
+        rejected: total.rejected_total(),
         by_reason: total.by_reason,
         chart: daily_chart(&bars),
         days: days.iter().rev().map(to_row).collect(),
@@ -120,10 +123,10 @@ pub(crate) async fn show(State(portal): State<Arc<Portal>>, member: CurrentMembe
             used_today: rows_of_key().find(|row| row.day == today).map_or(0, |row| row.admitted),
             daily_limit: member.account.daily_limit,
             admitted: total.admitted,
-            refused: total.refused_total(),
+            rejected: total.rejected_total(),
         }
     };
-    Ok(show_page(&UsagePage {
+    Ok(render_page(&UsagePage {
         frame: member.frame(&portal, "Usage", Tab::Usage),
         total: usage_view(rows.iter(), 0),
         keys: keys.iter().map(key_usage).collect(),
@@ -163,17 +166,17 @@ mod tests {
 
     #[test]
     fn usage_view_has_30_days_and_the_higher_count_of_today() {
-        let key = KeyId::parse("0123456789").expect("an id");
+        let key = KeyId::parse("0123456789").expect("key ID is valid");
         let (today, yesterday) = (time::today(), UtcDay(time::today().0 - 1));
         let rows = [
             UsageRow { key, day: yesterday, admitted: 5, refused: [1, 0, 0, 2, 0] },
             UsageRow { key, day: today, admitted: 7, refused: [0, 3, 0, 0, 0] },
         ];
         let view = usage_view(rows.iter(), 9);
-        assert_eq!((view.today_admitted, view.today_refused, view.admitted, view.refused), (9, 3, 14, 6));
+        assert_eq!((view.today_admitted, view.today_rejected, view.admitted, view.rejected), (9, 3, 14, 6));
         assert_eq!(view.by_reason, [1, 3, 0, 2, 0]);
         assert_eq!(view.days.len(), 30);
         assert_eq!((view.days[0].day.as_str(), view.days[0].admitted), (time::format_day(today).as_str(), 9));
-        assert_eq!((view.days[1].admitted, view.days[1].refused), (5, 3));
+        assert_eq!((view.days[1].admitted, view.days[1].rejected), (5, 3));
     }
 }

@@ -1,7 +1,7 @@
-//! The world in the Equal Earth projection, with a place on it and how sure that place is.
+//! The world map in the Equal Earth projection, with a marker and its accuracy circle.
 //!
-//! The paths are drawn by `tools/art/draw.mjs`, with the same projection. What has a size on the ground (the circle) lies in the picture's own units;
-//! what has a size on the screen (the dot and its name) lies over it in percentages, so that it is as large on a narrow page.
+//! `tools/art/draw.mjs` draws the paths with the same projection. The circle has a size on the ground and uses map units. The dot
+//! and its label have a size on the screen and are positioned in percent, so that they stay the same size on narrow screens.
 
 use std::f64::consts::PI;
 use std::fmt::Write;
@@ -11,25 +11,25 @@ const WIDTH: f64 = 2000.0;
 const HEIGHT: f64 = 868.0;
 const TOP_LATITUDE: f64 = 84.0;
 const EARTH_RADIUS_KM: f64 = 6371.0;
-/// Points of a circle.
+/// Number of points that approximate the circle.
 const CIRCLE_POINTS: u32 = 72;
-/// A circle of fewer units is hidden by the dot.
+/// Smaller circles are hidden by the dot.
 const VISIBLE_RADIUS_MIN: f64 = 14.0;
 
-/// A place to be marked.
+/// A location to mark on the map.
 pub(super) struct MapMarker<'a> {
     pub(super) latitude: f64,
     pub(super) longitude: f64,
     pub(super) accuracy_km: Option<u16>,
-    /// ISO 3166-1 alpha-2 code, to colour the country.
+    /// ISO 3166-1 alpha-2 code of the country to highlight.
     pub(super) country: Option<&'a str>,
-    /// What stands beside the dot, as HTML.
+    /// Label beside the dot, as HTML.
     pub(super) label: &'a str,
 }
 
 impl MapMarker<'_> {
-    /// The places that are as far from the spot as it may be off, clockwise from the north; none if nobody knows. Over the edge of the map they go on
-    /// beyond it, unseen.
+    /// The accuracy circle, clockwise from the north; empty if the accuracy is unknown. Points beyond the edge of the map are
+    /// clipped when drawn.
     fn accuracy_circle(&self) -> Vec<(f64, f64)> {
         let Some(km) = self.accuracy_km else { return Vec::new() };
         let (latitude, distance) = (to_radians(self.latitude), (f64::from(km) / EARTH_RADIUS_KM).min(PI / 2.0));
@@ -43,7 +43,7 @@ impl MapMarker<'_> {
         (0..CIRCLE_POINTS).map(point).collect()
     }
 
-    /// Whether the circle can be told from the dot.
+    /// Whether the circle is larger than the dot.
     pub(super) fn is_circle_visible(&self) -> bool {
         self.accuracy_km.is_some_and(|km| {
             let (_, center_y) = to_map_point(self.longitude, self.latitude);
@@ -53,26 +53,26 @@ impl MapMarker<'_> {
     }
 }
 
-/// The map as two drawings, one over the other.
+/// Draws the map as two SVGs, one over the other.
 pub(super) fn draw_map(marker: Option<&MapMarker<'_>>, aria_label: &str) -> String {
     let mut svg = format!(
-        "<div class=\"map-box\"><svg class=\"world\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{aria_label}\"><path class=\"land\" d=\"{}\"/>",
+        "<div class=\"map-box\"><svg class=\"world-map\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{aria_label}\"><path class=\"land\" d=\"{}\"/>",
         svg_path("land")
     );
     if let Some(country) = marker.and_then(|marker| marker.country) {
-        push_fmt(&mut svg, format_args!("<path class=\"own\" d=\"{}\"/>", svg_path(country)));
+        push_fmt(&mut svg, format_args!("<path class=\"visitor-country\" d=\"{}\"/>", svg_path(country)));
     }
     push_fmt(&mut svg, format_args!("<path class=\"borders\" d=\"{}\"/>", svg_path("borders")));
     let circle = marker.map_or_else(Vec::new, MapMarker::accuracy_circle);
     if !circle.is_empty() {
         let points: Vec<_> = circle.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        push_fmt(&mut svg, format_args!("<path class=\"reach\" d=\"M{}Z\"/>", points.join("L")));
+        push_fmt(&mut svg, format_args!("<path class=\"accuracy-circle\" d=\"M{}Z\"/>", points.join("L")));
     }
     svg.push_str("</svg>");
     if let Some(marker) = marker {
         let (x, y) = to_map_point(marker.longitude, marker.latitude);
         let (left, top) = (100.0 * x / WIDTH, 100.0 * y / HEIGHT);
-        // The name stands beside the circle, towards the middle of the map.
+        // The label is beside the circle, toward the middle of the map.
         let distances = circle.iter().map(|(edge, _)| (edge - x).abs());
         let circle_radius = 100.0 * distances.fold(0.0, f64::max) / WIDTH;
         let (anchor, shift, label_x) =
@@ -92,22 +92,22 @@ pub(super) fn draw_map(marker: Option<&MapMarker<'_>>, aria_label: &str) -> Stri
 }
 
 fn push_fmt(svg: &mut String, arguments: std::fmt::Arguments<'_>) {
-    svg.write_fmt(arguments).expect("a String takes all that is written");
+    svg.write_fmt(arguments).expect("writing to a String never fails");
 }
 
-/// A path by its name; empty for a country that is too small to be drawn.
+/// An SVG path by name; empty for a country that is too small to draw.
 fn svg_path(name: &str) -> &'static str {
     WORLD.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t')).unwrap_or_default()
 }
 
-/// Where a place lies in the picture.
+/// Projects a coordinate to map units.
 fn to_map_point(longitude: f64, latitude: f64) -> (f64, f64) {
     let scale = WIDTH / (2.0 * equal_earth(180.0, 0.0).0);
     let (x, y) = equal_earth(longitude, latitude);
     (WIDTH / 2.0 + x * scale, (equal_earth(0.0, TOP_LATITUDE).1 - y) * scale)
 }
 
-/// Equal Earth (Šavrič, Patterson and Jenny, 2018).
+/// The Equal Earth projection (Šavrič, Patterson and Jenny, 2018).
 fn equal_earth(longitude: f64, latitude: f64) -> (f64, f64) {
     const A: [f64; 4] = [1.340_264, -0.081_106, 0.000_893, 0.003_796];
     let m = 3.0_f64.sqrt() / 2.0;
@@ -132,11 +132,11 @@ fn to_degrees(radians: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Whether a point lies within a path of rings made of one start and relative steps.
+    /// Whether a point is inside a path. Its rings consist of a start point and relative steps.
     fn contains_point(path: &str, (x, y): (f64, f64)) -> bool {
         let mut is_inside = false;
         for ring in path.split('M').skip(1) {
-            let (start, steps) = ring.trim_end_matches('z').split_once('l').expect("a start and steps");
+            let (start, steps) = ring.trim_end_matches('z').split_once('l').expect("ring has a start and steps");
             let mut corners = vec![parse_pairs(start)[0]];
             for (right, down) in parse_pairs(steps) {
                 let last = corners[corners.len() - 1];
@@ -156,7 +156,7 @@ mod tests {
 
     fn parse_pairs(text: &str) -> Vec<(f64, f64)> {
         let spaced = text.replace('-', " -");
-        let numbers: Vec<f64> = spaced.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+        let numbers: Vec<f64> = spaced.split_whitespace().map(|number| number.parse().expect("coordinate is a number")).collect();
         numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect()
     }
 
@@ -176,7 +176,7 @@ mod tests {
             assert!(contains_point(svg_path("land"), to_map_point(longitude, latitude)), "{country} is land");
             assert!(!contains_point(svg_path("FR"), to_map_point(longitude, latitude)) || country == "FR");
         }
-        assert!(!contains_point(svg_path("land"), to_map_point(-40.0, 30.0)), "the Atlantic is no land");
+        assert!(!contains_point(svg_path("land"), to_map_point(-40.0, 30.0)), "the Atlantic is not land");
         assert_eq!(svg_path("XX"), "");
     }
 
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn map_without_location_has_no_marker() {
-        let map = draw_map(None, "The world");
-        assert!(map.contains("class=\"land\"") && !map.contains("class=\"pin\"") && !map.contains("class=\"reach\""));
+        let map = draw_map(None, "World map");
+        assert!(map.contains("class=\"land\"") && !map.contains("class=\"pin\"") && !map.contains("class=\"accuracy-circle\""));
     }
 }

@@ -1,7 +1,7 @@
-//! The landing page: the visitor's own answer, uncharged, as a picture and as JSON. Nothing of it is kept, by us or by a cache.
+//! The landing page, with the visitor's lookup as a map and as JSON, and the enterprise page. The lookup is free and not stored.
 
 mod map;
-mod self_view;
+pub(crate) mod self_view;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,27 +11,19 @@ use axum::extract::State;
 use axum::response::Response;
 use ipseity_domain::Client;
 
-pub(crate) use self_view::{SelfView, SelfViewSummary};
+use self_view::SelfView;
 
-use crate::Portal;
-use crate::docs::highlight_code;
+use crate::docs::highlight::highlight_code;
 use crate::error::PortalError;
 use crate::page::{Visitor, render_page};
-use crate::view::{LandingPage, Tab};
+use crate::state::Portal;
+use crate::view::frame::Tab;
+use crate::view::public::LandingPage;
+use crate::view::static_pages::EnterprisePage;
 
 const TITLE: &str = "Ipseity: who you are on the network";
-const DESCRIPTION: &str = "One GET returns the caller's own IP address, place, network operator and connection. Exact limits, keys revoked on the \
-    next request, round-trip time and TLS measured at first hand, nothing stored.";
-
-/// A client's own answer; no `Debug`, because it holds the address.
-pub struct VisitorLookup {
-    /// The whole answer as indented JSON.
-    pub json: String,
-    /// How far off the place may be, if that is known.
-    pub accuracy_km: Option<u16>,
-    /// How long it took to find and write.
-    pub elapsed: Duration,
-}
+const DESCRIPTION: &str = "One API call returns the caller's IP address, location, network and connection. Free API keys, 26 fields, round-trip \
+    time and TLS measured on the connection, no addresses stored.";
 
 pub(crate) async fn show_landing(
     State(portal): State<Arc<Portal>>,
@@ -52,7 +44,14 @@ pub(crate) async fn show_landing(
     }))
 }
 
-/// A short time as people write it.
+pub(crate) async fn show_enterprise(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
+    let description = "How to get more than 10,000 requests per key per day from Ipseity.";
+    render_page(&EnterprisePage {
+        frame: visitor.public_frame(&portal, "Enterprise", Tab::None, description, "/enterprise"),
+    })
+}
+
+/// Formats a short duration.
 fn format_duration(elapsed: Duration) -> String {
     let us = elapsed.as_micros();
     if us < 1_000 { format!("{} µs", us.max(1)) } else { format!("{:.1} ms", elapsed.as_secs_f64() * 1e3) }

@@ -1,13 +1,15 @@
-//! What a visitor's own answer looks like to a person: sentences and a map, made of the very JSON that stands beside them.
+//! The visitor's lookup for people: short texts and a map, derived from the JSON on the same page.
 
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use crate::landing::VisitorLookup;
+use crate::host::VisitorLookup;
+use crate::html::escape_html;
 use crate::landing::map::{MapMarker, draw_map};
+use crate::view::filters::with_commas;
 
-/// The parts of an answer that are shown as a picture.
+/// The fields of a response that the landing page shows as text or on the map.
 #[derive(Deserialize)]
 pub(crate) struct SelfView {
     ip: Option<String>,
@@ -34,7 +36,7 @@ pub(crate) struct SelfView {
     accuracy_km: Option<u16>,
 }
 
-/// Four facts, each a line and a smaller one under it; and a sentence about the map.
+/// Four facts, each with a second line of details, and the caption of the map.
 pub(crate) struct SelfViewSummary {
     pub(crate) address: [String; 2],
     pub(crate) location: [String; 2],
@@ -44,7 +46,7 @@ pub(crate) struct SelfViewSummary {
 }
 
 impl SelfView {
-    /// `None` for what is no answer.
+    /// Parses a lookup; `None` if it is not a lookup response.
     pub(super) fn from_lookup(lookup: &VisitorLookup) -> Option<Self> {
         let view: Self = serde_json::from_str(&lookup.json).ok()?;
         Some(Self { accuracy_km: lookup.accuracy_km, ..view })
@@ -63,9 +65,9 @@ impl SelfView {
     pub(super) fn map_svg(&self) -> String {
         let label = escape_html(self.city.as_deref().or(self.country_name.as_deref()).unwrap_or("You"));
         let aria_label = match (self.marker(""), self.location_name()) {
-            (Some(_), Some(location)) => format!("A map of the world; {} is marked.", escape_html(&location)),
-            (Some(_), None) => "A map of the world with one place marked.".to_owned(),
-            (None, _) => "A map of the world; no place is marked.".to_owned(),
+            (Some(_), Some(location)) => format!("World map with {} marked.", escape_html(&location)),
+            (Some(_), None) => "World map with one location marked.".to_owned(),
+            (None, _) => "World map without a marker.".to_owned(),
         };
         draw_map(self.marker(&label).as_ref(), &aria_label)
     }
@@ -84,9 +86,9 @@ impl SelfView {
         let (address, family) = match (&self.ip, &self.ipv6) {
             (Some(address), _) => (address.clone(), "IPv4"),
             (None, Some(address)) => (address.clone(), "IPv6"),
-            (None, None) => ("unknown".to_owned(), "no address"),
+            (None, None) => ("Unknown".to_owned(), "no address"),
         };
-        let visibility = if self.is_private() { "for private networks" } else { "as the network sees you" };
+        let visibility = if self.is_private() { "private address" } else { "as the network sees you" };
         [address, format!("{family}, {visibility}")]
     }
 
@@ -98,7 +100,7 @@ impl SelfView {
         let details = [timezone, self.currency.clone()].into_iter().flatten().collect::<Vec<_>>().join(", ");
         [
             self.location_name().unwrap_or_else(|| "Unknown".to_owned()),
-            non_empty_or(details, "no place is known of this address"),
+            non_empty_or(details, "Location unknown"),
         ]
     }
 
@@ -120,11 +122,11 @@ impl SelfView {
             (None, None) => "Unknown".to_owned(),
         };
         let operator_kind = match (self.proxy, self.hosting) {
-            (Some(true), Some(true)) => "a known VPN or proxy operator, in a hosting network",
-            (Some(true), _) => "a known VPN or proxy operator",
-            (_, Some(true)) => "a known hosting or cloud operator",
-            (Some(false), _) | (_, Some(false)) => "no known VPN, proxy or hosting operator",
-            (None, None) => "no operator is known of this address",
+            (Some(true), Some(true)) => "Known VPN or proxy, in a hosting network",
+            (Some(true), _) => "Known VPN or proxy",
+            (_, Some(true)) => "Known hosting or cloud provider",
+            (Some(false), _) | (_, Some(false)) => "Not a known VPN, proxy or host",
+            (None, None) => "Network unknown",
         };
         [name, operator_kind.to_owned()]
     }
@@ -133,33 +135,26 @@ impl SelfView {
         let protocols =
             [&self.http_protocol, &self.tls_version].into_iter().flatten().cloned().collect::<Vec<_>>().join(" over ");
         let round_trip =
-            self.rtt.map(|ms| if ms == 0 { "less than 1 ms away".to_owned() } else { format!("{ms} ms away") });
-        let served_from = self.colo.as_ref().map(|colo| format!("answered in {colo}"));
+            self.rtt.map(|ms| if ms == 0 { "RTT under 1 ms".to_owned() } else { format!("RTT {ms} ms") });
+        let served_from = self.colo.as_ref().map(|colo| format!("served from {colo}"));
         let details =
             [round_trip, self.tls_cipher.clone(), served_from].into_iter().flatten().collect::<Vec<_>>().join(", ");
-        [non_empty_or(protocols, "Unknown"), non_empty_or(details, "the proxy in front tells nothing of it")]
+        [non_empty_or(protocols, "Unknown"), non_empty_or(details, "Connection details unavailable behind a proxy")]
     }
 
     fn map_caption(&self) -> String {
         match (self.marker(""), self.accuracy_km) {
             (Some(marker), Some(km)) if marker.is_circle_visible() => {
-                format!("The circle is drawn to scale: the database expects you within {km} km of the dot.")
+                format!("Accuracy radius: about {} km", with_commas(&km.to_string()))
             }
-            (Some(_), Some(km)) => {
-                format!("The database expects you within {km} km of the dot, which is less than the dot itself covers.")
-            }
-            (Some(_), None) => {
-                "The database does not say how sure it is: take the dot for the town, not for you.".to_owned()
-            }
-            (None, _) if self.is_private() => {
-                "Your address belongs to a private network and so to no place. Seen from the Internet, your town would be marked here."
-                    .to_owned()
-            }
-            (None, _) => "No database in use here knows where this address is, so nothing is marked: we do not guess.".to_owned(),
+            (Some(_), Some(km)) => format!("Accurate to about {km} km"),
+            (Some(_), None) => "No accuracy data; the location is approximate".to_owned(),
+            (None, _) if self.is_private() => "Private address: no location to show".to_owned(),
+            (None, _) => "Location unknown: no database lists this address".to_owned(),
         }
     }
 
-    /// Whether the address is one that the Internet does not route.
+    /// Whether the address is private, loopback or link-local.
     fn is_private(&self) -> bool {
         let address = self.ip.as_deref().or(self.ipv6.as_deref()).and_then(|text| text.parse().ok());
         match address {
@@ -174,7 +169,7 @@ fn non_empty_or(text: String, fallback: &str) -> String {
     if text.is_empty() { fallback.to_owned() } else { text }
 }
 
-/// Seconds east of UTC as `UTC+1` or `UTC−3:30`.
+/// Formats seconds east of UTC as `UTC+1` or `UTC−3:30`.
 fn format_utc_offset(offset_s: i32) -> String {
     let (sign, minutes) = (if offset_s < 0 { '−' } else { '+' }, offset_s.unsigned_abs() / 60);
     match (minutes / 60, minutes % 60) {
@@ -182,10 +177,6 @@ fn format_utc_offset(offset_s: i32) -> String {
         (hours, 0) => format!("UTC{sign}{hours}"),
         (hours, minutes) => format!("UTC{sign}{hours}:{minutes:02}"),
     }
-}
-
-fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -198,7 +189,7 @@ mod tests {
 
     fn self_view(response: &serde_json::Value, accuracy_km: Option<u16>) -> SelfView {
         SelfView::from_lookup(&VisitorLookup { json: response.to_string(), accuracy_km, elapsed: Duration::ZERO })
-            .expect("an answer")
+            .expect("JSON is a lookup response")
     }
 
     #[test]
@@ -211,28 +202,28 @@ mod tests {
         let view = self_view(&response, Some(10));
         let summary = view.summary();
         assert_eq!(summary.location, ["Paris, Île-de-France, France", "Europe/Paris, UTC+1, EUR"]);
-        assert_eq!(summary.network, ["Orange (AS3215)", "no known VPN, proxy or hosting operator"]);
-        assert_eq!(summary.connection, ["HTTP/2 over TLSv1.3", "12 ms away"]);
-        assert!(summary.map_caption.contains("within 10 km"), "{}", summary.map_caption);
-        assert!(view.map_svg().contains("class=\"dot\"") && view.map_svg().contains("class=\"own\""));
-        assert!(self_view(&response, Some(1000)).summary().map_caption.contains("drawn to scale"));
-        assert!(self_view(&response, None).summary().map_caption.contains("not for you"));
+        assert_eq!(summary.network, ["Orange (AS3215)", "Not a known VPN, proxy or host"]);
+        assert_eq!(summary.connection, ["HTTP/2 over TLSv1.3", "RTT 12 ms"]);
+        assert!(summary.map_caption.contains("Accurate to about 10 km"), "{}", summary.map_caption);
+        assert!(view.map_svg().contains("class=\"dot\"") && view.map_svg().contains("class=\"visitor-country\""));
+        assert!(self_view(&response, Some(1000)).summary().map_caption.contains("Accuracy radius: about 1,000 km"));
+        assert!(self_view(&response, None).summary().map_caption.contains("No accuracy data"));
     }
 
     #[test]
     fn missing_location_is_explained() {
-        for (address, word) in [("127.0.0.1", "private"), ("10.1.2.3", "private"), ("203.0.113.250", "do not guess")] {
+        for (address, word) in [("127.0.0.1", "Private"), ("10.1.2.3", "Private"), ("203.0.113.250", "Location unknown")] {
             let view = self_view(&json!({ "ip": address }), None);
             assert!(view.summary().map_caption.contains(word), "{address}");
             assert!(!view.map_svg().contains("class=\"dot\""));
         }
-        assert!(self_view(&json!({ "ipv6": "::1" }), None).summary().map_caption.contains("private"));
+        assert!(self_view(&json!({ "ipv6": "::1" }), None).summary().map_caption.contains("Private"));
     }
 
     #[test]
     fn location_names_are_escaped() {
         let view = self_view(&json!({ "city": "<b>\"&", "latitude": 1.0, "longitude": 2.0 }), None);
-        assert!(view.map_svg().contains("&lt;b>&quot;&amp;") && !view.map_svg().contains("<b>"));
+        assert!(view.map_svg().contains("&lt;b&gt;&quot;&amp;") && !view.map_svg().contains("<b>"));
     }
 
     #[test]

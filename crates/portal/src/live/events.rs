@@ -1,4 +1,4 @@
-//! Server-sent events: an open page hears at once that something on it may have changed, and fetches itself again.
+//! Server-sent events: notify an open page that it may be out of date, so that it reloads its content.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use ipseity_domain::{DailyUsage, KeyId};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use crate::Portal;
 use crate::error::PortalError;
 use crate::keys::list::key_list_version;
 use crate::live::feed::ChangeSubscription;
 use crate::page::CurrentMember;
+use crate::state::Portal;
 
-/// How often today's use is looked at.
+/// How often today's usage is polled.
 const USAGE_POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// How often a page is told that the stream lives, and its session looked at again.
+/// How often a heartbeat is sent and the session is checked.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
 const CHANGED_EVENT: &str = "event: changed\ndata:\n\n";
-const SIGNED_OUT_EVENT: &str = "event: gone\ndata:\n\n";
+const SIGNED_OUT_EVENT: &str = "event: signed-out\ndata:\n\n";
 const HEARTBEAT: &str = ": alive\n\n";
 
 struct EventStream {
@@ -38,7 +38,7 @@ struct EventStream {
     heartbeat_at: Instant,
     keys: Vec<KeyId>,
     last_usage: Vec<Option<DailyUsage>>,
-    /// The page was made before something changed.
+    /// The page was rendered before the latest change.
     is_page_stale: bool,
     has_ended: bool,
     _permit: OwnedSemaphorePermit,
@@ -49,7 +49,7 @@ pub(crate) async fn stream(
     uri: Uri,
     member: CurrentMember,
 ) -> Result<Response, PortalError> {
-    let seen_version = uri.query().and_then(|query| query.strip_prefix("seen=")).unwrap_or_default().to_owned();
+    let page_version = uri.query().and_then(|query| query.strip_prefix("version=")).unwrap_or_default().to_owned();
     let permit = Arc::clone(&portal.stream_permits).try_acquire_owned().map_err(|_| PortalError::Busy)?;
     let mut usage_poll = interval(USAGE_POLL_INTERVAL);
     usage_poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -65,8 +65,8 @@ pub(crate) async fn stream(
         _permit: permit,
         portal,
     };
-    // After the ear is open: what changes from here on is heard, and what changed before shows in the edition.
-    event_stream.is_page_stale = event_stream.reload_keys().await.is_none_or(|version| version != seen_version);
+    // After subscribing: later changes arrive as events, earlier ones show in the version.
+    event_stream.is_page_stale = event_stream.reload_keys().await.is_none_or(|version| version != page_version);
     event_stream.last_usage = event_stream.portal.ledger.usage_of(&event_stream.keys).await.unwrap_or_default();
     let events = stream::unfold(event_stream, async |mut event_stream| {
         let event = event_stream.next_event().await?;
@@ -109,14 +109,14 @@ impl EventStream {
         None
     }
 
-    /// Reads which keys there are, and the edition that they make; while PostgreSQL is away they are the ones from before.
+    /// Reloads the list of keys and returns its version. While PostgreSQL is unavailable, the list stays as it was.
     async fn reload_keys(&mut self) -> Option<String> {
         let rows = self.portal.store.keys().list(self.member.account.id).await.ok()?;
         self.keys = rows.iter().map(|row| row.id).collect();
         Some(key_list_version(&rows))
     }
 
-    /// Whether a key was used since the last look. A counter store that is away changes nothing.
+    /// Whether a key was used since the last poll; `false` while Redis is unavailable.
     async fn has_new_usage(&mut self) -> bool {
         match self.portal.ledger.usage_of(&self.keys).await {
             Ok(usage) if usage != self.last_usage => {

@@ -1,13 +1,13 @@
-//! Telling open pages that something has changed: one listener on PostgreSQL for all of them.
+//! Distributes change notifications from PostgreSQL to open pages, with one listener for all of them.
 
 use std::time::Duration;
 
 use ipseity_store::{AccountEvent, Store};
 use tokio::sync::{broadcast, watch};
 
-/// Changes that a slow page may lag behind before it is told that it has missed some.
+/// Number of events a slow page may lag behind before it misses some and has to reload.
 const BUFFERED_EVENTS_MAX: usize = 256;
-/// The pause before PostgreSQL is tried again.
+/// Delay before reconnecting to PostgreSQL.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) struct ChangeFeed {
@@ -15,7 +15,7 @@ pub(crate) struct ChangeFeed {
     is_closed: watch::Sender<bool>,
 }
 
-/// One open page's ear.
+/// The subscription of one open page.
 pub(crate) struct ChangeSubscription {
     events: broadcast::Receiver<AccountEvent>,
     is_closed: watch::Receiver<bool>,
@@ -27,12 +27,12 @@ impl ChangeFeed {
         Self { events: broadcast::channel(BUFFERED_EVENTS_MAX).0, is_closed: watch::channel(false).0 }
     }
 
-    /// Listens for an account's changes.
+    /// Subscribes to the changes of an account.
     pub(crate) fn subscribe(&self, account_id: i64) -> ChangeSubscription {
         ChangeSubscription { events: self.events.subscribe(), is_closed: self.is_closed.subscribe(), account_id }
     }
 
-    /// Passes on what PostgreSQL tells, for ever.
+    /// Forwards notifications from PostgreSQL, forever.
     pub(crate) async fn run(&self, store: &Store) {
         let mut listener = None;
         loop {
@@ -44,12 +44,12 @@ impl ChangeFeed {
                 Some(new_listener) => new_listener.wait().await,
             };
             match received {
-                // Without an open page nobody hears it.
+                // Sending fails only if no page is open.
                 Ok(event) => drop(self.events.send(event)),
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "open pages are not told of changes for now"
+                        "change feed disconnected"
                     );
                     listener = None;
                     tokio::time::sleep(RETRY_DELAY).await;
@@ -58,14 +58,14 @@ impl ChangeFeed {
         }
     }
 
-    /// Ends all streams, so that a drain need not wait for them; their pages come back to another node.
+    /// Ends all streams, so that a drain does not wait for them. The pages reconnect to another node.
     pub(crate) fn close(&self) {
         self.is_closed.send_replace(true);
     }
 }
 
 impl ChangeSubscription {
-    /// Waits until something of the account may have changed; `false` when the stream is to end.
+    /// Waits until the account may have changed. Returns `false` when the stream has to end.
     pub(crate) async fn wait_for_change(&mut self) -> bool {
         loop {
             let received = tokio::select! {

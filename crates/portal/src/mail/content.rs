@@ -1,11 +1,11 @@
-//! What the mails say.
+//! Subjects and texts of emails.
 
 use ipseity_store::{AlertKind, QueuedAlert, QueuedEmailKind};
 
 use crate::auth::session_cookie::SecretToken;
 
-/// A mail's subject and text.
-pub(super) struct EmailContent {
+/// Subject and text of an email.
+pub(crate) struct EmailContent {
     pub(super) subject: String,
     pub(super) text: String,
 }
@@ -13,71 +13,71 @@ pub(super) struct EmailContent {
 const SIGNATURE: &str = "\n\nIpseity\n";
 
 impl EmailContent {
-    /// A mail that carries a link, or says that none is needed.
-    pub(super) fn for_email_token(kind: QueuedEmailKind, base_url: &str, token: &SecretToken) -> Self {
+    /// An email about the account. Most kinds contain a link with the token.
+    pub(crate) fn for_email_token(kind: QueuedEmailKind, base_url: &str, token: &SecretToken) -> Self {
         let link = format!("{base_url}/link/{}", token.expose());
         let (subject, text) = match kind {
             QueuedEmailKind::ConfirmSignUp => (
-                "Confirm your address",
+                "Confirm your email for Ipseity",
                 format!(
-                    "Welcome. Open this link to finish signing up; it works once, for 24 hours:\n\n{link}\n\n\
-                     If you did not sign up, do nothing: no account is made."
+                    "Welcome to Ipseity. Open this link to finish signing up. It works once, for 24 hours:\n\n{link}\n\n\
+                     Didn't sign up? Ignore this email. No account will be created."
                 ),
             ),
             QueuedEmailKind::AlreadyRegistered => (
-                "You have an account already",
+                "You already have an Ipseity account",
                 format!(
-                    "Somebody, most likely you, signed up with this address, which has an account already. Sign in here:\n\n{base_url}/signin\n\n\
-                     If you forgot the password, this page helps:\n\n{base_url}/forgot\n\n\
-                     If it was not you, do nothing: your account is as it was."
+                    "This email already has an Ipseity account. Sign in here:\n\n{base_url}/signin\n\n\
+                     Forgot your password? Reset it here:\n\n{base_url}/forgot\n\n\
+                     Didn't sign up? Ignore this email. Your account hasn't changed."
                 ),
             ),
             QueuedEmailKind::PasswordReset => (
-                "Choose a new password",
+                "Reset your Ipseity password",
                 format!(
-                    "Open this link to choose a new password; it works once, for an hour:\n\n{link}\n\n\
-                     If you did not ask for it, do nothing: your password is as it was."
+                    "Open this link to choose a new password for Ipseity. It works once, for one hour:\n\n{link}\n\n\
+                     Didn't request this? Ignore this email. Your password hasn't changed."
                 ),
             ),
             QueuedEmailKind::ConfirmEmailChange => (
-                "Confirm your new address",
+                "Confirm your new email for Ipseity",
                 format!(
-                    "Open this link to use this address for your account from now on; it works once, for 24 hours:\n\n{link}\n\n\
-                     If you did not ask for it, do nothing: nothing changes."
+                    "Open this link to use this address for your Ipseity account. It works once, for 24 hours:\n\n{link}\n\n\
+                     Didn't request this? Ignore this email. Nothing will change."
                 ),
             ),
         };
         Self { subject: subject.to_owned(), text: text + SIGNATURE }
     }
 
-    /// A mail about a key.
-    pub(super) fn for_alert(alert: &QueuedAlert, base_url: &str) -> Self {
+    /// An alert about a key.
+    pub(crate) fn for_alert(alert: &QueuedAlert, base_url: &str) -> Self {
         let QueuedAlert { key, key_name: name, day, used, limit, .. } = alert;
         let key_url = format!("{base_url}/keys/{key}");
         let (subject, text) = match alert.kind {
             AlertKind::Paused => (
-                format!("Paused: {name}"),
+                format!("Ipseity: {name} was paused"),
                 format!(
-                    "Your key \"{name}\" (ips_{key}) made more than 300 requests within 60 seconds and was paused. Its requests are refused until you resume it.\n\n\
-                     See what happened, second by second, and resume it with one click:\n\n{key_url}\n\n\
-                     To avoid it, spread requests out, or keep an answer for some minutes: an address rarely changes."
+                    "Your key \"{name}\" (ips_{key}) made more than 300 requests in 60 seconds and was paused. Its requests are rejected until you resume it.\n\n\
+                     See the requests second by second, and resume the key:\n\n{key_url}\n\n\
+                     To avoid this, spread requests out or cache responses for a few minutes. IP addresses rarely change sooner."
                 ),
             ),
             AlertKind::NearQuota => (
-                format!("80 % of today: {name}"),
+                format!("Ipseity: {name} has used 80% of today's quota"),
                 format!(
-                    "Your key \"{name}\" (ips_{key}) has used {used} of its {limit} requests of {day}. The count begins anew at midnight UTC.\n\n{key_url}"
+                    "Your key \"{name}\" (ips_{key}) has used {used} of its {limit} requests for {day}. The quota resets at 00:00 UTC.\n\n{key_url}"
                 ),
             ),
             AlertKind::QuotaExhausted => (
-                format!("Today is used up: {name}"),
+                format!("Ipseity: {name} reached its daily quota"),
                 format!(
-                    "Your key \"{name}\" (ips_{key}) has used all of its {limit} requests of {day}. Further ones are refused until midnight UTC.\n\n\
-                     {key_url}\n\nIf this happens often, there is more:\n\n{base_url}/enterprise"
+                    "Your key \"{name}\" (ips_{key}) has used all {limit} requests for {day}. Its requests are rejected until the quota resets at 00:00 UTC.\n\n\
+                     {key_url}\n\nNeed a higher limit?\n\n{base_url}/enterprise"
                 ),
             ),
         };
-        let unsubscribe_text = format!("\n\nYou can switch these mails off: {base_url}/account");
+        let unsubscribe_text = format!("\n\nTurn these alerts off: {base_url}/account");
         Self { subject, text: text + &unsubscribe_text + SIGNATURE }
     }
 }

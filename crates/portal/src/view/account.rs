@@ -1,32 +1,33 @@
-//! The pages about the account itself.
+//! The account pages.
 
 use askama::Template;
 
-use crate::view::{PageFrame, filters};
+use crate::view::filters;
+use crate::view::frame::PageFrame;
 
-/// Which mails the member wants.
+/// Which alerts the member receives.
 #[derive(Clone, Copy)]
 pub(crate) struct AlertSettings {
-    /// At 80 % of a day.
+    /// At 80% of the daily quota.
     pub(crate) near_quota: bool,
-    /// At 100 % of a day.
+    /// At 100% of the daily quota.
     pub(crate) quota_exhausted: bool,
-    /// On a pause.
+    /// When a key is paused.
     pub(crate) paused: bool,
 }
 
-/// A place where the member is signed in.
+/// A session in the list of sessions.
 pub(crate) struct SessionItem {
     pub(crate) id: i64,
     /// Such as `Firefox on Linux`.
     pub(crate) label: String,
     pub(crate) signed_in_at: String,
     pub(crate) last_seen_at: String,
-    /// The session that looks at this page.
+    /// Whether the page is viewed with this session.
     pub(crate) is_current: bool,
 }
 
-/// A passkey.
+/// A passkey in the list of passkeys.
 pub(crate) struct PasskeyItem {
     pub(crate) id: i64,
     pub(crate) name: String,
@@ -42,15 +43,14 @@ pub(crate) struct AccountPage {
     pub(crate) plan: String,
     pub(crate) daily_limit: u64,
     pub(crate) alerts: AlertSettings,
-    /// Whether this service sends mail at all.
+    /// Whether this service sends email.
     pub(crate) email_enabled: bool,
     pub(crate) sessions: Vec<SessionItem>,
     pub(crate) passkeys: Vec<PasskeyItem>,
-    /// Whether passkeys work at this service's address.
+    /// Whether passkeys work with the base URL.
     pub(crate) passkeys_available: bool,
-    /// What was typed as a new address.
+    /// The new email as typed.
     pub(crate) new_email: String,
-    /// What is wrong with the form for a new address, and with the one for a new password.
     pub(crate) email_error: Option<String>,
     pub(crate) password_error: Option<String>,
 }

@@ -1,33 +1,32 @@
-//! The pages before the door: sign up, sign in, forgotten passwords, links from mails.
+//! The pages for sign-up, sign-in, password reset and links in emails.
 
 use askama::Template;
 
-use crate::view::PageFrame;
+use crate::view::frame::PageFrame;
 
 /// `/signup`
 #[derive(Template)]
 #[template(path = "signup.html")]
 pub(crate) struct SignUpPage {
     pub(crate) frame: PageFrame,
-    /// What was typed.
+    /// The email as typed.
     pub(crate) email: String,
-    /// What is wrong with it, and what to do.
     pub(crate) form_error: Option<String>,
-    /// Whether strangers may sign up; if not, the page says how else to come by an account.
+    /// Whether anyone may sign up. If not, the page says how to get an invite.
     pub(crate) signup_open: bool,
-    /// Whether a mail confirms the address before the account is there.
+    /// Whether the email must be confirmed before the account is created.
     pub(crate) needs_email_confirmation: bool,
 }
 
-/// After a form that sends a mail.
+/// Shown after a form that sends an email.
 #[derive(Template)]
 #[template(path = "email_sent.html")]
 pub(crate) struct EmailSentPage {
     pub(crate) frame: PageFrame,
     pub(crate) email: String,
-    /// What the mail is for.
+    /// What to do with the email.
     pub(crate) message: &'static str,
-    /// Where to ask for it again.
+    /// Where to request the email again.
     pub(crate) retry_href: &'static str,
 }
 
@@ -49,24 +48,24 @@ pub(crate) struct ForgotPage {
     pub(crate) frame: PageFrame,
     pub(crate) email: String,
     pub(crate) form_error: Option<String>,
-    /// Whether this service sends mail; if not, the operator helps.
+    /// Whether this service sends email. If not, the page refers to the administrator.
     pub(crate) email_enabled: bool,
 }
 
-/// What a link from a mail asks for.
+/// What a link in an email is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkAction {
-    /// Confirm a sign-up; in another browser than the one that asked, with the password.
+    /// Confirm a sign-up. Another browser than the one that signed up needs the password.
     ConfirmSignup { needs_password: bool },
     /// Choose a new password.
     ResetPassword,
-    /// Choose a password for the account that the operator offers.
+    /// Choose a password for a new account, by invitation.
     AcceptInvitation,
-    /// Confirm a new e-mail address.
+    /// Confirm a new email.
     ConfirmNewEmail,
 }
 
-/// `/link/{token}`: a page with one button, so that a program that follows links in mails does nothing by it.
+/// `/link/{token}`: a page with one button, so that programs that open links in emails change nothing.
 #[derive(Template)]
 #[template(path = "link.html")]
 pub(crate) struct LinkPage {

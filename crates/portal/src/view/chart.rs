@@ -1,40 +1,41 @@
-//! Charts, drawn as SVG on the server: lengths are percentages, so that bars stretch with the page while its letters do not.
+//! Charts in SVG. Lengths are percentages, so that bars scale with the page and text does not.
 //!
-//! Deliberately without colours: the stylesheet gives them by class, in light and in dark.
+//! Colors come from the stylesheet by class, for light and dark mode.
 
 use std::fmt::Write;
 
 use jiff::civil::Date;
 
+use crate::html::escape_html;
 use crate::view::filters::with_commas;
 
-/// How many seconds share a row of the table under a minute.
+/// Seconds per row of the table below the pause chart.
 const SECONDS_PER_ROW: usize = 10;
-/// A label under every so many days.
+/// Number of days between labels.
 const LABEL_EVERY_DAYS: usize = 7;
-/// The part of a bar's place that stays empty.
+/// Fraction of a column that stays empty.
 const BAR_GAP: f64 = 0.24;
-/// What is drawn at least of a number that is not zero, in percent of the height.
+/// Minimum size of a bar for a number above zero, in percent.
 const VISIBLE_PERCENT_MIN: f64 = 1.2;
 
 macro_rules! push_fmt {
     ($text:expr, $($piece:tt)+) => {
-        write!($text, $($piece)+).expect("a String takes all that is written")
+        write!($text, $($piece)+).expect("writing to a String never fails")
     };
 }
 
-/// Bars of the 60 seconds before a pause, oldest first, and the same numbers as a table.
+/// Chart and table of the 60 seconds before a pause, oldest first.
 ///
-/// A list may show ten of them, so they are written as sparingly as SVG allows: one path, with a stroke for each second.
+/// A list may show ten of them, so the SVG is kept small: one path, with a stroke for each second.
 pub(crate) fn pause_chart(counts: &[u16]) -> String {
     let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let peak = counts.iter().copied().max().unwrap_or(0);
     let scale = ChartScale::covering(u64::from(peak));
     let seconds = counts.len();
     let mut svg = open_svg(
-        "minute",
+        "seconds",
         &format!("Requests in each of the {seconds} seconds before the pause"),
-        &format!("{} in all, {} in the busiest second.", format_count(total), format_count(u64::from(peak))),
+        &format!("{} in total, {} in the busiest second.", format_count(total), format_count(u64::from(peak))),
     );
     scale.draw_grid(&mut svg);
     push_fmt!(svg, "<svg class=\"bars\" viewBox=\"0 0 {seconds} 100\" preserveAspectRatio=\"none\">");
@@ -52,7 +53,7 @@ pub(crate) fn pause_chart(counts: &[u16]) -> String {
 }
 
 fn pause_table(html: &mut String, counts: &[u16]) {
-    html.push_str("<details class=\"numbers\"><summary>The numbers, second by second</summary><table>");
+    html.push_str("<details class=\"disclosure\"><summary>Requests per second</summary><table>");
     for (row, numbers) in counts.chunks(SECONDS_PER_ROW).enumerate() {
         let from = counts.len() - row * SECONDS_PER_ROW;
         let to = from - numbers.len() + 1;
@@ -62,35 +63,35 @@ fn pause_table(html: &mut String, counts: &[u16]) {
     html.push_str("</table></details>");
 }
 
-/// Bars of days, oldest first: admitted, and refused on top.
+/// Chart of days, oldest first: successful requests, with rejected ones on top.
 pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
-    let highest = days.iter().map(|(_, admitted, refused)| admitted.saturating_add(*refused)).max().unwrap_or(0);
+    let highest = days.iter().map(|(_, admitted, rejected)| admitted.saturating_add(*rejected)).max().unwrap_or(0);
     let admitted: u64 = days.iter().map(|day| day.1).sum();
-    let refused: u64 = days.iter().map(|day| day.2).sum();
+    let rejected: u64 = days.iter().map(|day| day.2).sum();
     let scale = ChartScale::covering(highest);
     let mut svg = open_svg(
         "days",
-        &format!("Requests on each of {} days", days.len()),
-        &format!("{} answered and {} refused in all.", format_count(admitted), format_count(refused)),
+        &format!("Requests per day, last {} days", days.len()),
+        &format!("{} successful and {} rejected in total.", format_count(admitted), format_count(rejected)),
     );
     if highest == 0 {
         svg.push_str(
-            "<text class=\"none\" x=\"50%\" y=\"50%\" text-anchor=\"middle\">No requests in these days</text>",
+            "<text class=\"empty-label\" x=\"50%\" y=\"50%\" text-anchor=\"middle\">No requests in the last 30 days</text>",
         );
-        svg.push_str("<line class=\"base\" x2=\"100%\" y1=\"100%\" y2=\"100%\"/>");
+        svg.push_str("<line class=\"axis\" x2=\"100%\" y1=\"100%\" y2=\"100%\"/>");
     } else {
         scale.draw_grid(&mut svg);
     }
-    for (index, (day, admitted, refused)) in days.iter().enumerate() {
+    for (index, (day, admitted, rejected)) in days.iter().enumerate() {
         let column = ChartColumn::new(index, days.len());
         let day = short_day(day);
         column.open_group(
             &mut svg,
-            &format!("{day}: {} answered, {} refused", format_count(*admitted), format_count(*refused)),
+            &format!("{day}: {} successful, {} rejected", format_count(*admitted), format_count(*rejected)),
         );
         let admitted_height = scale.height(*admitted);
         column.draw_bar(&mut svg, "admitted", 0.0, admitted_height);
-        column.draw_bar(&mut svg, "refused", admitted_height, scale.height(*refused));
+        column.draw_bar(&mut svg, "rejected", admitted_height, scale.height(*rejected));
         svg.push_str("</g>");
         let from_end = days.len() - 1 - index;
         if from_end.is_multiple_of(LABEL_EVERY_DAYS) {
@@ -102,28 +103,28 @@ pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
     svg
 }
 
-/// A bar of today's use against the day's limit; the numbers stand beside it.
+/// A bar of today's usage and the daily limit. The page shows the numbers beside it.
 pub(crate) fn usage_bar(used: u64, limit: u64) -> String {
     let fraction = if limit == 0 { 1.0 } else { (used as f64 / limit as f64).min(1.0) };
     let level = match fraction {
-        fraction if fraction >= 1.0 => "spent",
-        fraction if fraction >= 0.8 => "near",
-        _ => "calm",
+        fraction if fraction >= 1.0 => "exhausted",
+        fraction if fraction >= 0.8 => "near-limit",
+        _ => "normal",
     };
     let width = if used == 0 { 0.0 } else { (fraction * 100.0).max(VISIBLE_PERCENT_MIN) };
     format!(
-        "<svg class=\"bar {level}\" aria-hidden=\"true\"><rect width=\"{width:.1}%\" height=\"100%\" rx=\"3\"/></svg>"
+        "<svg class=\"usage-bar {level}\" aria-hidden=\"true\"><rect width=\"{width:.1}%\" height=\"100%\" rx=\"3\"/></svg>"
     )
 }
 
-/// The vertical axis: from nought to a round number, in equal steps.
+/// The vertical axis: from zero to a round number, in equal steps.
 struct ChartScale {
     max: u64,
     step: u64,
 }
 
 impl ChartScale {
-    /// The smallest round scale of at most five steps that holds a number.
+    /// The smallest round scale of at most five steps that covers a number.
     fn covering(highest: u64) -> Self {
         let highest = highest.max(4);
         let mut power_of_ten: u64 = 1;
@@ -145,7 +146,7 @@ impl ChartScale {
     fn draw_grid(&self, svg: &mut String) {
         for tick in (0..=self.max).step_by(usize::try_from(self.step).unwrap_or(usize::MAX)) {
             let y = 100.0 - tick as f64 / self.max as f64 * 100.0;
-            let class = if tick == 0 { "base" } else { "grid" };
+            let class = if tick == 0 { "axis" } else { "grid" };
             push_fmt!(svg, "<line class=\"{class}\" x2=\"100%\" y1=\"{y:.2}%\" y2=\"{y:.2}%\"/>");
             push_fmt!(
                 svg,
@@ -156,7 +157,7 @@ impl ChartScale {
     }
 }
 
-/// The place of one bar.
+/// The position of one bar.
 struct ChartColumn {
     left: f64,
     width: f64,
@@ -172,12 +173,12 @@ impl ChartColumn {
         self.left + self.width / 2.0
     }
 
-    /// Opens the group of a column: what the pointer reads, over its whole height.
+    /// Opens the group of a column: its tooltip, and a hover area of full height.
     fn open_group(&self, svg: &mut String, title: &str) {
         let Self { left, width } = self;
         push_fmt!(
             svg,
-            "<g><title>{}</title><rect class=\"reach\" x=\"{left:.2}%\" width=\"{width:.2}%\" height=\"100%\"/>",
+            "<g><title>{}</title><rect class=\"hover-area\" x=\"{left:.2}%\" width=\"{width:.2}%\" height=\"100%\"/>",
             escape_html(title)
         );
     }
@@ -206,7 +207,7 @@ fn format_count(number: u64) -> String {
     with_commas(&number.to_string())
 }
 
-/// A number of an axis, where little room is: `20k`, `1.5M`.
+/// Formats a number of an axis: `20k`, `1.5M`.
 fn format_axis_number(number: u64) -> String {
     let units = [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
     match units.into_iter().find(|(unit, _)| number >= *unit) {
@@ -216,21 +217,17 @@ fn format_axis_number(number: u64) -> String {
     }
 }
 
-/// `2026-11-05` as `5 Nov`; other text as it is.
+/// Formats `2026-11-05` as `5 Nov`; returns other text unchanged.
 fn short_day(day: &str) -> String {
     day.parse::<Date>().map_or_else(|_| day.to_owned(), |date| date.strftime("%-d %b").to_string())
-}
-
-fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn day(text: &str, admitted: u64, refused: u64) -> (String, u64, u64) {
-        (text.to_owned(), admitted, refused)
+    fn day(text: &str, admitted: u64, rejected: u64) -> (String, u64, u64) {
+        (text.to_owned(), admitted, rejected)
     }
 
     #[test]
@@ -255,15 +252,15 @@ mod tests {
         assert_eq!(html.matches("<tr>").count(), 6);
         assert!(html.contains("<th scope=\"row\">−60 to −51 s</th><td>  1   0   0"));
         assert!(html.contains("role=\"img\"><title>Requests in each of the 60 seconds before the pause</title>"));
-        assert!(html.contains("<desc>42 in all, 41 in the busiest second.</desc>"));
+        assert!(html.contains("<desc>42 in total, 41 in the busiest second.</desc>"));
     }
 
     #[test]
-    fn daily_chart_stacks_refused_on_admitted() {
+    fn daily_chart_stacks_rejected_on_successful() {
         let svg = daily_chart(&[day("2026-11-14", 0, 0), day("2026-11-15", 3, 1)]);
-        assert!(svg.contains("<title>15 Nov: 3 answered, 1 refused</title>"));
+        assert!(svg.contains("<title>15 Nov: 3 successful, 1 rejected</title>"));
         assert!(svg.contains("class=\"admitted\" x=\"56.00%\" y=\"25.00%\" width=\"38.00%\" height=\"75.00%\""));
-        assert!(svg.contains("class=\"refused\" x=\"56.00%\" y=\"0.00%\" width=\"38.00%\" height=\"25.00%\""));
+        assert!(svg.contains("class=\"rejected\" x=\"56.00%\" y=\"0.00%\" width=\"38.00%\" height=\"25.00%\""));
     }
 
     #[test]
@@ -281,11 +278,17 @@ mod tests {
 
     #[test]
     fn usage_bar_class_follows_its_level() {
-        for (used, level) in [(0, "calm"), (7_999, "calm"), (8_000, "near"), (10_000, "spent"), (10_400, "spent")] {
-            assert!(usage_bar(used, 10_000).contains(&format!("class=\"bar {level}\"")), "{used}");
+        for (used, level) in [
+            (0, "normal"),
+            (7_999, "normal"),
+            (8_000, "near-limit"),
+            (10_000, "exhausted"),
+            (10_400, "exhausted"),
+        ] {
+            assert!(usage_bar(used, 10_000).contains(&format!("class=\"usage-bar {level}\"")), "{used}");
         }
-        assert!(usage_bar(1, 1_000_000).contains("width=\"1.2%\""), "a little is seen");
-        assert!(usage_bar(20_000, 10_000).contains("width=\"100.0%\""), "never over its end");
+        assert!(usage_bar(1, 1_000_000).contains("width=\"1.2%\""), "a small number is visible");
+        assert!(usage_bar(20_000, 10_000).contains("width=\"100.0%\""), "the bar never exceeds its track");
     }
 
     #[test]

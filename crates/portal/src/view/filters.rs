@@ -1,15 +1,15 @@
-//! How numbers and words are written on the pages.
+//! Template filters.
 
 use std::fmt::Display;
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// Formats a whole number with thousands separators: `1,234,567`.
 #[askama::filter_fn]
 pub(crate) fn thousands(number: impl Display, _: &dyn askama::Values) -> askama::Result<String> {
     let digits = number.to_string();
     Ok(with_commas(&digits))
 }
 
-/// A word with a capital letter first.
+/// Capitalizes the first letter.
 #[askama::filter_fn]
 pub(crate) fn uppercase_first(word: impl Display, _: &dyn askama::Values) -> askama::Result<String> {
     let word = word.to_string();
@@ -17,8 +17,8 @@ pub(crate) fn uppercase_first(word: impl Display, _: &dyn askama::Values) -> ask
     Ok(characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect()))
 }
 
-/// Digits in groups of three.
-pub(super) fn with_commas(digits: &str) -> String {
+/// Separates digits into groups of three.
+pub(crate) fn with_commas(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {

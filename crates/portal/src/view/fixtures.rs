@@ -1,12 +1,21 @@
-//! Every page, rendered with what is hard to show: nothing at all, ten keys, names that are markup.
+//! Every page, rendered with edge cases: no data, ten keys, names that contain markup.
 
 use askama::Template;
 
-use super::*;
-use crate::DataAttribution;
-use crate::docs::{DocsArticle, DocsIndex};
-use crate::landing::SelfViewSummary;
-use crate::reference::{FieldDoc, OperationDoc, ResponseDoc, SchemaDoc};
+use crate::docs::article::DocsArticle;
+use crate::docs::index::DocsIndex;
+use crate::docs::search::search;
+use crate::host::DataAttribution;
+use crate::landing::self_view::SelfViewSummary;
+use crate::reference::openapi::{FieldDoc, OperationDoc, ResponseDoc, SchemaDoc};
+use crate::view::account::{AccountPage, AlertSettings, DeleteAccountPage, PasskeyItem, SessionItem};
+use crate::view::auth::{EmailSentPage, ForgotPage, LinkAction, LinkPage, SignInPage, SignUpPage};
+use crate::view::chart::{daily_chart, pause_chart};
+use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
+use crate::view::keys::{DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice};
+use crate::view::public::{DocsPage, LandingPage, ReferencePage, SearchPage};
+use crate::view::static_pages::{EnterprisePage, ErrorPage};
+use crate::view::usage::{KeyUsageRow, UsageDayRow, UsagePage, UsageView};
 
 const BASE: &str = "https://ip.example";
 const NAME: &str = "<i>Web & \"shop\"</i>";
@@ -24,7 +33,7 @@ fn frame(member: Option<&str>) -> PageFrame {
         tab: Tab::Keys,
         member_email: member.map(str::to_owned),
         csrf_token: "the-token".to_owned(),
-        notice: Some(Notice("Something was done.")),
+        notice: Some(Notice("Saved.")),
         signup_open: true,
         seo: None,
     }
@@ -32,7 +41,7 @@ fn frame(member: Option<&str>) -> PageFrame {
 
 fn public_frame() -> PageFrame {
     let seo =
-        SeoMetadata { description: "What it is about.".to_owned(), path: "/a".to_owned(), base_url: BASE.to_owned() };
+        SeoMetadata { description: "A description.".to_owned(), path: "/a".to_owned(), base_url: BASE.to_owned() };
     PageFrame { seo: Some(seo), ..frame(None) }
 }
 
@@ -41,7 +50,7 @@ fn member_frame() -> PageFrame {
 }
 
 fn form_error() -> Option<String> {
-    Some("What is wrong.".to_owned())
+    Some("An error.".to_owned())
 }
 
 pub(super) fn key_card(id: usize, state: &'static str, is_paused: bool) -> KeyCard {
@@ -68,14 +77,14 @@ pub(super) fn key_card(id: usize, state: &'static str, is_paused: bool) -> KeyCa
 
 fn usage_view() -> UsageView {
     let day =
-        UsageDayRow { day: "2026-11-15".to_owned(), admitted: 1_234_567, refused: 15, by_reason: [1, 2, 3, 4, 5] };
+        UsageDayRow { day: "2026-11-15".to_owned(), admitted: 1_234_567, rejected: 15, by_reason: [1, 2, 3, 4, 5] };
     UsageView {
         today_admitted: day.admitted,
-        today_refused: day.refused,
+        today_rejected: day.rejected,
         admitted: day.admitted,
-        refused: day.refused,
+        rejected: day.rejected,
         by_reason: day.by_reason,
-        chart: daily_chart(&[(day.day.clone(), day.admitted, day.refused)]),
+        chart: daily_chart(&[(day.day.clone(), day.admitted, day.rejected)]),
         days: vec![day],
     }
 }
@@ -89,10 +98,10 @@ pub(super) fn key_page(card: KeyCard) -> String {
 }
 
 fn render(page: &impl Template) -> String {
-    page.render().expect("pages render")
+    page.render().expect("page renders")
 }
 
-/// Every page of the documentation, by its name.
+/// Every page of the documentation, with its slug.
 pub(super) fn docs_pages() -> Vec<(&'static str, String)> {
     let docs_index = DocsIndex::build(BASE);
     let render_article = |page: &DocsArticle| {
@@ -106,7 +115,7 @@ pub(super) fn docs_pages() -> Vec<(&'static str, String)> {
 fn search_pages() -> Vec<String> {
     let docs_index = DocsIndex::build(BASE);
     let render_search = |query: &str| {
-        let (query, hits) = (query.to_owned(), docs_index.search(query, 20));
+        let (query, hits) = (query.to_owned(), search(docs_index.articles(), query, 20));
         render(&SearchPage { frame: frame(None), groups: docs_index.groups(), query, hits })
     };
     ["", "<i>", "missing_api_key"].map(render_search).into()
@@ -125,7 +134,7 @@ fn landing_page() -> String {
             location: two_lines("Paris"),
             network: two_lines("Example"),
             connection: two_lines("HTTP/2"),
-            map_caption: "The circle.".to_owned(),
+            map_caption: "A caption.".to_owned(),
         },
         attributions: vec![DataAttribution { text: NAME.to_owned(), url: Some("https://a.example".to_owned()) }],
     })
@@ -152,7 +161,7 @@ fn reference_page() -> String {
         operations: vec![OperationDoc {
             id: "lookup".to_owned(),
             path: "/api/v1/ip".to_owned(),
-            summary: "Look".to_owned(),
+            summary: "Lookup".to_owned(),
             description: NAME.to_owned(),
             needs_key: true,
             scopes: vec!["ip".to_owned()],
@@ -173,19 +182,19 @@ fn public_pages() -> Vec<String> {
         needs_email_confirmation: open,
     };
     let forgot =
-        |has_mail| ForgotPage { frame: frame(None), email: email(), form_error: form_error(), email_enabled: has_mail };
+        |email_enabled| ForgotPage { frame: frame(None), email: email(), form_error: form_error(), email_enabled };
     let mut pages = vec![
         render(&signup(true)),
         render(&signup(false)),
-        render(&EmailSentPage { frame: frame(None), email: email(), message: "Follow it.", retry_href: "/signup" }),
+        render(&EmailSentPage { frame: frame(None), email: email(), message: "Open the link.", retry_href: "/signup" }),
         render(&SignInPage { frame: frame(None), email: email(), form_error: form_error(), passkeys_available: true }),
         render(&forgot(true)),
         render(&forgot(false)),
         render(&ErrorPage {
             frame: frame(None),
-            heading: "Nothing is here",
-            message: "It never was.".to_owned(),
-            next_link: ("/keys", "Open your keys"),
+            heading: "Page not found",
+            message: "It may have been deleted.".to_owned(),
+            next_link: ("/keys", "Go to your keys"),
         }),
         render(&EnterprisePage { frame: frame(None) }),
         landing_page(),
@@ -231,7 +240,7 @@ fn account_page() -> AccountPage {
 pub(super) fn member_pages() -> Vec<String> {
     let scope = |name, chosen| ScopeChoice {
         name,
-        description: "What it shows.",
+        description: "A description.",
         fields: vec![("ip", true)],
         is_selected: chosen,
     };
@@ -250,7 +259,7 @@ pub(super) fn member_pages() -> Vec<String> {
         used_today: 1,
         daily_limit: 10,
         admitted: 1,
-        refused: 0,
+        rejected: 0,
     };
     vec![
         keys_page(Vec::new()),

@@ -1,50 +1,39 @@
-//! What all pages share.
+//! The frame around every page.
 
-/// Where in the portal a page stands.
+/// The active tab of the main navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tab {
-    /// Keys.
     Keys,
-    /// Usage.
     Usage,
-    /// The account.
     Account,
-    /// Documentation.
     Docs,
-    /// The API reference.
     Reference,
-    /// None of them.
+    /// The page is in no tab.
     None,
 }
 
-/// What became of the form that led here.
+/// The result of the form that redirected to the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notice(pub(crate) &'static str);
 
-/// How a page presents itself to whoever finds or links to it.
+/// Metadata for search engines and link previews.
 pub(crate) struct SeoMetadata {
-    /// What it is about, in a sentence or two.
     pub(crate) description: String,
-    /// Its path.
     pub(crate) path: String,
-    /// Where browsers reach the service.
     pub(crate) base_url: String,
 }
 
 /// The frame around a page.
 pub(crate) struct PageFrame {
-    /// The page's title.
     pub(crate) title: String,
-    /// Where it stands.
     pub(crate) tab: Tab,
-    /// The signed-in member's e-mail address.
+    /// Email of the signed-in member.
     pub(crate) member_email: Option<String>,
-    /// The token that every form carries; empty on pages without one.
+    /// The CSRF token of every form.
     pub(crate) csrf_token: String,
-    /// What has just been done.
     pub(crate) notice: Option<Notice>,
-    /// Whether strangers may sign up.
+    /// Whether anyone may sign up.
     pub(crate) signup_open: bool,
-    /// `None` for pages that no search engine should keep.
+    /// `None` for pages that search engines should not index.
     pub(crate) seo: Option<SeoMetadata>,
 }

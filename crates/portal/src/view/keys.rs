@@ -1,11 +1,13 @@
-//! The pages about keys.
+//! The pages of keys.
 
 use askama::Template;
 
 use crate::view::chart::usage_bar;
-use crate::view::{PageFrame, UsageView, filters};
+use crate::view::filters;
+use crate::view::frame::PageFrame;
+use crate::view::usage::UsageView;
 
-/// A key as the list shows it.
+/// A key in the list, or at the top of its page.
 pub(crate) struct KeyCard {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -16,31 +18,30 @@ pub(crate) struct KeyCard {
     pub(crate) created: String,
     /// Such as `today`, `yesterday` or `12 Nov 2026`; `None` when never.
     pub(crate) last_used: Option<String>,
-    /// Today's use against the day's limit.
     pub(crate) used_today: u64,
     pub(crate) daily_limit: u64,
-    /// Until when the secret before the last roll holds, such as `16 Nov 2026, 14:03 UTC`.
+    /// When the previous secret expires, such as `16 Nov 2026, 14:03 UTC`.
     pub(crate) previous_valid_until: Option<String>,
     /// Present while the key is paused.
     pub(crate) pause: Option<PauseView>,
 }
 
 impl KeyCard {
-    /// Today's use as a bar, as SVG.
+    /// Today's usage as a bar, in SVG.
     fn usage_bar(&self) -> String {
         usage_bar(self.used_today, self.daily_limit)
     }
 }
 
-/// The evidence of a pause.
+/// When and why a key was paused.
 pub(crate) struct PauseView {
     /// Such as `15 Nov 2026, 14:03:22 UTC`.
     pub(crate) paused_at: String,
-    /// Requests within the minute, the one too many included.
+    /// Requests in the 60 seconds before the pause, including the one that exceeded the limit.
     pub(crate) requests: u32,
-    /// The busiest second of the minute.
+    /// Requests in the busiest second.
     pub(crate) peak_per_second: u16,
-    /// Bars of the 60 seconds, as SVG.
+    /// Chart of the 60 seconds, in SVG.
     pub(crate) chart: String,
 }
 
@@ -51,15 +52,15 @@ pub(crate) struct KeysPage {
     pub(crate) frame: PageFrame,
     pub(crate) keys: Vec<KeyCard>,
     pub(crate) keys_max: usize,
-    /// Names what the page shows, so that its stream need not send it a second time.
+    /// Version of the list; with it, the event stream detects changes that the page missed.
     pub(crate) version: String,
 }
 
-/// A scope to choose.
+/// A scope in the form.
 pub(crate) struct ScopeChoice {
     pub(crate) name: &'static str,
     pub(crate) description: &'static str,
-    /// All fields that it returns, and whether the scope before it lacks them.
+    /// All fields of the scope, and whether the next smaller scope lacks them.
     pub(crate) fields: Vec<(&'static str, bool)>,
     pub(crate) is_selected: bool,
 }
@@ -74,7 +75,7 @@ pub(crate) struct NewKeyPage {
     pub(crate) form_error: Option<String>,
 }
 
-/// A key in clear, shown once: after it was made or rolled.
+/// A key in clear, shown once after it was created or rotated.
 #[derive(Template)]
 #[template(path = "new_secret.html")]
 pub(crate) struct NewSecretPage {
@@ -82,19 +83,19 @@ pub(crate) struct NewSecretPage {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) clear_key: String,
-    /// A line to paste into a shell.
+    /// A command to paste into a shell.
     pub(crate) curl_command: String,
-    /// After a roll: until when the old secret holds; `Some(None)` when it has ended.
+    /// After a rotation: when the old secret expires; `Some(None)` if it was revoked.
     pub(crate) rotated: Option<Option<String>>,
 }
 
-/// Something that happened to a key.
+/// An event in the history of a key.
 pub(crate) struct KeyHistoryRow {
     /// Such as `15 Nov 2026, 14:03 UTC`.
     pub(crate) at: String,
-    /// Such as `Paused: over 300 requests within 60 seconds`.
+    /// Such as `Paused: more than 300 requests in 60 seconds`.
     pub(crate) description: String,
-    /// `you`, `the operator` or `the service`.
+    /// `you`, `an administrator` or `Ipseity`.
     pub(crate) actor: &'static str,
 }
 

@@ -1,12 +1,14 @@
-//! The front door: the landing page, the documentation, its search and the reference.
+//! The landing page, the documentation, its search and the reference.
 
 use askama::Template;
 
-use crate::DataAttribution;
-use crate::docs::{DocsArticle, SearchHit};
-use crate::landing::SelfViewSummary;
-use crate::reference::{FieldDoc, OperationDoc, SchemaDoc};
-use crate::view::{PageFrame, filters};
+use crate::docs::article::DocsArticle;
+use crate::docs::search::SearchHit;
+use crate::host::DataAttribution;
+use crate::landing::self_view::SelfViewSummary;
+use crate::reference::openapi::{FieldDoc, OperationDoc, SchemaDoc};
+use crate::view::filters;
+use crate::view::frame::PageFrame;
 
 /// `/`
 #[derive(Template)]
@@ -14,11 +16,10 @@ use crate::view::{PageFrame, filters};
 pub(crate) struct LandingPage<'a> {
     pub(crate) frame: PageFrame,
     pub(crate) base_url: &'a str,
-    /// The map, as SVG.
     pub(crate) map_svg: String,
-    /// The visitor's own answer, highlighted.
+    /// The visitor's response, highlighted.
     pub(crate) json_html: String,
-    /// How long it took.
+    /// Time taken by the lookup.
     pub(crate) elapsed: String,
     pub(crate) summary: SelfViewSummary,
     pub(crate) attributions: Vec<DataAttribution>,

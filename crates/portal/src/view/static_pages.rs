@@ -1,8 +1,8 @@
-//! The pages that only say something.
+//! Pages without forms.
 
 use askama::Template;
 
-use crate::view::PageFrame;
+use crate::view::frame::PageFrame;
 
 /// `/enterprise`
 #[derive(Template)]
@@ -11,13 +11,13 @@ pub(crate) struct EnterprisePage {
     pub(crate) frame: PageFrame,
 }
 
-/// Something that cannot be shown or done, and what to do next.
+/// An error, and what to do next.
 #[derive(Template)]
 #[template(path = "error.html")]
 pub(crate) struct ErrorPage {
     pub(crate) frame: PageFrame,
     pub(crate) heading: &'static str,
     pub(crate) message: String,
-    /// Where to go on: an address and what it is called.
+    /// URL and label of the button.
     pub(crate) next_link: (&'static str, &'static str),
 }

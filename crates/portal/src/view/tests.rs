@@ -1,10 +1,10 @@
-//! What holds for every page, and what each must show.
+//! Tests of all pages: structure, security and content.
 
 use std::collections::HashSet;
 
 use crate::view::fixtures::{all_pages, docs_pages, key_card, key_page, keys_page, member_pages};
 
-/// The tags of a page that begin so, whole.
+/// The complete tags of a page that start with a prefix.
 fn tags<'a>(page: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     page.match_indices(prefix).map(|(at, _)| page[at..].split_inclusive('>').next().unwrap_or_default())
 }
@@ -18,9 +18,9 @@ fn every_page_has_one_heading_a_skip_link_and_its_notice() {
     for page in all_pages() {
         assert_eq!(page.matches("<h1").count(), 1, "{page}");
         assert!(page.contains("href=\"#main\"") && page.contains("<main id=\"main\""));
-        assert!(page.contains("<title>A title · Ipseity</title>") && page.contains("Something was done."));
+        assert!(page.contains("<title>A title · Ipseity</title>") && page.contains("Saved."));
         let is_published = page.contains("<meta name=\"description\"") && page.contains("<link rel=\"canonical\"");
-        assert_ne!(is_published, page.contains("<meta name=\"robots\" content=\"noindex\">"), "either found or not");
+        assert_ne!(is_published, page.contains("<meta name=\"robots\" content=\"noindex\">"), "a page is either indexed or noindex");
     }
 }
 
@@ -48,7 +48,7 @@ fn every_form_posts_its_csrf_token() {
     for page in all_pages() {
         for form in page.split("<form").skip(1) {
             let form = form.split("</form>").next().unwrap_or_default();
-            // A search changes nothing.
+            // A search changes nothing and needs no token.
             if form.contains("role=\"search\"") {
                 assert!(form.contains("method=\"get\"") && !form.contains("csrf"), "{form}");
                 continue;
@@ -67,7 +67,7 @@ fn every_input_has_a_label() {
             assert!(
                 is_named
                     || page.contains(&format!("<label>{input}"))
-                    || page.contains(&format!("<label class=\"check\">{input}")),
+                    || page.contains(&format!("<label class=\"checkbox\">{input}")),
                 "{input}"
             );
         }
@@ -81,7 +81,7 @@ fn ids_are_unique_and_live_elements_have_one() {
         for tag in page.split('<').skip(1).filter_map(|tag| tag.split('>').next()) {
             let id = attribute_value(tag, "id");
             assert!(id.is_none_or(|id| seen.insert(id)), "{tag}");
-            assert!(id.is_some() || !tag.contains("data-live") || tag.contains("data-live-sign"), "{tag}");
+            assert!(id.is_some() || !tag.contains("data-live") || tag.contains("data-live-indicator"), "{tag}");
         }
     }
 }
@@ -98,7 +98,7 @@ fn paused_key_shows_its_chart_and_one_resume_button() {
     for page in [keys_page(vec![key_card(1, "paused", true)]), key_page(key_card(1, "paused", true))] {
         assert!(page.contains("Paused on 15 Nov 2026, 14:03:22 UTC"));
         assert!(page.contains("<strong>301 requests</strong>") && page.contains("busiest second: 6"));
-        assert!(page.contains("class=\"chart minute\""));
+        assert!(page.contains("class=\"chart seconds\""));
         assert_eq!(page.matches("action=\"/keys/0000000001/resume\"").count(), 1);
     }
     assert!(!key_page(key_card(1, "active", false)).contains("/resume"));
@@ -108,7 +108,7 @@ fn paused_key_shows_its_chart_and_one_resume_button() {
 fn new_key_link_is_hidden_at_ten_keys() {
     assert!(keys_page(vec![key_card(1, "active", false)]).contains("href=\"/keys/new\""));
     let full = keys_page((0..10).map(|id| key_card(id, "active", false)).collect());
-    assert!(!full.contains("href=\"/keys/new\"") && full.contains("Delete one to make room."));
+    assert!(!full.contains("href=\"/keys/new\"") && full.contains("Delete one to add another."));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn visitors_see_sign_in_and_members_see_sign_out() {
 #[test]
 fn every_documented_error_anchor_has_its_heading() {
     let docs = docs_pages();
-    let page = |name: &str| docs.iter().find(|(slug, _)| *slug == name).map(|(_, page)| page).expect("a page");
+    let page = |name: &str| docs.iter().find(|(slug, _)| *slug == name).map(|(_, page)| page).expect("page exists");
     for (anchor, heading_text) in [
         ("missing_api_key", "401</span> missing_api_key"),
         ("invalid_api_key", "401</span> invalid_api_key"),
@@ -159,12 +159,12 @@ fn docs_links_lead_to_existing_pages_and_anchors() {
                 "/docs" => docs.first().map(|(_, first)| first),
                 path => match path.strip_prefix("/docs/").filter(|slug| !slug.ends_with(".md")) {
                     Some(slug) => docs.iter().find(|(page_slug, _)| *page_slug == slug).map(|(_, page)| page),
-                    // What leads elsewhere is followed by the crawler.
+                    // The link checker of `just docs-check` follows other links.
                     None => continue,
                 },
             };
             let found = target.is_some_and(|page| anchor.is_empty() || page.contains(&format!(" id=\"{anchor}\"")));
-            assert!(found, "{link} on {name:?} leads nowhere");
+            assert!(found, "{link} on {name:?} has no target");
         }
     }
 }
@@ -172,7 +172,7 @@ fn docs_links_lead_to_existing_pages_and_anchors() {
 #[test]
 fn docs_describe_every_field() {
     let docs = docs_pages();
-    let (_, page) = docs.iter().find(|(slug, _)| *slug == "scopes").expect("the scopes");
+    let (_, page) = docs.iter().find(|(slug, _)| *slug == "scopes").expect("the page of scopes exists");
     for field in ipseity_domain::Field::ALL {
         assert!(page.contains(&format!("<td><code>{}</code>", field.name())), "{} is missing", field.name());
     }

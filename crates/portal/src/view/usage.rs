@@ -1,35 +1,36 @@
-//! Usage: numbers, a chart of 30 days, and the same as a table.
+//! Usage: totals, a chart of 30 days and a table.
 
 use askama::Template;
 
 use crate::view::chart::usage_bar;
-use crate::view::{PageFrame, filters};
+use crate::view::filters;
+use crate::view::frame::PageFrame;
 
-/// One day.
+/// The usage of one day.
 pub(crate) struct UsageDayRow {
     /// Such as `2026-11-15`.
     pub(crate) day: String,
     pub(crate) admitted: u64,
-    pub(crate) refused: u64,
-    /// Refused by reason: paused now (burst), while paused, inactive, day spent, wrong secret.
+    pub(crate) rejected: u64,
+    /// Rejected by reason: burst limit, while paused, deactivated, daily quota, invalid secret.
     pub(crate) by_reason: [u64; 5],
 }
 
-/// The use of one key, or of all.
+/// The usage of one key, or of all keys.
 pub(crate) struct UsageView {
     pub(crate) today_admitted: u64,
-    pub(crate) today_refused: u64,
+    pub(crate) today_rejected: u64,
     pub(crate) admitted: u64,
-    pub(crate) refused: u64,
-    /// Refused in 30 days, by reason, as in [`DayRow::by_reason`].
+    pub(crate) rejected: u64,
+    /// Rejected in 30 days, in the order of [`UsageDayRow::by_reason`].
     pub(crate) by_reason: [u64; 5],
-    /// Bars of 30 days, as SVG.
+    /// Chart of 30 days, in SVG.
     pub(crate) chart: String,
     /// 30 days, newest first.
     pub(crate) days: Vec<UsageDayRow>,
 }
 
-/// One key's line on the usage page.
+/// A key in the table of the usage page.
 pub(crate) struct KeyUsageRow {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -37,11 +38,11 @@ pub(crate) struct KeyUsageRow {
     pub(crate) used_today: u64,
     pub(crate) daily_limit: u64,
     pub(crate) admitted: u64,
-    pub(crate) refused: u64,
+    pub(crate) rejected: u64,
 }
 
 impl KeyUsageRow {
-    /// Today's use as a bar, as SVG.
+    /// Today's usage as a bar, in SVG.
     fn usage_bar(&self) -> String {
         usage_bar(self.used_today, self.daily_limit)
     }

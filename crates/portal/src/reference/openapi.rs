@@ -1,73 +1,51 @@
-//! The reference: every operation of the OpenAPI document as a page, with a form to call it. The reader's key never comes here: the form is the
-//! browser's own, and calls the API itself.
+//! Reads the parts of the OpenAPI document that the reference shows.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::response::Response;
 use serde_json::{Map, Value};
 
-use crate::Portal;
-use crate::docs::highlight_code;
-use crate::page::{Visitor, render_page};
-use crate::view::{ReferencePage, Tab};
+use crate::docs::highlight::highlight_code;
 
-const DESCRIPTION: &str = "Every operation, field, header, status and example of Ipseity's API, version 1.1.0, with a form to call each with your own key.";
-
-/// An operation, ready to be shown.
+/// A GET operation.
 pub(crate) struct OperationDoc {
     pub(crate) id: String,
     pub(crate) path: String,
     pub(crate) summary: String,
     pub(crate) description: String,
     pub(crate) needs_key: bool,
-    /// The values that `scope` may have; none where there is no such parameter.
+    /// Values of the parameter `scope`; empty if there is no such parameter.
     pub(crate) scopes: Vec<String>,
     pub(crate) responses: Vec<ResponseDoc>,
 }
 
-/// What may be answered.
+/// A response of an operation.
 pub(crate) struct ResponseDoc {
     pub(crate) status: String,
     pub(crate) description: String,
-    /// Schema of the body, by its name.
+    /// Name of the body's schema.
     pub(crate) schema: String,
     pub(crate) headers: Vec<String>,
     /// Name and highlighted JSON of each example.
     pub(crate) examples: Vec<(String, String)>,
 }
 
-/// A field, header or other named thing with a meaning.
+/// A field or header.
 pub(crate) struct FieldDoc {
     pub(crate) name: String,
     pub(crate) json_type: String,
     pub(crate) meaning: String,
-    /// The lowest scope that shows it; empty where there is none.
+    /// The lowest scope that includes it; empty if there is none.
     pub(crate) scope: String,
     pub(crate) example: String,
 }
 
-/// A body, field by field.
+/// A schema and its fields.
 pub(crate) struct SchemaDoc {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) fields: Vec<FieldDoc>,
 }
 
-pub(crate) async fn show_reference(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
-    let document = portal.host.openapi_document();
-    let frame = visitor.public_frame(&portal, "API reference", Tab::Reference, DESCRIPTION, "/reference");
-    render_page(&ReferencePage {
-        frame,
-        base_url: &portal.settings.base_url,
-        operations: operation_docs(document),
-        schemas: schema_docs(document),
-        headers: field_docs(&document["components"]["headers"]),
-    })
-}
-
-/// Every GET; HEAD and OPTIONS are told of once, on the page itself.
-fn operation_docs(document: &Value) -> Vec<OperationDoc> {
+/// Every GET operation. The page describes HEAD and OPTIONS once, for all.
+pub(super) fn operation_docs(document: &Value) -> Vec<OperationDoc> {
     let operation_doc = |(path, item): (&String, &Value)| {
         let get = &item["get"];
         let parameters = get["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -105,7 +83,7 @@ fn response_doc((status, response): (&String, &Value)) -> ResponseDoc {
     }
 }
 
-fn schema_docs(document: &Value) -> Vec<SchemaDoc> {
+pub(super) fn schema_docs(document: &Value) -> Vec<SchemaDoc> {
     let schema_doc = |(name, schema): (&String, &Value)| SchemaDoc {
         name: name.clone(),
         description: string_or_empty(&schema["description"]),
@@ -114,7 +92,7 @@ fn schema_docs(document: &Value) -> Vec<SchemaDoc> {
     object_entries(&document["components"]["schemas"]).map(schema_doc).collect()
 }
 
-fn field_docs(properties: &Value) -> Vec<FieldDoc> {
+pub(super) fn field_docs(properties: &Value) -> Vec<FieldDoc> {
     let field_doc = |(name, property): (&String, &Value)| {
         let schema = if property["schema"].is_object() { &property["schema"] } else { property };
         let example = if property["examples"].is_array() { &property["examples"][0] } else { &property["example"] };
@@ -166,13 +144,13 @@ mod tests {
                 "operationId": "lookup", "summary": "S", "description": "D", "security": [{ "bearer": [] }],
                 "parameters": [{ "name": "scope", "schema": { "enum": ["ip", "geo"] } }],
                 "responses": { "200": {
-                    "description": "Answered.", "headers": { "X-A": {} },
+                    "description": "Success.", "headers": { "X-A": {} },
                     "content": { "application/json": { "schema": { "$ref": "#/x/Body" }, "examples": { "one": { "value": { "b": 1 } } } } },
                 } },
             } } },
             "components": { "schemas": { "Body": { "description": "B", "properties": { "b": { "type": ["integer", "null"], "x-scope": "ip", "examples": [1] } } } } },
         });
-        let [operation] = &operation_docs(&document)[..] else { panic!("one operation") };
+        let [operation] = &operation_docs(&document)[..] else { panic!("expected one operation") };
         assert!(operation.needs_key && operation.scopes == ["ip", "geo"]);
         let response = &operation.responses[0];
         assert_eq!((response.schema.as_str(), response.headers.as_slice()), ("Body", &["X-A".to_owned()][..]));

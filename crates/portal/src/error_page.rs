@@ -1,0 +1,153 @@
+//! Renders errors as pages: what happened, and what to do next.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+
+use crate::auth::session_cookie::SessionCookie;
+use crate::auth::throttle::RetryAfter;
+use crate::error::PortalError;
+use crate::page::Visitor;
+use crate::state::Portal;
+use crate::view::frame::Tab;
+use crate::view::static_pages::ErrorPage;
+
+struct ErrorPageContent {
+    status: StatusCode,
+    heading: &'static str,
+    message: String,
+    next_link: (&'static str, &'static str),
+}
+
+/// The content of an error's page; `None` for an error that redirects to the sign-in page.
+fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
+    let content = |status, heading, message: &str, next_link| ErrorPageContent {
+        status,
+        heading,
+        message: message.to_owned(),
+        next_link,
+    };
+    let content = match error {
+        PortalError::NotSignedIn => return None,
+        PortalError::StaleForm => content(
+            StatusCode::FORBIDDEN,
+            "Session expired",
+            "You signed in or out since you opened this form, or cookies are disabled. Nothing changed. Please try again.",
+            ("/keys", "Go to your keys"),
+        ),
+        PortalError::CrossOrigin => content(
+            StatusCode::FORBIDDEN,
+            "Request blocked",
+            "Another site submitted this form. Nothing changed.",
+            ("/keys", "Go to your keys"),
+        ),
+        PortalError::NotFound => content(
+            StatusCode::NOT_FOUND,
+            "Page not found",
+            "It may have been deleted. Deleted keys can’t be restored.",
+            ("/keys", "Go to your keys"),
+        ),
+        PortalError::DocsPageNotFound => content(
+            StatusCode::NOT_FOUND,
+            "Page not found",
+            "The docs have no page with this name. Browse or search all pages.",
+            ("/docs", "Open the docs"),
+        ),
+        PortalError::LinkExpired => content(
+            StatusCode::GONE,
+            "This link has expired or was already used",
+            "Links in emails work once, for a limited time. If you didn’t use it, request a new link and change your password.",
+            ("/keys", "Go to your keys"),
+        ),
+        PortalError::SignupClosed => content(
+            StatusCode::FORBIDDEN,
+            "Invitation only",
+            "Ask the administrator of this site for an invite. Nothing was saved.",
+            ("/signup", "How to get an invite"),
+        ),
+        PortalError::PasskeyRefused => content(
+            StatusCode::FORBIDDEN,
+            "Passkey not accepted",
+            "The passkey isn’t registered here, or it took longer than five minutes. Try again, or sign in with your password.",
+            ("/signin", "Sign in"),
+        ),
+        PortalError::PasskeyLimitReached => content(
+            StatusCode::CONFLICT,
+            "Limit reached (10 passkeys)",
+            "Remove a passkey you no longer use, then add the new one.",
+            ("/account", "Back to your account"),
+        ),
+        PortalError::Throttled(RetryAfter(wait)) => ErrorPageContent {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            heading: "Too many attempts",
+            message: format!(
+                "There were too many attempts from your network or on this account. Try again in {}. You can still use \
+                 a passkey, a browser you signed in with before, or a password reset link.",
+                format_minutes(wait.as_secs())
+            ),
+            next_link: ("/forgot", "Reset your password"),
+        },
+        PortalError::Busy => content(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "We’re busy",
+            "Nothing changed. Try again in a few seconds.",
+            ("/signin", "Try again"),
+        ),
+        PortalError::Unavailable => content(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Dashboard temporarily unavailable",
+            "Your keys still work. Try again in a moment. If this persists, contact the administrator of this site.",
+            ("/keys", "Try again"),
+        ),
+    };
+    Some(content)
+}
+
+fn retry_after_s(error: &PortalError) -> Option<u64> {
+    match error {
+        PortalError::Throttled(RetryAfter(wait)) => Some(wait.as_secs().max(1)),
+        PortalError::Busy | PortalError::Unavailable => Some(5),
+        PortalError::NotSignedIn
+        | PortalError::StaleForm
+        | PortalError::CrossOrigin
+        | PortalError::NotFound
+        | PortalError::DocsPageNotFound
+        | PortalError::LinkExpired
+        | PortalError::SignupClosed
+        | PortalError::PasskeyRefused
+        | PortalError::PasskeyLimitReached => None,
+    }
+}
+
+fn format_minutes(seconds: u64) -> String {
+    match seconds.div_ceil(60) {
+        0 | 1 => "a minute".to_owned(),
+        minutes => format!("{minutes} minutes"),
+    }
+}
+
+/// Applies the page timeout, and replaces a [`PortalError`] with its page.
+pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Request, next: Next) -> Response {
+    let session_cookie = SessionCookie::from_headers(request.headers());
+    let timeout = portal.settings.page_timeout;
+    let mut response = tokio::time::timeout(timeout, next.run(request)).await.unwrap_or_else(|_elapsed| {
+        tracing::error!("page timed out");
+        PortalError::Unavailable.into_response()
+    });
+    let Some(error) = response.extensions_mut().remove::<Arc<PortalError>>() else { return response };
+    let Some(ErrorPageContent { status, heading, message, next_link }) = page_content(&error) else {
+        return Redirect::to("/signin").into_response();
+    };
+    let visitor = Visitor::load_or_anonymous(&portal, session_cookie).await;
+    let frame = visitor.frame(&portal, heading, Tab::None);
+    let mut response = visitor.render(&portal, &ErrorPage { frame, heading, message, next_link });
+    *response.status_mut() = status;
+    if let Some(seconds) = retry_after_s(&error) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

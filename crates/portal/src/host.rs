@@ -1,0 +1,35 @@
+//! What the portal needs from the server that hosts it.
+
+use std::time::Duration;
+
+use ipseity_domain::Client;
+use serde_json::Value;
+
+/// Services of the server that pages show.
+pub trait HostServices: Send + Sync {
+    /// Returns the attributions of the loaded databases. They change when a database is reloaded.
+    fn data_attributions(&self) -> Vec<DataAttribution>;
+    /// Looks up the client itself, without charge; `None` if the lookup fails.
+    fn self_lookup(&self, client: &Client) -> Option<VisitorLookup>;
+    /// Returns the OpenAPI document of the API.
+    fn openapi_document(&self) -> &Value;
+}
+
+/// The attribution of a data source, and the URL it links to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataAttribution {
+    /// The attribution text.
+    pub text: String,
+    /// The link, if the license requires one.
+    pub url: Option<String>,
+}
+
+/// A visitor's lookup. No `Debug`, because it contains the address.
+pub struct VisitorLookup {
+    /// The full response as indented JSON.
+    pub json: String,
+    /// Accuracy radius of the location, if known.
+    pub accuracy_km: Option<u16>,
+    /// Time taken to look up and render the response.
+    pub elapsed: Duration,
+}

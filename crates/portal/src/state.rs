@@ -1,0 +1,121 @@
+//! The state that all handlers share.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipseity_domain::{ClientSubnet, KeyChange};
+use ipseity_ledger::Ledger;
+use ipseity_store::{AuthenticatedAccount, Store, StoreError};
+use tokio::sync::Semaphore;
+use webauthn_rs::Webauthn;
+
+use crate::auth::password::PasswordPool;
+use crate::auth::session_cookie::SessionCookie;
+use crate::auth::throttle::Throttle;
+use crate::auth::webauthn::build_webauthn;
+use crate::docs::index::DocsIndex;
+use crate::host::HostServices;
+use crate::live::feed::ChangeFeed;
+
+/// How long sign-in attempts count.
+const LOGIN_ATTEMPTS_PERIOD: Duration = Duration::from_secs(600);
+
+/// Settings and limits of the portal.
+#[derive(Clone, Debug)]
+pub struct PortalSettings {
+    /// Public URL of this service, without a trailing slash.
+    pub base_url: String,
+    /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
+    pub security_contact: String,
+    /// Whether anyone may sign up.
+    pub signup_open: bool,
+    /// Whether emails can be sent.
+    pub email_enabled: bool,
+    /// How long a session may stay unused.
+    pub session_idle_timeout: Duration,
+    /// Number of threads that hash passwords.
+    pub password_threads: usize,
+    /// Maximum number of passwords that wait for a thread.
+    pub password_queue_max: usize,
+    /// Maximum number of attempts per subnet in ten minutes.
+    pub login_attempts_per_subnet_max: u32,
+    /// Maximum number of wrong passwords per account in ten minutes, from browsers that never signed in to it.
+    pub login_attempts_per_account_max: u32,
+    /// Maximum number of subnets and of accounts whose attempts are counted.
+    pub login_attempts_entries_max: usize,
+    /// Maximum number of open event streams.
+    pub event_streams_max: usize,
+    /// Maximum size of a form, in bytes.
+    pub form_bytes_max: usize,
+    /// Maximum time to produce a page.
+    pub page_timeout: Duration,
+}
+
+/// The shared state of all pages.
+pub struct Portal {
+    pub(crate) store: Store,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) settings: PortalSettings,
+    pub(crate) password_pool: PasswordPool,
+    pub(crate) subnet_throttle: Throttle<ClientSubnet>,
+    pub(crate) account_throttle: Throttle<[u8; 32]>,
+    pub(crate) device_throttle: Throttle<[u8; 32]>,
+    /// `None` if passkeys cannot be bound to the host of the base URL.
+    pub(crate) webauthn: Option<Webauthn>,
+    pub(crate) change_feed: ChangeFeed,
+    pub(crate) stream_permits: Arc<Semaphore>,
+    pub(crate) docs_index: DocsIndex,
+    pub(crate) host: Box<dyn HostServices>,
+}
+
+impl Portal {
+    /// Creates the state, starts the password threads and renders the documentation.
+    #[must_use]
+    pub fn new(store: Store, ledger: Arc<Ledger>, settings: PortalSettings, host: Box<dyn HostServices>) -> Self {
+        let (attempts_entries_max, attempts_per_account_max) =
+            (settings.login_attempts_entries_max, settings.login_attempts_per_account_max);
+        Self {
+            password_pool: PasswordPool::start(settings.password_threads, settings.password_queue_max),
+            subnet_throttle: Throttle::new(
+                settings.login_attempts_per_subnet_max,
+                LOGIN_ATTEMPTS_PERIOD,
+                attempts_entries_max,
+            ),
+            account_throttle: Throttle::new(attempts_per_account_max, LOGIN_ATTEMPTS_PERIOD, attempts_entries_max),
+            device_throttle: Throttle::new(attempts_per_account_max, LOGIN_ATTEMPTS_PERIOD, attempts_entries_max),
+            webauthn: build_webauthn(&settings.base_url),
+            change_feed: ChangeFeed::new(),
+            stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
+            docs_index: DocsIndex::build(&settings.base_url),
+            host,
+            store,
+            ledger,
+            settings,
+        }
+    }
+
+    /// Finds the account that is signed in with this cookie.
+    pub(crate) async fn find_member(
+        &self,
+        session_cookie: &SessionCookie,
+    ) -> Result<Option<AuthenticatedAccount>, StoreError> {
+        self.store.sessions().authenticate(&session_cookie.digest(), self.settings.session_idle_timeout).await
+    }
+
+    pub(crate) fn session_idle_timeout_s(&self) -> u64 {
+        self.settings.session_idle_timeout.as_secs()
+    }
+
+    /// Writes a committed change to Redis. Returns `false` if Redis is unavailable; the outbox worker then retries.
+    pub(crate) async fn apply_key_change(&self, change: &KeyChange) -> bool {
+        if let Err(error) = self.ledger.apply_change(change).await {
+            tracing::warn!(error = &error as &dyn Error, "key change not yet applied");
+            return false;
+        }
+        if let Err(error) = self.store.outbox().ack(change).await {
+            tracing::warn!(error = &error as &dyn Error, "applied key change not acknowledged");
+        }
+        true
+    }
+}

@@ -1,0 +1,126 @@
+//! The portal's background task: sends queued emails, and notifies open pages of changes.
+//!
+//! The email queue is in PostgreSQL. Emails that a crash or an SMTP outage left unsent are sent later, by any node. The token of
+//! a link is generated when its email is written; PostgreSQL stores only its digest.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipseity_store::{Store, StoreError, WakeListener};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+use crate::auth::session_cookie::SecretToken;
+use crate::mail::content::EmailContent;
+use crate::mail::{Mailer, MailerError, MailerOptions};
+use crate::state::Portal;
+
+/// How often the queue is polled without a notification.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EmailOutcome {
+    outcome: &'static str,
+}
+
+const SENT: EmailOutcome = EmailOutcome { outcome: "sent" };
+const FAILED: EmailOutcome = EmailOutcome { outcome: "failed" };
+
+/// The portal's background task.
+pub struct PortalWorker {
+    portal: Arc<Portal>,
+    store: Store,
+    mailer: Option<Mailer>,
+    email_counts: Family<EmailOutcome, Counter>,
+}
+
+impl PortalWorker {
+    /// Creates the task with a separate store, whose timeouts may be longer than those of pages. Without options it sends no
+    /// emails.
+    ///
+    /// # Errors
+    /// Returns an error if the options are invalid.
+    pub fn open(
+        portal: Arc<Portal>,
+        store: Store,
+        options: Option<&MailerOptions>,
+        registry: &mut Registry,
+    ) -> Result<Self, MailerError> {
+        let email_counts = Family::<EmailOutcome, Counter>::default();
+        for outcome in [SENT, FAILED] {
+            drop(email_counts.get_or_create(&outcome));
+        }
+        registry.register("emails", "Emails, by outcome", email_counts.clone());
+        let mailer = options.map(Mailer::open).transpose()?;
+        Ok(Self { portal, store, mailer, email_counts })
+    }
+
+    /// Runs until it is dropped.
+    pub async fn run(&self) {
+        tokio::join!(self.portal.change_feed.run(&self.store), self.deliver_emails());
+    }
+
+    /// Ends the event streams of open pages. Call it when the service starts to drain.
+    pub fn close_streams(&self) {
+        self.portal.change_feed.close();
+    }
+
+    async fn deliver_emails(&self) {
+        let Some(mailer) = &self.mailer else { return };
+        let mut listener = None;
+        loop {
+            if let Err(error) = self.deliver_pending(mailer, &mut listener).await {
+                tracing::warn!(error = &error as &dyn Error, "email queue unavailable");
+                listener = None;
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
+    }
+
+    async fn deliver_pending(&self, mailer: &Mailer, listener: &mut Option<WakeListener>) -> Result<(), StoreError> {
+        let base_url = &self.portal.settings.base_url;
+        loop {
+            let token = SecretToken::generate();
+            let Some(queued) = self.store.email_queue().claim_next(&token.digest()).await? else { break };
+            let content = EmailContent::for_email_token(queued.kind, base_url, &token);
+            if self.send_email(mailer, &queued.email, &content).await {
+                self.store.email_queue().mark_sent(queued.token_id).await?;
+            }
+        }
+        while let Some(alert) = self.store.alert_queue().claim_next().await? {
+            if self.send_email(mailer, &alert.email, &EmailContent::for_alert(&alert, base_url)).await {
+                self.store.alert_queue().mark_sent(alert.key, &alert.day, alert.kind).await?;
+            }
+        }
+        let listener = match listener {
+            Some(listener) => listener,
+            None => listener.insert(self.store.email_queue().listen().await?),
+        };
+        listener.wait(POLL_INTERVAL).await
+    }
+
+    /// Sends an email. Returns whether it can leave the queue, which includes emails that can never be sent.
+    async fn send_email(&self, mailer: &Mailer, email: &str, content: &EmailContent) -> bool {
+        let Ok(message) = mailer.message(email, content) else {
+            tracing::warn!("email dropped: invalid recipient address");
+            self.email_counts.get_or_create(&FAILED).inc();
+            return true;
+        };
+        match mailer.send(message).await {
+            Ok(()) => {
+                self.email_counts.get_or_create(&SENT).inc();
+                true
+            }
+            Err(error) => {
+                // Not the error itself: the server's reply often repeats the address.
+                let status = error.status().map(|code| code.to_string());
+                tracing::warn!(status, permanent = error.is_permanent(), "email not sent; will retry");
+                self.email_counts.get_or_create(&FAILED).inc();
+                false
+            }
+        }
+    }
+}
