@@ -15,7 +15,7 @@ dev *arguments:
     @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
 
 # All that CI checks.
-ci: format-check lint deny docs test suites bench-budget interop geo-check (data-report "--short") quickstart (tour "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+ci: format-check lint deny docs test suites bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
 
 format-check:
     cargo fmt --all --check
@@ -49,17 +49,17 @@ suites:
     log="$(mktemp)"; trap 'rm -f "$log"' EXIT; just faults --short > "$log" 2>&1 & faults=$!; \
     just blackbox && suite=0 || suite=1; wait $faults && broken=0 || broken=1; cat "$log"; exit $((suite + broken))
 
-# A tour of the portal in a real browser, by keyboard alone and without script; needs chromium. `--shots DIR` names a folder for screenshots.
-tour *arguments:
+# Browser tests of the portal, with the keyboard only and without scripts; needs chromium. `--screenshots DIR` sets the folder for screenshots.
+e2e *arguments:
     cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    npm ci --silent --prefix tools/tour
-    pip install --quiet -r tools/tour/requirements.txt
-    node tools/tour/tour.mjs {{ arguments }}
+    npm ci --silent --prefix tools/e2e
+    pip install --quiet -r tools/e2e/requirements.txt
+    node tools/e2e/run.mjs {{ arguments }}
 
 # Every sample of the documentation whose language is on this machine, against the real service.
 samples:
     cargo build --quiet --workspace --features {{ features }} --bins --example lookup
-    npm ci --silent --prefix tools/tour
+    npm ci --silent --prefix tools/e2e
     node tools/samples.mjs
 
 # The TypeScript and the Rust client, against the real service.
@@ -67,7 +67,7 @@ clients:
     cargo test --quiet --workspace --features {{ features }} --doc
     cargo build --quiet --workspace --features {{ features }} --bins
     cargo test --quiet --workspace --features {{ features }} --test service
-    npm ci --silent --prefix tools/tour
+    npm ci --silent --prefix tools/e2e
     npm ci --silent --prefix clients/typescript
     cd clients/typescript && npm run --silent build && npm run --silent size && npm test --silent
 

@@ -8,6 +8,6 @@ import { ROOT } from './deployment.mjs';
 export const PROGRAM = '/usr/bin/chromium';
 
 export function launch() {
-  const { chromium } = createRequire(path.join(ROOT, 'tools/tour/package.json'))('playwright-core');
+  const { chromium } = createRequire(path.join(ROOT, 'tools/e2e/package.json'))('playwright-core');
   return chromium.launch({ executablePath: PROGRAM, args: ['--headless', '--no-sandbox', '--disable-gpu'] });
 }

@@ -1,8 +1,8 @@
-// Waiting for a condition, with a deadline and never for a fixed time.
+// Waits for a condition with a deadline.
 
 const POLL_MS = 20;
 
-// What `condition` gives as soon as it is truthy.
+// Returns the value of `condition` as soon as it is truthy.
 export async function eventually(what, condition, withinMs = 20_000) {
   const deadline = performance.now() + withinMs;
   for (;;) {

@@ -1,25 +1,25 @@
-// What each page weighs on its way to a browser that has nothing of it yet.
+// Transfer size of each page for a browser with an empty cache.
 
 import { eventually } from '../wait.mjs';
 
 const BYTES_MAX = 120_000;
 
-export async function weight({ report, browser, house }, member, paths, state = '') {
+export async function pageSizes({ report, browser, deployment }, member, paths, state = '') {
   const cookies = await member.page.context().cookies();
   for (const path of paths) {
-    await report.claim(`${named(path, member)}${state} weighs at most ${BYTES_MAX / 1000} kB`, async () => {
-      const { bytes, count } = await weighed(browser, new URL(path, house.portal).href, cookies);
+    await report.check(`${displayPath(path, member)}${state} transfers at most ${BYTES_MAX / 1000} kB`, async () => {
+      const { bytes, count } = await measurePage(browser, new URL(path, deployment.portal).href, cookies);
       if (bytes > BYTES_MAX) throw new Error(`${bytes} bytes in ${count} requests`);
       return `${(bytes / 1000).toFixed(1)} kB in ${count} requests`;
     });
   }
 }
 
-export function named(path, { keyPath }) {
+export function displayPath(path, { keyPath }) {
   return path.replace(keyPath, '/keys/{id}');
 }
 
-async function weighed(browser, address, cookies) {
+async function measurePage(browser, url, cookies) {
   const context = await browser.context();
   await context.addCookies(cookies);
   const page = await context.newPage();
@@ -28,7 +28,7 @@ async function weighed(browser, address, cookies) {
   let bytes = 0;
   let count = 0;
   await network.send('Network.enable');
-  // A stream of events stays open as long as the page does.
+  // An event stream stays open as long as the page.
   network.on('Network.requestWillBeSent', ({ requestId, type }) => type !== 'EventSource' && open.add(requestId));
   network.on('Network.loadingFailed', ({ requestId }) => open.delete(requestId));
   network.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
@@ -36,10 +36,10 @@ async function weighed(browser, address, cookies) {
     bytes += encodedDataLength;
     count += 1;
   });
-  await page.goto(address);
+  await page.goto(url);
   await page.evaluate(() => document.fonts.ready);
-  await eventually('all of it has come', () => open.size === 0);
-  if (page.url() !== address) throw new Error(`led to ${page.url()}`);
+  await eventually('all requests have finished', () => open.size === 0);
+  if (page.url() !== url) throw new Error(`redirected to ${page.url()}`);
   await context.close();
   return { bytes, count };
 }

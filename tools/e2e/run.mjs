@@ -1,0 +1,143 @@
+// Browser tests of the portal against the built service: once with the keyboard only, once without scripts.
+//
+// Usage: node run.mjs [--short] [--screenshots DIR]. `just e2e` builds and installs what it needs first.
+
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+
+import { Browser } from './browser.mjs';
+import { CrossOriginClient } from './cross_origin_client.mjs';
+import { Deployment, TARGET } from './deployment.mjs';
+import { keyboard, mouse } from './input.mjs';
+import { Report } from './report.mjs';
+import { Snapshots } from './snapshots.mjs';
+import { passkeys, sessions, settings } from './steps/account.mjs';
+import { deleteAccount } from './steps/account_deletion.mjs';
+import { ensureSignedIn, resetPassword, signInAndOut, signUp } from './steps/auth_pages.mjs';
+import { changeKey, deleteKey, firstKey, keyLimit } from './steps/keys.mjs';
+import { liveUpdates } from './steps/live_updates.mjs';
+import { pageSizes } from './steps/page_size.mjs';
+import { pause } from './steps/pause.mjs';
+import { demo, documentation, landing, reference, withoutScripts } from './steps/public_pages.mjs';
+import { responseTimes } from './steps/response_time.mjs';
+import { saveEnterprisePage, themes } from './steps/themes.mjs';
+import { usage } from './steps/usage.mjs';
+import { pauseAllKeys, resumeAllKeys, seedUsage } from './steps/usage_history.mjs';
+import { Visitor } from './visitor.mjs';
+
+const { values: options } = parseArgs({
+  options: { short: { type: 'boolean' }, screenshots: { type: 'string', default: path.join(TARGET, 'e2e') } },
+});
+
+// Opens a separate browser context for a person.
+async function openVisitor(context, input, details) {
+  const profile = await context.browser.context({ javaScriptEnabled: details.scripted });
+  await profile.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: context.deployment.portal });
+  return Object.assign(new Visitor(await profile.newPage(), input, context.deployment), details);
+}
+
+// Everything that a member can do, from sign-up to the deletion of the account.
+async function testMember(context, title, input, details) {
+  const member = await openVisitor(context, input, details);
+  const { report } = context;
+  await report.group(`${title}: sign-up`, () => signUp(context, member));
+  const signedIn = (name, act) =>
+    report.group(`${title}: ${name}`, async () => {
+      await ensureSignedIn(member);
+      await act();
+    });
+  await signedIn('keys', async () => {
+    await firstKey(context, member);
+    await pause(context, member);
+    await changeKey(context, member);
+    if (member.scripted) await liveUpdates(context, member);
+    await deleteKey(context, member);
+    await keyLimit(context, member);
+  });
+  await signedIn('usage', () => usage(context, member));
+  await signedIn('account', async () => {
+    await settings(context, member);
+    const other = await openVisitor(context, input, details);
+    await sessions(context, member, other);
+    await other.page.context().close();
+    if (member.scripted) await passkeys(context, member);
+  });
+  await signedIn('sign-in and sign-out', async () => {
+    await signInAndOut(context, member);
+    await resetPassword(context, member);
+  });
+  if (member.scripted) await signedIn('page sizes and response times', () => measurePages(context, member));
+  await signedIn('account deletion', () => deleteAccount(context, member));
+  await member.page.context().close();
+}
+
+async function measurePages(context, member) {
+  const publicPages = ['/', '/docs', '/docs/errors', '/reference', '/enterprise', '/signup', '/signin', '/forgot'];
+  const memberPages = ['/keys', '/keys/new', member.keyPath, `${member.keyPath}/delete`, '/usage', '/account', '/account/delete'];
+  await seedUsage(context.deployment, member, 30);
+  await pageSizes(context, member, [...publicPages, ...memberPages]);
+  await context.snapshots.saveUrl(member, '/usage', 'usage-month');
+  await context.snapshots.saveUrl(member, member.keyPath, 'key-month');
+  await responseTimes(context, member, [...publicPages, ...memberPages, '/usage.csv'], ' with 30 days of data');
+  await seedUsage(context.deployment, member, 400);
+  await responseTimes(context, member, [...memberPages, '/usage.csv'], ' with 400 days of data');
+  await pauseAllKeys(context.deployment, member);
+  await pageSizes(context, member, ['/keys'], ' with ten paused keys');
+  await responseTimes(context, member, ['/keys'], ' with ten paused keys');
+  await context.snapshots.saveUrl(member, '/keys', 'keys-all-paused');
+  await resumeAllKeys(context.deployment, member);
+}
+
+async function checkBrowserFindings({ report, browser }) {
+  const expectNone = (found) => { if (found.size) throw new Error([...found].join('\n')); };
+  await report.check('no page logged an error or violated its CSP', () => expectNone(browser.consoleErrors));
+  await report.check('every page has a CSP', () => expectNone(browser.pagesWithoutCsp));
+  await report.check('no page sent a request to another host', () => expectNone(browser.foreignRequests));
+  await report.check('every focused element has a focus style', () => expectNone(keyboard.withoutFocusStyle));
+}
+
+async function main() {
+  const screenshots = path.resolve(options.screenshots);
+  mkdirSync(screenshots, { recursive: true });
+  for (const name of readdirSync(screenshots).filter((name) => name.endsWith('.png'))) rmSync(path.join(screenshots, name));
+  const folder = mkdtempSync(path.join(tmpdir(), 'ipseity-e2e-'));
+  const cleanups = [() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 })];
+  const runCleanups = async () => { for (const act of cleanups.splice(0).reverse()) await act(); };
+  let cleaned;
+  const cleanUp = () => (cleaned ??= runCleanups());
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => cleanUp().finally(() => process.exit(1)));
+  try {
+    const deployment = await Deployment.start(folder, cleanups);
+    const browser = await Browser.start(deployment, folder);
+    cleanups.push(() => browser.close());
+    const api = await CrossOriginClient.open(browser, deployment);
+    cleanups.push(() => api.close());
+    const report = new Report((name) => browser.takeScreenshot(path.join(screenshots, name)));
+    const context = { options, deployment, browser, api, report, snapshots: new Snapshots(browser, screenshots) };
+    await report.group('public pages', async () => {
+      const visitor = await openVisitor(context, mouse, { scripted: true });
+      await landing(context, visitor);
+      await reference(context, visitor);
+      await documentation(context, visitor);
+      // Before the demo quota is exhausted.
+      await withoutScripts(context, await openVisitor(context, mouse, { scripted: false }));
+      await demo(context, visitor);
+    });
+    await testMember(context, 'keyboard only', keyboard, { scripted: true, email: 'ada@example.com', password: 'a long way to Tipperary' });
+    await testMember(context, 'without scripts', mouse, { scripted: false, email: 'bob@example.com', password: 'two ways to Tipperary' });
+    await report.group('themes', async () => {
+      await saveEnterprisePage(context, await openVisitor(context, mouse, { scripted: true }));
+      await themes(context);
+    });
+    await report.group('browser findings', () => checkBrowserFindings(context));
+    cpSync(deployment.mailbox.folder, path.join(screenshots, 'emails'), { recursive: true });
+    console.log(`\nscreenshots and emails are in ${screenshots}; ${(performance.now() / 1000).toFixed()} s in total`);
+    return report.finish();
+  } finally {
+    await cleanUp();
+  }
+}
+
+process.exitCode = (await main()) ? 0 : 1;

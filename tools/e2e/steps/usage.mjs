@@ -1,0 +1,96 @@
+// Usage: the page, its chart and both CSV files match the requests that the tests made.
+
+import { keyId } from '../cross_origin_client.mjs';
+import { eventually } from '../wait.mjs';
+
+const REASONS = ['burst', 'paused', 'inactive', 'day', 'wrong_secret'];
+// Usage is flushed every two seconds.
+const FLUSH_MAX_MS = 20_000;
+
+export async function usage({ report, snapshots, api }, member) {
+  const total = sumOf([...(await keyIdsOf(member))].map((id) => api.counts.get(id) ?? {}));
+  const own = sumOf([api.counts.get(keyId(member.key))]);
+  await report.check('the usage page shows successful requests, and rejected ones by reason', async () => {
+    await member.visit('/keys');
+    await member.follow('/usage');
+    await expectNumbers(member, () => readPage(member), total);
+    await snapshots.save(member.page, 'usage');
+    return describe(total);
+  });
+  await report.check('the chart shows the same numbers', async () => {
+    const [today] = await member.page.locator('svg.days g title').allTextContents().then((titles) => titles.slice(-1));
+    const expected = `${total.admitted} successful, ${total.rejected} rejected`;
+    if (!today.endsWith(expected)) throw new Error(`the last bar says “${today}”, not “${expected}”`);
+  });
+  await report.check('the CSV file contains the same numbers', async () => {
+    await expectNumbers(member, async () => readCsv(await member.download('/usage.csv')), total);
+  });
+  await report.check('the page and the CSV file of one key match as well', async () => {
+    await member.visit(member.keyPath);
+    await expectNumbers(member, () => readPage(member), own);
+    await expectNumbers(member, async () => readCsv(await member.download(`${member.keyPath}/usage.csv`)), own);
+    return describe(own);
+  });
+}
+
+async function keyIdsOf(member) {
+  await member.visit('/keys');
+  const codes = await member.page.locator('main code').allTextContents();
+  return new Set(codes.filter((code) => /^ips_\w{10}$/.test(code)).map((code) => code.slice(4)));
+}
+
+// Reads until the numbers match, since the last seconds may not be flushed yet. With scripts the page updates itself.
+async function expectNumbers(member, read, numbers) {
+  const expected = JSON.stringify(numbers);
+  let last;
+  const matches = async () => {
+    last = JSON.stringify(await read());
+    if (last !== expected && !member.scripted) await member.page.reload();
+    return last === expected;
+  };
+  await eventually('the numbers match', matches, FLUSH_MAX_MS).catch(() => {
+    throw new Error(`shown    ${last}\n  expected ${expected}`);
+  });
+}
+
+// The totals of 30 days. They must equal today's row, since the tests have no usage before today.
+async function readPage({ page }) {
+  const numbers = (selector) => page.locator(selector).allTextContents().then((texts) => texts.map(parseNumber));
+  const [admitted, rejected] = (await numbers('#today .stats dd')).slice(-2);
+  const reasons = await numbers('#reasons dd');
+  const sums = { admitted, rejected, ...Object.fromEntries(REASONS.map((reason, index) => [reason, reasons[index]])) };
+  const today = await numbers('#days tbody tr:first-child td');
+  if (JSON.stringify(today) !== JSON.stringify(Object.values(sums))) return { today, sums };
+  return sums;
+}
+
+function readCsv(text) {
+  const [header, ...lines] = text.trimEnd().split('\r\n');
+  const columns = header.split(',');
+  const column = (line, name) => Number(cells(line)[columns.indexOf(name)]);
+  const rows = lines.map((line) => ({
+    admitted: column(line, 'admitted'),
+    ...Object.fromEntries(REASONS.map((reason) => [reason, column(line, `refused_${reason}`)])),
+  }));
+  return sumOf(rows);
+}
+
+function cells(line) {
+  return line.match(/("([^"]|"")*"|[^,]*)(,|$)/g).map((cell) => cell.replace(/,$/, ''));
+}
+
+function sumOf(outcomes) {
+  const sum = (outcome) => outcomes.reduce((total, counts) => total + (counts[outcome] ?? 0), 0);
+  const reasons = Object.fromEntries(REASONS.map((reason) => [reason, sum(reason)]));
+  const rejected = Object.values(reasons).reduce((total, count) => total + count, 0);
+  return { admitted: sum('admitted'), rejected, ...reasons };
+}
+
+function parseNumber(text) {
+  return Number(text.replaceAll(',', ''));
+}
+
+function describe({ admitted, rejected, ...reasons }) {
+  const counts = Object.entries(reasons).filter(([, count]) => count > 0).map(([reason, count]) => `${count} ${reason}`);
+  return `${admitted} successful, ${rejected} rejected (${counts.join(', ')})`;
+}
