@@ -13,7 +13,7 @@ use crate::limits::rate_limit_headers;
 /// The JSON on the landing page, without its markup.
 fn displayed_json(page: &str) -> Value {
     let code = page
-        .split_once("<code id=\"own\">")
+        .split_once("<code id=\"visitor-json\">")
         .and_then(|(_, rest)| rest.split_once("</code>"))
         .expect("response arrives")
         .0;
@@ -44,7 +44,7 @@ async fn landing_page_shows_the_full_lookup_without_charge() {
     assert_eq!(page.header("cache-control"), Some("no-store"), "the page contains an address");
     let text = page.text();
     assert_eq!(displayed_json(&text), response.json().expect("valid JSON"));
-    for words in ["Paris, Île-de-France, France", "Orange (AS3215)", "within 10 km", "class=\"dot\"", "GeoLite2"] {
+    for words in ["Paris, Île-de-France, France", "Orange (AS3215)", "Accurate to about 10 km", "class=\"dot\"", "GeoLite2"] {
         assert!(text.contains(words), "{words}");
     }
 }
@@ -53,7 +53,7 @@ async fn landing_page_shows_the_full_lookup_without_charge() {
 async fn landing_map_has_no_marker_without_a_location() {
     let mut caller = shared_deployment().await.nodes[0].client();
     for (address, words) in
-        [("10.1.2.3", "private network"), (UNKNOWN_ADDRESS, "we do not guess"), ("::1", "private network")]
+        [("10.1.2.3", "Private address"), (UNKNOWN_ADDRESS, "Location unknown"), ("::1", "Private address")]
     {
         let page = get_ok(&mut caller, "/", &[("x-forwarded-for", address)]).await.text();
         assert!(
@@ -82,7 +82,7 @@ async fn docs_pages_exist_as_markdown_and_in_llms_txt() {
     }
     let missing = caller.get("/docs/nothing.md", &[]).await.expect("response arrives");
     assert_eq!(missing.status, 404);
-    assert!(missing.text().contains("There is no such page"));
+    assert!(missing.text().contains("Page not found"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

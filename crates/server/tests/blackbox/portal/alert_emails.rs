@@ -1,4 +1,4 @@
-//! Mails about a key: each kind once a day and key, none that is switched off, none lost while the mail server is away.
+//! Alert emails: each kind once per key per day, none that is turned off, none lost during an SMTP outage.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::fixture::{PASSWORD, PortalFixture, TestMember, assert_redirects_to, f
 use crate::lookup::lookup_with_key;
 
 const ROW_TIMEOUT: Duration = Duration::from_secs(20);
-/// Requests a day of the small plan: 80 % are 8.
+/// Daily quota of the small plan; 80% are 8 requests.
 const DAILY_LIMIT: usize = 10;
 
-/// Makes so many requests; gives the last status.
+/// Sends lookups. Returns the last status.
 async fn send_lookups(fixture: &PortalFixture, key: &IssuedKey, times: usize) -> u16 {
     let mut caller = fixture.node().client();
     let mut status = 0;
@@ -23,24 +23,24 @@ async fn send_lookups(fixture: &PortalFixture, key: &IssuedKey, times: usize) ->
 }
 
 async fn wait_for_rows(fixture: &PortalFixture, sql: &str, expected: &str) {
-    eventually(sql, ROW_TIMEOUT, async || fixture.psql(sql).await == expected).await.expect("rows");
+    eventually(sql, ROW_TIMEOUT, async || fixture.psql(sql).await == expected).await.expect("rows appear in time");
 }
 
-/// The kinds of alerts of a key, each with whether it was mailed.
+/// The alerts of a key, each with whether it was sent.
 async fn alerts_of(fixture: &PortalFixture, key: &IssuedKey) -> String {
     let sql = "select string_agg(kind || ' ' || (mailed_at is not null), ', ' order by kind) from alerts where key_id";
     fixture.psql(&format!("{sql} = '{}'", key.id)).await
 }
 
 async fn use_small_plan(fixture: &PortalFixture, member: &TestMember) {
-    // Whoever comes first adds it.
+    // Fails if another test has added it.
     drop(fixture.deployment.cli(&["plan", "add", "small", "--daily-limit", &DAILY_LIMIT.to_string()]).await);
     let output = fixture.deployment.cli(&["account", "plan", "--email", &member.email, "--plan", "small"]).await;
-    output.and_then(CommandOutput::ensure_success).expect("another plan");
+    output.and_then(CommandOutput::ensure_success).expect("plan is changed");
 }
 
-fn subjects_about<'a>(mails: &'a [ReceivedEmail], key: &IssuedKey) -> Vec<&'a str> {
-    mails.iter().filter(|mail| mail.text.contains(&key.id)).map(|mail| mail.subject.as_str()).collect()
+fn subjects_about<'a>(emails: &'a [ReceivedEmail], key: &IssuedKey) -> Vec<&'a str> {
+    emails.iter().filter(|email| email.text.contains(&key.id)).map(|email| email.subject.as_str()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,18 +49,18 @@ async fn pause_email_is_sent_once_per_day_and_key() {
     let mut member = fixture.create_member().await;
     let (first, second) = (member.create_key("first", Scope::Ip).await, member.create_key("second", Scope::Ip).await);
     assert_eq!(send_lookups(fixture, &first, 301).await, 429);
-    let message = fixture.smtp.wait_for_email(&member.email, "first").await.expect("a mail");
+    let message = fixture.smtp.wait_for_email(&member.email, "first").await.expect("email arrives");
     let page = format!("/keys/{}", first.id);
     assert!(message.links().iter().any(|link| link.ends_with(&page)), "{}", message.text);
-    assert!(message.links().iter().any(|link| link.ends_with("/account")), "how to switch it off: {}", message.text);
+    assert!(message.links().iter().any(|link| link.ends_with("/account")), "a link to turn it off: {}", message.text);
 
     assert_redirects_to(&member.browser.post(&format!("{page}/resume"), &[]).await, &page);
     assert_eq!(send_lookups(fixture, &first, 301).await, 429);
     wait_for_rows(fixture, &format!("select count(*) from pauses where key_id = '{}'", first.id), "2").await;
     assert_eq!(alerts_of(fixture, &first).await, "paused true");
     assert_eq!(send_lookups(fixture, &second, 301).await, 429);
-    fixture.smtp.wait_for_email(&member.email, "second").await.expect("another key's mail");
-    assert_eq!(subjects_about(&fixture.smtp.emails_to(&member.email), &first), [""; 0], "a second mail of one day");
+    fixture.smtp.wait_for_email(&member.email, "second").await.expect("email about the second key arrives");
+    assert_eq!(subjects_about(&fixture.smtp.emails_to(&member.email), &first), [""; 0], "a second email on the same day");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,10 +75,10 @@ async fn quota_emails_at_80_and_100_percent_are_sent_once() {
     wait_for_rows(fixture, &sql, &count).await;
     assert_eq!(alerts_of(fixture, &key).await, "");
     assert_eq!(send_lookups(fixture, &key, 1).await, 200);
-    let near_email = fixture.smtp.wait_for_email(&member.email, "80").await.expect("a mail");
+    let near_email = fixture.smtp.wait_for_email(&member.email, "80").await.expect("email arrives");
     assert!(near_email.text.contains("8 of") && near_email.text.contains(&key.id), "{}", near_email.text);
     assert_eq!(send_lookups(fixture, &key, DAILY_LIMIT - 8).await, 200);
-    let exhausted_email = fixture.smtp.wait_for_email(&member.email, "shop").await.expect("a mail");
+    let exhausted_email = fixture.smtp.wait_for_email(&member.email, "shop").await.expect("email arrives");
     assert!(
         exhausted_email.text.contains(&key.id)
             && exhausted_email.links().iter().any(|link| link.ends_with("/enterprise")),
@@ -94,7 +94,7 @@ async fn quota_emails_at_80_and_100_percent_are_sent_once() {
     )
     .await;
     assert_eq!(alerts_of(fixture, &key).await, "near true, spent true");
-    assert_eq!(subjects_about(&fixture.smtp.emails_to(&member.email), &key), [""; 0], "no further mail");
+    assert_eq!(subjects_about(&fixture.smtp.emails_to(&member.email), &key), [""; 0], "a further email");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,9 +103,9 @@ async fn disabled_alert_is_not_emailed() {
     let mut member = fixture.create_member().await;
     use_small_plan(fixture, &member).await;
     let key = member.create_key("quiet", Scope::Ip).await;
-    assert_redirects_to(&member.browser.post("/account/alerts", &[("spent", "on")]).await, "/account");
+    assert_redirects_to(&member.browser.post("/account/alerts", &[("quota_exhausted", "on")]).await, "/account");
     assert_eq!(send_lookups(fixture, &key, DAILY_LIMIT).await, 200);
-    fixture.smtp.wait_for_email(&member.email, "quiet").await.expect("the one that is wanted");
+    fixture.smtp.wait_for_email(&member.email, "quiet").await.expect("enabled alert arrives");
     assert_eq!(send_lookups(fixture, &key, 301 - DAILY_LIMIT).await, 429);
     wait_for_rows(fixture, &format!("select count(*) from pauses where key_id = '{}'", key.id), "1").await;
     wait_for_rows(
@@ -132,12 +132,12 @@ async fn unsent_emails_are_sent_when_the_smtp_server_returns() {
     wait_for_rows(&fixture, attempts_query, "1 1").await;
 
     fixture.smtp.set_offline(false);
-    // The next try is a minute away.
+    // The next attempt would be a minute later.
     fixture.psql("update tickets set try_at = now() where mailed_at is null; update alerts set try_at = now()").await;
-    fixture.smtp.wait_for_email(&member.email, "patient").await.expect("the alert");
+    fixture.smtp.wait_for_email(&member.email, "patient").await.expect("alert arrives");
     let link = fixture.emailed_link_path(&newcomer, "Confirm").await;
     assert_redirects_to(&browser.post(&link, &[]).await, "/keys");
     assert_eq!(alerts_of(&fixture, &key).await, "paused true");
-    let log = fixture.node().log().expect("a log");
-    assert!(!log.contains(&newcomer) && !log.contains(&member.email), "a log names nobody");
+    let log = fixture.node().log().expect("log is readable");
+    assert!(!log.contains(&newcomer) && !log.contains(&member.email), "a log contains an email address");
 }

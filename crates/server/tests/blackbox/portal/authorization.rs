@@ -1,4 +1,4 @@
-//! Two accounts and a stranger on every route, with every method: nobody sees or changes what is another's.
+//! Two accounts and an anonymous visitor on every route, with every method: no account can be read or changed by others.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use super::routes::{AccountFixture, ROUTE_CASES, RouteCase};
 fn every_portal_route_has_a_test_case() {
     let routes: BTreeSet<_> = PORTAL_ROUTES.iter().map(|route| format!("{} {}", route.method, route.path)).collect();
     let rows: BTreeSet<_> = ROUTE_CASES.iter().map(RouteCase::name).collect();
-    assert_eq!(rows.len(), ROUTE_CASES.len(), "a row stands twice");
+    assert_eq!(rows.len(), ROUTE_CASES.len(), "a route is listed twice");
     let untested: Vec<_> = routes.difference(&rows).collect();
-    assert!(untested.is_empty(), "no row tries {untested:?}");
+    assert!(untested.is_empty(), "routes without a row: {untested:?}");
     let unknown: Vec<_> = rows.difference(&routes).collect();
-    assert!(unknown.is_empty(), "no route is tried by {unknown:?}");
+    assert!(unknown.is_empty(), "rows without a route: {unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn anonymous_visitor_is_redirected_and_changes_nothing() {
     }
 }
 
-/// Lets one member use every route on another's things, with a token of their own.
+/// Requests every route on resources of another account, with a valid CSRF token.
 async fn access_as_other_member(fixture: &PortalFixture, intruder: &mut Browser, owner: &AccountFixture) {
     let before = fixture.snapshot(&owner.email, intruder).await;
     for row in ROUTE_CASES.iter().filter(|row| row.is_for_members() && row.has_id()) {
@@ -71,7 +71,7 @@ async fn member_routes_affect_only_that_account() {
     let (bystander, bystander_browser) = AccountFixture::create(fixture).await;
     let before = fixture.snapshot(&bystander.email, &bystander_browser).await;
     for row in ROUTE_CASES.iter().filter(|row| row.is_for_members() && !row.is_stream()) {
-        // A new member for each: many of these end a session or an account.
+        // A new account for each route: many of them end a session or delete an account.
         let (owner, mut browser) = AccountFixture::create(fixture).await;
         let reply = owner.visit(&mut browser, row).await;
         assert_eq!(reply.status, row.status, "{}: {}", row.name(), reply.text());
@@ -81,7 +81,7 @@ async fn member_routes_affect_only_that_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsupported_method_is_refused_and_changes_nothing() {
+async fn unsupported_method_is_rejected_and_changes_nothing() {
     let fixture = shared_fixture().await;
     let (owner, mut browser) = AccountFixture::create(fixture).await;
     let before = fixture.snapshot(&owner.email, &browser).await;

@@ -1,22 +1,22 @@
-//! A browser without script: keeps cookies, follows no redirect by itself, and finds the token of the forms that it is shown.
+//! A browser without scripts. It stores cookies, does not follow redirects, and reads the CSRF token of pages.
 
 use std::collections::BTreeMap;
 
 use http::Method;
 use ipseity_testkit::{Node, StreamingResponse, TestClient, TestResponse};
 
-/// The cookie of a visit, and of a session once somebody signed in.
+/// The session cookie.
 pub(crate) const SESSION_COOKIE: &str = "__Host-ipseity";
-/// The cookie of a browser that signed in before.
+/// The device cookie of a browser that signed in before.
 pub(crate) const DEVICE_COOKIE: &str = "__Host-device";
 
-/// What browsers say of a form that was sent from our own page.
+/// The header that browsers send with a form of the same origin.
 pub(crate) const SAME_ORIGIN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 /// A browser on one node.
 pub(crate) struct Browser {
     client: TestClient,
-    /// What else it says of itself with every request, such as where it is, to a node that believes it.
+    /// Headers of every request, such as `x-forwarded-for`.
     extra_headers: Vec<(String, String)>,
     cookies: BTreeMap<String, String>,
     csrf_token: Option<String>,
@@ -27,25 +27,25 @@ impl Browser {
         Self { client: node.client(), extra_headers: Vec::new(), cookies: BTreeMap::new(), csrf_token: None }
     }
 
-    /// The same browser, as seen from another network.
+    /// The same browser with another client address.
     pub(crate) fn with_network(mut self, address: &str) -> Self {
         self.set_extra_headers(vec![("x-forwarded-for".to_owned(), address.to_owned())]);
         self
     }
 
-    /// Says this with every request from now on, beside cookies.
+    /// Sends these headers with every further request.
     pub(crate) fn set_extra_headers(&mut self, extra_headers: Vec<(String, String)>) {
         self.extra_headers = extra_headers;
     }
 
     /// The same cookies on another node.
     pub(crate) fn on_node(&self, node: &Node) -> Self {
-        let Self { extra_headers: lines, cookies, csrf_token: token, .. } = self;
+        let Self { extra_headers, cookies, csrf_token, .. } = self;
         Self {
             client: node.client(),
-            extra_headers: lines.clone(),
+            extra_headers: extra_headers.clone(),
             cookies: cookies.clone(),
-            csrf_token: token.clone(),
+            csrf_token: csrf_token.clone(),
         }
     }
 
@@ -53,7 +53,7 @@ impl Browser {
         self.cookies.get(name).map(String::as_str)
     }
 
-    /// Plants a cookie, as if it had been there before.
+    /// Sets a cookie.
     pub(crate) fn set_cookie(&mut self, name: &str, value: &str) {
         self.cookies.insert(name.to_owned(), value.to_owned());
         self.csrf_token = None;
@@ -63,20 +63,20 @@ impl Browser {
         self.send(Method::GET, path).await
     }
 
-    /// Asks with any method and no body.
+    /// Sends a request without a body.
     pub(crate) async fn send(&mut self, method: Method, path: &str) -> TestResponse {
         let headers = self.request_headers(&[]);
-        let reply = self.client.send(method, path, &as_str_pairs(&headers)).await.expect("an answer");
+        let reply = self.client.send(method, path, &as_str_pairs(&headers)).await.expect("response arrives");
         self.store_cookies(reply)
     }
 
-    /// Sends a form as our own page would, with its token.
+    /// Submits a form as a page would, with the CSRF token.
     pub(crate) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> TestResponse {
         let token = self.csrf_token().await;
         self.post_with(path, &[SAME_ORIGIN], &[&[("csrf", token.as_str())], fields].concat()).await
     }
 
-    /// Sends a form with just these headers and fields.
+    /// Submits a form with exactly these headers and fields.
     pub(crate) async fn post_with(
         &mut self,
         path: &str,
@@ -84,28 +84,28 @@ impl Browser {
         fields: &[(&str, &str)],
     ) -> TestResponse {
         let headers = self.request_headers(headers);
-        let reply = self.client.post_form(path, &as_str_pairs(&headers), fields).await.expect("an answer");
+        let reply = self.client.post_form(path, &as_str_pairs(&headers), fields).await.expect("response arrives");
         self.store_cookies(reply)
     }
 
-    /// Sends a body that no form of ours makes.
+    /// Sends a body of another content type.
     pub(crate) async fn post_body(&mut self, path: &str, kind: &str, body: String) -> TestResponse {
         let headers = self.request_headers(&[SAME_ORIGIN, ("content-type", kind)]);
-        let reply = self.client.post(path, &as_str_pairs(&headers), body).await.expect("an answer");
+        let reply = self.client.post(path, &as_str_pairs(&headers), body).await.expect("response arrives");
         self.store_cookies(reply)
     }
 
-    /// Opens an answer that goes on, on a connection of its own.
+    /// Opens a streaming response on a new connection.
     pub(crate) async fn open_stream(&self, node: &Node, path: &str) -> StreamingResponse {
-        node.client().get_streaming(path, &as_str_pairs(&self.request_headers(&[]))).await.expect("an answer")
+        node.client().get_streaming(path, &as_str_pairs(&self.request_headers(&[]))).await.expect("response arrives")
     }
 
-    /// The token of this visit's forms; every page with a form shows the same.
+    /// The CSRF token of this session, which is the same on every page.
     pub(crate) async fn csrf_token(&mut self) -> String {
         if self.csrf_token.is_none() {
             self.get("/signin").await;
         }
-        self.csrf_token.clone().expect("a page with a form")
+        self.csrf_token.clone().expect("page has a form")
     }
 
     fn request_headers(&self, own: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -115,12 +115,12 @@ impl Browser {
         cookies.into_iter().chain(self.extra_headers.clone()).chain(own).collect()
     }
 
-    /// Keeps what an answer brought.
+    /// Stores the cookies and the CSRF token of a response.
     fn store_cookies(&mut self, reply: TestResponse) -> TestResponse {
         for line in reply.headers.get_all("set-cookie") {
-            let line = line.to_str().expect("a cookie in plain text");
+            let line = line.to_str().expect("cookie is ASCII");
             let (name, value) =
-                line.split(';').next().and_then(|pair| pair.split_once('=')).expect("a name and a value");
+                line.split(';').next().and_then(|pair| pair.split_once('=')).expect("cookie has a name and a value");
             if self.cookies.insert(name.to_owned(), value.to_owned()).as_deref() != Some(value)
                 && name == SESSION_COOKIE
             {
@@ -136,7 +136,7 @@ fn as_str_pairs(headers: &[(String, String)]) -> Vec<(&str, &str)> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
-/// The token of a page's forms.
+/// The CSRF token of a page's forms.
 fn csrf_token_in(page: &str) -> Option<String> {
     let (_, after) = page.split_once("name=\"csrf\" value=\"")?;
     after.split('"').next().map(str::to_owned)

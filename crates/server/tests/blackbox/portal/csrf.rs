@@ -1,10 +1,10 @@
-//! No form is taken but from the page that the same visit was shown.
+//! Forms are accepted only with the CSRF token of the same session and from the same origin.
 
 use super::browser::{Browser, SAME_ORIGIN};
 use super::fixture::{PASSWORD, PortalFixture, assert_redirects_to, shared_fixture};
 use super::routes::{AccountFixture, ROUTE_CASES, RouteCase};
 
-/// Headers with which browsers tell of a form that another site sent.
+/// Headers of a form that another site submitted.
 const CROSS_SITE_HEADERS: [&[(&str, &str)]; 4] = [
     &[("sec-fetch-site", "cross-site")],
     &[("sec-fetch-site", "same-site")],
@@ -12,7 +12,7 @@ const CROSS_SITE_HEADERS: [&[(&str, &str)]; 4] = [
     &[("origin", "null")],
 ];
 
-/// Somebody who signed in, out and in again, their browser, and the tokens that it was shown before.
+/// An account, a browser that signed in, out and in again, and its earlier CSRF tokens.
 async fn sign_in_and_out(fixture: &PortalFixture) -> (AccountFixture, Browser, Vec<String>) {
     let (owner, _) = AccountFixture::create(fixture).await;
     let credentials = [("email", owner.email.as_str()), ("password", PASSWORD)];
@@ -26,8 +26,8 @@ async fn sign_in_and_out(fixture: &PortalFixture) -> (AccountFixture, Browser, V
     (owner, browser, stale)
 }
 
-/// Sends a row's form without a right to, in every way, and holds each to a refusal.
-async fn assert_form_refused(browser: &mut Browser, row: &RouteCase, owner: &AccountFixture, wrong_tokens: &[String]) {
+/// Submits a form in every invalid way and asserts that each is rejected.
+async fn assert_form_rejected(browser: &mut Browser, row: &RouteCase, owner: &AccountFixture, wrong_tokens: &[String]) {
     let (name, path, fields) = (row.name(), owner.path_for(row), owner.fields_for(row));
     let token = browser.csrf_token().await;
     let without_token = browser.post_with(&path, &[SAME_ORIGIN], &fields).await;
@@ -42,7 +42,7 @@ async fn assert_form_refused(browser: &mut Browser, row: &RouteCase, owner: &Acc
         assert_eq!(reply.status, 403, "{name} with {headers:?}: {}", reply.text());
     }
     let token_in_query = browser.post_with(&format!("{path}?csrf={token}"), &[SAME_ORIGIN], &fields).await;
-    assert_eq!(token_in_query.status, 403, "{name} with its token in the address");
+    assert_eq!(token_in_query.status, 403, "{name} with its token in the URL");
     for kind in ["text/plain", "application/json"] {
         let reply = browser.post_body(&path, kind, format!("csrf={token}")).await;
         assert_eq!(reply.status, 403, "{name} as {kind}");
@@ -61,22 +61,22 @@ async fn member_form_requires_the_token_of_its_session() {
     let wrong_tokens = [stale, vec![String::new(), "0".repeat(32), other.browser.csrf_token().await]].concat();
     let before = fixture.snapshot(&owner.email, &browser).await;
     for row in form_cases(true) {
-        assert_form_refused(&mut browser, row, &owner, &wrong_tokens).await;
+        assert_form_rejected(&mut browser, row, &owner, &wrong_tokens).await;
         assert_eq!(fixture.snapshot(&owner.email, &browser).await, before, "{}", row.name());
     }
-    assert_eq!(browser.get("/keys").await.status, 200, "the session goes on");
+    assert_eq!(browser.get("/keys").await.status, 200, "the session continues");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn anonymous_form_requires_the_token_of_its_visit() {
+async fn anonymous_form_requires_the_token_of_its_session() {
     let fixture = shared_fixture().await;
     let (owner, mut browser, mut wrong_tokens) = sign_in_and_out(fixture).await;
     wrong_tokens.extend([browser.csrf_token().await, fixture.browser().csrf_token().await, String::new()]);
     assert_redirects_to(&browser.post("/signout", &[]).await, "/signin");
     let before = fixture.snapshot(&owner.email, &browser).await;
     for row in form_cases(false) {
-        assert_form_refused(&mut browser, row, &owner, &wrong_tokens).await;
-        // Without cookies there is no visit whose token could be right.
+        assert_form_rejected(&mut browser, row, &owner, &wrong_tokens).await;
+        // Without a cookie no token is valid.
         let token = browser.csrf_token().await;
         let with_token = [&owner.fields_for(row)[..], &[("csrf", &token)]].concat();
         let reply = fixture.browser().post_with(&owner.path_for(row), &[SAME_ORIGIN], &with_token).await;
@@ -90,11 +90,11 @@ async fn form_with_valid_token_and_origin_is_accepted() {
     let fixture = shared_fixture().await;
     for row in ROUTE_CASES.iter().filter(|row| row.is_form()) {
         let (owner, mut browser) = AccountFixture::create(fixture).await;
-        let refused = browser.post_with(&owner.path_for(row), &[SAME_ORIGIN], &owner.fields_for(row)).await;
+        let rejected = browser.post_with(&owner.path_for(row), &[SAME_ORIGIN], &owner.fields_for(row)).await;
         let reply = owner.visit(&mut browser, row).await;
         assert_eq!(reply.status, row.status, "{}: {}", row.name(), reply.text());
-        // Some are refused for another reason; that is told on another page.
-        assert_ne!(reply.body, refused.body, "{}", row.name());
+        // Some are rejected for another reason, with another page.
+        assert_ne!(reply.body, rejected.body, "{}", row.name());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Links from mails and invitations: each works once, for a while, and does nothing by being opened.
+//! Links in emails and invitations: each works once, for a limited time. Opening one changes nothing.
 
 use http::Method;
 use ipseity_testkit::CommandOutput;
@@ -9,17 +9,17 @@ use super::fixture::{NEW_PASSWORD, PASSWORD, PortalFixture, assert_redirects_to,
 const UNKNOWN_LINKS: [&str; 3] =
     ["/link/x", "/link/0000000000000000000000000000000000000000000000000000000000000000", "/link/%00"];
 
-/// A link of one kind, to whom it was sent, the browser that asked for it, and what its form sends.
+/// A link, its recipient, the browser that requested it, and the fields of its form.
 struct SentLink {
     kind: &'static str,
     path: String,
-    /// The address that the account has once it was followed.
+    /// The email of the account after the link is used.
     email: String,
-    /// The address that the account has before, or will have.
+    /// The email of the account before, or of the new account.
     account: String,
     browser: Browser,
     fields: Vec<(&'static str, &'static str)>,
-    /// Where it leads.
+    /// Where the form redirects to.
     redirects_to: &'static str,
 }
 
@@ -52,8 +52,8 @@ async fn invite_link(fixture: &PortalFixture) -> SentLink {
     let email = fresh_email();
     let invited =
         fixture.deployment.cli(&["account", "invite", "--email", &email]).await.and_then(CommandOutput::ensure_success);
-    let link = invited.expect("an invitation").text();
-    let (_, token) = link.trim().split_once("/link/").expect("a link");
+    let link = invited.expect("CLI creates an invitation").text();
+    let (_, token) = link.trim().split_once("/link/").expect("CLI prints a link");
     let (path, fields) = (format!("/link/{token}"), vec![("password", PASSWORD)]);
     SentLink {
         kind: "invite",
@@ -143,7 +143,7 @@ async fn sign_up_confirmed_in_another_browser_needs_the_password() {
     let fixture = shared_fixture().await;
     let SentLink { path, email, mut browser, .. } = signup_link(fixture).await;
     let asks_for_password = |page: &str| page.contains("name=\"password\"");
-    assert!(!asks_for_password(&browser.get(&path).await.text()), "the browser that signed up is known");
+    assert!(!asks_for_password(&browser.get(&path).await.text()), "the browser that signed up needs no password");
     let mut another = fixture.browser();
     assert!(asks_for_password(&another.get(&path).await.text()));
     let before = fixture.snapshot(&email, &another).await;

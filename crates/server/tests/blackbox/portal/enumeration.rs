@@ -1,4 +1,4 @@
-//! Nobody learns who has an account: known and unknown addresses get the same answer, in the same time.
+//! Account enumeration: known and unknown emails get the same response after the same time.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use super::browser::Browser;
 use super::fixture::{PortalFixture, fresh_email};
 
 const SAMPLES: usize = 40;
-/// A machine that does many things at once may favour one side once; a leak favours it every time.
+/// A busy machine may slow one side in one round. A leak shows in every round.
 const ROUNDS: usize = 3;
 const TOLERANCE: f64 = 0.15;
 const TOLERANCE_MIN: Duration = Duration::from_millis(3);
 
-/// The doors, and what is typed there beside the address.
+/// The forms, and their fields beside the email.
 const AUTH_FORMS: [(&str, &[(&str, &str)]); 3] = [
     ("/signin", &[("password", "not the password")]),
     ("/signup", &[("password", "a brand-new password")]),
@@ -23,12 +23,12 @@ const AUTH_FORMS: [(&str, &[(&str, &str)]); 3] = [
 
 static FIXTURE: OnceCell<PortalFixture> = OnceCell::const_new();
 
-/// A stage where nobody else's passwords are checked.
+/// A fixture without password checks of other tests.
 async fn idle_fixture() -> &'static PortalFixture {
     FIXTURE.get_or_init(async || PortalFixture::open(&[]).await).await
 }
 
-/// Accounts that have a password, or none yet.
+/// Creates accounts with or without a password.
 async fn create_accounts(fixture: &PortalFixture, count: usize, has_password: bool) -> Vec<String> {
     let emails: Vec<_> = (0..count).map(|_| fresh_email()).collect();
     let hash = if has_password { format!("'{}'", fixture.password_hash().await) } else { "null".to_owned() };
@@ -41,14 +41,14 @@ async fn submit_form(browser: &mut Browser, (path, fields): (&str, &[(&str, &str
     browser.post(path, &[fields, &[("email", email)]].concat()).await
 }
 
-/// An answer without what differs between any two.
+/// A response without the parts that differ between any two.
 fn comparable_text(reply: &TestResponse, email: &str) -> String {
     let mut headers: Vec<_> =
         reply.headers.iter().filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str())).collect();
     headers.sort_by_key(|(name, _)| name.as_str());
     let headers: Vec<_> =
-        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("text"))).collect();
-    assert!(!reply.headers.contains_key("set-cookie"), "no cookie is set by whoever does not sign in");
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("header is ASCII"))).collect();
+    assert!(!reply.headers.contains_key("set-cookie"), "a failed sign-in sets no cookie");
     format!("{}\n{}\n\n{}", reply.status, headers.join("\n"), reply.text().replace(email, "ADDRESS"))
 }
 
@@ -75,8 +75,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Medians of the times for known and unknown addresses. Each side goes first as often as the other: what one leaves to be done, such as a mail, is
-/// done while the next waits.
+/// Median times for known and unknown emails. Each side goes first equally often, since background work of one request, such as
+/// an email, slows the next.
 async fn measure_medians(
     fixture: &PortalFixture,
     browser: &mut Browser,
@@ -111,11 +111,11 @@ async fn auth_timing_does_not_reveal_accounts() {
             is_same = known.abs_diff(unknown) <= TOLERANCE_MIN.max(known.max(unknown).mul_f64(TOLERANCE));
         }
         print_lines(&reports);
-        assert!(is_same, "every time one side took longer: {reports:?}");
+        assert!(is_same, "one side was slower in every round: {reports:?}");
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the figures are worth knowing, met or not")]
+#[expect(clippy::print_stderr, reason = "the measured times are useful even if the test passes")]
 fn print_lines(lines: &[String]) {
     lines.iter().for_each(|line| eprintln!("{line}"));
 }

@@ -1,4 +1,4 @@
-//! The house that the portal's tests share, and the people in it.
+//! The deployment that the portal tests share, and its members.
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;
@@ -9,35 +9,35 @@ use super::browser::{Browser, SESSION_COOKIE};
 use crate::fixture::relaxed_timeouts;
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
-/// Another good password.
+/// Another valid password.
 pub(crate) const NEW_PASSWORD: &str = "staple of the batteries";
 const KEY_LENGTH: usize = 52;
 
-/// A house with a mailbox.
+/// A deployment with an SMTP server.
 pub(crate) struct PortalFixture {
     pub(crate) deployment: Deployment,
     pub(crate) smtp: SmtpSink,
-    /// The hash of everybody's password.
+    /// The hash of `PASSWORD`, which all members share.
     password_hash: OnceCell<String>,
 }
 
 static FIXTURE: OnceCell<PortalFixture> = OnceCell::const_new();
 
-/// The shared stage; ends with the process.
+/// The shared fixture; it ends with the process.
 pub(crate) async fn shared_fixture() -> &'static PortalFixture {
     FIXTURE.get_or_init(async || PortalFixture::open(&[]).await).await
 }
 
-/// Someone who is signed in.
+/// A signed-in member.
 pub(crate) struct TestMember {
     pub(crate) browser: Browser,
     pub(crate) email: String,
-    /// The account's number.
+    /// The account ID.
     pub(crate) id: i64,
 }
 
 impl PortalFixture {
-    /// A stage of its own, with these settings over those of all.
+    /// A separate fixture with additional settings.
     pub(crate) async fn open(settings: &[(&str, &str)]) -> Self {
         Self::with_nodes(1, settings).await
     }
@@ -47,9 +47,9 @@ impl PortalFixture {
     }
 
     pub(crate) async fn with_options(options: DeploymentOptions, settings: &[(&str, &str)]) -> Self {
-        let smtp = SmtpSink::start().expect("a mailbox");
+        let smtp = SmtpSink::start().expect("SMTP server starts");
         let url = smtp.url();
-        // All tests come from one network.
+        // All tests share one client address.
         let defaults = [
             ("IPSEITY__PORTAL__SIGNUP", "open"),
             ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", "1000000"),
@@ -57,7 +57,7 @@ impl PortalFixture {
         ];
         let mut env: Env = relaxed_timeouts();
         env.extend(defaults.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let deployment = Deployment::start(DeploymentOptions { env, ..options }).await.expect("a house");
+        let deployment = Deployment::start(DeploymentOptions { env, ..options }).await.expect("deployment starts");
         Self { deployment, smtp, password_hash: OnceCell::new() }
     }
 
@@ -65,16 +65,16 @@ impl PortalFixture {
         &self.deployment.nodes[0]
     }
 
-    /// A browser that never was here.
+    /// A browser without cookies.
     pub(crate) fn browser(&self) -> Browser {
         Browser::open(self.node())
     }
 
     pub(crate) async fn psql(&self, sql: &str) -> String {
-        self.deployment.postgres.psql("ipseity", sql).await.expect("rows")
+        self.deployment.postgres.psql("ipseity", sql).await.expect("query succeeds")
     }
 
-    /// Signs somebody up, by way of the mailbox.
+    /// Signs up a member through the confirmation email.
     pub(crate) async fn sign_up(&self) -> TestMember {
         let email = fresh_email();
         let mut browser = self.browser();
@@ -82,11 +82,11 @@ impl PortalFixture {
         assert_eq!(response.status, 200, "{}", response.text());
         let link = self.emailed_link_path(&email, "Confirm").await;
         assert_redirects_to(&browser.post(&link, &[]).await, "/keys");
-        let id = self.account_id(&email).await.expect("an account");
+        let id = self.account_id(&email).await.expect("account exists");
         TestMember { browser, email, id }
     }
 
-    /// The hash of everybody's password: the first member's, who signed up for it.
+    /// The hash of `PASSWORD`, from the first member who signs up.
     pub(crate) async fn password_hash(&self) -> &str {
         let sign_up = async || {
             let founder = self.sign_up().await;
@@ -95,21 +95,21 @@ impl PortalFixture {
         self.password_hash.get_or_init(sign_up).await
     }
 
-    /// Makes somebody with an account and a session, without their pages: where a sign-up is not what is tried.
+    /// Creates a member with an account and a session directly in PostgreSQL.
     pub(crate) async fn create_member(&self) -> TestMember {
         let (email, cookie) = (fresh_email(), fresh_secret());
         let (hash, digest) = (self.password_hash().await, digest_sql(&cookie));
         let sql = format!(
-            "with made as (insert into accounts (email, password_hash) values ('{email}', '{hash}') returning id)
-             insert into sessions (digest, account_id, label) select {digest}, id, 'planted' from made returning account_id"
+            "with account as (insert into accounts (email, password_hash) values ('{email}', '{hash}') returning id)
+             insert into sessions (digest, account_id, label) select {digest}, id, 'planted' from account returning account_id"
         );
-        let id = self.psql(&sql).await.parse().expect("a number");
+        let id = self.psql(&sql).await.parse().expect("account ID is a number");
         let mut browser = self.browser();
         browser.set_cookie(SESSION_COOKIE, &cookie);
         TestMember { browser, email, id }
     }
 
-    /// Makes a link to a new password, as if it had been mailed; gives its path.
+    /// Creates a password reset link, as if it had been emailed. Returns its path.
     pub(crate) async fn create_reset_link(&self, email: &str) -> String {
         let token = fresh_secret();
         let sql = format!(
@@ -121,12 +121,13 @@ impl PortalFixture {
         format!("/link/{token}")
     }
 
-    /// The path of the link in the next mail to this address with this in its subject.
+    /// The path of the link in the next email to this address whose subject contains `subject_part`.
     pub(crate) async fn emailed_link_path(&self, email: &str, subject_part: &str) -> String {
-        let message = self.smtp.wait_for_email(email, subject_part).await.expect("a mail");
+        let message = self.smtp.wait_for_email(email, subject_part).await.expect("email arrives");
+        assert!(message.subject.contains("Ipseity"), "{}", message.subject);
         let links = message.links();
         let found = links.iter().find_map(|link| link.split_once("/link/"));
-        let (_, token) = found.expect("a link with a token");
+        let (_, token) = found.expect("email contains a link with a token");
         format!("/link/{token}")
     }
 
@@ -134,8 +135,7 @@ impl PortalFixture {
         self.psql(&format!("select id from accounts where email = '{email}'")).await.parse().ok()
     }
 
-    /// Everything that an account holds, and whatever waits for its owner or for this browser, as text: equal before and after means that nothing
-    /// changed.
+    /// All rows of an account and of this browser's session, as text. Equal snapshots mean that nothing changed.
     pub(crate) async fn snapshot(&self, email: &str, browser: &Browser) -> String {
         let visit_digest = browser.cookie(SESSION_COOKIE).map_or_else(|| "''".to_owned(), digest_sql);
         let id = format!("(select id from accounts where lower(email) = '{email}')");
@@ -156,14 +156,14 @@ impl PortalFixture {
 }
 
 impl TestMember {
-    /// Makes a key on its page.
+    /// Creates a key through the form.
     pub(crate) async fn create_key(&mut self, name: &str, scope: Scope) -> IssuedKey {
         let page = self.browser.post("/keys", &[("name", name), ("scope", scope.name())]).await;
-        key_shown_on(&page).unwrap_or_else(|| panic!("a page with a key, not {}: {}", page.status, page.text()))
+        key_shown_on(&page).unwrap_or_else(|| panic!("expected a page with a key, got {}: {}", page.status, page.text()))
     }
 }
 
-/// The key that a page shows, this once.
+/// The key that a page shows once.
 pub(crate) fn key_shown_on(page: &TestResponse) -> Option<IssuedKey> {
     let text = page.text();
     let shown = text.match_indices("ips_").map(|(at, _)| text[at..].chars().take(KEY_LENGTH).collect::<String>());
@@ -172,24 +172,24 @@ pub(crate) fn key_shown_on(page: &TestResponse) -> Option<IssuedKey> {
     Some(IssuedKey { id: key[4..14].to_owned(), key })
 }
 
-/// Holds an answer to leading to a page, whatever it tells there.
+/// Asserts that a response redirects to a page, with any notice.
 #[track_caller]
 pub(crate) fn assert_redirects_to(reply: &TestResponse, path: &str) {
     let location = reply.header("location").map(|location| location.split('?').next().unwrap_or_default());
     assert_eq!((reply.status, location), (303, Some(path)), "{}", reply.text());
 }
 
-/// An address that no other test uses.
+/// An email that no other test uses.
 pub(crate) fn fresh_email() -> String {
     format!("{:016x}@example.com", fastrand::u64(..))
 }
 
-/// A value such as cookies and links carry.
+/// A random secret in the format of cookies and links.
 pub(crate) fn fresh_secret() -> String {
     format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..))
 }
 
-/// What PostgreSQL may know of a secret, as SQL.
+/// The digest of a secret, as SQL.
 pub(crate) fn digest_sql(secret: &str) -> String {
     format!("sha256('{secret}')")
 }

@@ -1,4 +1,4 @@
-//! Two tabs that make keys at once.
+//! Concurrent key creation in two browsers.
 
 use futures_util::future::join_all;
 
@@ -14,7 +14,7 @@ async fn concurrent_key_creation_stops_at_ten_keys() {
     let mut second = fixture.browser();
     let credentials = [("email", member.email.as_str()), ("password", super::fixture::PASSWORD)];
     second.post("/signin", &credentials).await;
-    // The token is known before the race, and every racer has its own connection.
+    // The tokens are fetched before the race, and every request uses a separate connection.
     for browser in [&mut member.browser, &mut second] {
         browser.csrf_token().await;
     }
@@ -26,11 +26,11 @@ async fn concurrent_key_creation_stops_at_ten_keys() {
     };
     let pages = join_all(browsers.into_iter().enumerate().map(create_key)).await;
 
-    let (created, refused): (Vec<_>, Vec<_>) = pages.iter().partition(|page| key_shown_on(page).is_some());
-    assert_eq!((created.len(), refused.len()), (10, CONCURRENT_REQUESTS - 10));
-    for page in refused {
+    let (created, rejected): (Vec<_>, Vec<_>) = pages.iter().partition(|page| key_shown_on(page).is_some());
+    assert_eq!((created.len(), rejected.len()), (10, CONCURRENT_REQUESTS - 10));
+    for page in rejected {
         assert_eq!(page.status, 200);
-        // The form again, with what was typed, and the reason.
+        // The form again, with the typed name and the reason.
         let text = page.text();
         assert!(
             text.contains("role=\"alert\"") && text.contains("10 keys") && text.contains("value=\"racer "),

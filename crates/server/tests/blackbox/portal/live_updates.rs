@@ -1,4 +1,4 @@
-//! Open pages hear at once that something on them has changed, and end with their session and their node.
+//! Event streams: they report changes immediately, and end with their session and their node.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const SESSION_END_TIMEOUT: Duration = Duration::from_secs(20);
 const NODE_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The events of an open page.
+/// The event stream of an open page.
 struct PageEvents {
     stream: StreamingResponse,
     text: String,
@@ -39,11 +39,11 @@ impl PageEvents {
                 continue;
             }
             let chunk = self.stream.next_chunk().await.ok()??;
-            self.text.push_str(std::str::from_utf8(&chunk).expect("text"));
+            self.text.push_str(std::str::from_utf8(&chunk).expect("event is UTF-8"));
         }
     }
 
-    /// Reads on until the member's list of keys shows something, looking only when it is told to; says how long it took since then.
+    /// Reloads the list of keys after each event until it shows a text. Returns the time since `since`.
     async fn wait_until_shown(&mut self, browser: &mut Browser, what: &str, since: Instant) -> Duration {
         let shown = async {
             loop {
@@ -55,20 +55,20 @@ impl PageEvents {
         };
         tokio::time::timeout(STREAM_TIMEOUT, shown)
             .await
-            .unwrap_or_else(|_| panic!("no event led to a page with {what:?}"))
+            .unwrap_or_else(|_| panic!("no event was followed by a page with {what:?}"))
     }
 
-    /// Reads on to the end, and says whether the page was told that its session is gone.
-    async fn ends_with_gone(mut self) -> bool {
+    /// Reads to the end. Returns whether the last event was `signed-out`.
+    async fn ends_with_signed_out(mut self) -> bool {
         let mut last = None;
         while let Some(event) = self.next_event().await {
             last = Some(event);
         }
-        last.as_deref() == Some("gone")
+        last.as_deref() == Some("signed-out")
     }
 }
 
-/// Makes one request too many; gives the moment of the refusal.
+/// Exceeds the burst limit. Returns the time of the rejection.
 async fn exceed_burst_limit(node: &Node, key: &IssuedKey) -> Instant {
     let mut caller = node.client();
     for _ in 0..300 {
@@ -82,7 +82,7 @@ fn resume_button_id(key: &IssuedKey) -> String {
     format!("id=\"resume-{}\"", key.id)
 }
 
-#[expect(clippy::print_stderr, reason = "the figure is worth knowing, met or not")]
+#[expect(clippy::print_stderr, reason = "the measured time is useful even if the test passes")]
 fn print_delay(what: &str, took: Duration) {
     eprintln!("{what} was shown after {took:.0?}");
 }
@@ -93,8 +93,8 @@ async fn open_page_shows_changes_within_two_seconds() {
     let mut member = fixture.create_member().await;
     let key = member.create_key("busy", Scope::Ip).await;
     let mut open = PageEvents::open(&member.browser, fixture.node()).await;
-    let refused = exceed_burst_limit(fixture.node(), &key).await;
-    let took = open.wait_until_shown(&mut member.browser, &resume_button_id(&key), refused).await;
+    let rejected_at = exceed_burst_limit(fixture.node(), &key).await;
+    let took = open.wait_until_shown(&mut member.browser, &resume_button_id(&key), rejected_at).await;
     print_delay("a pause", took);
     assert!(took <= EVENT_DELAY_MAX, "a pause was shown after {took:?}");
 
@@ -113,10 +113,10 @@ async fn open_page_shows_changes_within_two_seconds() {
         .cli(&["key", "deactivate", &key.id])
         .await
         .and_then(CommandOutput::ensure_success)
-        .expect("deactivated");
+        .expect("CLI deactivates the key");
     let took = open.wait_until_shown(&mut member.browser, "key inactive", Instant::now()).await;
-    print_delay("the operator's change", took);
-    assert!(took <= EVENT_DELAY_MAX, "the operator's change was shown after {took:?}");
+    print_delay("a CLI change", took);
+    assert!(took <= EVENT_DELAY_MAX, "a CLI change was shown after {took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,13 +127,13 @@ async fn open_page_is_notified_when_its_session_ends() {
         PageEvents::open(&leaver.browser, fixture.node()).await,
         PageEvents::open(&deleter.browser, fixture.node()).await,
     ];
-    let [left, deleted] = streams.map(|events| tokio::time::timeout(SESSION_END_TIMEOUT, events.ends_with_gone()));
+    let [left, deleted] = streams.map(|events| tokio::time::timeout(SESSION_END_TIMEOUT, events.ends_with_signed_out()));
     assert_redirects_to(&leaver.browser.post("/signout", &[]).await, "/signin");
     assert_redirects_to(&deleter.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
     let ended = Instant::now();
     let (left, deleted) = tokio::join!(left, deleted);
     print_delay("the end of a session", ended.elapsed());
-    assert!(left.expect("an end in time") && deleted.expect("an end in time"));
+    assert!(left.expect("stream ends in time") && deleted.expect("stream ends in time"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,8 +144,8 @@ async fn event_streams_are_limited_and_do_not_block_shutdown() {
 
     let [one, two] = [&fixture.deployment.nodes[0], &fixture.deployment.nodes[1]];
     let mut open = PageEvents::open(&member.browser, two).await;
-    let refused = exceed_burst_limit(one, &key).await;
-    let took = open.wait_until_shown(&mut member.browser.on_node(two), &resume_button_id(&key), refused).await;
+    let rejected_at = exceed_burst_limit(one, &key).await;
+    let took = open.wait_until_shown(&mut member.browser.on_node(two), &resume_button_id(&key), rejected_at).await;
     print_delay("a pause through another node", took);
     assert!(took <= EVENT_DELAY_MAX, "a pause through another node was shown after {took:?}");
 
@@ -153,20 +153,20 @@ async fn event_streams_are_limited_and_do_not_block_shutdown() {
     let third = member.browser.on_node(two).get("/events").await;
     assert_eq!((third.status, third.header("retry-after").is_some()), (503, true));
     drop(second);
-    eventually("a place is free again", STREAM_TIMEOUT, async || {
+    eventually("a stream permit is free", STREAM_TIMEOUT, async || {
         member.browser.open_stream(two, "/events").await.status == 200
     })
     .await
-    .expect("a place");
+    .expect("stream opens");
 
     let terminated_at = Instant::now();
-    let ended = fixture.deployment.nodes[1].terminate().await.expect("an end");
+    let ended = fixture.deployment.nodes[1].terminate().await.expect("node stops");
     assert!(
         ended.success() && terminated_at.elapsed() < NODE_STOP_TIMEOUT,
         "{ended} after {:?}",
         terminated_at.elapsed()
     );
     let last =
-        tokio::time::timeout(STREAM_TIMEOUT, open.ends_with_gone()).await.expect("the stream ends with its node");
-    assert!(!last, "the session goes on, on another node");
+        tokio::time::timeout(STREAM_TIMEOUT, open.ends_with_signed_out()).await.expect("stream ends with its node");
+    assert!(!last, "the session continues on another node");
 }

@@ -1,4 +1,4 @@
-//! The pages for people: who may see and change what, and what a stranger can do about it.
+//! The portal: access control, sessions, forms, emails and live updates.
 
 mod alert_emails;
 mod authorization;

@@ -1,6 +1,6 @@
-//! Pages of an account with ten keys and a long history: as quick as with a short one, and true to the rows.
+//! Page times of an account with ten keys and a long history, compared with a short one; and the contents of CSV files.
 //!
-//! `IPSEITY_PAGE_MS` names the bound on a page's median; without it, one that a build which is not for speed can meet beside other tests.
+//! `IPSEITY_PAGE_MS` sets the maximum median. The default suits a debug build that runs beside other tests.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ const PAGE_MEDIAN_MAX_MS: u64 = 200;
 const LONG_DAYS: u32 = 400;
 const SHORT_DAYS: u32 = 30;
 const SAMPLES: usize = 15;
-/// A busy machine may slow one side once; pages that grow with their history are slower every time.
+/// A busy machine may slow one side in one round. A page that slows with its history does so in every round.
 const ROUNDS: usize = 3;
 const TOLERANCE: f64 = 0.25;
 const TOLERANCE_MIN: Duration = Duration::from_millis(5);
 
-/// A member with ten keys that were used, refused and changed on every day.
+/// A member with ten keys that have usage, rejections and history on every day.
 async fn member_with_history(fixture: &PortalFixture, days: u32) -> (TestMember, String) {
     let member = fixture.create_member().await;
     let id = member.id;
@@ -45,12 +45,12 @@ async fn member_with_history(fixture: &PortalFixture, days: u32) -> (TestMember,
 async fn time_page(browser: &mut Browser, path: &str) -> Duration {
     let started = Instant::now();
     let reply = browser.get(path).await;
-    let took = started.elapsed();
+    let elapsed = started.elapsed();
     assert_eq!(reply.status, 200, "{path}");
-    took
+    elapsed
 }
 
-/// Medians of a page with a long and with a short history, asked for in turn.
+/// Median times of a page with a long and with a short history, requested alternately.
 async fn median_times(long: (&mut Browser, &str), short: (&mut Browser, &str)) -> [Duration; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..SAMPLES {
@@ -66,7 +66,7 @@ async fn median_times(long: (&mut Browser, &str), short: (&mut Browser, &str)) -
 #[tokio::test(flavor = "multi_thread")]
 async fn long_history_does_not_slow_pages() {
     let median_max =
-        std::env::var("IPSEITY_PAGE_MS").map_or(PAGE_MEDIAN_MAX_MS, |value| value.parse().expect("milliseconds"));
+        std::env::var("IPSEITY_PAGE_MS").map_or(PAGE_MEDIAN_MAX_MS, |value| value.parse().expect("IPSEITY_PAGE_MS is a number"));
     let median_max = Duration::from_millis(median_max);
     let fixture = shared_fixture().await;
     let (mut long, long_key) = member_with_history(fixture, LONG_DAYS).await;
@@ -85,7 +85,7 @@ async fn long_history_does_not_slow_pages() {
             is_fast = is_equal && long_median <= median_max;
         }
         print_lines(&reports);
-        assert!(is_fast, "slower than {median_max:?} or than a short history, each time: {reports:?}");
+        assert!(is_fast, "slower than {median_max:?} or than a short history in every round: {reports:?}");
     }
 }
 
@@ -114,9 +114,9 @@ async fn usage_csv_matches_the_database() {
             "{path}"
         );
         let text = reply.text();
-        let (head, lines) = text.split_once("\r\n").expect("a head");
+        let (header, lines) = text.split_once("\r\n").expect("CSV has a header");
         assert_eq!(
-            head,
+            header,
             "day,key,name,admitted,refused_burst,refused_paused,refused_inactive,refused_day,refused_wrong_secret"
         );
         let (found, expected): (Vec<_>, Vec<_>) = (lines.lines().collect(), rows.lines().collect());
@@ -125,7 +125,7 @@ async fn usage_csv_matches_the_database() {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the figures are worth knowing, met or not")]
+#[expect(clippy::print_stderr, reason = "the measured times are useful even if the test passes")]
 fn print_lines(lines: &[String]) {
     lines.iter().for_each(|line| eprintln!("{line}"));
 }

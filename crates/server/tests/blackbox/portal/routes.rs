@@ -1,4 +1,4 @@
-//! Every route of the portal, with what its form sends and what whoever may use it is answered. Whoever adds a route adds a row.
+//! Every route of the portal, with the fields of its form and the expected status. A new route needs a new row.
 
 use ipseity_portal::{PORTAL_ROUTES, PortalRoute, RouteAccess};
 use ipseity_testkit::TestResponse;
@@ -6,16 +6,16 @@ use ipseity_testkit::TestResponse;
 use super::browser::Browser;
 use super::fixture::{NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, digest_sql, fresh_secret};
 
-/// Stands for the e-mail address of the one whose things are tried.
+/// Placeholder for the email of the account under test.
 const EMAIL_PLACEHOLDER: &str = "EMAIL";
 
-/// One route.
+/// A route and its form.
 pub(crate) struct RouteCase {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
-    /// What is sent beside the token.
+    /// The fields of the form, without the CSRF token.
     pub(crate) fields: &'static [(&'static str, &'static str)],
-    /// The status for whoever may use it, with all in order.
+    /// The status for a visitor with access and a valid form.
     pub(crate) status: u16,
 }
 
@@ -39,7 +39,7 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     page_case("/signin"),
     form_case("/signin", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 303),
     form_case("/signin/passkey", &[], 200),
-    // Nobody's passkey: refused, on a page of its own.
+    // An invalid passkey gets an error page.
     form_case("/signin/passkey/finish", &[("credential", "{}")], 403),
     page_case("/forgot"),
     form_case("/forgot", &[("email", EMAIL_PLACEHOLDER)], 200),
@@ -54,8 +54,8 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/keys/{id}/deactivate", &[], 303),
     form_case("/keys/{id}/reactivate", &[], 303),
     form_case("/keys/{id}/resume", &[], 303),
-    form_case("/keys/{id}/roll", &[("overlap_s", "3600")], 200),
-    form_case("/keys/{id}/retire", &[], 303),
+    form_case("/keys/{id}/rotate", &[("overlap_s", "3600")], 200),
+    form_case("/keys/{id}/revoke-previous", &[], 303),
     page_case("/keys/{id}/delete"),
     form_case("/keys/{id}/delete", &[], 303),
     page_case("/keys/{id}/usage.csv"),
@@ -65,7 +65,7 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     page_case("/account"),
     form_case("/account/email", &[("email", "elsewhere@example.com"), ("password", PASSWORD)], 200),
     form_case("/account/password", &[("current", PASSWORD), ("password", NEW_PASSWORD)], 303),
-    form_case("/account/alerts", &[("near", "on")], 303),
+    form_case("/account/alerts", &[("near_quota", "on")], 303),
     form_case("/account/sessions/end-others", &[], 303),
     form_case("/account/sessions/{id}/end", &[], 303),
     form_case("/account/passkeys/begin", &[], 200),
@@ -76,7 +76,7 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
 ];
 
 impl RouteCase {
-    /// The entry of the portal's own table.
+    /// The entry in the route table of the portal.
     pub(crate) fn route(&self) -> Option<&'static PortalRoute> {
         PORTAL_ROUTES.iter().find(|route| route.method == self.method && route.path == self.path)
     }
@@ -89,12 +89,12 @@ impl RouteCase {
         self.method == "post"
     }
 
-    /// Whether its path names something of somebody's.
+    /// Whether its path contains the ID of a resource.
     pub(crate) fn has_id(&self) -> bool {
         self.path.contains("{id}")
     }
 
-    /// An open page's stream never ends: only its refusals can be read whole.
+    /// Whether it is the event stream, whose successful response never ends.
     pub(crate) fn is_stream(&self) -> bool {
         self.path == "/events"
     }
@@ -104,7 +104,7 @@ impl RouteCase {
     }
 }
 
-/// Somebody with a thing of every kind that a path can name.
+/// An account with one resource of every kind that a path can contain.
 pub(crate) struct AccountFixture {
     pub(crate) email: String,
     pub(crate) key: String,
@@ -115,7 +115,7 @@ pub(crate) struct AccountFixture {
 }
 
 impl AccountFixture {
-    /// Makes an owner, and the browser that is signed in as them.
+    /// Creates the account, and a browser that is signed in to it.
     pub(crate) async fn create(fixture: &PortalFixture) -> (Self, Browser) {
         let TestMember { browser, email, id } = fixture.create_member().await;
         let [key, key_name] = ["", "key-of-"].map(|prefix| format!("{prefix}{}", &fresh_secret()[..10]));
@@ -137,11 +137,11 @@ impl AccountFixture {
              select session.id, passkey.id from session, passkey"
         );
         let numbers = fixture.psql(&sql).await;
-        let (session, passkey) = numbers.split_once('|').expect("two numbers");
+        let (session, passkey) = numbers.split_once('|').expect("query returns two IDs");
         (Self { email, key, key_name, session: session.to_owned(), passkey: passkey.to_owned(), token }, browser)
     }
 
-    /// A row's path to this owner's things.
+    /// The path of a route, with the IDs of this account.
     pub(crate) fn path_for(&self, row: &RouteCase) -> String {
         let id = match row.path {
             path if path.starts_with("/account/sessions/") => &self.session,
@@ -151,29 +151,29 @@ impl AccountFixture {
         row.path.replace("{id}", id).replace("{token}", &self.token).replace("{page}", "errors")
     }
 
-    /// A row's fields, about this owner.
+    /// The fields of a route, with the email of this account.
     pub(crate) fn fields_for<'a>(&'a self, row: &RouteCase) -> Vec<(&'static str, &'a str)> {
         let substitute = |value: &'static str| if value == EMAIL_PLACEHOLDER { self.email.as_str() } else { value };
         row.fields.iter().map(|(name, value)| (*name, substitute(value))).collect()
     }
 
-    /// Uses a route on this owner's things, as a page would.
+    /// Requests a route on resources of this account, as a page would.
     pub(crate) async fn visit(&self, browser: &mut Browser, row: &RouteCase) -> TestResponse {
         let path = self.path_for(row);
         if row.is_form() { browser.post(&path, &self.fields_for(row)).await } else { browser.get(&path).await }
     }
 
-    /// Holds an answer to saying nothing of this owner.
+    /// Asserts that a response contains nothing about this account.
     #[track_caller]
     pub(crate) fn assert_not_disclosed(&self, reply: &TestResponse, what: &str) {
         let text = reply.text();
         for secret in [&self.email, &self.key_name, &self.key] {
-            assert!(!text.contains(secret.as_str()), "{what} tells {secret}");
+            assert!(!text.contains(secret.as_str()), "{what} discloses {secret}");
         }
     }
 }
 
-/// A passkey as it is stored; nobody holds its other half.
+/// A stored passkey without a private key.
 const STORED_PASSKEY: &str = r#"{"cred": {
     "cred_id": "CREDENTIAL",
     "cred": {"type_": "ES256", "key": {"EC_EC2": {"curve": "SECP256R1", "x": "AAAA", "y": "AAAA"}}},

@@ -1,4 +1,4 @@
-//! What every page carries: cookies that no script and no other site can read, and a policy that lets nothing in from elsewhere.
+//! Security headers of every page: cookie attributes and the content security policy.
 
 use ipseity_testkit::TestResponse;
 
@@ -10,18 +10,18 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; scr
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 fn set_cookie_lines(reply: &TestResponse) -> Vec<String> {
-    reply.headers.get_all("set-cookie").iter().map(|line| line.to_str().expect("text").to_owned()).collect()
+    reply.headers.get_all("set-cookie").iter().map(|line| line.to_str().expect("header is ASCII").to_owned()).collect()
 }
 
-/// Holds an answer to setting just these cookies, with just these attributes.
+/// Asserts that a response sets exactly these cookies, with the expected attributes.
 #[track_caller]
 fn assert_sets_cookies(reply: &TestResponse, expected: &[(&str, u64)]) {
     let found = set_cookie_lines(reply);
     assert_eq!(found.len(), expected.len(), "{found:?}");
     for (line, (name, max_age_s)) in found.iter().zip(expected) {
-        let (pair, attributes) = line.split_once("; ").expect("attributes");
+        let (pair, attributes) = line.split_once("; ").expect("cookie has attributes");
         assert_eq!(attributes, format!("Path=/; Max-Age={max_age_s}; Secure; HttpOnly; SameSite=Lax"), "{name}");
-        let value = pair.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')).expect("its name");
+        let value = pair.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')).expect("cookie has the expected name");
         assert!(name.starts_with("__Host-"));
         assert!(value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit()), "256 bits");
     }
@@ -83,7 +83,7 @@ async fn every_page_has_csp_and_is_not_cached() {
             assert_eq!(reply.status, 200, "{name}");
             assert_security_headers(&reply, &name);
         }
-        assert_security_headers(&fixture.browser().get(&path).await, &format!("{name} to a stranger"));
+        assert_security_headers(&fixture.browser().get(&path).await, &format!("{name} for an anonymous visitor"));
     }
     for path in ["/keys/0123456789", "/link/x", "/keys/0123456789/usage.csv"] {
         assert_security_headers(&member.get(path).await, path);
@@ -97,7 +97,7 @@ async fn form_responses_have_security_headers() {
         let (owner, mut browser) = AccountFixture::create(fixture).await;
         assert_security_headers(
             &browser.post_with(&owner.path_for(row), &[], &owner.fields_for(row)).await,
-            "a refused form",
+            "a rejected form",
         );
         assert_security_headers(&owner.visit(&mut browser, row).await, &row.name());
     }
@@ -109,10 +109,10 @@ async fn user_input_is_html_escaped() {
     let fixture = shared_fixture().await;
     let mut member = fixture.create_member().await;
     let key = member.create_key(TYPED, ipseity_domain::Scope::Ip).await;
-    let mut stranger = fixture.browser();
+    let mut anonymous = fixture.browser();
     let mut pages = Vec::new();
     for path in ["/signin", "/signup", "/forgot"] {
-        pages.push(stranger.post(path, &[("email", TYPED), ("password", TYPED)]).await);
+        pages.push(anonymous.post(path, &[("email", TYPED), ("password", TYPED)]).await);
     }
     assert_redirects_to(
         &member.browser.post(&format!("/keys/{}/rename", key.id), &[("name", TYPED)]).await,
@@ -125,7 +125,7 @@ async fn user_input_is_html_escaped() {
         pages.push(member.browser.get(path).await);
     }
     pages.push(member.browser.post("/keys", &[("name", TYPED), ("scope", TYPED)]).await);
-    pages.push(stranger.get("/docs/search?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").await);
+    pages.push(anonymous.get("/docs/search?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").await);
     for page in pages {
         assert!(page.status == 200 && !page.text().contains("<script>"), "{}: {}", page.status, page.text());
     }

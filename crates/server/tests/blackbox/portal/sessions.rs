@@ -1,4 +1,4 @@
-//! Sessions: what opens one, what ends one, and what is known of it.
+//! Sessions: how they start and end, and what is stored.
 
 use ipseity_testkit::{Needle, PrivacySearch};
 
@@ -11,7 +11,7 @@ async fn sign_in(browser: &mut Browser, email: &str, password: &str) {
     assert_redirects_to(&browser.post("/signin", &[("email", email), ("password", password)]).await, "/keys");
 }
 
-/// Holds a cookie to being worth nothing: whoever presents it is a stranger.
+/// Asserts that a cookie is invalid: a browser with it is redirected to sign in.
 async fn assert_cookie_invalid(fixture: &PortalFixture, value: &str, why: &str) {
     let mut thief = fixture.browser();
     thief.set_cookie(SESSION_COOKIE, value);
@@ -22,15 +22,15 @@ async fn assert_cookie_invalid(fixture: &PortalFixture, value: &str, why: &str) 
 }
 
 fn session_cookie(browser: &Browser) -> String {
-    browser.cookie(SESSION_COOKIE).expect("a session").to_owned()
+    browser.cookie(SESSION_COOKIE).expect("browser has a session cookie").to_owned()
 }
 
-/// The number of a browser's session, as its owner's list names it.
+/// The ID of a browser's session.
 async fn session_id(fixture: &PortalFixture, browser: &Browser) -> String {
     fixture.psql(&format!("select id from sessions where digest = sha256('{}')", session_cookie(browser))).await
 }
 
-/// Somebody with a second browser that is signed in, too.
+/// A member with a second browser that is also signed in.
 async fn member_with_two_sessions(fixture: &PortalFixture) -> (TestMember, Browser) {
     let member = fixture.create_member().await;
     let mut second = fixture.browser();
@@ -52,12 +52,12 @@ async fn session_cookie_changes_at_sign_in() {
     let first = session_cookie(&victim);
     victim.set_cookie(DEVICE_COOKIE, &device);
     sign_in(&mut victim, &member.email, PASSWORD).await;
-    assert_cookie_invalid(fixture, &first, "of the sign-in before").await;
+    assert_cookie_invalid(fixture, &first, "of an earlier sign-in").await;
 
     let second = session_cookie(&victim);
     let link = fixture.create_reset_link(&member.email).await;
     assert_redirects_to(&victim.post(&link, &[("password", NEW_PASSWORD)]).await, "/keys");
-    assert_cookie_invalid(fixture, &second, "from before a new password by mail").await;
+    assert_cookie_invalid(fixture, &second, "from before a password reset").await;
     assert_eq!(victim.get("/keys").await.status, 200);
 }
 
@@ -67,9 +67,9 @@ async fn sign_out_invalidates_the_session_cookie() {
     let (mut member, mut second) = member_with_two_sessions(fixture).await;
     let ended = session_cookie(&second);
     assert_redirects_to(&second.post("/signout", &[]).await, "/signin");
-    assert_ne!(second.cookie(SESSION_COOKIE), Some(ended.as_str()), "the browser begins a new visit");
+    assert_ne!(second.cookie(SESSION_COOKIE), Some(ended.as_str()), "the browser gets a new cookie");
     assert_cookie_invalid(fixture, &ended, "signed out").await;
-    assert_eq!(member.browser.get("/keys").await.status, 200, "other sessions go on");
+    assert_eq!(member.browser.get("/keys").await.status, 200, "other sessions continue");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,7 +79,7 @@ async fn session_can_be_ended_from_another_session() {
     let path = format!("/account/sessions/{}/end", session_id(fixture, &second).await);
     assert_redirects_to(&member.browser.post(&path, &[]).await, "/account");
     assert_cookie_invalid(fixture, &session_cookie(&second), "ended from another").await;
-    assert_eq!(member.browser.post(&path, &[]).await.status, 404, "it is no more");
+    assert_eq!(member.browser.post(&path, &[]).await.status, 404, "it has already ended");
 
     let mut third = fixture.browser();
     sign_in(&mut third, &member.email, PASSWORD).await;
@@ -100,10 +100,10 @@ async fn password_change_ends_other_sessions() {
     let right = [("current", PASSWORD), ("password", NEW_PASSWORD)];
     assert_redirects_to(&member.browser.post("/account/password", &right).await, "/account");
     assert_cookie_invalid(fixture, &session_cookie(&second), "from before a new password").await;
-    assert_eq!(member.browser.get("/keys").await.status, 200, "the one that changed it goes on");
+    assert_eq!(member.browser.get("/keys").await.status, 200, "the session that changed it continues");
     let mut again = fixture.browser();
     let old = again.post("/signin", &[("email", &member.email), ("password", PASSWORD)]).await;
-    assert_eq!(old.status, 200, "the old password opens nothing");
+    assert_eq!(old.status, 200, "the old password is rejected");
     sign_in(&mut again, &member.email, NEW_PASSWORD).await;
 }
 
@@ -118,10 +118,10 @@ async fn deleted_account_leaves_no_sessions_or_rows() {
     assert_redirects_to(&member.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
     assert_cookie_invalid(fixture, &session_cookie(&second), "of a deleted account").await;
     assert_eq!(second.get(&link).await.status, 410);
-    assert_eq!(fixture.snapshot(&member.email, &second).await, "", "rows that outlive their account");
+    assert_eq!(fixture.snapshot(&member.email, &second).await, "", "rows are left after deletion");
     assert_eq!(fixture.psql(&format!("select count(*) from keys where account_id = {}", member.id)).await, "0");
-    let refused = fixture.node().client().get("/api/v1/ip", &[("authorization", &key.bearer())]).await;
-    assert_eq!(refused.expect("an answer").status, 401, "its key is refused on the next request");
+    let response = fixture.node().client().get("/api/v1/ip", &[("authorization", &key.bearer())]).await;
+    assert_eq!(response.expect("response arrives").status, 401, "its key is rejected on the next request");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,18 +148,18 @@ async fn sign_in_secrets_are_never_stored_in_clear() {
     let link = fixture.emailed_link_path(&email, "password").await;
     let token = link.trim_start_matches("/link/").to_owned();
     let form = member.browser.csrf_token().await;
-    let device = member.browser.cookie(DEVICE_COOKIE).expect("a known device").to_owned();
+    let device = member.browser.cookie(DEVICE_COOKIE).expect("browser has a device cookie").to_owned();
     let secrets = [session_cookie(&member.browser), device, token, form, key.key, PASSWORD.to_owned()];
 
     let known = |secret: &str| format!("select count(*) from sessions where digest = sha256('{secret}')");
-    assert_eq!(fixture.psql(&known(&secrets[0])).await, "1", "a session is known by its digest");
-    let search = PrivacySearch::new(secrets.clone().map(Needle::Text)).expect("a search");
-    let dump = fixture.deployment.postgres.dump("ipseity").await.expect("a dump");
+    assert_eq!(fixture.psql(&known(&secrets[0])).await, "1", "the session is stored by its digest");
+    let search = PrivacySearch::new(secrets.clone().map(Needle::Text)).expect("search is valid");
+    let dump = fixture.deployment.postgres.dump("ipseity").await.expect("dump succeeds");
     assert_eq!(search.search_bytes("the database", &dump), []);
-    let log_search = PrivacySearch::new(secrets.into_iter().chain([email]).map(Needle::Text)).expect("a search");
+    let log_search = PrivacySearch::new(secrets.into_iter().chain([email]).map(Needle::Text)).expect("search is valid");
     for (source, log) in
         [("the node's log", fixture.node().log()), ("PostgreSQL's log", fixture.deployment.postgres.log())]
     {
-        assert_eq!(log_search.search_bytes(source, log.expect("a log").as_bytes()), []);
+        assert_eq!(log_search.search_bytes(source, log.expect("log is readable").as_bytes()), []);
     }
 }

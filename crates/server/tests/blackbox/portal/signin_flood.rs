@@ -1,6 +1,6 @@
-//! A flood of sign-ins beside steady lookups: those who look addresses up feel next to nothing, and memory stays within the bound of the pool.
+//! A flood of sign-ins beside steady lookups: lookups are hardly affected, and memory stays within the limit of the password pool.
 //!
-//! `IPSEITY_SIGNIN_S` makes the flood as long as a suite cannot afford, under the settings of production, and holds lookups to their times.
+//! `IPSEITY_SIGNIN_S` sets the duration of a longer flood with production timeouts, which also checks lookup times.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,19 +23,19 @@ const PRODUCTION_TIMEOUTS: [(&str, &str); 3] = [
     ("IPSEITY__STORE__TIMEOUT_MS", "1000"),
     ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "5000"),
 ];
-/// A key is paused after 300 requests in a minute.
+/// Below the burst limit of 300 requests in 60 seconds.
 const REQUESTS_PER_KEY: u32 = 280;
 const KEYS_PER_ACCOUNT: usize = 10;
-/// So many that none is throttled: a flood that is refused early tests nothing.
+/// Enough accounts that none is throttled; otherwise the flood would be rejected early.
 const ACCOUNTS: usize = 400;
-/// Threads that check passwords, and what each takes (argon2id with 19 MiB), beside what connections and sessions take.
+/// Password threads, memory of each (argon2id with 19 MiB), and memory of connections and sessions.
 const PASSWORD_THREADS: u64 = 2;
 const HASH_KIB: u64 = 19 * 1024;
 const OTHER_MEMORY_KIB: u64 = 16 * 1024;
-/// Below this the caller's own share of two cores is measured, not the service.
+/// Below this, the time measures the client's CPU share rather than the service.
 const P99_NOISE_FLOOR: Duration = Duration::from_millis(5);
 
-/// Members with keys, made at once.
+/// Creates members with keys directly in PostgreSQL.
 async fn create_members_with_keys(fixture: &PortalFixture, keys: usize) -> (Vec<String>, Vec<IssuedKey>) {
     let hash = fixture.password_hash().await;
     let emails: Vec<_> = (0..ACCOUNTS).map(|number| format!("member{number}@example.com")).collect();
@@ -55,7 +55,7 @@ async fn create_members_with_keys(fixture: &PortalFixture, keys: usize) -> (Vec<
     (emails, keys.iter().map(issued).collect())
 }
 
-/// Callers with open connections, one for each request that is under way.
+/// Clients with open connections, one per concurrent request.
 struct ClientPool {
     node: std::net::SocketAddr,
     idle: Mutex<Vec<TestClient>>,
@@ -76,7 +76,7 @@ impl ClientPool {
     }
 }
 
-/// Asks at a steady rate, whether the answers come in time or not; gives the times, and what was not 200.
+/// Sends lookups at a steady rate, independent of response times. Returns the times and the responses other than 200.
 async fn measure_lookups(node: &Node, keys: &[IssuedKey], span_s: u32) -> (Vec<Duration>, Vec<String>) {
     let callers = ClientPool::for_node(node);
     let mut tick = interval(Duration::from_secs(1) / LOOKUPS_PER_S);
@@ -101,19 +101,20 @@ async fn measure_lookups(node: &Node, keys: &[IssuedKey], span_s: u32) -> (Vec<D
     (times.into_iter().filter_map(Result::ok).collect(), failures.into_iter().filter_map(Result::err).collect())
 }
 
-/// Tries to sign in at a steady rate, each time from another network: as nobody, with a wrong password, with the right one. Counts the answers.
+/// Signs in at a steady rate from changing networks: with an unknown email, a wrong password and the correct one. Counts the
+/// responses.
 async fn flood_signins(fixture: &PortalFixture, emails: &[String], span_s: u32) -> BTreeMap<u16, usize> {
     let callers = ClientPool::for_node(fixture.node());
     let mut browser = fixture.browser();
     let token = browser.csrf_token().await;
-    let cookie = format!("{SESSION_COOKIE}={}", browser.cookie(SESSION_COOKIE).expect("a visit"));
+    let cookie = format!("{SESSION_COOKIE}={}", browser.cookie(SESSION_COOKIE).expect("browser has a session cookie"));
     let mut tick = interval(Duration::from_secs(1) / SIGNINS_PER_S);
     let mut attempts = JoinSet::new();
     for number in 0..SIGNINS_PER_S * span_s {
         tick.tick().await;
         let member = &emails[number as usize / 3 % emails.len()];
         let (email, password) = match number % 3 {
-            0 => (format!("nobody{number}@example.com"), PASSWORD),
+            0 => (format!("unknown{number}@example.com"), PASSWORD),
             1 => (member.clone(), "not the password"),
             _ => (member.clone(), PASSWORD),
         };
@@ -124,7 +125,7 @@ async fn flood_signins(fixture: &PortalFixture, emails: &[String], span_s: u32) 
             let network = format!("10.{a}.{b}.{c}");
             let headers = [("cookie", cookie.as_str()), ("x-forwarded-for", &network), SAME_ORIGIN];
             let fields = [("csrf", token.as_str()), ("email", &email), ("password", password)];
-            let reply = caller.post_form("/signin", &headers, &fields).await.expect("an answer");
+            let reply = caller.post_form("/signin", &headers, &fields).await.expect("response arrives");
             callers.release(caller);
             reply.status
         });
@@ -148,16 +149,16 @@ fn percentile(times: &mut [Duration], share: f64) -> Duration {
     times[index.min(times.len() - 1)]
 }
 
-/// A line of `/proc/PID/status`, in KiB.
+/// A value of `/proc/PID/status`, in KiB.
 fn status_kib(node: &Node, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("a process");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+    let status = fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("process exists");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("status has the line");
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("value is a number")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signin_flood_barely_slows_lookups_and_bounds_memory() {
-    let long_s: Option<u32> = std::env::var("IPSEITY_SIGNIN_S").ok().map(|value| value.parse().expect("seconds"));
+    let long_s: Option<u32> = std::env::var("IPSEITY_SIGNIN_S").ok().map(|value| value.parse().expect("IPSEITY_SIGNIN_S is a number"));
     let span_s = long_s.unwrap_or(SHORT_S);
     let fixture = PortalFixture::open(if long_s.is_some() { &PRODUCTION_TIMEOUTS } else { &[] }).await;
     let (emails, keys) =
@@ -165,10 +166,10 @@ async fn signin_flood_barely_slows_lookups_and_bounds_memory() {
     let node = fixture.node();
 
     let (mut times_before, failures) = measure_lookups(node, &keys, span_s).await;
-    assert_eq!(failures.first(), None, "of {} failures without any flood", failures.len());
+    assert_eq!(failures.first(), None, "of {} failures without a flood", failures.len());
     let rss_before = status_kib(node, "VmRSS");
-    // Forgets the peak so far.
-    fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("a process");
+    // Resets the peak.
+    fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("process exists");
     let ((mut times_during, failures), signin_statuses) =
         tokio::join!(measure_lookups(node, &keys, span_s), flood_signins(&fixture, &emails, span_s));
     let (rss_peak, rss_after) = (status_kib(node, "VmHWM"), status_kib(node, "VmRSS"));
@@ -188,15 +189,15 @@ async fn signin_flood_barely_slows_lookups_and_bounds_memory() {
     print_figures(&figures);
     assert_eq!(failures.first(), None, "{figures}");
     let is_expected = signin_statuses.keys().all(|status| [200, 303, 503].contains(status));
-    assert!(is_expected, "{figures}; the node says:\n{}", node.log().expect("a log"));
+    assert!(is_expected, "{figures}; log:\n{}", node.log().expect("log is readable"));
     assert!(rss_peak <= rss_before + PASSWORD_THREADS * HASH_KIB + OTHER_MEMORY_KIB, "{figures}");
-    // Beside a whole suite, times tell more of the others than of the flood.
+    // Beside other tests, times depend more on them than on the flood.
     if long_s.is_some() {
         assert!(during.1 <= P99_NOISE_FLOOR.max(before.1 * 2), "{figures}");
     }
 }
 
-#[expect(clippy::print_stderr, reason = "whoever measures wants to know the figures, met or not")]
+#[expect(clippy::print_stderr, reason = "the measured values are useful even if the test passes")]
 fn print_figures(figures: &str) {
     eprintln!("{figures}");
 }

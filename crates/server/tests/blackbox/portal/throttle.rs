@@ -1,4 +1,4 @@
-//! Bounds on tries: enough to stop a guesser, none that locks an owner out.
+//! Throttling of sign-in attempts: it stops guessing without locking the owner out.
 
 use ipseity_testkit::TestResponse;
 use tokio::sync::OnceCell;
@@ -12,7 +12,7 @@ const PERIOD_S: u64 = 600;
 
 static FIXTURE: OnceCell<PortalFixture> = OnceCell::const_new();
 
-/// A stage with small bounds.
+/// A fixture with low limits.
 async fn strict_fixture() -> &'static PortalFixture {
     let open = async || {
         let (account, network) = (ATTEMPTS_PER_ACCOUNT.to_string(), ATTEMPTS_PER_NETWORK.to_string());
@@ -25,7 +25,7 @@ async fn strict_fixture() -> &'static PortalFixture {
     FIXTURE.get_or_init(open).await
 }
 
-/// A browser from a network that no other is from.
+/// A browser with a new client address.
 fn browser_from_new_network(fixture: &PortalFixture) -> Browser {
     let [a, b, c] = [fastrand::u8(..), fastrand::u8(..), fastrand::u8(..)];
     fixture.browser().with_network(&format!("10.{a}.{b}.{c}"))
@@ -38,11 +38,11 @@ async fn sign_in(browser: &mut Browser, email: &str, password: &str) -> TestResp
 #[track_caller]
 fn assert_throttled(reply: &TestResponse) {
     assert_eq!(reply.status, 429, "{}", reply.text());
-    let seconds: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("when to come back");
+    let seconds: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("response has Retry-After");
     assert!((1..=PERIOD_S).contains(&seconds), "{seconds}");
 }
 
-/// Spends all tries on an account, each from another network.
+/// Uses up all attempts on an account, each from another network.
 async fn use_up_attempts(fixture: &PortalFixture, email: &str) {
     for _ in 0..ATTEMPTS_PER_ACCOUNT {
         assert_eq!(sign_in(&mut browser_from_new_network(fixture), email, "not the password").await.status, 200);
@@ -60,7 +60,7 @@ async fn password_guessing_is_throttled_but_the_owner_can_sign_in() {
     use_up_attempts(fixture, &email).await;
     assert_throttled(&sign_in(&mut browser_from_new_network(fixture), &email, PASSWORD).await);
     assert_throttled(&sign_in(&mut browser_from_new_network(fixture), &email.to_uppercase(), PASSWORD).await);
-    // The browser that signed in before has tries of its own, wherever it is now.
+    // The browser that signed in before has a separate limit, in any network.
     let mut elsewhere = known.on_node(fixture.node()).with_network("192.0.2.77");
     assert_redirects_to(&sign_in(&mut elsewhere, &email, PASSWORD).await, "/keys");
 }
@@ -96,10 +96,10 @@ async fn known_device_is_throttled_too() {
     let mut attempts = 0;
     while sign_in(&mut known, &email, "not the password").await.status == 200 {
         attempts += 1;
-        assert!(attempts <= ATTEMPTS_PER_ACCOUNT, "a known browser tries for ever");
+        assert!(attempts <= ATTEMPTS_PER_ACCOUNT, "a known browser is not throttled");
     }
     assert_throttled(&sign_in(&mut known, &email, "not the password").await);
-    // It is known to its own account alone.
+    // It is known only to one account.
     use_up_attempts(fixture, &other).await;
     assert_throttled(&sign_in(&mut known, &other, PASSWORD).await);
 }
@@ -119,7 +119,7 @@ async fn correct_password_is_never_throttled() {
 async fn sign_in_throttle_applies_per_network() {
     let fixture = strict_fixture().await;
     let mut member = fixture.create_member().await;
-    // One customer has a whole /64.
+    // A whole /64 counts as one network.
     let networks = [
         ["198.51.100.7", "198.51.100.7", "198.51.100.8"],
         ["2001:db8:1:2::1", "2001:db8:1:2:ffff::1", "2001:db8:1:3::1"],
@@ -137,10 +137,10 @@ async fn sign_in_throttle_applies_per_network() {
         ] {
             assert_throttled(&fixture.browser().with_network(same).post(path, fields).await);
         }
-        let mut neighbour = fixture.browser().with_network(another);
-        assert_redirects_to(&sign_in(&mut neighbour, &member.email, PASSWORD).await, "/keys");
+        let mut neighbor = fixture.browser().with_network(another);
+        assert_redirects_to(&sign_in(&mut neighbor, &member.email, PASSWORD).await, "/keys");
         let mut inside = member.browser.on_node(fixture.node()).with_network(one);
-        assert_eq!(inside.get("/keys").await.status, 200, "whoever is signed in stays so");
+        assert_eq!(inside.get("/keys").await.status, 200, "signed-in members are not affected");
     }
     assert_eq!(fixture.psql("select count(*) from tickets where email = 'new@example.com'").await, "0");
     assert_eq!(member.browser.get("/keys").await.status, 200);

@@ -78,7 +78,7 @@ async fn create_and_use_keys(fixture: &PrivacyFixture, browser: &mut Browser) {
             reply.text()
         );
         change_client_headers(fixture, browser);
-        let page = browser.post(&format!("/keys/{}/roll", made.id), &[("overlap_s", "3600")]).await;
+        let page = browser.post(&format!("/keys/{}/rotate", made.id), &[("overlap_s", "3600")]).await;
         fixture.canaries.register_key(&key_shown_on(&page).expect("page shows the key").key);
     }
 }
