@@ -50,11 +50,8 @@ async fn account_page(
         last_seen_at: time::format_minute(row.last_seen_s),
         is_current: row.id == member.session_id,
     };
-    let passkey_item = |row: StoredPasskey| PasskeyItem {
-        id: row.id,
-        name: row.name,
-        created: time::format_date(row.created_s),
-    };
+    let passkey_item =
+        |row: StoredPasskey| PasskeyItem { id: row.id, name: row.name, created: time::format_date(row.created_s) };
     let sessions = portal.store.sessions().list(account.id, portal.settings.session_idle_timeout).await?;
     let passkeys = portal.store.passkeys().list(account.id).await?;
     Ok(render_page(&AccountPage {
@@ -146,7 +143,8 @@ pub(crate) async fn update_alerts(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let [near_quota, quota_exhausted, paused] = ["near_quota", "quota_exhausted", "paused"].map(|name| form.is_checked(name));
+    let [near_quota, quota_exhausted, paused] =
+        ["near_quota", "quota_exhausted", "paused"].map(|name| form.is_checked(name));
     portal
         .store
         .accounts()

@@ -117,8 +117,7 @@ impl FromRequestParts<Arc<Portal>> for CurrentMember {
 
     async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
         let visitor = Visitor::from_request_parts(parts, portal).await?;
-        let AuthenticatedAccount { account, session_id } =
-            visitor.member.clone().ok_or(PortalError::NotSignedIn)?;
+        let AuthenticatedAccount { account, session_id } = visitor.member.clone().ok_or(PortalError::NotSignedIn)?;
         Ok(Self { visitor, account, session_id })
     }
 }

@@ -175,7 +175,10 @@ mod tests {
     #[tokio::test]
     async fn hash_verifies_only_its_password() {
         let passwords = PasswordPool::start(1, 4);
-        let hash = passwords.hash(Password::parse_new("correct horse").expect("password length is valid")).await.expect("queue has capacity");
+        let hash = passwords
+            .hash(Password::parse_new("correct horse").expect("password length is valid"))
+            .await
+            .expect("queue has capacity");
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert_eq!(passwords.verify(password("correct horse"), Some(hash.clone())).await, Ok(true));
         assert_eq!(passwords.verify(password("correct mouse"), Some(hash)).await, Ok(false));

@@ -86,7 +86,8 @@ mod tests {
             ("curl/8.5.0", "curl"),
             ("<script>", "Unknown browser"),
         ] {
-            let headers = [(USER_AGENT, HeaderValue::from_str(user_agent).expect("header value is valid"))].into_iter().collect();
+            let headers =
+                [(USER_AGENT, HeaderValue::from_str(user_agent).expect("header value is valid"))].into_iter().collect();
             assert_eq!(session_label(&headers), expected);
         }
         assert_eq!(session_label(&HeaderMap::new()), "Unknown browser");

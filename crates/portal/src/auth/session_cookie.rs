@@ -152,7 +152,10 @@ mod tests {
         for token in ["", &other.csrf_token(), &own.csrf_token()[1..], own.token.expose()] {
             assert!(!returning(&own).verify_csrf_token(token));
         }
-        assert!(!own.verify_csrf_token(&own.csrf_token()), "a browser without the cookie cannot have received the form");
+        assert!(
+            !own.verify_csrf_token(&own.csrf_token()),
+            "a browser without the cookie cannot have received the form"
+        );
         assert!(!own.csrf_token().contains(&own.token.expose()[..8]));
     }
 }

@@ -19,11 +19,7 @@ pub(crate) struct SearchHit {
 const EXCERPT_CHARS_MAX: usize = 160;
 
 /// Finds the sections that match a query, best first.
-pub(crate) fn search<'a>(
-    pages: impl Iterator<Item = &'a DocsArticle>,
-    query: &str,
-    hits_max: usize,
-) -> Vec<SearchHit> {
+pub(crate) fn search<'a>(pages: impl Iterator<Item = &'a DocsArticle>, query: &str, hits_max: usize) -> Vec<SearchHit> {
     let query = query.to_lowercase();
     let words: Vec<_> = query.split_whitespace().collect();
     if words.is_empty() {

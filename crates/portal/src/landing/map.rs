@@ -156,7 +156,8 @@ mod tests {
 
     fn parse_pairs(text: &str) -> Vec<(f64, f64)> {
         let spaced = text.replace('-', " -");
-        let numbers: Vec<f64> = spaced.split_whitespace().map(|number| number.parse().expect("coordinate is a number")).collect();
+        let numbers: Vec<f64> =
+            spaced.split_whitespace().map(|number| number.parse().expect("coordinate is a number")).collect();
         numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect()
     }
 
@@ -201,6 +202,10 @@ mod tests {
     #[test]
     fn map_without_location_has_no_marker() {
         let map = draw_map(None, "World map");
-        assert!(map.contains("class=\"land\"") && !map.contains("class=\"pin\"") && !map.contains("class=\"accuracy-circle\""));
+        assert!(
+            map.contains("class=\"land\"")
+                && !map.contains("class=\"pin\"")
+                && !map.contains("class=\"accuracy-circle\"")
+        );
     }
 }

@@ -98,10 +98,7 @@ impl SelfView {
             None => zone.clone(),
         });
         let details = [timezone, self.currency.clone()].into_iter().flatten().collect::<Vec<_>>().join(", ");
-        [
-            self.location_name().unwrap_or_else(|| "Unknown".to_owned()),
-            non_empty_or(details, "Location unknown"),
-        ]
+        [self.location_name().unwrap_or_else(|| "Unknown".to_owned()), non_empty_or(details, "Location unknown")]
     }
 
     fn location_name(&self) -> Option<String> {
@@ -134,8 +131,7 @@ impl SelfView {
     fn connection(&self) -> [String; 2] {
         let protocols =
             [&self.http_protocol, &self.tls_version].into_iter().flatten().cloned().collect::<Vec<_>>().join(" over ");
-        let round_trip =
-            self.rtt.map(|ms| if ms == 0 { "RTT under 1 ms".to_owned() } else { format!("RTT {ms} ms") });
+        let round_trip = self.rtt.map(|ms| if ms == 0 { "RTT under 1 ms".to_owned() } else { format!("RTT {ms} ms") });
         let served_from = self.colo.as_ref().map(|colo| format!("served from {colo}"));
         let details =
             [round_trip, self.tls_cipher.clone(), served_from].into_iter().flatten().collect::<Vec<_>>().join(", ");
@@ -212,7 +208,9 @@ mod tests {
 
     #[test]
     fn missing_location_is_explained() {
-        for (address, word) in [("127.0.0.1", "Private"), ("10.1.2.3", "Private"), ("203.0.113.250", "Location unknown")] {
+        for (address, word) in
+            [("127.0.0.1", "Private"), ("10.1.2.3", "Private"), ("203.0.113.250", "Location unknown")]
+        {
             let view = self_view(&json!({ "ip": address }), None);
             assert!(view.summary().map_caption.contains(word), "{address}");
             assert!(!view.map_svg().contains("class=\"dot\""));

@@ -47,10 +47,7 @@ impl ChangeFeed {
                 // Sending fails only if no page is open.
                 Ok(event) => drop(self.events.send(event)),
                 Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "change feed disconnected"
-                    );
+                    tracing::warn!(error = &error as &dyn std::error::Error, "change feed disconnected");
                     listener = None;
                     tokio::time::sleep(RETRY_DELAY).await;
                 }

@@ -278,13 +278,9 @@ mod tests {
 
     #[test]
     fn usage_bar_class_follows_its_level() {
-        for (used, level) in [
-            (0, "normal"),
-            (7_999, "normal"),
-            (8_000, "near-limit"),
-            (10_000, "exhausted"),
-            (10_400, "exhausted"),
-        ] {
+        for (used, level) in
+            [(0, "normal"), (7_999, "normal"), (8_000, "near-limit"), (10_000, "exhausted"), (10_400, "exhausted")]
+        {
             assert!(usage_bar(used, 10_000).contains(&format!("class=\"usage-bar {level}\"")), "{used}");
         }
         assert!(usage_bar(1, 1_000_000).contains("width=\"1.2%\""), "a small number is visible");

@@ -20,7 +20,11 @@ fn every_page_has_one_heading_a_skip_link_and_its_notice() {
         assert!(page.contains("href=\"#main\"") && page.contains("<main id=\"main\""));
         assert!(page.contains("<title>A title · Ipseity</title>") && page.contains("Saved."));
         let is_published = page.contains("<meta name=\"description\"") && page.contains("<link rel=\"canonical\"");
-        assert_ne!(is_published, page.contains("<meta name=\"robots\" content=\"noindex\">"), "a page is either indexed or noindex");
+        assert_ne!(
+            is_published,
+            page.contains("<meta name=\"robots\" content=\"noindex\">"),
+            "a page is either indexed or noindex"
+        );
     }
 }
 

@@ -60,7 +60,11 @@ async fn pause_email_is_sent_once_per_day_and_key() {
     assert_eq!(alerts_of(fixture, &first).await, "paused true");
     assert_eq!(send_lookups(fixture, &second, 301).await, 429);
     fixture.smtp.wait_for_email(&member.email, "second").await.expect("email about the second key arrives");
-    assert_eq!(subjects_about(&fixture.smtp.emails_to(&member.email), &first), [""; 0], "a second email on the same day");
+    assert_eq!(
+        subjects_about(&fixture.smtp.emails_to(&member.email), &first),
+        [""; 0],
+        "a second email on the same day"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

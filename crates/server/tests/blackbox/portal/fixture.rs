@@ -159,7 +159,8 @@ impl TestMember {
     /// Creates a key through the form.
     pub(crate) async fn create_key(&mut self, name: &str, scope: Scope) -> IssuedKey {
         let page = self.browser.post("/keys", &[("name", name), ("scope", scope.name())]).await;
-        key_shown_on(&page).unwrap_or_else(|| panic!("expected a page with a key, got {}: {}", page.status, page.text()))
+        key_shown_on(&page)
+            .unwrap_or_else(|| panic!("expected a page with a key, got {}: {}", page.status, page.text()))
     }
 }
 

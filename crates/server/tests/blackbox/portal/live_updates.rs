@@ -127,7 +127,8 @@ async fn open_page_is_notified_when_its_session_ends() {
         PageEvents::open(&leaver.browser, fixture.node()).await,
         PageEvents::open(&deleter.browser, fixture.node()).await,
     ];
-    let [left, deleted] = streams.map(|events| tokio::time::timeout(SESSION_END_TIMEOUT, events.ends_with_signed_out()));
+    let [left, deleted] =
+        streams.map(|events| tokio::time::timeout(SESSION_END_TIMEOUT, events.ends_with_signed_out()));
     assert_redirects_to(&leaver.browser.post("/signout", &[]).await, "/signin");
     assert_redirects_to(&deleter.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
     let ended = Instant::now();

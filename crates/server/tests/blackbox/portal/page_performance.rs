@@ -65,8 +65,8 @@ async fn median_times(long: (&mut Browser, &str), short: (&mut Browser, &str)) -
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_history_does_not_slow_pages() {
-    let median_max =
-        std::env::var("IPSEITY_PAGE_MS").map_or(PAGE_MEDIAN_MAX_MS, |value| value.parse().expect("IPSEITY_PAGE_MS is a number"));
+    let median_max = std::env::var("IPSEITY_PAGE_MS")
+        .map_or(PAGE_MEDIAN_MAX_MS, |value| value.parse().expect("IPSEITY_PAGE_MS is a number"));
     let median_max = Duration::from_millis(median_max);
     let fixture = shared_fixture().await;
     let (mut long, long_key) = member_with_history(fixture, LONG_DAYS).await;

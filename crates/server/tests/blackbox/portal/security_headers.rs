@@ -21,7 +21,8 @@ fn assert_sets_cookies(reply: &TestResponse, expected: &[(&str, u64)]) {
     for (line, (name, max_age_s)) in found.iter().zip(expected) {
         let (pair, attributes) = line.split_once("; ").expect("cookie has attributes");
         assert_eq!(attributes, format!("Path=/; Max-Age={max_age_s}; Secure; HttpOnly; SameSite=Lax"), "{name}");
-        let value = pair.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')).expect("cookie has the expected name");
+        let value =
+            pair.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')).expect("cookie has the expected name");
         assert!(name.starts_with("__Host-"));
         assert!(value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit()), "256 bits");
     }

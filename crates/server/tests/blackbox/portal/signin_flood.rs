@@ -158,7 +158,8 @@ fn status_kib(node: &Node, name: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signin_flood_barely_slows_lookups_and_bounds_memory() {
-    let long_s: Option<u32> = std::env::var("IPSEITY_SIGNIN_S").ok().map(|value| value.parse().expect("IPSEITY_SIGNIN_S is a number"));
+    let long_s: Option<u32> =
+        std::env::var("IPSEITY_SIGNIN_S").ok().map(|value| value.parse().expect("IPSEITY_SIGNIN_S is a number"));
     let span_s = long_s.unwrap_or(SHORT_S);
     let fixture = PortalFixture::open(if long_s.is_some() { &PRODUCTION_TIMEOUTS } else { &[] }).await;
     let (emails, keys) =

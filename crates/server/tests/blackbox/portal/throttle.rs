@@ -38,7 +38,8 @@ async fn sign_in(browser: &mut Browser, email: &str, password: &str) -> TestResp
 #[track_caller]
 fn assert_throttled(reply: &TestResponse) {
     assert_eq!(reply.status, 429, "{}", reply.text());
-    let seconds: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("response has Retry-After");
+    let seconds: u64 =
+        reply.header("retry-after").and_then(|value| value.parse().ok()).expect("response has Retry-After");
     assert!((1..=PERIOD_S).contains(&seconds), "{seconds}");
 }
 
