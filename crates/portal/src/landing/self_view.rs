@@ -98,7 +98,7 @@ impl SelfView {
             None => zone.clone(),
         });
         let details = [timezone, self.currency.clone()].into_iter().flatten().collect::<Vec<_>>().join(", ");
-        [self.location_name().unwrap_or_else(|| "Unknown".to_owned()), non_empty_or(details, "Location unknown")]
+        [self.location_name().unwrap_or_else(|| "Unknown".to_owned()), non_empty_or(details, "No data for this address")]
     }
 
     fn location_name(&self) -> Option<String> {
@@ -123,7 +123,7 @@ impl SelfView {
             (Some(true), _) => "Known VPN or proxy",
             (_, Some(true)) => "Known hosting or cloud provider",
             (Some(false), _) | (_, Some(false)) => "Not a known VPN, proxy or host",
-            (None, None) => "Network unknown",
+            (None, None) => "No data for this address",
         };
         [name, operator_kind.to_owned()]
     }
