@@ -98,7 +98,10 @@ impl SelfView {
             None => zone.clone(),
         });
         let details = [timezone, self.currency.clone()].into_iter().flatten().collect::<Vec<_>>().join(", ");
-        [self.location_name().unwrap_or_else(|| "Unknown".to_owned()), non_empty_or(details, "No data for this address")]
+        [
+            self.location_name().unwrap_or_else(|| "Unknown".to_owned()),
+            non_empty_or(details, "No data for this address"),
+        ]
     }
 
     fn location_name(&self) -> Option<String> {

@@ -44,7 +44,9 @@ async fn landing_page_shows_the_full_lookup_without_charge() {
     assert_eq!(page.header("cache-control"), Some("no-store"), "the page contains an address");
     let text = page.text();
     assert_eq!(displayed_json(&text), response.json().expect("valid JSON"));
-    for words in ["Paris, Île-de-France, France", "Orange (AS3215)", "Accurate to about 10 km", "class=\"dot\"", "GeoLite2"] {
+    for words in
+        ["Paris, Île-de-France, France", "Orange (AS3215)", "Accurate to about 10 km", "class=\"dot\"", "GeoLite2"]
+    {
         assert!(text.contains(words), "{words}");
     }
 }
