@@ -117,33 +117,33 @@ impl Refusal {
         }
     }
 
-    fn message(self, public_urls: &PublicUrls) -> String {
+    pub(crate) fn message(self, public_urls: &PublicUrls) -> String {
         let dashboard = &public_urls.dashboard;
         match self {
-            Self::MissingKey => "No API key was sent. Send it in the header `Authorization: Bearer <API_KEY>`. \
-                If you cannot set headers, use the query parameter `key=<API_KEY>`."
-                .to_owned(),
+            Self::MissingKey => {
+                "API key missing. Send `Authorization: Bearer <API_KEY>`, or the query parameter `key=<API_KEY>`."
+                    .to_owned()
+            }
             Self::InvalidKey => {
-                "This API key does not exist. Check that you copied all 52 characters, starting with `ips_`, \
-                and that the key was not deleted."
+                "This API key does not exist. Check that you copied all 52 characters, and that it was \
+                not deleted."
                     .to_owned()
             }
             Self::Inactive => format!("This API key is deactivated. Its owner can reactivate it at {dashboard}."),
             Self::Paused => format!(
-                "This API key is paused because it exceeded {BURST_LIMIT} requests in {BURST_WINDOW_S} seconds. \
-                 Its owner can resume it at {dashboard}. It won't resume on its own."
+                "This key exceeded {BURST_LIMIT} requests in {BURST_WINDOW_S} s. Resume it at {dashboard}. \
+                 It won't resume on its own."
             ),
             Self::BurstExceeded(_) => format!(
-                "Burst limit exceeded: more than {BURST_LIMIT} requests in {BURST_WINDOW_S} seconds. The key is now \
-                 paused until its owner resumes it at {dashboard}."
+                "Burst limit exceeded: {BURST_LIMIT} requests in {BURST_WINDOW_S} s. The key is now paused. \
+                 Resume it at {dashboard}."
             ),
             Self::QuotaExhausted(quota) => format!(
                 "Daily quota of {} requests reached. It resets at midnight UTC. Contact us if you need more.",
                 quota.limit
             ),
             Self::DemoExhausted(quota) => format!(
-                "Daily demo quota of {} requests reached. All callers share it. It resets at midnight UTC. \
-                 Get a free API key for your own quota.",
+                "Shared demo quota of {} requests reached. It resets at midnight UTC. Get a free API key.",
                 quota.limit
             ),
             Self::NotFound => "Not found. The lookup is at /api/v1/ip, the demo at /api/v1/ip/demo.".to_owned(),

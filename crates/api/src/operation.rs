@@ -112,6 +112,7 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::public_urls::PublicUrls;
 
     #[test]
     fn every_operation_is_found_at_its_path() {
@@ -119,5 +120,23 @@ mod tests {
             assert_eq!(Operation::at_path(operation.path()), Some(operation));
         }
         assert_eq!(Operation::at_path("/api/v1/ip/"), None);
+    }
+
+    #[test]
+    fn documentation_quotes_the_real_messages() {
+        let documentation = include_str!("../../../docs/site/errors.md");
+        let url = |path: &str| format!("{{{{base_url}}}}{path}");
+        let public_urls = PublicUrls {
+            base: url(""),
+            docs: url("/docs/errors"),
+            signup: url("/signup"),
+            enterprise: url("/enterprise"),
+            dashboard: url("/keys"),
+        };
+        let refusals = Operation::ALL.into_iter().flat_map(Operation::refusals);
+        for refusal in refusals.chain([Refusal::NotFound, Refusal::MethodNotAllowed]) {
+            let message = refusal.message(&public_urls);
+            assert!(documentation.contains(&format!("\"message\": \"{message}\"")), "{message}");
+        }
     }
 }
