@@ -42,7 +42,8 @@ impl KeyMemory {
         let Self { idle_bytes, idle_bytes_sampled, burst_bytes, burst_bytes_sampled, .. } = self;
         let (postgres_bytes, day_bytes) = (self.postgres_bytes, self.postgres_bytes_day - self.postgres_bytes);
         format!(
-            "A key takes {idle_bytes:.0} bytes in Redis when idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), and {burst_bytes:.0} ({burst_bytes_sampled:.0}) at its burst limit. \
+            "A key takes {idle_bytes:.0} bytes in Redis when idle ({idle_bytes_sampled:.0} by `MEMORY USAGE`), and \
+             {burst_bytes:.0} ({burst_bytes_sampled:.0}) at its burst limit.\n\
              In PostgreSQL it takes {postgres_bytes:.0} bytes, plus {day_bytes:.0} for each day on which it is used."
         )
     }

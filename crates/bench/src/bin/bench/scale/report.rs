@@ -78,7 +78,8 @@ impl ScaleReport {
 
     fn markdown(&self) -> Result<String> {
         let mut text = format!(
-            "{}, {} with {} cores, {:.0} requests per second for {} s unless noted, plain HTTP/1.1. The first four rows are medians of {} rounds.\n\n",
+            "{}, {} with {} cores, {:.0} requests per second for {} s unless noted, plain HTTP/1.1.\n\
+             The first four rows are medians of {} rounds.\n\n",
             self.date, self.processor, self.cores, self.per_s, self.seconds, self.rounds
         );
         text += "| | Requests/s | p99 ms | Node CPU µs | Redis CPU µs | PostgreSQL CPU µs | Node memory MiB | Redis memory MiB |\n|---|--:|--:|--:|--:|--:|--:|--:|\n";
