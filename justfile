@@ -1,114 +1,154 @@
-# Recipes of the project. `just --list` shows them; `just ci` is what CI runs.
+# Recipes of the project. `just --list` shows them in groups; CONTRIBUTING.md explains the everyday ones.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
-features := "ipseity-server/failpoints"
+# Every debug build uses the same packages and features, so that nothing is compiled twice.
+build_flags := "--workspace --features ipseity-server/failpoints"
+blackbox_flags := build_flags + " --test blackbox"
+target := env("CARGO_TARGET_DIR", justfile_directory() / "target")
+release_bin := target / "release/ipseity"
 geo_dir := "data"
 
 # List the recipes.
+[private]
 default:
     @just --list --unsorted
 
-# Start PostgreSQL, Redis and the service on free ports, with an account and a key for each scope; Ctrl-C removes all of it.
-dev *arguments:
-    @cargo build --quiet -p ipseity-server -p ipseity-testkit
-    @target="${CARGO_TARGET_DIR:-target}"; exec "$target/debug/dev" {{ arguments }}
+# Start PostgreSQL, Redis and the service on free ports, with an account and a key for each scope. Ctrl-C removes everything.
+[group('everyday')]
+dev *arguments: build
+    @exec "{{ target }}/debug/dev" {{ arguments }}
 
-# All that CI checks.
-ci: format-check lint deny docs test suites bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+# Format the code and apply the fixes that clippy suggests.
+[group('everyday')]
+fix:
+    cargo clippy {{ build_flags }} --all-targets --fix --allow-dirty --allow-staged --quiet
+    cargo fmt --all
 
+# Run unit and crate tests. Arguments go to nextest: `just test burst` runs the tests with "burst" in their names.
+[group('everyday')]
+test *arguments:
+    cargo nextest run {{ build_flags }} -E 'not (binary(blackbox) or binary(service))' {{ arguments }}
+
+# Run the black-box suite against the built binary. Arguments filter test names: `just blackbox limits`.
+[group('everyday')]
+blackbox *arguments: build
+    cargo test --quiet {{ blackbox_flags }} -- {{ arguments }}
+
+# Fast lane of CI: format, clippy, unit and crate tests.
+[group('everyday')]
+check: format-check lint (test "--profile ci")
+
+# Full lane of CI.
+[group('everyday')]
+ci: check deny docs suites bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+
+# Build all programs.
+[group('ci steps')]
+build:
+    @cargo build --quiet {{ build_flags }} --bins
+
+# Check the format of all Rust code.
+[group('ci steps')]
 format-check:
     cargo fmt --all --check
 
+# Run clippy; warnings are errors.
+[group('ci steps')]
 lint:
-    cargo clippy --workspace --all-targets --features {{ features }} -- -D warnings
+    cargo clippy {{ build_flags }} --all-targets -- -D warnings
 
-# Licences, sources, version floors, and which crate may use which.
+# Check licenses, sources, versions, and which crate may depend on which.
+[group('ci steps')]
 deny:
     cargo deny check bans licenses sources
 
-# Known vulnerabilities; needs the advisory database from the network.
+# Check for known vulnerabilities; needs the advisory database from the network.
+[group('ci steps')]
 advisories:
     cargo deny check advisories
 
+# Build the API documentation of all crates; warnings are errors.
+[group('ci steps')]
 docs:
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --features {{ features }}
+    RUSTDOCFLAGS="-D warnings" cargo doc {{ build_flags }} --no-deps --document-private-items
 
-# Unit tests, and each lower crate against the real system behind its door.
-test *arguments:
-    cargo nextest run --workspace --features {{ features }} -E 'not (binary(blackbox) or binary(service))' {{ arguments }}
-
-# The built binary, over real sockets, with its own PostgreSQL and Redis.
-blackbox *arguments:
-    cargo build --quiet --workspace --features {{ features }}
-    cargo test --quiet --workspace --features {{ features }} --test blackbox -- {{ arguments }}
-
-# The black-box suite and the short run of faults side by side: both mostly wait.
+# Run the black-box suite and the short fault runs in parallel: both mostly wait.
+[group('ci steps')]
 suites:
-    cargo build --quiet --workspace --features {{ features }} --bins --tests
+    cargo build --quiet {{ build_flags }} --bins --tests
     log="$(mktemp)"; trap 'rm -f "$log"' EXIT; just faults --short > "$log" 2>&1 & faults=$!; \
     just blackbox && suite=0 || suite=1; wait $faults && broken=0 || broken=1; cat "$log"; exit $((suite + broken))
 
-# Browser tests of the portal, with the keyboard only and without scripts; needs chromium. `--screenshots DIR` sets the folder for screenshots.
-e2e *arguments:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+# Run README's quick start as written, in a clean clone.
+[group('ci steps')]
+quickstart:
+    tools/quickstart.sh
+
+# Walk through the portal in a browser, by keyboard alone and without scripts; needs chromium. `--screenshots DIR` saves screenshots.
+[group('portal and docs')]
+e2e *arguments: build
     npm ci --silent --prefix tools/e2e
     pip install --quiet -r tools/e2e/requirements.txt
     node tools/e2e/run.mjs {{ arguments }}
 
-# Every sample of the documentation whose language is on this machine, against the real service.
-samples:
-    cargo build --quiet --workspace --features {{ features }} --bins --example lookup
-    npm ci --silent --prefix tools/e2e
-    node tools/samples.mjs
-
-# The TypeScript and the Rust client, against the real service.
-clients:
-    cargo test --quiet --workspace --features {{ features }} --doc
-    cargo build --quiet --workspace --features {{ features }} --bins
-    cargo test --quiet --workspace --features {{ features }} --test service
-    npm ci --silent --prefix tools/e2e
-    npm ci --silent --prefix clients/typescript
-    cd clients/typescript && npm run --silent build && npm run --silent size && npm test --silent
-
-# The OpenAPI document and its examples, the service by that document (schemathesis), and every link; `--short` tries fewer cases.
-docs-check *arguments:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+# Check the OpenAPI document, the service against it (schemathesis), and every link. `--short` tries fewer cases.
+[group('portal and docs')]
+docs-check *arguments: build
     npm ci --silent --prefix tools/docs
     pip install --quiet -r tools/docs/requirements.txt
     python3 tools/docs/check.py {{ arguments }}
 
-# Rate landing page, documentation, reference and keys page with Lighthouse; needs chromium.
-lighthouse *arguments:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
+# Rate the landing page, documentation, reference and keys page with Lighthouse; needs chromium.
+[group('portal and docs')]
+lighthouse *arguments: build
     npm ci --silent --prefix tools/lighthouse
     node tools/lighthouse/run.mjs {{ arguments }}
 
-# Draw the landing page's map, the social card and the icon anew.
-draw:
-    npm ci --silent --prefix tools/art
-    node tools/art/draw.mjs > crates/portal/assets/world.tsv
-    node tools/art/card.mjs
+# Run every code sample of the documentation that has an installed runtime.
+[group('portal and docs')]
+samples:
+    cargo build --quiet {{ build_flags }} --bins --example lookup
+    npm ci --silent --prefix tools/e2e
+    node tools/samples.mjs
 
-# Random steps against the real script and a model of the specification.
+# Test the TypeScript and the Rust client against the service.
+[group('portal and docs')]
+clients: build
+    cargo test --quiet {{ build_flags }} --doc
+    cargo test --quiet {{ build_flags }} --test service
+    npm ci --silent --prefix tools/e2e
+    npm ci --silent --prefix clients/typescript
+    cd clients/typescript && npm run --silent build && npm run --silent size && npm test --silent
+
+# 210 seeded runs of 31 faults, then five outages of a minute. `--short` runs each fault once on a debug build;
+# `--seeds N`, `--seed N`, `--only NAME`, `--runs` and `--outages` select.
+# Break servers, connections and nodes under load, and compare the counts with what callers received.
+[group('faults and attacks')]
+faults *arguments: build
+    if [[ " {{ arguments }} " == *" --short "* ]]; then program="{{ target }}/debug/ipseity"; \
+    else cargo build --quiet --release -p ipseity-server; program="{{ release_bin }}"; fi; \
+    IPSEITY_BIN="$(realpath "$program")" "{{ target }}/debug/faults" {{ arguments }}
+
+# Attack a release build while a well-behaved caller measures; needs slowhttptest and an idle machine. `attacks` selects.
+[group('faults and attacks')]
+abuse seconds="30" attacks="": build release
+    cargo build --quiet --release -p ipseity-testkit --bin attack
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_ABUSE_S={{ seconds }} IPSEITY_ABUSE={{ quote(attacks) }} \
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture abuse
+
+# Compare random steps of the ledger's scripts with a model of the specification.
+[group('faults and attacks')]
 model steps="1000000":
-    IPSEITY_MODEL_STEPS={{ steps }} cargo nextest run --workspace --features {{ features }} --no-capture -E 'test(never_differ)'
+    IPSEITY_MODEL_STEPS={{ steps }} cargo nextest run {{ build_flags }} --no-capture -E 'test(never_differ)'
 
-# Fetch GeoLite2 City and ASN for development (their licence forbids passing them on).
-geo-data:
-    python3 tools/fetch_geo.py {{ geo_dir }}
+# Search everything that a deployment wrote for canaries sent through every route, protocol, error, panic and outage.
+[group('faults and attacks')]
+privacy rounds="10": build
+    tools/privacy.sh {{ rounds }}
 
-# Every geo field of random addresses against an independent reader.
-geo-check count="10000" seed="1": geo-data
-    pip install --quiet -r tools/requirements.txt
-    python3 tools/check_geo.py --city {{ geo_dir }}/GeoLite2-City.mmdb --asn {{ geo_dir }}/GeoLite2-ASN.mmdb --count {{ count }} --seed {{ seed }}
-
-# Every figure about the data with its bar, in one table; `--lists DIR` adds public AS lists to measure the classification against.
-data-report *arguments: geo-data
-    pip install --quiet -r tools/requirements.txt
-    python3 tools/data_report.py --dir {{ geo_dir }} {{ arguments }}
-
-# Feed arbitrary bytes to all that reads a stranger's, and to the reader of geo databases; needs a nightly toolchain and cargo-fuzz.
+# Fuzz all parsers of untrusted input and the geo database reader; needs a nightly toolchain and cargo-fuzz.
+[group('faults and attacks')]
 fuzz seconds="600":
     cargo run --quiet -p ipseity-geo --example fuzz_seeds -- crates/geo/fuzz/corpus/database
     cd crates/geo && cargo +nightly fuzz run database -- -max_total_time={{ seconds }} -rss_limit_mb=512 -timeout=10
@@ -117,159 +157,169 @@ fuzz seconds="600":
         cargo +nightly fuzz run --fuzz-dir fuzz $target fuzz/corpus/$target fuzz/seeds/$target -- -max_total_time={{ seconds }} -rss_limit_mb=1024 -timeout=30; \
     done
 
-# The edge: spoofing vectors; the table of protocols, sessions, proxies and address families with real nginx and haproxy; the restarts and the certificates.
-edge: && restarts certificates
+# Flood sign-in beside steady lookups: 200 sign-ins per second for 20 seconds, with a release build.
+[group('faults and attacks')]
+signin-flood: build release
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_SIGNIN_S=20 \
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture portal::signin_flood
+
+# Test the edge: spoofing vectors; protocols, sessions, proxies and address families with nginx and haproxy; restarts; certificates.
+[group('edge')]
+edge: build && restarts certificates
     cargo nextest run -p ipseity-edge
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture prox http3 rtt
+    cargo test --quiet {{ blackbox_flags }} -- --nocapture prox http3 rtt
 
-# Attacks on a release build while an honest caller measures, each for so long; needs slowhttptest, and a machine with nothing else to do. `attacks` picks some: "default limits: slow,256 files".
-abuse seconds="30" attacks="":
-    cargo build --quiet --release -p ipseity-server
-    cargo build --quiet --release -p ipseity-testkit --bin attack
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_ABUSE_S={{ seconds }} IPSEITY_ABUSE={{ quote(attacks) }} \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture abuse
-
-# Break stores, lines and nodes under load and hold the books against what callers were told: 210 seeded runs over 31 kinds of fault, then
-# five outages of a minute; `--short` runs each kind once on a debug build, `--seeds N`, `--seed N`,
-# `--only NAME`, `--runs` and `--outages` choose.
-faults *arguments:
-    cargo build --quiet -p ipseity-testkit
-    target="$(realpath "${CARGO_TARGET_DIR:-target}")"; \
-    if [[ " {{ arguments }} " == *" --short "* ]]; then \
-        cargo build --quiet -p ipseity-server --features {{ features }}; program="$target/debug/ipseity"; \
-    else \
-        cargo build --quiet --release -p ipseity-server; program="$target/release/ipseity"; \
-    fi; \
-    IPSEITY_BIN="$program" "$target/debug/faults" {{ arguments }}
-
-# What a request costs beside servers that do less, in one table: CPU time of each process, rates, latencies, and the bars that the service wants to
-# be held to; needs wrk, h2load, nginx with its geoip2 module, valgrind, and a machine with nothing else to do. Writes docs/bench.*; `--short` writes
-# nothing and takes two minutes.
-bench *arguments: geo-data
-    cargo build --quiet --release -p ipseity-server
-    cargo build --quiet --release -p ipseity-bench
-    target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" compare {{ arguments }}
-
-# The tie-breaker alone: instructions for each request, by callgrind, which a busy machine does not change. Takes two minutes and writes nothing.
-bench-instructions: geo-data
-    cargo build --quiet --release -p ipseity-server
-    cargo build --quiet --release -p ipseity-bench
-    target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" instructions
-
-# How the costs grow: with the number of keys up to a million, with a cluster of counter stores, with more nodes; and what a key takes in memory. Takes
-# some 15 minutes and writes docs/scale.*; `--short` has fewer keys and writes nothing.
-scale *arguments: geo-data
-    cargo build --quiet --release -p ipseity-server
-    cargo build --quiet --release -p ipseity-bench
-    target="${CARGO_TARGET_DIR:-target}"; "$target/release/bench" scale {{ arguments }}
-
-# The short form for CI, with whatever is built: what a request costs in relation to bare servers of the same build, and 1 beyond the budget.
-bench-budget:
-    cargo build --quiet --workspace --features {{ features }} --bins
-    target="${CARGO_TARGET_DIR:-target}"; "$target/debug/bench" budget
-
-# The privacy proof, in so many rounds: canaries through every route, protocol, error, panic, timeout and outage, then a search of all that was written.
-privacy rounds="10":
-    cargo build --quiet --workspace --features {{ features }}
-    tools/privacy.sh {{ rounds }}
-
-# Swap geo editions under load: 100 swaps, 2,000 requests a second, 30 seconds, with a release build.
-geo-reload:
-    cargo build --quiet --release -p ipseity-server
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_RELOADS=100 IPSEITY_RELOAD_RATE=2000 IPSEITY_RELOAD_S=30 \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture geo_reload
-
-# Replace nodes by take-over under load: 20 restarts, 1,000 requests a second, 220 seconds, with a release build; by inherited sockets, then by SO_REUSEPORT.
-restarts count="20" rate="1000" seconds="220":
-    cargo build --quiet --release -p ipseity-server
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_RESTARTS={{ count }} IPSEITY_RESTART_RATE={{ rate }} IPSEITY_RESTART_S={{ seconds }} \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 restarts
-
-# What `ipseity doctor` says of more than thirty set-ups that are broken in one way each, and of a sound one.
-doctor-check:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture doctor
-
-# Alerts and dashboard: unit tests of every alert, then a real Prometheus on a real node: every query finds data, alerts fire by their causes alone.
-alerts-check:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture alerts
-
-# Take the help pages over as they are now, after they were read.
-help-pages:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    IPSEITY_HELP=write cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- help_pages_match
-    git diff --stat crates/server/tests/blackbox/help.txt
-
-# Live through so many days with so many keys, by one clock for both stores and a node: what is past its time goes, and nothing grows without bound.
-retention-check count="400" keys="1000":
-    cargo build --quiet -p ipseity-server -p ipseity-testkit --features {{ features }}
-    IPSEITY_DAYS={{ count }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture storage_does_not_grow
+# Replace nodes under load: 20 restarts at 1,000 requests per second, with inherited sockets and with SO_REUSEPORT.
+[group('edge')]
+restarts count="20" rate="1000" seconds="220": build release
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_RESTARTS={{ count }} IPSEITY_RESTART_RATE={{ rate }} IPSEITY_RESTART_S={{ seconds }} \
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture --test-threads 1 restarts
 
 # Replace the certificate of a running node under load, 50 times.
-certificates count="50":
-    cargo build --quiet --release -p ipseity-server
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_CERTIFICATES={{ count }} \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture certificates
+[group('edge')]
+certificates count="50": build release
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_CERTIFICATES={{ count }} \
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture certificates
 
-# Ask over HTTP/3 with aioquic, which shares nothing with the service's own stack.
-interop:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit
+# Make HTTP/3 requests with aioquic, an independent implementation.
+[group('edge')]
+interop: build
     pip install --quiet -r tools/requirements.txt
-    python3 tools/h3_interop.py
+    python3 tools/h3_interop.py "{{ target }}/debug/dev"
 
-# Rate TLS with testssl.sh, which takes some minutes.
-testssl:
-    cargo build --quiet -p ipseity-server -p ipseity-testkit
+# Rate TLS with testssl.sh; takes some minutes.
+[group('edge')]
+testssl: build
     tools/testssl.sh
 
-# Flood the door beside steady lookups: 200 sign-ins a second for 20 seconds, with a release build.
-signin-flood:
-    cargo build --quiet --release -p ipseity-server
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_SIGNIN_S=20 \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture portal::signin_flood
+# Download GeoLite2 City and ASN for development (their license forbids redistribution).
+[group('geo data')]
+geo-data:
+    python3 tools/fetch_geo.py {{ geo_dir }}
 
-# What a release build with GeoLite2 City and ASN weighs, at rest and during a swap, and how soon it is ready.
-geo-memory: geo-data
-    cargo build --quiet --release -p ipseity-server
-    IPSEITY_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/ipseity" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture geo_memory
+# Compare every geo field of random addresses with an independent reader.
+[group('geo data')]
+geo-check count="10000" seed="1": geo-data
+    pip install --quiet -r tools/requirements.txt
+    python3 tools/check_geo.py --city {{ geo_dir }}/GeoLite2-City.mmdb --asn {{ geo_dir }}/GeoLite2-ASN.mmdb --count {{ count }} --seed {{ seed }}
 
-# Make the Debian package of the release build; needs cargo-deb.
-package:
-    cargo build --quiet --release -p ipseity-server
-    target="${CARGO_TARGET_DIR:-target}"; tools/package/build.sh "$target/release/ipseity" "$target/debian/ipseity.deb"
+# Print every figure about the data with its target. `--lists DIR` adds public AS lists to compare with.
+[group('geo data')]
+data-report *arguments: geo-data
+    pip install --quiet -r tools/requirements.txt
+    python3 tools/data_report.py --dir {{ geo_dir }} {{ arguments }}
 
-# Install, upgrade and purge the package on a fresh Debian under its own systemd, and get a first answer; needs root, cargo-deb and
-# mmdebstrap. `--short` takes this machine's system for the fresh one and a debug build; `--program FILE` packs a program that is built already;
-# `--suite NAME` takes another Debian than bookworm.
-package-check *arguments:
-    tools/package/run.sh {{ arguments }}
+# Reload geo databases under load: 100 reloads at 2,000 requests per second for 30 seconds, with a release build.
+[group('geo data')]
+geo-reload: build release
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_RELOADS=100 IPSEITY_RELOAD_RATE=2000 IPSEITY_RELOAD_S=30 \
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture geo_reload
 
-# The ledger's suite and what survives a loss, with Valkey in place of Redis; needs valkey-server.
-valkey program="valkey-server":
-    cargo build --quiet --workspace --features {{ features }} --bins --tests
-    export IPSEITY_REDIS_BIN="$(command -v {{ program }})"; \
-        cargo nextest run -p ipseity-ledger && \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- durability race cluster limits lifecycle
+# Measure memory and start-up time of a release build with GeoLite2 City and ASN, idle and during a reload.
+[group('geo data')]
+geo-memory: geo-data build release
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture geo_memory
 
-# Hold the files of deploy/ and the workflows to their schemas and linters, and their settings to default.toml.
+# Needs wrk, h2load, nginx with geoip2, valgrind and an idle machine. Writes docs/bench.*; `--short` writes nothing and
+# takes two minutes.
+# Measure what a request costs beside servers that do less: CPU time, rates, latencies and targets.
+[group('measurements')]
+bench *arguments: geo-data release
+    cargo build --quiet --release -p ipseity-bench
+    "{{ target }}/release/bench" compare {{ arguments }}
+
+# Count instructions per request with callgrind, which a busy machine does not change; takes two minutes.
+[group('measurements')]
+bench-instructions: geo-data release
+    cargo build --quiet --release -p ipseity-bench
+    "{{ target }}/release/bench" instructions
+
+# Check the cost of a request against its budget, relative to bare servers of the same debug build.
+[group('measurements')]
+bench-budget: build
+    "{{ target }}/debug/bench" budget
+
+# Takes 15 minutes and writes docs/scale.*; `--short` uses fewer keys and writes nothing.
+# Measure how costs grow with keys (up to a million), Redis shards and nodes.
+[group('measurements')]
+scale *arguments: geo-data release
+    cargo build --quiet --release -p ipseity-bench
+    "{{ target }}/release/bench" scale {{ arguments }}
+
+# Check `ipseity doctor` on more than thirty setups that are broken in one way each, and on a working one.
+[group('operations')]
+doctor-check: build
+    cargo test --quiet {{ blackbox_flags }} -- --nocapture doctor
+
+# Test alerts and dashboard: unit tests of every alert, then a real Prometheus on a real node.
+[group('operations')]
+alerts-check: build
+    cargo test --quiet {{ blackbox_flags }} -- --nocapture alerts
+
+# Check the files of deploy/ and the workflows with their schemas and linters, and their settings against default.toml.
+[group('operations')]
 deploy-check:
     pip install --quiet -r tools/deploy/requirements.txt
     python3 tools/deploy/check.py
 
-# Back up and restore, upgrade and roll back beside the version `old`, move Redis, all under load; then 400 days.
+# Build the Debian package of the release build; needs cargo-deb.
+[group('operations')]
+package: release
+    tools/package/build.sh "{{ release_bin }}" "{{ target }}/debian/ipseity.deb"
+
+# `--short` uses this machine's system and a debug build; `--program FILE` packs a built program; `--suite NAME` selects
+# the Debian.
+# Install, upgrade and purge the package on a fresh Debian with systemd; needs root, cargo-deb and mmdebstrap.
+[group('operations')]
+package-check *arguments:
+    tools/package/run.sh {{ arguments }}
+
+# Test backup and restore, upgrade from and rollback to the version `old`, and a move of Redis, all under load.
+[group('operations')]
 lifecycle old="fdd0792" seconds="5": && retention-check
-    old="$(tools/old_version.sh {{ old }})"; cargo build --quiet --workspace --features {{ features }} --bins --tests; \
+    old="$(tools/old_version.sh {{ old }})"; cargo build --quiet {{ build_flags }} --bins --tests; \
     IPSEITY_OLD_BIN="$old" IPSEITY_LIFECYCLE_S={{ seconds }} \
-        cargo test --quiet -p ipseity-server --features {{ features }} --test blackbox -- --nocapture --test-threads 1 lifecycle
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture --test-threads 1 lifecycle
+
+# Simulate 400 days with 1,000 keys: expired data is deleted, and nothing grows without bound.
+[group('operations')]
+retention-check days="400" keys="1000": build
+    IPSEITY_DAYS={{ days }} IPSEITY_DAYS_KEYS={{ keys }} cargo test --quiet {{ blackbox_flags }} -- --nocapture storage_does_not_grow
+
+# Run the ledger's tests and the recovery tests with Valkey instead of Redis; needs valkey-server.
+[group('operations')]
+valkey program="valkey-server":
+    cargo build --quiet {{ build_flags }} --bins --tests
+    export IPSEITY_REDIS_BIN="$(command -v {{ program }})"; \
+        cargo nextest run -p ipseity-ledger && \
+        cargo test --quiet {{ blackbox_flags }} -- durability race cluster limits lifecycle
+
+# Build the service as users get it.
+[group('operations')]
+release:
+    @cargo build --quiet --release -p ipseity-server
+
+# Update the snapshot of all help pages, after you have read them.
+[group('generated files')]
+help-pages: build
+    IPSEITY_HELP=write cargo test --quiet {{ blackbox_flags }} -- help_pages_match
+    git diff --stat crates/server/tests/blackbox/help.txt
+
+# List type names that are defined more than once, with the import cycles of each crate.
+[group('generated files')]
+structure:
+    cargo nextest run {{ build_flags }} --no-capture -E 'test(visible_types) or test(imports_have_no_cycles)'
 
 # Generate the tables of currencies, regions and time zones from their sources.
+[group('generated files')]
 tables:
     pip install --quiet -r tools/requirements.txt
     python3 tools/tables.py
 
-# Run README's quick start as written, in a clean clone.
-quickstart:
-    tools/quickstart.sh
+# Draw the landing page's map, the social card and the icon.
+[group('generated files')]
+draw:
+    npm ci --silent --prefix tools/art
+    node tools/art/draw.mjs > crates/portal/assets/world.tsv
+    node tools/art/card.mjs
