@@ -156,13 +156,13 @@ async fn invalid_certificate_never_replaces_a_valid_one() {
         ("has expired", &|| drop(replace_pair(folder, &fixture.authority, "localhost", Validity::Expired))),
         ("is not valid yet", &|| drop(replace_pair(folder, &fixture.authority, "localhost", Validity::NotYetValid))),
         ("does not belong to", &|| fs::write(&key, &other.private_key).expect("write file")),
-        ("holds no PEM certificate", &|| fs::write(&certificate, "").expect("write file")),
-        ("could not be read", &|| fs::remove_file(&certificate).expect("remove file")),
-        ("holds no PEM private key", &|| {
+        ("has no valid PEM certificate", &|| fs::write(&certificate, "").expect("write file")),
+        ("failed to read", &|| fs::remove_file(&certificate).expect("remove file")),
+        ("has no valid PEM private key", &|| {
             fs::write(&certificate, &other.chain).expect("write file");
             fs::write(&key, &other.private_key[..80]).expect("write file");
         }),
-        ("cannot be used", &|| {
+        ("failed to load the certificate", &|| {
             fs::write(&key, &other.private_key).expect("write file");
             fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
                 .expect("write file");
