@@ -296,16 +296,16 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     );
 
     let trust = |networks: &str| vec![("EDGE__TRUSTED_PROXIES", networks.to_owned())];
-    let expected_fix = "name only the networks of your own proxies";
+    let expected_fix = "List only the networks of your proxies";
     reference.assert_finding(
         "trusts everyone",
         trust("0.0.0.0/0"),
-        &["any caller could claim to be anyone", expected_fix],
+        &["any client could claim any address", expected_fix],
     );
     reference.assert_finding(
         "trusts half of all",
         trust("0.0.0.0/1,10.0.0.0/8"),
-        &["strangers among them", expected_fix],
+        &["other clients in them", expected_fix],
     );
     env = reference.env();
     env.remove("IPSEITY__EDGE__TRUSTED_PROXIES");
