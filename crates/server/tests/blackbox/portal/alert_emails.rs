@@ -44,7 +44,7 @@ fn subjects_about<'a>(emails: &'a [ReceivedEmail], key: &IssuedKey) -> Vec<&'a s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pause_email_is_sent_once_per_day_and_key() {
+async fn pause_email_is_sent_once_per_key_per_day() {
     let fixture = shared_fixture().await;
     let mut member = fixture.create_member().await;
     let (first, second) = (member.create_key("first", Scope::Ip).await, member.create_key("second", Scope::Ip).await);
