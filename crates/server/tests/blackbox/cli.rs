@@ -208,7 +208,7 @@ async fn cli_error_goes_to_stderr_with_a_hint() {
         (format!("account create --email {}", email.to_uppercase()), 1, "`ipseity account show`"),
         (format!("account create --email {} --plan none", fresh_email()), 1, "`ipseity plan list`"),
         (format!("account plan --email {email} --plan none"), 1, "`ipseity plan list`"),
-        ("plan add free --daily-limit 5".to_owned(), 1, "add one under another name"),
+        ("plan add free --daily-limit 5".to_owned(), 1, "Add one with another name"),
         ("plan add Big --daily-limit 5".to_owned(), 1, "lowercase letters"),
         ("plan add big --daily-limit 0".to_owned(), 2, "0 is not in 1.."),
         ("key deactivate 0000000000".to_owned(), 1, "`ipseity key list`"),

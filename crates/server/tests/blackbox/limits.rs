@@ -191,7 +191,7 @@ async fn request_301_within_60_seconds_pauses_the_key() {
     let reply = lookup_with_key(&mut caller, &key).await;
     let after_s = now_s();
     let message = ExpectedError::BURST_LIMIT.assert_matches(&reply)["message"].to_string();
-    assert!(message.contains("300 requests in 60 seconds") && message.contains("paused"), "{message}");
+    assert!(message.contains("300 requests in 60 s") && message.contains("paused"), "{message}");
     let ReceivedRateLimit { limit, remaining, reset_s } = rate_limit_headers(&reply);
     assert_eq!((limit, remaining, reply.header("retry-after")), (300, 0, Some("60")));
     assert!((before_s + 60..=after_s + 60).contains(&reset_s), "{reset_s} is not 60 seconds away");

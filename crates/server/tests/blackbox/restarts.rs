@@ -251,5 +251,5 @@ async fn unconfigured_inherited_socket_is_refused() {
     let unconfigured = TcpListener::bind("127.0.0.1:0").expect("open a socket");
     let refused =
         deployment.start_node_with_sockets(&Env::new(), &[&unconfigured]).await.expect_err("start fails").to_string();
-    assert!(refused.contains("were handed over"), "{refused}");
+    assert!(refused.contains("inherited sockets on"), "{refused}");
 }

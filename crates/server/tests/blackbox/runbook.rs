@@ -18,7 +18,8 @@ fn operator_pages() -> Vec<(String, String)> {
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("read directory").flatten());
     let pages =
         files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    pages.map(|path| (path.display().to_string(), read_file(&path))).collect()
+    // A command may continue on the next line.
+    pages.map(|path| (path.display().to_string(), read_file(&path).replace("\\\n  ", ""))).collect()
 }
 
 /// The text after each occurrence of a word, up to the end of its line or code span.
