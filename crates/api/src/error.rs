@@ -131,7 +131,7 @@ impl Refusal {
             }
             Self::Inactive => format!("This API key is deactivated. Its owner can reactivate it at {dashboard}."),
             Self::Paused => format!(
-                "This key exceeded {BURST_LIMIT} requests in {BURST_WINDOW_S} s. Resume it at {dashboard}. \
+                "Key paused: over {BURST_LIMIT} requests in {BURST_WINDOW_S} s. Resume it at {dashboard}. \
                  It won't resume on its own."
             ),
             Self::BurstExceeded(_) => format!(
