@@ -277,7 +277,7 @@ package-check *arguments:
 
 # Test backup and restore, upgrade from and rollback to the version `old`, and a move of Redis, all under load.
 [group('operations')]
-lifecycle old="fdd0792" seconds="5": && retention-check
+lifecycle old="02062db" seconds="5": && retention-check
     old="$(tools/old_version.sh {{ old }})"; cargo build --quiet {{ build_flags }} --bins --tests; \
     IPSEITY_OLD_BIN="$old" IPSEITY_LIFECYCLE_S={{ seconds }} \
         cargo test --quiet {{ blackbox_flags }} -- --nocapture --test-threads 1 lifecycle
