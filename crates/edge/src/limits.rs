@@ -37,7 +37,7 @@ pub struct EdgeLimits {
     pub quic_retry_threshold: usize,
     /// Bytes that a client may send without starting a request: bodies, and frames that are not requests.
     pub unsolicited_bytes_max: usize,
-    /// How long a connection that was closed for a flood still counts towards its subnet's limit.
+    /// How long a connection that was closed for a flood still counts toward its subnet's limit.
     pub flood_penalty: Duration,
 }
 

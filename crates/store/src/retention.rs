@@ -30,7 +30,7 @@ impl Store {
         );
         self.with_timeout(sessions.bind(DELETE_ROWS_MAX).bind(session_idle_timeout.as_secs_f64()).execute(&self.pool))
             .await?;
-        // A token counts towards the hourly limit of requests even after it has expired.
+        // A token counts toward the hourly limit of requests even after it has expired.
         let email_tokens = "delete from tickets where id in (
                            select id from tickets where expires_at <= now() and created_at <= now() - interval '1 hour'
                            limit $1 for update skip locked)";

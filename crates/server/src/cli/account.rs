@@ -29,7 +29,7 @@ pub(super) enum AccountCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print a link with which a person chooses the password of a new or existing account.
+    /// Print a link to set the password of a new or existing account.
     ///
     /// The link works once and expires after 7 days. Treat it like a password. A missing account is created when the link is used.
     Invite {
@@ -46,7 +46,7 @@ pub(super) enum AccountCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List all accounts, or those whose email address contains a text.
+    /// List all accounts, or those whose email address contains the given text.
     #[command(after_long_help = "Example:\n  ipseity account list --search @example.com")]
     List {
         /// Only accounts whose email address contains this text; at most 1,000. Case is ignored.

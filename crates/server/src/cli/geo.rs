@@ -17,7 +17,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Subcommand)]
 pub(super) enum GeoCommand {
-    /// Show the databases of `[geo] files` with edition, age, size and attribution.
+    /// Show the databases in `[geo] files` with edition, age, size and attribution.
     Status {
         /// Print JSON.
         #[arg(long)]

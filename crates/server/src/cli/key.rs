@@ -65,7 +65,7 @@ pub(super) enum KeyCommand {
     },
     /// Reactivate a key.
     ///
-    /// A key that was paused before is still paused.
+    /// A key that was paused before stays paused.
     Reactivate {
         /// Key ID: the ten characters after `ips_`.
         #[arg(value_parser = parse_key_id)]

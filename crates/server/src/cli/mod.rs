@@ -58,10 +58,10 @@ const GETTING_STARTED: &str = "Getting started:
 enum CliCommand {
     #[command(flatten)]
     Configured(ConfiguredCommand),
-    /// Print a completion script for a shell.
+    /// Print a shell completion script.
     #[command(after_long_help = "Example:\n  ipseity completions bash > /etc/bash_completion.d/ipseity")]
     Completions {
-        /// Shell to complete in.
+        /// Shell to generate the script for.
         shell: Shell,
     },
     /// Write a man page for each command.
@@ -76,27 +76,27 @@ enum CliCommand {
 enum ConfiguredCommand {
     /// Run the service until SIGTERM.
     ///
-    /// Logs go to standard error. Before it exits, the service drains: it completes open requests and flushes usage to PostgreSQL. A new process can
-    /// take over its sockets first, so that no request fails during an upgrade.
+    /// Logs go to standard error. Before it exits, the service drains: it completes open requests and flushes usage to PostgreSQL. With socket
+    /// activation, a new process can take over the listening sockets first, so that an upgrade loses no request over TCP.
     Serve,
     /// Print and validate the effective settings.
     ///
-    /// Passwords are not printed. With --peer, the command explains which client address a connection gets instead.
+    /// Passwords are not printed. With --peer, explains instead which client address a connection gets.
     Check(explain_client::ExplainClient),
     /// Check every dependency and report problems with suggested fixes.
     ///
-    /// Checks Redis, PostgreSQL and its schema, clocks, certificates, geo data, open files, ports and proxies. It changes nothing and can run beside
-    /// a serving node. The exit code is 1 if there is an error; warnings do not change it.
+    /// Checks Redis, PostgreSQL and its schema, clocks, certificates, geo data, open files, ports and proxies. It changes nothing and can run while
+    /// the node serves. The exit code is 1 if there is an error; warnings do not change it.
     Doctor(doctor::DoctorCommand),
-    /// Show live figures of a running node.
+    /// Show live metrics of a running node.
     ///
-    /// The figures are rates, outcomes, latencies, tasks, connections and geo data. They are read from the metrics of the ops listener every two
-    /// seconds, until you press Ctrl-C.
+    /// Shows rates, outcomes, latencies, tasks, connections and geo data. They are read from the ops listener every two seconds, until you press
+    /// Ctrl-C.
     Top(top::TopCommand),
-    /// Measure a running service with lookups at a steady rate.
+    /// Send lookups to a running service at a steady rate and measure it.
     ///
-    /// Reports statuses and latencies. The requests count towards the quotas of the keys. A key is paused after more than 300 requests in 60 seconds, so higher rates need several
-    /// keys.
+    /// Reports statuses and latencies. The requests count toward the quotas of the keys. A key is paused after more than 300 requests in 60 seconds,
+    /// so higher rates need several keys.
     #[command(after_long_help = "Example:\n  ipseity bench --keys keys.jsonl --rate 50 --seconds 20 --requests 1000")]
     Bench(bench::BenchCommand),
     /// Update the database schema.
@@ -109,7 +109,7 @@ enum ConfiguredCommand {
     /// Manage keys.
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// List changes of keys, newest first.
+    /// List key changes, newest first.
     ///
     /// Actions are issued, renamed, deactivated, reactivated, paused, resumed, rotated and previous_revoked. The actor is the owner, an operator or
     /// the service. Deleting a key deletes its events.

@@ -48,7 +48,7 @@ impl EmailQueue<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn claim_next(self, digest: &[u8; 32]) -> Result<Option<QueuedEmail>, StoreError> {
-        // A password reset for an unknown address is marked as sent and not deleted. It counts towards the hourly limit
+        // A password reset for an unknown address is marked as sent and not deleted. It counts toward the hourly limit
         // like any other, so it does not reveal whether an account exists.
         let claimed = sqlx::query_as(
             "with unregistered as (
@@ -78,7 +78,7 @@ impl EmailQueue<'_> {
         Ok(claimed.and_then(ClaimedEmailRow::into_queued_email))
     }
 
-    /// Marks an email as sent. A token without a link stays until it expires, because it counts towards the hourly
+    /// Marks an email as sent. A token without a link stays until it expires, because it counts toward the hourly
     /// limit, but its password hash is removed.
     ///
     /// # Errors

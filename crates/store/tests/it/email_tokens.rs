@@ -55,7 +55,7 @@ async fn concurrent_requests_stop_at_five_emails_per_kind_and_hour() {
     let count = async |kind: &str| fixture.sql(&format!("select count(*) from tickets where kind = '{kind}'")).await;
     assert_eq!(count("reset").await, "5");
 
-    // Requests of another kind, or for another address, do not count towards the limit of password resets.
+    // Requests of another kind, or for another address, do not count toward the limit of password resets.
     for _ in 0..7 {
         store.email_tokens().request_signup(&limited, "hash", &random_digest()).await.expect("request is stored");
         store.email_tokens().request_email_change(account.id, &limited).await.expect("request is stored");

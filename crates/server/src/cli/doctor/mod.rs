@@ -1,6 +1,6 @@
 //! `ipseity doctor`: checks every dependency of a node and reports problems with suggested fixes.
 //!
-//! It changes nothing and can run beside a serving node.
+//! It changes nothing and can run while the node serves.
 
 mod backend_report;
 mod clocks;
