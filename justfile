@@ -157,7 +157,7 @@ fuzz seconds="600":
         cargo +nightly fuzz run --fuzz-dir fuzz $target fuzz/corpus/$target fuzz/seeds/$target -- -max_total_time={{ seconds }} -rss_limit_mb=1024 -timeout=30; \
     done
 
-# Flood sign-in beside steady lookups: 200 sign-ins per second for 20 seconds, with a release build.
+# Flood sign-in during steady lookups: 200 sign-ins per second for 20 seconds, with a release build.
 [group('faults and attacks')]
 signin-flood: build release
     IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_SIGNIN_S=20 \
@@ -223,7 +223,7 @@ geo-memory: geo-data build release
 
 # Needs wrk, h2load, nginx with geoip2, valgrind and an idle machine. Writes docs/bench.*; `--short` writes nothing and
 # takes two minutes.
-# Measure what a request costs beside servers that do less: CPU time, rates, latencies and targets.
+# Measure what a request costs, compared with servers that do less: CPU time, rates, latencies and targets.
 [group('measurements')]
 bench *arguments: geo-data release
     cargo build --quiet --release -p ipseity-bench

@@ -12,7 +12,7 @@ export class Report {
     this.takeScreenshot = takeScreenshot;
   }
 
-  // Runs a check. Prints what `act` returns beside it. Returns whether it passed.
+  // Runs a check. Prints what `act` returns next to it. Returns whether it passed.
   async check(claim, act) {
     const start = performance.now();
     try {

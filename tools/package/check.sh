@@ -11,15 +11,15 @@ cp --reflink=auto "$3" "$dir/shared/next.deb"
 cp "$here/steps.sh" "$here"/../../docs/operations/*.md "$dir/shared/"
 : >"$dir/console.log"
 # The first process of a PID namespace reacts only to SIGKILL, which also ends its children.
-trap 'kill -KILL "$guest" 2>/dev/null && wait "$guest" 2>/dev/null || true; rm -rf "$dir"' EXIT
+trap 'kill -KILL "$container" 2>/dev/null && wait "$container" 2>/dev/null || true; rm -rf "$dir"' EXIT
 
 unshare --mount --net --pid --uts --ipc --cgroup --fork --kill-child "$here/boot.sh" "$lower" "$dir" >"$dir/boot.log" 2>&1 &
-guest=$!
-inside() { nsenter --target "$(pgrep --parent $guest)" --all --root --wd env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
+container=$!
+inside() { nsenter --target "$(pgrep --parent $container)" --all --root --wd env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 deadline=$((SECONDS + 60))
 # Units of the lower system may fail here, so `degraded` is accepted.
 until [[ "$(inside systemctl is-system-running 2>/dev/null)" =~ running|degraded ]]; do
-    if ((SECONDS > deadline)) || ! kill -0 $guest 2>/dev/null; then
+    if ((SECONDS > deadline)) || ! kill -0 $container 2>/dev/null; then
         echo "systemd did not start on a layer over $lower:"
         cat "$dir/boot.log" "$dir/console.log"
         exit 1

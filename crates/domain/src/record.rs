@@ -62,7 +62,7 @@ pub struct PreviousDigest {
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Requests are answered.
+    /// Requests are admitted, within the limits.
     Active,
     /// The key exceeded the burst limit. Requests are rejected until its owner resumes it.
     Paused,

@@ -32,9 +32,9 @@ pub struct AtlasReloader {
 #[derive(Debug, Default)]
 pub struct ReloadReport {
     /// Files whose new content is now in use.
-    pub swapped: Vec<PathBuf>,
+    pub reloaded: Vec<PathBuf>,
     /// Why changed files were rejected. Each error is reported once.
-    pub refused: Vec<GeoError>,
+    pub rejected: Vec<GeoError>,
 }
 
 /// The fingerprints of the files when they were last accepted or rejected.
@@ -91,7 +91,7 @@ impl AtlasReloader {
             || AsnLists::open(&self.sources.hosting_lists, &self.sources.proxy_lists),
         );
         apply_outcome(outcome, &mut asn_lists, &paths, &mut report);
-        if !report.swapped.is_empty() {
+        if !report.reloaded.is_empty() {
             self.current.store(Arc::new(Atlas::new(databases, asn_lists)));
         }
         report
@@ -129,9 +129,9 @@ fn apply_outcome<T>(
     match outcome {
         Some(Ok(new)) => {
             *current = Arc::new(new);
-            report.swapped.extend_from_slice(paths);
+            report.reloaded.extend_from_slice(paths);
         }
-        Some(Err(reason)) => report.refused.push(reason),
+        Some(Err(reason)) => report.rejected.push(reason),
         None => {}
     }
 }

@@ -70,7 +70,7 @@ function readCsv(text) {
   const column = (line, name) => Number(cells(line)[columns.indexOf(name)]);
   const rows = lines.map((line) => ({
     admitted: column(line, 'admitted'),
-    ...Object.fromEntries(REASONS.map((reason) => [reason, column(line, `refused_${reason}`)])),
+    ...Object.fromEntries(REASONS.map((reason) => [reason, column(line, `rejected_${reason}`)])),
   }));
   return sumOf(rows);
 }

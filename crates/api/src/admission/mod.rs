@@ -1,4 +1,4 @@
-//! Admission decides whether a request is answered. The ledger authenticates the key and charges the request
+//! Decides whether a request is admitted. The ledger authenticates the key and charges the request
 //! in one step.
 //!
 //! - If Redis does not have the key's record, admission fills it from PostgreSQL and charges again.

@@ -16,7 +16,7 @@ pub struct ConnectionHeaders {
     pub tls_version: Option<HeaderName>,
     /// The cipher suite, by its IANA name or by OpenSSL's.
     pub tls_cipher: Option<HeaderName>,
-    /// `HTTP/1.1`, `HTTP/2.0`, `h2` and the like.
+    /// A protocol version, such as `HTTP/1.1`, `HTTP/2.0` or `h2`.
     pub http_protocol: Option<HeaderName>,
     /// A whole number with its unit: `12ms` or `12345us`.
     pub rtt: Option<HeaderName>,

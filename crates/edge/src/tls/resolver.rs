@@ -45,9 +45,9 @@ struct RejectedPair {
 #[derive(Debug, Default)]
 pub struct CertificateReload {
     /// Pairs that were replaced and are now in use.
-    pub replaced: Vec<CertificateFiles>,
+    pub reloaded: Vec<CertificateFiles>,
     /// Why a changed pair was rejected. The previous one stays in use.
-    pub refused: Vec<CertificateError>,
+    pub rejected: Vec<CertificateError>,
 }
 
 /// When a certificate expires.
@@ -130,15 +130,15 @@ impl CertResolver {
                     Ok(new) => {
                         *active = new;
                         rejected.remove(&index);
-                        reload.replaced.push(active.files.clone());
+                        reload.reloaded.push(active.files.clone());
                     }
-                    Err(error) => reload.refused.extend(report_if_unchanged(&mut rejected, index, error)),
+                    Err(error) => reload.rejected.extend(report_if_unchanged(&mut rejected, index, error)),
                 },
                 Err(_) if is_pending => {}
-                Err(error) => reload.refused.extend(report_if_unchanged(&mut rejected, index, error)),
+                Err(error) => reload.rejected.extend(report_if_unchanged(&mut rejected, index, error)),
             }
         }
-        if !reload.replaced.is_empty() {
+        if !reload.reloaded.is_empty() {
             self.active.store(Arc::new(active));
         }
         reload

@@ -25,7 +25,7 @@ fn unchanged_files_are_not_reloaded() {
     let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("databases open");
     let before = reloader.current();
     let report = reloader.refresh();
-    assert!(report.swapped.is_empty() && report.refused.is_empty(), "{report:?}");
+    assert!(report.reloaded.is_empty() && report.rejected.is_empty(), "{report:?}");
     assert!(Arc::ptr_eq(&before, &reloader.current()));
 }
 
@@ -40,14 +40,14 @@ fn databases_and_lists_reload_independently() {
     fs::write(database.path(), asn_database(64497)).expect("file is written");
     fs::write(list.path(), "nothing\nof use\n").expect("file is written");
     let report = reloader.refresh();
-    assert_eq!(report.swapped, [database.path()]);
-    assert!(matches!(report.refused[..], [GeoError::InvalidAsnLine { line: 2, .. }]), "{report:?}");
+    assert_eq!(report.reloaded, [database.path()]);
+    assert!(matches!(report.rejected[..], [GeoError::InvalidAsnLine { line: 2, .. }]), "{report:?}");
     assert_eq!(asn_and_hosting(&reloader.current()), (Some(64497), Some(true)), "the old list is still in use");
     assert_eq!(asn_and_hosting(&first), (Some(64496), Some(false)));
 
-    assert!(reloader.refresh().refused.is_empty(), "an error is reported once");
+    assert!(reloader.refresh().rejected.is_empty(), "an error is reported once");
     fs::write(list.path(), "AS64498\n").expect("file is written");
-    assert_eq!(reloader.refresh().swapped, [list.path()]);
+    assert_eq!(reloader.refresh().reloaded, [list.path()]);
     assert_eq!(asn_and_hosting(&reloader.current()), (Some(64497), Some(false)));
 }
 
@@ -58,6 +58,6 @@ fn database_that_lost_all_coverage_is_rejected() {
     fs::write(database.path(), database_bytes("GeoLite2-ASN", [("203.0.113.0/24", asn_record(64497, "Others"))]))
         .expect("file is written");
     let report = reloader.refresh();
-    assert!(matches!(report.refused[..], [GeoError::LostCoverage { .. }]), "{report:?}");
+    assert!(matches!(report.rejected[..], [GeoError::LostCoverage { .. }]), "{report:?}");
     assert_eq!(asn_and_hosting(&reloader.current()).0, Some(64496));
 }

@@ -51,7 +51,7 @@ pub(crate) struct BatchHandle(mpsc::UnboundedSender<QueuedCharge>);
 impl BatchHandle {
     /// Starts the worker. It ends when the handle is dropped.
     pub(crate) fn start(conn: MultiplexedConnection, identity: ServerIdentity) -> Self {
-        // The edge limits concurrent requests, and thereby the length of the queue.
+        // The edge limits concurrent requests, and with them the length of the queue.
         let (sender, receiver) = mpsc::unbounded_channel();
         tokio::spawn(BatchWorker { conn, identity }.run(receiver));
         Self(sender)

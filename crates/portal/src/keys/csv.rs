@@ -7,7 +7,7 @@ use ipseity_store::{KeySummary, UsageRow};
 use crate::time;
 
 const HEADER: &str =
-    "day,key,name,admitted,refused_burst,refused_paused,refused_inactive,refused_day,refused_wrong_secret\r\n";
+    "day,key,name,admitted,rejected_burst,rejected_paused,rejected_inactive,rejected_day,rejected_wrong_secret\r\n";
 
 /// One line for each key and day with requests, newest first.
 pub(crate) fn usage_csv(keys: &[KeySummary], rows: &[UsageRow]) -> String {

@@ -169,16 +169,16 @@ pub(crate) async fn rotate(
     let Some(overlap_s) = overlap_s else {
         return key_page(&portal, &member, &id, Some("Choose when the old secret expires.")).await;
     };
-    let clear_key = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
-    let change = portal.store.keys().rotate(member.actor(), &clear_key.to_api_key(), overlap_s).await?;
+    let plaintext = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
+    let change = portal.store.keys().rotate(member.actor(), &plaintext.to_api_key(), overlap_s).await?;
     portal.apply_key_change(&change).await;
     let row = portal.find_own_key(&member, &id).await?;
     Ok(render_page(&NewSecretPage {
         frame: member.frame(&portal, "Key rotated", Tab::Keys),
         id,
         name: row.name,
-        curl_command: portal.curl_command(&clear_key),
-        clear_key: clear_key.expose().to_owned(),
+        curl_command: portal.curl_command(&plaintext),
+        plaintext_key: plaintext.expose().to_owned(),
         rotated: Some(row.previous_until_s.map(time::format_minute)),
     }))
 }

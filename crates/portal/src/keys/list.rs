@@ -87,8 +87,8 @@ impl Portal {
     }
 
     /// A curl command that uses the key.
-    pub(crate) fn curl_command(&self, clear_key: &PlaintextKey) -> String {
-        format!("curl -H 'Authorization: Bearer {}' {}/api/v1/ip", clear_key.expose(), self.settings.base_url)
+    pub(crate) fn curl_command(&self, plaintext: &PlaintextKey) -> String {
+        format!("curl -H 'Authorization: Bearer {}' {}/api/v1/ip", plaintext.expose(), self.settings.base_url)
     }
 }
 
@@ -131,8 +131,8 @@ pub(crate) async fn create(
     let Some(name) = KeyName::parse(&name_input) else {
         return Ok(new_key_page(&portal, &member, name_input, scope, Some(INVALID_KEY_NAME)));
     };
-    let clear_key = PlaintextKey::generate(random_byte);
-    match portal.store.keys().create(&member.account, member.actor(), &name, scope, &clear_key.to_api_key()).await {
+    let plaintext = PlaintextKey::generate(random_byte);
+    match portal.store.keys().create(&member.account, member.actor(), &name, scope, &plaintext.to_api_key()).await {
         Ok(()) => {}
         Err(StoreError::Refused(StoreRefusal::KeyLimitReached)) => {
             return Ok(new_key_page(&portal, &member, name_input, scope, Some(KEY_LIMIT_REACHED)));
@@ -141,10 +141,10 @@ pub(crate) async fn create(
     }
     Ok(render_page(&NewSecretPage {
         frame: member.frame(&portal, "Your new key", Tab::Keys),
-        id: clear_key.to_api_key().id.to_string(),
+        id: plaintext.to_api_key().id.to_string(),
         name: name.as_str().to_owned(),
-        curl_command: portal.curl_command(&clear_key),
-        clear_key: clear_key.expose().to_owned(),
+        curl_command: portal.curl_command(&plaintext),
+        plaintext_key: plaintext.expose().to_owned(),
         rotated: None,
     }))
 }

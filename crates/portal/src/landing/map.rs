@@ -23,7 +23,7 @@ pub(super) struct MapMarker<'a> {
     pub(super) accuracy_km: Option<u16>,
     /// ISO 3166-1 alpha-2 code of the country to highlight.
     pub(super) country: Option<&'a str>,
-    /// Label beside the dot, as HTML.
+    /// Label next to the dot, as HTML.
     pub(super) label: &'a str,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn draw_map(marker: Option<&MapMarker<'_>>, aria_label: &str) -> Stri
     if let Some(marker) = marker {
         let (x, y) = to_map_point(marker.longitude, marker.latitude);
         let (left, top) = (100.0 * x / WIDTH, 100.0 * y / HEIGHT);
-        // The label is beside the circle, toward the middle of the map.
+        // The label is next to the circle, toward the middle of the map.
         let distances = circle.iter().map(|(edge, _)| (edge - x).abs());
         let circle_radius = 100.0 * distances.fold(0.0, f64::max) / WIDTH;
         let (anchor, shift, label_x) =

@@ -103,7 +103,7 @@ pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
     svg
 }
 
-/// A bar of today's usage and the daily limit. The page shows the numbers beside it.
+/// A bar of today's usage and the daily limit. The page shows the numbers next to it.
 pub(crate) fn usage_bar(used: u64, limit: u64) -> String {
     let fraction = if limit == 0 { 1.0 } else { (used as f64 / limit as f64).min(1.0) };
     let level = match fraction {

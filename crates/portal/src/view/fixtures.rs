@@ -248,8 +248,8 @@ pub(super) fn member_pages() -> Vec<String> {
         frame: member_frame(),
         id: "0123456789".to_owned(),
         name: NAME.to_owned(),
-        clear_key: "ips_clear".to_owned(),
-        curl_command: "curl 'ips_clear'".to_owned(),
+        plaintext_key: "ips_plaintext".to_owned(),
+        curl_command: "curl 'ips_plaintext'".to_owned(),
         rotated,
     };
     let key_usage = KeyUsageRow {

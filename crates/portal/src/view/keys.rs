@@ -82,7 +82,7 @@ pub(crate) struct NewSecretPage {
     pub(crate) frame: PageFrame,
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) clear_key: String,
+    pub(crate) plaintext_key: String,
     /// A command to paste into a shell.
     pub(crate) curl_command: String,
     /// After a rotation: when the old secret expires; `Some(None)` if it was revoked.

@@ -83,7 +83,7 @@ fn print_status(config: &Config, as_json: bool) -> Result<()> {
 async fn update_databases(config: &Config) -> Result<()> {
     let sources = &config.geo.sources;
     if sources.is_empty() {
-        bail!("there is nothing to download. Add a source to the configuration file, under [[geo.sources]].");
+        bail!("no sources are configured. Add one under [[geo.sources]] in the configuration file.");
     }
     let updater = GeoUpdater::open(&config.geo)?;
     let mut failed = 0;

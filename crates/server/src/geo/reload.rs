@@ -42,11 +42,11 @@ impl GeoReloadWorker {
             tracing::error!("geo reload panicked");
             return;
         };
-        for file in &report.swapped {
+        for file in &report.reloaded {
             tracing::info!(file = %file.display(), "geo database reloaded");
             self.reloads.inc(RELOADED);
         }
-        for error in &report.refused {
+        for error in &report.rejected {
             tracing::warn!(error = error as &dyn std::error::Error, "geo database rejected");
             self.reloads.inc(REJECTED);
         }

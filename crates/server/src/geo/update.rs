@@ -1,7 +1,7 @@
 //! Updates geo databases, on command and on a schedule.
 //!
 //! A new file is downloaded and validated before it replaces the old one in a single rename. If anything fails, the old file stays. The
-//! server's validators are stored beside it in `<file>.meta`.
+//! server's validators are stored next to it in `<file>.meta`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ impl GeoUpdater {
         }
     }
 
-    /// Returns the delay that the server asks for if the update failed.
+    /// Returns the delay that the server requests if the update failed.
     async fn update_scheduled(&self, source: &GeoSourceConfig) -> Option<Duration> {
         let file = source.file.display();
         match self.update_source(source, &mut |_, _| ()).await {
@@ -174,7 +174,7 @@ fn install_database(mut part: ScratchFile, file: &Path, bytes_max: u64, allow_ol
     Ok((edition, bytes))
 }
 
-/// A temporary file beside its target; removed when dropped.
+/// A temporary file next to its target; removed when dropped.
 struct ScratchFile {
     file: File,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! The public listeners: plain HTTP, TLS, and HTTP/3 beside TLS.
+//! The public listeners: plain HTTP, TLS, and HTTP/3 on the TLS ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl PublicListeners {
         let (edge, application, drain) = (Arc::clone(&self.edge), self.application(), self.drain.clone());
         listener_tasks.spawn(async move {
             if let Err(error) = ipseity_edge::serve_quic(quic, tls, edge, application, drain).await {
-                tracing::error!(%error, "http3 listener failed");
+                tracing::error!(%error, "HTTP/3 listener failed");
             }
         });
         Ok(())

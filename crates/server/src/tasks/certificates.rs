@@ -76,11 +76,11 @@ impl CertificateReloadWorker {
             tracing::error!("certificate reload panicked");
             return;
         };
-        for files in &reload.replaced {
+        for files in &reload.reloaded {
             tracing::info!(file = %files.certificate.display(), "certificate reloaded");
             self.reloads.inc(RELOADED);
         }
-        for error in &reload.refused {
+        for error in &reload.rejected {
             let error = error as &dyn std::error::Error;
             tracing::warn!(error, "certificate rejected");
             self.reloads.inc(REJECTED);

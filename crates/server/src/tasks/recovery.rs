@@ -48,7 +48,7 @@ impl RecoveryWorker {
         if self.api.admission().is_degraded()
             && let Err(error) = self.leave_degraded_mode().await
         {
-            tracing::debug!(error = &*error, "redis probe failed");
+            tracing::debug!(error = &*error, "Redis probe failed");
             return self.api.admission().report_pending_charges();
         }
         self.api.admission().reconcile_pending().await

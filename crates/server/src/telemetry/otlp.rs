@@ -80,7 +80,7 @@ impl OtlpExporter {
             )
         });
         if !matches!(flushed.await, Ok((Ok(()), Ok(())))) {
-            tracing::warn!("otlp flush failed");
+            tracing::warn!("OTLP flush failed");
         }
     }
 }

@@ -148,9 +148,9 @@ impl AbuseFixture<'_> {
 
 fn format_stats(stats: &[BaselineStats; 2]) -> String {
     let format_one = |name: &str, stats: &BaselineStats| {
-        let BaselineStats { succeeded: answered, failures, p99_ms } = stats;
+        let BaselineStats { succeeded, failures, p99_ms } = stats;
         let first_failure = failures.first().map_or(String::new(), |first| format!(" ({first})"));
-        format!("{name} {answered} succeeded, {} failed{first_failure}, p99 {p99_ms:.1} ms", failures.len())
+        format!("{name} {succeeded} succeeded, {} failed{first_failure}, p99 {p99_ms:.1} ms", failures.len())
     };
     format!("{}; {}", format_one("HTTP/1.1", &stats[0]), format_one("HTTP/3", &stats[1]))
 }

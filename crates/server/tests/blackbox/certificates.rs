@@ -54,7 +54,7 @@ fn path_in(folder: &TestDir, name: &str) -> String {
 fn replace_pair(folder: &TestDir, authority: &TestCa, name: &str, validity: Validity) -> String {
     let issued = authority.issue_certificate(&[name, "127.0.0.1"], validity).expect("issue certificate");
     for (file, text) in [("server.key", &issued.private_key), ("server.pem", &issued.chain)] {
-        let temp_file = folder.path().join("beside");
+        let temp_file = folder.path().join("temporary");
         fs::write(&temp_file, text).expect("write file");
         fs::rename(&temp_file, folder.path().join(file)).expect("rename file");
     }

@@ -338,9 +338,9 @@ async fn terminated_node_finishes_open_requests_and_flushes_usage() {
     assert!(status.success(), "{status}");
     let held = held.await.expect("task does not panic").expect("response arrives");
     assert_eq!(held.status, 200, "the request in flight");
-    let mut answered = busy.join_all().await;
-    answered.push((held_key.id, 1));
-    for (id, admitted) in answered {
+    let mut admitted_counts = busy.join_all().await;
+    admitted_counts.push((held_key.id, 1));
+    for (id, admitted) in admitted_counts {
         let used = query_rows(&deployment, &format!("select admitted from usage where key_id = '{id}'")).await;
         assert_eq!(used, admitted.to_string(), "flushed, and responded");
     }

@@ -200,7 +200,7 @@ async fn replace_nodes(deployment: &Deployment, listeners: &[SharedListener; 2],
 /// Asserts that PostgreSQL has counted every successful request exactly once.
 async fn assert_usage_recorded(deployment: &Deployment, stats: &LoadStats) {
     let recorded = deployment.postgres.psql(DATABASE, "select sum(admitted) from usage").await.expect("run SQL");
-    assert_eq!(recorded, stats.answered.to_string(), "admitted and successful");
+    assert_eq!(recorded, stats.succeeded.to_string(), "admitted and successful");
 }
 
 #[tokio::test(flavor = "multi_thread")]

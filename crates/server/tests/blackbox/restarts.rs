@@ -25,7 +25,7 @@ const QUIC_REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 /// Results of the requests of some clients.
 #[derive(Default)]
 pub(crate) struct LoadStats {
-    pub(crate) answered: usize,
+    pub(crate) succeeded: usize,
     connections: usize,
     unprocessed_retries: usize,
     slowest: Duration,
@@ -37,7 +37,7 @@ impl LoadStats {
     fn record(&mut self, started: Instant, outcome: anyhow::Result<ipseity_testkit::TestResponse>) {
         let failure = match outcome {
             Ok(reply) if reply.status == 200 => {
-                self.answered += 1;
+                self.succeeded += 1;
                 self.slowest = self.slowest.max(started.elapsed());
                 return;
             }
@@ -48,7 +48,7 @@ impl LoadStats {
     }
 
     pub(crate) fn merge(&mut self, other: Self) {
-        self.answered += other.answered;
+        self.succeeded += other.succeeded;
         self.connections += other.connections;
         self.unprocessed_retries += other.unprocessed_retries;
         self.slowest = self.slowest.max(other.slowest);
@@ -62,9 +62,9 @@ impl LoadStats {
     }
 
     pub(crate) fn summary(&self, name: &str) -> String {
-        let Self { answered, connections: connects, unprocessed_retries: given_back, slowest, failures } = self;
+        let Self { succeeded, connections, unprocessed_retries: retries, slowest, failures } = self;
         format!(
-            "{name}: {answered} succeeded over {connects} connections, {given_back} unprocessed and sent again, \
+            "{name}: {succeeded} succeeded over {connections} connections, {retries} unprocessed and sent again, \
              slowest {slowest:.0?}, failed {failures:?}"
         )
     }
@@ -214,7 +214,8 @@ async fn restart_under_load(takeover: SocketTakeover) -> RestartOutcome {
 impl RestartOutcome {
     #[expect(clippy::print_stderr, reason = "the figures are printed")]
     fn print_summary(&self, name: &str) {
-        let total = self.http11.answered + self.http2.answered + self.http11.failed_count() + self.http2.failed_count();
+        let total =
+            self.http11.succeeded + self.http2.succeeded + self.http11.failed_count() + self.http2.failed_count();
         eprintln!(
             "{} restarts with {name} in {:.0?}, {total} requests over HTTP/1.1 and HTTP/2",
             self.restarts, self.took
@@ -242,7 +243,7 @@ async fn restart_with_reuseport_loses_almost_no_request() {
     outcome.print_summary("SO_REUSEPORT");
     // A connection that the kernel completes between the last accept and the close is lost.
     let failed = outcome.http11.failed_count() + outcome.http2.failed_count();
-    assert!(failed * 1000 <= outcome.http11.answered + outcome.http2.answered, "{failed} failed");
+    assert!(failed * 1000 <= outcome.http11.succeeded + outcome.http2.succeeded, "{failed} failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -199,16 +199,16 @@ pub(crate) fn set_env(command: &mut Command, env: &Env) {
     command.envs(env);
 }
 
-/// Finds another program of the testkit beside the running one.
+/// Finds another program of the testkit next to the running one.
 pub fn find_test_binary(name: &str) -> Result<PathBuf> {
     let current = std::env::current_exe()?;
     let mut candidates = current.ancestors().skip(1).take(2).map(|dir| dir.join(name));
     candidates.find(|program| program.is_file()).with_context(|| {
-        format!("no `{name}` beside {}; run `cargo build -p ipseity-testkit` first", current.display())
+        format!("no `{name}` next to {}; run `cargo build -p ipseity-testkit` first", current.display())
     })
 }
 
-/// Finds the service's program: `IPSEITY_BIN`, or the one beside the running program.
+/// Finds the service's program: `IPSEITY_BIN`, or the one next to the running program.
 pub fn find_service_binary() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os("IPSEITY_BIN") {
         let program = PathBuf::from(program);
@@ -219,7 +219,7 @@ pub fn find_service_binary() -> Result<PathBuf> {
     let candidates = current.ancestors().skip(1).take(2).map(|dir| dir.join("ipseity"));
     candidates.into_iter().find(|program| program.is_file()).with_context(|| {
         format!(
-            "no `ipseity` beside {}; run `cargo build -p ipseity-server` first or set IPSEITY_BIN",
+            "no `ipseity` next to {}; run `cargo build -p ipseity-server` first or set IPSEITY_BIN",
             current.display()
         )
     })

@@ -62,18 +62,18 @@ pub(crate) struct SeedKeyRows {
 impl SeedKeyRows {
     /// Adds keys in any state and returns them in plain text.
     pub(crate) fn add_keys(&mut self, count: usize, scope: Scope, is_paused: bool) -> Result<Vec<String>> {
-        let mut clear_keys = Vec::with_capacity(count);
+        let mut plaintext_keys = Vec::with_capacity(count);
         let paused_at = if is_paused { "now" } else { "\\N" };
         for _ in 0..count {
-            let clear = generate_key();
-            let key = clear.to_api_key();
+            let plaintext = generate_key();
+            let key = plaintext.to_api_key();
             let (account, slot) = (self.count / KEYS_PER_ACCOUNT_MAX + 1, self.count % KEYS_PER_ACCOUNT_MAX + 1);
             let (scope, digest) = (scope.name(), hex::encode(key.digest.as_bytes()));
             writeln!(self.tsv, "{}\t{account}\t{slot}\tbench\t{scope}\t{paused_at}\t\\\\x{digest}", key.id)?;
             self.count += 1;
-            clear_keys.push(clear.expose().to_owned());
+            plaintext_keys.push(plaintext.expose().to_owned());
         }
-        Ok(clear_keys)
+        Ok(plaintext_keys)
     }
 
     /// Loads the rows into PostgreSQL with their accounts, all on the free plan, and the other rows of an issued key.

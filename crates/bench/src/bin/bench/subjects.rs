@@ -73,9 +73,9 @@ impl BenchFixture {
 
     /// The subjects of every comparison: both bare servers, a success and a rejection.
     pub(crate) fn basic_subjects(&self) -> [Subject; 4] {
-        let answered = self.http1_subject(FULL, &self.pools.full, "success");
+        let full = self.http1_subject(FULL, &self.pools.full, "success");
         let refused = self.http1_subject(NO_KEY, &self.pools.no_key, "missing_api_key");
-        [self.static_subject(), self.floor_subject(), answered, refused]
+        [self.static_subject(), self.floor_subject(), full, refused]
     }
 
     /// All subjects in the order of the table, each after the one it is compared with.

@@ -14,7 +14,7 @@ const ROUNDS: usize = 3;
 const TOLERANCE: f64 = 0.15;
 const TOLERANCE_MIN: Duration = Duration::from_millis(3);
 
-/// The forms, and their fields beside the email.
+/// The forms, and their fields in addition to the email.
 const AUTH_FORMS: [(&str, &[(&str, &str)]); 3] = [
     ("/signin", &[("password", "not the password")]),
     ("/signup", &[("password", "a brand-new password")]),

@@ -1,6 +1,6 @@
 //! Page times of an account with ten keys and a long history, compared with a short one; and the contents of CSV files.
 //!
-//! `IPSEITY_PAGE_MS` sets the maximum median. The default suits a debug build that runs beside other tests.
+//! `IPSEITY_PAGE_MS` sets the maximum median. The default suits a debug build that runs next to other tests.
 
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ async fn usage_csv_matches_the_database() {
         let (header, lines) = text.split_once("\r\n").expect("CSV has a header");
         assert_eq!(
             header,
-            "day,key,name,admitted,refused_burst,refused_paused,refused_inactive,refused_day,refused_wrong_secret"
+            "day,key,name,admitted,rejected_burst,rejected_paused,rejected_inactive,rejected_day,rejected_wrong_secret"
         );
         let (found, expected): (Vec<_>, Vec<_>) = (lines.lines().collect(), rows.lines().collect());
         assert_eq!((found.len(), expected.len()), (count, count), "{path}");

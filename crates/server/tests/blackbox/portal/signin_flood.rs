@@ -1,4 +1,4 @@
-//! A flood of sign-ins beside steady lookups: lookups are hardly affected, and memory stays within the limit of the password pool.
+//! A flood of sign-ins during steady lookups: lookups are hardly affected, and memory stays within the limit of the password pool.
 //!
 //! `IPSEITY_SIGNIN_S` sets the duration of a longer flood with production timeouts, which also checks lookup times.
 
@@ -192,7 +192,7 @@ async fn signin_flood_barely_slows_lookups_and_bounds_memory() {
     let is_expected = signin_statuses.keys().all(|status| [200, 303, 503].contains(status));
     assert!(is_expected, "{figures}; log:\n{}", node.log().expect("log is readable"));
     assert!(rss_peak <= rss_before + PASSWORD_THREADS * HASH_KIB + OTHER_MEMORY_KIB, "{figures}");
-    // Beside other tests, times depend more on them than on the flood.
+    // While other tests run, times depend more on them than on the flood.
     if long_s.is_some() {
         assert!(during.1 <= P99_NOISE_FLOOR.max(before.1 * 2), "{figures}");
     }
