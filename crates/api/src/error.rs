@@ -109,7 +109,7 @@ impl Refusal {
             Self::Paused => "API key paused",
             Self::BurstExceeded(_) => "burst limit exceeded, which pauses the key",
             Self::QuotaExhausted(_) => "daily quota reached",
-            Self::DemoExhausted(_) => "daily demo quota, which all callers share, reached",
+            Self::DemoExhausted(_) => "shared daily demo quota reached",
             Self::NotFound => "not found",
             Self::MethodNotAllowed => "method not allowed",
             Self::UriTooLong => "URL too long",

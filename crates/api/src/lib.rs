@@ -1,4 +1,4 @@
-//! The HTTP API of Ipseity: tells a caller who it is on the network.
+//! The HTTP API of Ipseity: returns the caller's IP address, location, network and connection.
 //!
 //! # How a request flows
 //!

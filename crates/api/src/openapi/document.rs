@@ -44,7 +44,7 @@ pub fn openapi_document(public_urls: &PublicUrls) -> Value {
         "info": {
             "title": "Ipseity",
             "version": API_VERSION,
-            "summary": "Tells a caller who it is on the network.",
+            "summary": "Returns the caller's IP address, location, network and connection.",
             "description": "One API call returns the caller's IP address, location, network and connection. The scope of the API key \
                 decides which fields are included. The service only looks up the caller, never an address in the request. \
                 It stores neither addresses nor responses.",

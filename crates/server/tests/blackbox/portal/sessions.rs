@@ -139,7 +139,7 @@ async fn unused_session_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sign_in_secrets_are_never_stored_in_clear() {
+async fn sign_in_secrets_are_never_stored_in_plaintext() {
     let fixture = shared_fixture().await;
     let mut member = fixture.sign_up().await;
     let email = member.email.clone();
