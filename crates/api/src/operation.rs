@@ -12,7 +12,7 @@ pub(crate) const API_VERSION: &str = "1.1.0";
 /// The time in all examples: 2026-11-15, 14:03:22 UTC.
 pub(crate) const EXAMPLE_NOW: LedgerTime = LedgerTime(1_794_751_402_000);
 
-/// An operation. Each answers GET and HEAD.
+/// An operation. Each supports GET and HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Lookup,

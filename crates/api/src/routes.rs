@@ -13,7 +13,7 @@ use crate::operation::Operation;
 use crate::response::preflight_response;
 use crate::state::Api;
 
-/// Builds the router of all operations. Each answers GET, HEAD and OPTIONS.
+/// Builds the router of all operations. Each supports GET, HEAD and OPTIONS.
 pub fn router(api: Arc<Api>) -> Router {
     let add_route = |router: Router<Arc<Api>>, operation: Operation| {
         let handler = match operation {

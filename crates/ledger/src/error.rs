@@ -81,7 +81,7 @@ impl LedgerError {
             || error_code(error).is_some_and(|code| AUTH_ERROR_CODES.contains(&&*code))
     }
 
-    /// Whether the connection cannot be used any more.
+    /// Whether the connection can no longer be used.
     pub(crate) fn breaks_connection(&self) -> bool {
         match self {
             Self::ConnectionLost(_) => true,

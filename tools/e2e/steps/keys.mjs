@@ -8,7 +8,7 @@ const NAME_WITH_MARKUP = 'Der Schlüssel <b>№ 1</b>';
 // Together with the first key and one more, ten.
 const OTHER_NAMES = ['Blog', 'Mobile app', 'Staging', 'Fraud rules', 'Newsletter', 'Support desk', 'Price tables', 'Laptop'];
 
-// Creates a key and returns it in clear, as the page shows it once.
+// Creates a key and returns it in plain text, as the page shows it once.
 export async function createKey(member, name, scope) {
   if (!(await member.has('a[href="/keys/new"]'))) await member.visit('/keys');
   await member.follow('/keys/new');
@@ -24,7 +24,7 @@ async function readKey(member) {
 }
 
 export async function firstKey({ report, snapshots, api }, member) {
-  await report.require('a new key of scope full is shown in clear', async () => {
+  await report.require('a new key of scope full is shown in plain text', async () => {
     await member.visit('/keys');
     await member.follow('/keys/new');
     await snapshots.save(member.page, 'key-new');

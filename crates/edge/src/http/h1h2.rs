@@ -17,7 +17,7 @@ use crate::{CloseReason, Drain, EdgeLimits, EdgeState};
 
 /// The smallest HTTP/1 buffer that hyper accepts.
 const HTTP1_BUFFER_BYTES_MIN: usize = 8192;
-/// hyper's default header count. hyper has space for these ready and allocates for any other count on every request.
+/// hyper's default header count. hyper reserves space for these and allocates for any other count on every request.
 const HYPER_DEFAULT_HEADERS_MAX: usize = 100;
 /// How much an HTTP/2 client may send before it is read. Small, because request bodies are.
 const HTTP2_WINDOW_BYTES: u32 = 65_535;

@@ -23,7 +23,7 @@ const CONSTANTS: [(&str, u64); 9] = [
     ("BURST_WINDOW_S", BURST_WINDOW_S),
     ("BURST_WINDOW_MS", BURST_WINDOW_S * 1000),
     ("DAY_MS", DAY_S * 1000),
-    // If the clock goes back by at most this, time waits for it.
+    // If the clock goes back by at most this, the time of the newest request is used.
     ("CLOCK_STEP_MAX_MS", 1_000),
     // How far a node's estimate of Redis's clock may be off.
     ("NODE_CLOCK_ERROR_MS", 1_000),

@@ -75,7 +75,7 @@ pub(crate) struct NewKeyPage {
     pub(crate) form_error: Option<String>,
 }
 
-/// A key in clear, shown once after it was created or rotated.
+/// A key in plain text, shown once after it was created or rotated.
 #[derive(Template)]
 #[template(path = "new_secret.html")]
 pub(crate) struct NewSecretPage {

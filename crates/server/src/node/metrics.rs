@@ -1,4 +1,4 @@
-//! Metrics that are read when Prometheus asks: edge counters, certificate expiry, geo database ages, and the standard `process_*` metrics.
+//! Metrics that are read at each scrape: edge counters, certificate expiry, geo database ages, and the standard `process_*` metrics.
 
 use std::fmt;
 use std::fs;

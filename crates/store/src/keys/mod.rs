@@ -114,7 +114,7 @@ impl Keys<'_> {
         self.apply_update(actor, id, statement).await
     }
 
-    /// Reactivates a key. A key that was paused before is paused again.
+    /// Reactivates a key. A key that was paused before stays paused.
     ///
     /// # Errors
     /// If the key does not exist.
