@@ -1,4 +1,4 @@
-//! A network link with a fixed delay: two TUN devices and a thread that holds every packet for a while.
+//! A network link with a fixed delay: two TUN devices and a thread that delays every packet.
 //!
 //! The server's end is on this machine. The client's end is in an unnamed network namespace, which the kernel removes
 //! when the process ends. The link has no loss, no jitter and no bandwidth limit. Needs root and `ip` of iproute2.

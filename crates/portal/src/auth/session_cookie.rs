@@ -40,7 +40,7 @@ impl SecretToken {
         Sha256::digest(self.0.as_bytes()).into()
     }
 
-    /// The token in clear, for its owner.
+    /// The token in plain text, for its owner.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! `ipseity top`: live figures of a running node, from its metrics.
+//! `ipseity top`: live metrics of a running node.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;

@@ -315,8 +315,8 @@ async fn doctor_names_each_host_problem_and_its_fix() {
         &errors_found(&run_doctor(&env, None)),
         &["Add the networks of the proxy"],
     );
-    let clear = vec![("PUBLIC__BASE_URL", "http://ip.example.com".to_owned())];
-    reference.assert_finding("pages in clear", clear, &["only over TLS", "https://"]);
+    let plain_http = vec![("PUBLIC__BASE_URL", "http://ip.example.com".to_owned())];
+    reference.assert_finding("pages over plain HTTP", plain_http, &["only over TLS", "https://"]);
     let few = errors_found(&run_doctor(&reference.env(), Some(256)));
     assert_single_error("few open files", &few, &["open file limit is 256", "`LimitNOFILE=`"]);
     let level = vec![("LOG__LEVEL", "loud".to_owned())];
