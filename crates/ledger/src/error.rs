@@ -6,22 +6,22 @@ use redis::{ErrorKind, RedisError};
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
     /// Redis did not apply the request. It is safe to retry.
-    #[error("Redis did not accept the request. Check that it is running and that [ledger] url names its primary.")]
+    #[error("Redis did not accept the request (is it running, and does [ledger] url name its primary?)")]
     NotApplied(#[source] RedisError),
     /// There was no connection in time. The request was not sent.
     #[error("failed to connect to Redis within [ledger] timeout_ms")]
     Unreachable,
     /// The request was sent, but there was no reply in time. It may have been applied.
-    #[error("Redis did not reply within [ledger] timeout_ms. The request may have been applied.")]
+    #[error("Redis did not reply within [ledger] timeout_ms. The request may have been applied")]
     ReplyTimeout,
     /// The connection was lost before the reply. The request may have been applied.
-    #[error("lost the connection to Redis. The request may have been applied.")]
+    #[error("lost the connection to Redis (the request may have been applied)")]
     ConnectionLost(#[source] RedisError),
     /// Redis returned an error that only a bug in a script causes.
     #[error("failed to run a script in Redis")]
     ScriptFailed(#[source] RedisError),
     /// The reply has an unknown format.
-    #[error("the reply of Redis has an unexpected {0}. Check that all nodes run the same version.")]
+    #[error("the reply of Redis has an unexpected {0}. Check that all nodes run the same version")]
     UnexpectedReply(&'static str),
 }
 

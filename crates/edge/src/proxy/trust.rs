@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn network_covering_every_address_is_refused() {
+    fn network_covering_every_address_is_rejected() {
         for network in ["0.0.0.0/0", "::/0", "10.0.0.0/0", "2001:db8::/0"] {
             assert!(matches!(trust(network), Err(UnsafeTrust::Everyone(_))), "{network} was accepted");
         }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_that_together_cover_every_address_are_refused() {
+    fn networks_that_together_cover_every_address_are_rejected() {
         for halves in [["0.0.0.0/1", "128.0.0.0/1"], ["::ffff:0.0.0.0/97", "128.0.0.0/1"]] {
             let halves = halves.map(|network| network.parse().expect("network parses")).to_vec();
             let refused = Trust::new(halves, ForwardingHeader::Forwarded);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_covering_much_of_the_internet_are_refused() {
+    fn networks_covering_much_of_the_internet_are_rejected() {
         for network in ["0.0.0.0/1", "128.0.0.0/4", "2000::/3", "2000::/7", "3000::/4"] {
             assert!(matches!(trust(network), Err(UnsafeTrust::TooBroad(_))), "{network} was accepted");
         }

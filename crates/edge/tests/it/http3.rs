@@ -91,7 +91,7 @@ async fn http3_body_limit_is_enforced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oversized_http3_header_is_refused() {
+async fn oversized_http3_header_is_rejected() {
     let pair = CertificateKeyPair::generate();
     let fixture = EdgeFixture::start_quic(generous_limits(), pair.tls_config());
     let mut client = connect_quic(&fixture, &pair, None).await.expect("client connects");

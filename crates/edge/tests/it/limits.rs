@@ -187,7 +187,7 @@ async fn total_connection_limit_is_enforced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oversized_request_header_is_refused_with_431() {
+async fn oversized_request_header_is_rejected_with_431() {
     let fixture =
         EdgeFixture::start_plaintext(EdgeLimits { header_bytes_max: 2000, headers_max: 20, ..generous_limits() });
     let url = format!("http://{}/", fixture.address);

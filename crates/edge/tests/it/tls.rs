@@ -69,7 +69,7 @@ fn resolver_error(certificate_file: &Path, key_file: &Path) -> CertificateError 
 }
 
 #[test]
-fn unusable_certificate_is_refused_with_its_reason() {
+fn unusable_certificate_is_rejected_with_its_reason() {
     let (pair, other) = (CertificateKeyPair::generate(), CertificateKeyPair::generate());
     let (certificate, key) = (&pair.certificate_file, &pair.key_file);
     assert!(open_resolver(certificate, key).is_ok());

@@ -189,7 +189,7 @@ async fn deleted_key_is_invalid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deactivated_key_is_refused_and_not_charged() {
+async fn deactivated_key_is_rejected_and_not_charged() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
     let before = rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining;

@@ -159,7 +159,7 @@ async fn other_methods_get_405_with_an_allow_header() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_long_uri_is_refused() {
+async fn too_long_uri_is_rejected() {
     let mut caller = shared_deployment().await.nodes[0].client();
     for path in ["/api/v1/ip?x=", "/api/v1/ip/demo?x=", "/"] {
         ExpectedError::URI_TOO_LONG

@@ -129,7 +129,7 @@ async fn admitted_count(postgres: &Postgres, id: &str) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_backup_answers_the_same_keys() {
+async fn restored_backup_serves_the_same_keys() {
     let deployment = Deployment::start(DeploymentOptions { env: relaxed_timeouts(), ..DeploymentOptions::default() })
         .await
         .expect("start deployment");

@@ -148,7 +148,7 @@ async fn both_rate_limit_header_formats_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_10001_of_a_day_is_refused_until_midnight() {
+async fn request_10001_of_a_day_is_rejected_until_midnight() {
     let fixture = frozen_clock().await;
     let mut caller = fixture.deployment.nodes[0].client();
     let key = fresh_key(&fixture.deployment, Scope::Ip).await;
@@ -296,7 +296,7 @@ async fn quota_refusals_still_count_toward_the_burst_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repeated_refusals_are_answered_without_redis() {
+async fn repeated_rejections_do_not_reach_redis() {
     let fixture = frozen_clock().await;
     let mut caller = fixture.deployment.nodes[0].client();
     let key = fresh_key(&fixture.deployment, Scope::Ip).await;

@@ -41,7 +41,7 @@ fn run_check(settings: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn too_broad_proxy_trust_is_refused_with_a_reason() {
+fn too_broad_proxy_trust_is_rejected_with_a_reason() {
     let refused: [(EdgeEnvPairs, &str); 12] = [
         (&[("TRUSTED_PROXIES", "0.0.0.0/0")], "contains every address"),
         (&[("TRUSTED_PROXIES", "::/0")], "contains every address"),

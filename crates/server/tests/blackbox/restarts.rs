@@ -247,7 +247,7 @@ async fn restart_with_reuseport_loses_almost_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unconfigured_inherited_socket_is_refused() {
+async fn unconfigured_inherited_socket_is_rejected() {
     let deployment = crate::fixture::shared_deployment().await;
     let unconfigured = TcpListener::bind("127.0.0.1:0").expect("open a socket");
     let refused =

@@ -39,7 +39,7 @@ async fn account_email_is_unique_ignoring_case() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_plan_is_refused_and_plan_change_reaches_every_key() {
+async fn unknown_plan_is_rejected_and_plan_change_reaches_every_key() {
     let fixture = StoreFixture::open().await;
     let store = &fixture.store;
     assert_eq!(expect_refusal(store.accounts().create(&email("a@b.example"), "gold").await), StoreRefusal::UnknownPlan);

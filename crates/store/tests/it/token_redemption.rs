@@ -52,7 +52,7 @@ async fn concurrent_sign_up_confirmations_create_one_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_or_wrong_kind_of_link_is_refused() {
+async fn expired_or_wrong_kind_of_link_is_rejected() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let sign_up = request_sign_up_link(store, &email("ada@ipseity.example")).await;
@@ -126,7 +126,7 @@ async fn password_reset_ends_sessions_and_other_links() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn password_reset_for_a_changed_address_is_refused() {
+async fn password_reset_for_a_changed_address_is_rejected() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
     store.email_tokens().request_password_reset(&email(&account.email)).await.expect("request is stored");

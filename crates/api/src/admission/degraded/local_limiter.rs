@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_digest_is_refused_only_by_a_postgres_record() {
+    fn unknown_digest_is_rejected_only_by_a_postgres_record() {
         let (mut local_key, key) = local_key(10_000);
         let other_digest = KeyDigest::new([7; 32]);
         assert!(local_key.check(&other_digest, noon_plus_ms(1), |_| 0).is_none());
