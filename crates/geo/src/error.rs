@@ -63,7 +63,7 @@ pub enum GeoError {
         line: usize,
     },
     /// The database is older than the current one.
-    #[error("{} is an older edition of {database_type} than the current one. To allow it, set [geo] allow_older.", path.display())]
+    #[error("{} is an older edition of {database_type} than the current one. To allow it, set [geo] allow_older", path.display())]
     OlderEdition {
         /// The file.
         path: PathBuf,
