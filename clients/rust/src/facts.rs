@@ -100,7 +100,7 @@ define_scopes! {
         pub tls_version: Option<String>,
         /// Round-trip time in whole milliseconds, measured on the client's socket.
         pub rtt: Option<u32>,
-        /// IATA code of the site that answered.
+        /// IATA code of the site that served the request.
         pub colo: Option<String>,
     }
     full {

@@ -55,7 +55,7 @@ export interface FullFacts extends GeoFacts {
   tls_cipher: string | null;
   /** Round-trip time in whole milliseconds, measured on the client's socket. */
   rtt: number | null;
-  /** IATA code of the site that answered. */
+  /** IATA code of the site that served the request. */
   colo: string | null;
   /** Whether the network belongs to a known VPN or proxy operator. */
   proxy: boolean | null;

@@ -32,7 +32,7 @@ pub enum StoreRefusal {
     #[error("a plan with this name already exists. Plans cannot be changed. Add one with another name.")]
     PlanExists,
     /// The key does not exist.
-    #[error("no key has this id. Run `ipseity key list` to list an account's keys.")]
+    #[error("no key has this ID. Run `ipseity key list` to list an account's keys.")]
     UnknownKey,
     /// The account has ten keys.
     #[error("the account has reached the limit of 10 keys. Run `ipseity key delete` to delete one.")]

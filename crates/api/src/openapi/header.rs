@@ -34,7 +34,7 @@ headers! {
         { "type": "integer", "minimum": 0 } 35798;
     "WWW-Authenticate" "How to send a key."
         { "type": "string", "const": "Bearer" } "Bearer";
-    "X-Request-Id" "Random id of the request. Include it when you contact support."
+    "X-Request-Id" "Random ID of the request. Include it when you contact support."
         { "type": "string", "pattern": "^[0-9a-f]{16}$" } "5d2c8f0a9b314e67";
     "Server-Timing" "Processing time in milliseconds, without network time."
         { "type": "string", "pattern": "^total;dur=[0-9]+\\.[0-9]{3}$" } "total;dur=0.417";

@@ -71,7 +71,7 @@ async fn accounts_and_keys_are_searchable_and_audited() {
     assert!(unconfirmed.code == Some(1) && unconfirmed.stderr.contains("add --yes"), "{}", unconfirmed.stderr);
     run_cli_ok(deployment, &["account", "delete", "--email", &email, "--yes"]).await;
     let deleted = run_cli(deployment, &["key", "show", &id]).await;
-    assert!(deleted.code == Some(1) && deleted.stderr.contains("no key has this id"), "{}", deleted.stderr);
+    assert!(deleted.code == Some(1) && deleted.stderr.contains("no key has this ID"), "{}", deleted.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
