@@ -157,7 +157,10 @@ impl ConfiguredCommand {
             Self::Top(top) => top.run(config).await,
             Self::Bench(bench) => bench.run(config).await,
             Self::Migrate => {
-                background_store(config, "ipseity-migrate")?.migrate().await.context("failed to update the schema")?;
+                background_store(config, "ipseity-migrate")?
+                    .migrate()
+                    .await
+                    .context("failed to update the schema (it is unchanged)")?;
                 output::print_line("The schema is up to date.")
             }
             Self::Account(command) => command.run(&AdminContext::open(config)?).await,

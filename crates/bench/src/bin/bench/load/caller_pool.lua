@@ -31,7 +31,7 @@ end
 
 function done(summary, latency)
   local errors = summary.errors
-  io.write(string.format('{"requests":%d,"seconds":%f,"p50_us":%f,"p99_us":%f,"refused":%d,"broken":%d}\n',
+  io.write(string.format('{"requests":%d,"seconds":%f,"p50_us":%f,"p99_us":%f,"refused":%d,"failed":%d}\n',
     summary.requests, summary.duration / 1e6, latency:percentile(50), latency:percentile(99),
     errors.status, errors.connect + errors.read + errors.write + errors.timeout))
 end
