@@ -185,7 +185,7 @@ certificates count="50": build release
 [group('edge')]
 interop: build
     pip install --quiet -r tools/requirements.txt
-    python3 tools/h3_interop.py "{{ target }}/debug/dev"
+    python3 tools/h3_interop.py
 
 # Rate TLS with testssl.sh; takes some minutes.
 [group('edge')]

@@ -20,9 +20,11 @@ LONG_TIMEOUTS = ["ledger.timeout_ms=5000", "store.timeout_ms=10000", "portal.que
 class Deployment:
     """Ends with its `with` block. What `dev --json` prints is in `info`: http, https, portal, ca, keys, env."""
 
+    def __init__(self, settings=LONG_TIMEOUTS):
+        self.settings = [part for setting in settings for part in ("--set", setting)]
+
     def __enter__(self):
-        settings = [part for setting in LONG_TIMEOUTS for part in ("--set", setting)]
-        command = ["setpriv", "--pdeathsig", "TERM", TARGET / "dev", "--json", *settings]
+        command = ["setpriv", "--pdeathsig", "TERM", TARGET / "dev", "--json", *self.settings]
         # Not in the checkout, whose geo databases would change responses.
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir())
         self.info = json.loads(self.process.stdout.readline())

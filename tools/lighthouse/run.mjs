@@ -59,7 +59,7 @@ async function rate(chrome, address, categories, cookie) {
   return { scores, bytes, report, lost, final: lhr.finalDisplayedUrl };
 }
 
-const deployment = await Deployment.start({ stderr: 'ignore' });
+const deployment = await Deployment.start({ settings: [], stderr: 'ignore' });
 const { portal } = deployment;
 const chrome = await launch({ chromePath: PROGRAM, chromeFlags: FLAGS });
 let failed = 0;
