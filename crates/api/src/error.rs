@@ -67,7 +67,7 @@ impl Refusal {
     }
 
     /// The anchor in the documentation. It must not change, because existing links use it.
-    const fn anchor(self) -> &'static str {
+    pub(crate) const fn anchor(self) -> &'static str {
         match self {
             Self::MissingKey => "missing_api_key",
             Self::InvalidKey => "invalid_api_key",

@@ -12,6 +12,10 @@ pub(crate) const API_VERSION: &str = "1.1.0";
 /// The time in all examples: 2026-11-15, 14:03:22 UTC.
 pub(crate) const EXAMPLE_NOW: LedgerTime = LedgerTime(1_794_751_402_000);
 
+/// Refusals of requests that match no operation.
+pub(crate) const UNMATCHED_REFUSALS: [Refusal; 4] =
+    [Refusal::NotFound, Refusal::MethodNotAllowed, Refusal::UriTooLong, Refusal::Internal];
+
 /// An operation. Each supports GET and HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn documentation_quotes_the_real_messages() {
+    fn documentation_has_a_section_and_the_message_of_every_refusal() {
         let documentation = include_str!("../../../docs/site/errors.md");
         let url = |path: &str| format!("{{{{base_url}}}}{path}");
         let public_urls = PublicUrls {
@@ -134,7 +138,11 @@ mod tests {
             dashboard: url("/keys"),
         };
         let refusals = Operation::ALL.into_iter().flat_map(Operation::refusals);
-        for refusal in refusals.chain([Refusal::NotFound, Refusal::MethodNotAllowed]) {
+        for refusal in refusals.chain(UNMATCHED_REFUSALS) {
+            let heading = format!("### {} {}", refusal.status().as_u16(), refusal.code());
+            let anchor = format!(" {{#{}}}", refusal.anchor());
+            let has_section = |line: &str| line.starts_with(&heading) && line.ends_with(&anchor);
+            assert!(documentation.lines().any(has_section), "{heading}{anchor}");
             let message = refusal.message(&public_urls);
             assert!(documentation.contains(&format!("\"message\": \"{message}\"")), "{message}");
         }

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::error::Refusal;
-use crate::operation::Operation;
+use crate::operation::{Operation, UNMATCHED_REFUSALS};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
@@ -32,10 +32,6 @@ const LOOKUP_LABEL: &str = Operation::Lookup.label();
 pub(crate) const PAGE_LABEL: &str = "page";
 /// The label of requests that match no route.
 pub(crate) const NO_OPERATION_LABEL: &str = "unmatched";
-
-/// Refusals of requests that match no operation.
-const UNMATCHED_REFUSALS: [Refusal; 4] =
-    [Refusal::NotFound, Refusal::MethodNotAllowed, Refusal::UriTooLong, Refusal::Internal];
 
 /// The metrics of the API. Cheap to clone.
 #[derive(Clone)]
