@@ -3,7 +3,7 @@
 use ipseity_domain::{Field, Scope};
 
 use crate::docs::article::DocsArticle;
-use crate::docs::markdown::render_markdown;
+use crate::docs::markdown::{DocsSection, render_markdown};
 use crate::docs::{sample, search};
 use crate::host::DataAttribution;
 use crate::html::escape_html;
@@ -42,6 +42,7 @@ sources! {
     }
 }
 
+const ERRORS_SOURCE: &str = include_str!("../../../../docs/site/errors.md");
 const ATTRIBUTIONS_PLACEHOLDER: &str = "{{attributions}}";
 
 /// All pages of the documentation.
@@ -105,6 +106,7 @@ fn expand_placeholders(source: &str, base_url: &str) -> String {
     source
         .replace("{{base_url}}", base_url)
         .replace("{{fields}}", &fields_table())
+        .replace("{{errors}}", &errors_table())
         .replace("{{samples}}", &sample::samples_markdown(base_url))
 }
 
@@ -126,6 +128,35 @@ fn fields_table() -> String {
         let (name, scope, json_type) = (field.name(), Scope::name(field.scope()), field.json_type());
         let demo = if field.in_demo() { "yes" } else { "no" };
         table.push_str(&format!("| `{name}` | `{scope}` | {demo} | {json_type} | {} |\n", field.description()));
+    }
+    table
+}
+
+/// An error code on the page of errors.
+pub(crate) struct ErrorSection<'a> {
+    pub(crate) status: &'a str,
+    pub(crate) code: &'a str,
+    pub(crate) anchor: &'a str,
+    /// The first sentence of its cause.
+    pub(crate) cause: &'a str,
+}
+
+/// The errors among the sections of a page: those whose title starts with a status and a code.
+pub(crate) fn error_sections(sections: &[DocsSection]) -> impl Iterator<Item = ErrorSection<'_>> {
+    sections.iter().filter_map(|DocsSection { anchor, title, text, .. }| {
+        let (status, title) = title.split_once(' ').filter(|(status, _)| status.parse::<u16>().is_ok())?;
+        let code = title.split([':', ',']).next().unwrap_or(title);
+        let cause = text.split(". ").nth(1).unwrap_or_default();
+        Some(ErrorSection { status, code, anchor, cause })
+    })
+}
+
+/// The table of all errors, from the page of errors. Each row has the anchor that links used before the errors had a page.
+fn errors_table() -> String {
+    let mut table = "| Status | Code | When |\n|---|---|---|\n".to_owned();
+    let rendered = render_markdown(ERRORS_SOURCE);
+    for ErrorSection { status, code, anchor, cause } in error_sections(&rendered.sections) {
+        table.push_str(&format!("| {status} | <a id=\"{anchor}\"></a>[{code}](errors.md#{anchor}) | {cause} |\n"));
     }
     table
 }

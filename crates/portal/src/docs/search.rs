@@ -72,22 +72,14 @@ pub(super) fn search_index_json<'a>(pages: impl Iterator<Item = &'a DocsArticle>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::docs::index::DocsIndex;
+    use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
 
     #[test]
     fn search_finds_each_error_code_on_the_errors_page() {
         let docs_index = DocsIndex::build("https://ip.example.com");
         let search = |query| search(docs_index.articles(), query, 20);
-        for code in [
-            "missing_api_key",
-            "invalid_api_key",
-            "inactive_api_key",
-            "rate_limit_exceeded",
-            "internal_error",
-            "not_found",
-            "method_not_allowed",
-            "uri_too_long",
-        ] {
+        let errors_page = docs_index.find_article("errors").expect("the page of errors exists");
+        for ErrorSection { code, .. } in error_sections(&errors_page.sections) {
             let hits = search(code);
             assert!(hits.first().is_some_and(|hit| hit.href.starts_with("/docs/errors#")), "{code}");
         }
