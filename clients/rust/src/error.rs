@@ -156,4 +156,12 @@ mod tests {
             assert!(error.message.contains("502"));
         }
     }
+    #[test]
+    fn every_documented_error_has_a_kind() {
+        let documentation = include_str!("../../../docs/site/errors.md");
+        for body in documentation.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let error = ApiError::from_response(500, &HeaderMap::new(), body.as_bytes());
+            assert_ne!(error.kind, ApiErrorKind::Unexpected, "{body}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ipseity_client::{Client, Demo, Error, Full, Geo, Ip};
-use ipseity_domain::Scope;
+use ipseity_domain::{Field, Scope};
 use ipseity_testkit::fixtures::samples::PARIS;
 
 use crate::counting_proxy::CountingProxy;
@@ -42,6 +42,10 @@ async fn client_returns_the_fields_of_each_scope() {
         .await
         .expect("lookup succeeds")
         .facts;
+    let debug_text = format!("{full:?}");
+    for name in Field::ALL.map(Field::name).into_iter().filter(|name| *name != "status") {
+        assert!(debug_text.contains(&format!(" {name}: ")), "the client has no field {name}");
+    }
     assert_eq!((full.country, full.hosting, full.proxy), (geo.country, Some(false), Some(false)));
     let demo = Client::open_demo(&proxy.url()).expect("create a client").lookup().await.expect("lookup succeeds").facts;
     assert_eq!((demo.ip, demo.country.as_deref(), demo.tls_version), (Some(address), Some("FR"), None));
