@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
@@ -37,6 +38,18 @@ function assertRateLimit({ error }, limit, retryAfterS) {
 }
 
 export function errors(context) {
+  test('every documented error has a class', async () => {
+    const documentation = readFileSync(new URL('../../../docs/site/errors.md', import.meta.url), 'utf8');
+    for (const [, body] of documentation.matchAll(/```json\n(.*?)```/gs)) {
+      const { error: code } = JSON.parse(body);
+      const options = { baseUrl: 'https://ip.example', key: UNKNOWN_KEY, scope: 'ip', retryBudget: 0 };
+      const client = new Client({ ...options, fetch: async () => new Response(body, { status: 400 }) });
+      const error = await client.lookup().then(assert.fail, (error) => error);
+      assert.equal(error.code, code);
+      assert.notEqual(error.name, 'UnexpectedResponseError', code);
+    }
+  });
+
   test('401 maps to missing and invalid key', async () => {
     const { http: baseUrl } = context.deployment;
     for (const [key, kind] of [['', 'missing'], [UNKNOWN_KEY, 'invalid']]) {

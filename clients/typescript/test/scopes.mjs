@@ -1,19 +1,20 @@
 // The fields of each scope, from the real service.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { Client, InsufficientScopeError } from '../dist/index.js';
 
 const DAY_MS = 86_400_000;
-const IP = ['status', 'ip', 'ipv6'];
-const GEO = [
-  ...IP,
-  ...['city', 'region', 'region_code', 'country', 'country_name', 'continent', 'latitude', 'longitude'],
-  ...['timezone', 'timezone_offset', 'postal_code', 'asn', 'org', 'as', 'is_eu', 'currency'],
-];
-const FULL = [...GEO, 'http_protocol', 'tls_version', 'tls_cipher', 'rtt', 'colo', 'proxy', 'hosting'];
-const DEMO = [...GEO, 'http_protocol', 'tls_version', 'rtt', 'colo'];
+
+// The fields that `facts.ts` declares for an interface, without those that it extends.
+const FACTS = readFileSync(new URL('../src/facts.ts', import.meta.url), 'utf8');
+const declared = (name) => Array.from(FACTS.match(`interface ${name} [^]*?\n}`)[0].matchAll(/^ {2}(\w+):/gm), ([, field]) => field);
+const IP = declared('IpFacts');
+const GEO = [...IP, ...declared('GeoFacts')];
+const FULL = [...GEO, ...declared('FullFacts')];
+const DEMO = [...GEO, ...FACTS.match(/Pick<FullFacts, (.*)>/)[1].replaceAll("'", '').split(' | ')];
 const FIELDS = { ip: IP, geo: GEO, full: FULL };
 
 // Sends the request from an address with a known country.
