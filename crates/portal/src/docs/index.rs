@@ -1,6 +1,6 @@
 //! The list of all documentation pages. They are rendered once, at startup.
 
-use ipseity_domain::{Field, Scope};
+use ipseity_domain::{Field, FieldSet, Scope};
 
 use crate::docs::article::DocsArticle;
 use crate::docs::markdown::{DocsSection, render_markdown};
@@ -103,9 +103,13 @@ fn docs_path(slug: &str, suffix: &str) -> String {
 
 /// Replaces the placeholders of a source.
 fn expand_placeholders(source: &str, base_url: &str) -> String {
+    let field_count = |field_set: FieldSet| field_set.fields().count().to_string();
     source
         .replace("{{base_url}}", base_url)
         .replace("{{fields}}", &fields_table())
+        .replace("{{geo_field_count}}", &field_count(FieldSet::Scope(Scope::Geo)))
+        .replace("{{full_field_count}}", &field_count(FieldSet::Scope(Scope::Full)))
+        .replace("{{demo_field_count}}", &field_count(FieldSet::Demo))
         .replace("{{errors}}", &errors_table())
         .replace("{{samples}}", &sample::samples_markdown(base_url))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use ipseity_domain::Client;
+use ipseity_domain::{Client, Field};
 
 use self_view::SelfView;
 
@@ -22,8 +22,6 @@ use crate::view::public::LandingPage;
 use crate::view::static_pages::EnterprisePage;
 
 const TITLE: &str = "Ipseity: who you are on the network";
-const DESCRIPTION: &str = "One API call returns the caller's IP address, location, network and connection. Free API keys, 26 fields, round-trip \
-    time and TLS measured on the connection, no addresses stored.";
 
 pub(crate) async fn show_landing(
     State(portal): State<Arc<Portal>>,
@@ -32,7 +30,12 @@ pub(crate) async fn show_landing(
 ) -> Result<Response, PortalError> {
     let lookup = portal.host.self_lookup(&client).ok_or(PortalError::Unavailable)?;
     let self_view = SelfView::from_lookup(&lookup).ok_or(PortalError::Unavailable)?;
-    let frame = visitor.public_frame(&portal, TITLE, Tab::None, DESCRIPTION, "/");
+    let description = format!(
+        "One API call returns the caller's IP address, location, network and connection. Free API keys, {} fields, \
+         round-trip time and TLS measured on the connection, no addresses stored.",
+        Field::ALL.len()
+    );
+    let frame = visitor.public_frame(&portal, TITLE, Tab::None, &description, "/");
     Ok(render_page(&LandingPage {
         frame,
         base_url: &portal.settings.base_url,
