@@ -1,6 +1,7 @@
 //! Tests of all pages: structure, security and content.
 
 use std::collections::HashSet;
+use std::fs;
 
 use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
 use crate::view::fixtures::{all_pages, docs_pages, key_card, key_page, keys_page, member_pages};
@@ -12,6 +13,18 @@ fn tags<'a>(page: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
 
 fn attribute_value<'a>(tag: &'a str, attribute: &str) -> Option<&'a str> {
     tag.split_once(&format!(" {attribute}=\""))?.1.split('"').next()
+}
+
+#[test]
+fn every_page_has_a_fixture() {
+    let fixtures = include_str!("fixtures.rs");
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/view")).expect("list the directory") {
+        let source = fs::read_to_string(file.expect("read the directory").path()).expect("file is readable");
+        for page in source.split("#[template(path").skip(1).filter_map(|rest| rest.split("struct ").nth(1)) {
+            let name = page.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default();
+            assert!(fixtures.contains(&format!("{name} {{")), "{name} is not rendered in fixtures.rs");
+        }
+    }
 }
 
 #[test]

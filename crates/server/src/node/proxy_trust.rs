@@ -63,3 +63,21 @@ fn connection_headers(settings: &EdgeConfig, forwarding: ForwardingHeader) -> Re
         colo: parse_header("colo_header", &settings.colo_header)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_privacy_page_and_privacy_tests_name_every_forwarding_header() {
+        for (file, text) in [
+            ("default.toml", include_str!("../config/default.toml")),
+            ("docs/privacy.md", include_str!("../../../../docs/privacy.md")),
+            ("canaries.rs", include_str!("../../tests/blackbox/privacy/canaries.rs")),
+        ] {
+            for header in ForwardingHeader::ALL.map(ForwardingHeader::name) {
+                assert!(text.to_lowercase().contains(header.as_str()), "{file} does not name {header}");
+            }
+        }
+    }
+}
