@@ -137,8 +137,12 @@ mod tests {
             enterprise: url("/enterprise"),
             dashboard: url("/keys"),
         };
-        let refusals = Operation::ALL.into_iter().flat_map(Operation::refusals);
-        for refusal in refusals.chain(UNMATCHED_REFUSALS) {
+        let refusals = || Operation::ALL.into_iter().flat_map(Operation::refusals).chain(UNMATCHED_REFUSALS);
+        let code_source = include_str!("error.rs").split("const fn ").find(|source| source.starts_with("code("));
+        for code in code_source.expect("function exists").split('"').skip(1).step_by(2) {
+            assert!(refusals().any(|refusal| refusal.code() == code), "no operation lists {code}");
+        }
+        for refusal in refusals() {
             let heading = format!("### {} {}", refusal.status().as_u16(), refusal.code());
             let anchor = format!(" {{#{}}}", refusal.anchor());
             let has_section = |line: &str| line.starts_with(&heading) && line.ends_with(&anchor);
