@@ -15,6 +15,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, Macro, UseTree, Visibility};
 type ModulePath = Vec<String>;
 
 #[test]
+#[expect(clippy::print_stdout, reason = "`just structure` shows it")]
 fn imports_have_no_cycles_in_api_and_ledger_and_only_pairs_elsewhere() {
     let mut too_long = Vec::new();
     for root in crate_roots() {
@@ -86,7 +87,7 @@ impl Modules {
         for child in &module.children {
             let candidates = [folder.join(format!("{child}.rs")), folder.join(child).join("mod.rs")];
             let file = candidates.into_iter().find(|file| file.exists()).expect("file of the module");
-            self.load_file(&file, [module_path.as_slice(), &[child.clone()]].concat());
+            self.load_file(&file, [module_path.as_slice(), std::slice::from_ref(child)].concat());
         }
         self.0.insert(module_path, module);
     }
@@ -134,7 +135,7 @@ impl Modules {
                 return self.definer(&target, depth + 1);
             }
             if public_name == "*" {
-                let through = [&target[..target.len() - 1], &[name.clone()]].concat();
+                let through = [&target[..target.len() - 1], std::slice::from_ref(name)].concat();
                 let definer = self.definer(&through, depth + 1);
                 if self.0[&definer].definitions.contains(name) {
                     return definer;
@@ -184,6 +185,7 @@ fn is_test_only(attributes: &[Attribute]) -> bool {
 }
 
 impl Visit<'_> for Module {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum may get more variants")]
     fn visit_item(&mut self, item: &Item) {
         let (attributes, name) = match item {
             Item::Const(item) => (&item.attrs, Some(&item.ident)),

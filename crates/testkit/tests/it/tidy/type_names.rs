@@ -9,6 +9,7 @@ const EXPLAINED: [(&str, &str); 1] =
     [("Client", "the caller of the service in ipseity-domain; the HTTP client of the published library")];
 
 #[test]
+#[expect(clippy::print_stdout, reason = "`just structure` shows it")]
 fn visible_types_are_defined_once() {
     let mut definitions = BTreeMap::<String, Vec<String>>::new();
     for (path, source) in rust_files().into_iter().filter(|(path, _)| path.contains("/src/")) {
@@ -26,6 +27,7 @@ fn visible_types_are_defined_once() {
     assert_eq!(names, EXPLAINED.map(|(name, _)| name), "rename one of each, or explain them: {definitions:#?}");
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may get more variants")]
 fn visible_types(items: &[Item]) -> Vec<String> {
     let mut found = Vec::new();
     for item in items {
