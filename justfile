@@ -73,11 +73,11 @@ advisories:
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc {{ build_flags }} --no-deps --document-private-items
 
-# Run the black-box suite and the short fault runs in parallel: both mostly wait.
+# Run the black-box suite in parallel with the short fault runs and three mutants: all mostly wait.
 [group('ci steps')]
 suites:
     cargo build --quiet {{ build_flags }} --bins --tests
-    log="$(mktemp)"; trap 'rm -f "$log"' EXIT; just faults --short > "$log" 2>&1 & faults=$!; \
+    log="$(mktemp)"; trap 'rm -f "$log"' EXIT; (just faults --short && just mutants --short) > "$log" 2>&1 & faults=$!; \
     just blackbox && suite=0 || suite=1; wait $faults && broken=0 || broken=1; cat "$log"; exit $((suite + broken))
 
 # Run README's quick start as written, in a clean clone.
@@ -121,14 +121,20 @@ clients: build
     npm ci --silent --prefix clients/typescript
     cd clients/typescript && npm run --silent build && npm run --silent size && npm test --silent
 
-# 210 seeded runs of 31 faults, then five outages of a minute. `--short` runs each fault once on a debug build;
-# `--seeds N`, `--seed N`, `--only NAME`, `--runs` and `--outages` select.
-# Break servers, connections and nodes under load, and compare the counts with what callers received.
+# 305 seeded runs of 61 faults, a third with two faults, then five outages of a minute. `--short` runs a choice of
+# faults once on a debug build. `--seed N` continues, `--seed N --only NAME --seeds 1` repeats, `--parallel N`,
+# `--runs` and `--outages` select, `--logs DIR` keeps the history of what failed.
+# Break servers, connections and nodes under load and key changes, and check the history of every run.
 [group('faults and attacks')]
 faults *arguments: build
     if [[ " {{ arguments }} " == *" --short "* ]]; then program="{{ target }}/debug/ipseity"; \
     else cargo build --quiet --release -p ipseity-server; program="{{ release_bin }}"; fi; \
     IPSEITY_BIN="$(realpath "$program")" "{{ target }}/debug/faults" {{ arguments }}
+
+# Switch on one known defect at a time and check that a test or a fault run finds it. `--only NAME` selects; `--short` runs three.
+[group('faults and attacks')]
+mutants *arguments: build
+    "{{ target }}/debug/mutants" {{ arguments }}
 
 # Attack a release build while a well-behaved caller measures; needs slowhttptest and an idle machine. `attacks` selects.
 [group('faults and attacks')]

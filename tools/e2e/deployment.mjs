@@ -25,6 +25,8 @@ export class Deployment extends ProcessGroup {
     const settings = [
       `mail.smtp_url=smtp://127.0.0.1:${smtpPort}`,
       'mail.from=Ipseity <ipseity@example.com>',
+      // All steps come from one network.
+      'mail.emails_per_subnet_per_10_min_max=1000',
       // A browser and a debug build keep the machine busy. These tests are not about timeouts under load.
       'ledger.timeout_ms=1000',
       ...CONNECTION_HEADERS.map((setting) => `edge.${setting}`),

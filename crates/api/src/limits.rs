@@ -5,10 +5,14 @@ use std::time::Duration;
 /// Limits on the memory and the concurrency of the API.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiLimits {
-    /// Maximum number of concurrent key lookups in PostgreSQL.
+    /// Maximum number of concurrent lookups in PostgreSQL of keys that this node knows.
     pub key_fills_max: usize,
+    /// Maximum number of concurrent lookups in PostgreSQL of key ids that this node does not know.
+    pub unknown_lookups_max: usize,
     /// Maximum number of cached ids of keys that do not exist.
     pub unknown_cache_max: usize,
+    /// How long such an id is cached.
+    pub unknown_cache_ttl: Duration,
     /// Maximum number of keys in the refusal cache.
     pub refusal_cache_max: usize,
     /// Maximum number of entries in the render cache.
@@ -24,8 +28,6 @@ pub struct DegradedLimits {
     pub local_keys_max: usize,
     /// Maximum age of a local key record while neither Redis nor PostgreSQL answers.
     pub max_age: Duration,
-    /// Number of consecutive failed charges that open the breaker.
-    pub failures_max: u32,
     /// Timeout of a PostgreSQL query when a local key record can replace its result.
     pub store_timeout: Duration,
 }

@@ -9,13 +9,15 @@
 //! Guarantees:
 //! - [`Address`] and [`PlaintextKey`] have no `Debug` or `Display`, so they cannot be logged by accident.
 //! - [`Scope::narrowed_to`] never widens a key's scope.
-//! - The crate has no I/O, no clock and no randomness. Callers pass in the time and random bytes.
+//! - The crate has no I/O, no clock and no randomness. Callers pass in the time and random bytes. Only the
+//!   feature `mutants`, for tests, reads an environment variable.
 
 pub mod account;
 pub mod client;
 pub mod facts;
 pub mod field;
 pub mod key;
+pub mod mutant;
 pub mod pause;
 pub mod plan;
 pub mod record;
@@ -26,6 +28,7 @@ pub use client::{Address, Client, ClientSubnet, Colo, ConnectionFacts, HttpProto
 pub use facts::{GeoFacts, Location, Network};
 pub use field::{Field, FieldSet};
 pub use key::{ApiKey, KeyDigest, KeyId, PlaintextKey};
+pub use mutant::is_mutant;
 pub use pause::{KeyPause, PerSecondCounts};
 pub use plan::{BURST_LIMIT, BURST_WINDOW_S, DEMO_DAILY_LIMIT, KEYS_PER_ACCOUNT_MAX, Plan};
 pub use record::{KeyChange, KeyFlags, KeyRecord, KeyState, PreviousDigest};

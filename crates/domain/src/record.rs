@@ -1,6 +1,7 @@
 //! The key record: everything that a verdict needs to know about a key.
 
 use crate::key::{KeyDigest, KeyId};
+use crate::mutant::is_mutant;
 use crate::scope::Scope;
 use crate::usage::DailyUsage;
 
@@ -23,21 +24,37 @@ pub struct KeyRecord {
     pub generation: u64,
     /// Incremented by every resume. A pause belongs to one burst epoch.
     pub burst_epoch: u64,
-    /// The newest day with stored usage, and its count.
+    /// The newest day with stored usage, and its count. It is at most one day after PostgreSQL's current day.
     pub usage: Option<DailyUsage>,
+    /// The day with stored usage before that, and its count.
+    pub previous_usage: Option<DailyUsage>,
 }
 
 impl KeyRecord {
     /// Whether the digest is that of the current secret, or of the previous one before it expires.
     #[must_use]
     pub fn accepts(&self, digest: &KeyDigest, now_s: u64) -> bool {
-        let previous = self.previous.filter(|previous| now_s < previous.expires_at_s);
+        let is_valid =
+            |previous: &PreviousDigest| now_s < previous.expires_at_s || is_mutant("memory-keeps-previous-secret");
+        let previous = self.previous.filter(is_valid);
         self.digest == *digest || previous.is_some_and(|previous| previous.digest == *digest)
     }
 
-    /// Merges usage from another source. The newer day wins and, on the same day, the higher count.
+    /// Merges usage from another source. The two newest days win and, on the same day, the higher count.
     pub fn merge_usage(&mut self, other: Option<DailyUsage>) {
-        self.usage = [self.usage, other].into_iter().flatten().max_by_key(|used| (used.day, used.count));
+        let Some(other) = other else { return };
+        for known in [&mut self.usage, &mut self.previous_usage].into_iter().flatten() {
+            if known.day == other.day {
+                known.count = known.count.max(other.count);
+                return;
+            }
+        }
+        let is_newer = |known: Option<DailyUsage>| known.is_none_or(|known| other.day > known.day);
+        if is_newer(self.usage) {
+            (self.usage, self.previous_usage) = (Some(other), self.usage);
+        } else if is_newer(self.previous_usage) {
+            self.previous_usage = Some(other);
+        }
     }
 }
 
@@ -106,6 +123,51 @@ impl KeyFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::UtcDay;
+
+    fn record() -> KeyRecord {
+        KeyRecord {
+            id: KeyId::parse("0123456789").expect("id parses"),
+            digest: KeyDigest::new([0; 32]),
+            previous: None,
+            scope: Scope::Ip,
+            daily_limit: 1,
+            flags: KeyFlags::default(),
+            generation: 1,
+            burst_epoch: 1,
+            usage: None,
+            previous_usage: None,
+        }
+    }
+
+    #[test]
+    fn previous_secret_is_accepted_until_it_expires() {
+        let (current, previous, other) = (record().digest, KeyDigest::new([1; 32]), KeyDigest::new([2; 32]));
+        let record = KeyRecord { previous: Some(PreviousDigest { digest: previous, expires_at_s: 100 }), ..record() };
+        for (now_s, is_accepted) in [(99, true), (100, false), (101, false)] {
+            assert!(record.accepts(&current, now_s));
+            assert_eq!(record.accepts(&previous, now_s), is_accepted, "at {now_s}");
+            assert!(!record.accepts(&other, now_s));
+        }
+    }
+
+    #[test]
+    fn merged_usage_keeps_the_higher_count_of_the_two_newest_days() {
+        let used = |day, count| Some(DailyUsage { day: UtcDay(day), count });
+        let mut record = record();
+        for (merged, usage, previous) in [
+            (None, None, None),
+            (used(7, 5), used(7, 5), None),
+            (used(7, 4), used(7, 5), None),
+            (used(5, 9), used(7, 5), used(5, 9)),
+            (used(6, 2), used(7, 5), used(6, 2)),
+            (used(6, 3), used(7, 5), used(6, 3)),
+            (used(8, 1), used(8, 1), used(7, 5)),
+        ] {
+            record.merge_usage(merged);
+            assert_eq!((record.usage, record.previous_usage), (usage, previous), "after {merged:?}");
+        }
+    }
 
     #[test]
     fn paused_flag_survives_reactivation() {

@@ -19,8 +19,8 @@ pub struct ChargeId(u32);
 impl ChargeId {
     /// Returns the next id of this process.
     ///
-    /// A process repeats its ids after 500,000 charges. Ids are looked up among the charges of the last 60 seconds, so
-    /// they are unambiguous up to 8,333 charges per second and process. Each process starts at a random id, so charges
+    /// A process repeats its ids after 500,000 charges. Ids are looked up among the charges of one key within about two
+    /// seconds, so they are unambiguous up to 200,000 charges per second and process. Each process starts at a random id, so charges
     /// of one key on different nodes rarely share an id.
     #[must_use]
     pub fn next() -> Self {

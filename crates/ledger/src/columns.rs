@@ -1,43 +1,82 @@
 //! The byte columns of the strings in Redis. The Lua scripts and the parsers of their replies take every offset from
 //! here.
+//!
+//! A change of these tables is a new layout: raise `LAYOUT_VERSION` in `layout.rs`, move what `write_record.lua` needs
+//! of the old record to [`PREVIOUS_LAYOUT`], and adapt the upgrade test. A small new field can take bytes of the column
+//! `reserved` instead, if a space means that it is not set.
 
-/// A key record: name and width in bytes of each column, in order. Numbers are decimal, with leading zeros.
-const RECORD: &[(&str, usize)] = &[
-    // The Redis data set that the record was written in.
-    ("incarnation", 16),
-    ("digest", 32),
-    ("paused", 1),
+/// The format of a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColumnKind {
+    /// A decimal number with leading zeros.
+    Number,
+    /// Text, padded with spaces.
+    Text,
+    /// Any bytes.
+    Bytes,
+}
+
+use ColumnKind::{Bytes, Number, Text};
+
+/// Name, width in bytes and format of each column, in order.
+type Columns = &'static [(&'static str, usize, ColumnKind)];
+
+/// A key record.
+const RECORD: Columns = &[
+    // What the record was written from: the Redis data set, then the PostgreSQL database. Spaces if it is not known.
+    ("incarnation", 16, Text),
+    ("digest", 32, Bytes),
+    ("paused", 1, Number),
     // The time of the newest log entry.
-    ("newest_ms", 13),
+    ("newest_ms", 13, Number),
     // The newest day with requests.
-    ("today", 6),
-    ("today_count", 12),
-    // The day with requests before that. Both columns are 0 once PostgreSQL has the count.
-    ("yesterday", 6),
-    ("yesterday_count", 12),
-    ("deactivated", 1),
-    ("daily_limit", 12),
-    ("burst_epoch", 9),
-    ("scope", 4),
-    ("generation", 9),
-    // When the record was filled from PostgreSQL.
-    ("filled_ms", 13),
+    ("today", 6, Number),
+    ("today_count", 12, Number),
+    // The day with requests before that.
+    ("yesterday", 6, Number),
+    ("yesterday_count", 12, Number),
+    // Which counts PostgreSQL may lack (record.lua).
+    ("unflushed", 1, Number),
+    ("deactivated", 1, Number),
+    ("daily_limit", 12, Number),
+    ("burst_epoch", 9, Number),
+    ("scope", 4, Text),
+    ("generation", 9, Number),
+    // The log is complete since then. Earlier charges may be in the count, but not in the log.
+    ("log_start_ms", 13, Number),
+    ("reserved", 8, Text),
     // The last two are absent if the key has no previous secret.
-    ("previous_digest", 32),
-    ("previous_expires_s", 10),
+    ("previous_digest", 32, Bytes),
+    ("previous_expires_s", 10, Number),
+];
+
+/// The columns of the layout `i2` that an upgrade takes over.
+const PREVIOUS_LAYOUT: Columns = &[
+    ("v2_incarnation", 16, Text),
+    ("v2_digest", 32, Bytes),
+    ("v2_paused", 1, Number),
+    ("v2_newest_ms", 13, Number),
+    ("v2_today", 6, Number),
+    ("v2_today_count", 12, Number),
+    ("v2_yesterday", 6, Number),
+    ("v2_yesterday_count", 12, Number),
+    ("v2_deactivated", 1, Number),
+    ("v2_daily_limit", 12, Number),
+    ("v2_burst_epoch", 9, Number),
 ];
 
 /// An entry of a key's log of requests.
-const LOG_ENTRY: &[(&str, usize)] = &[("entry_ms", 13), ("entry_id", 6)];
+const LOG_ENTRY: Columns = &[("entry_ms", 13, Number), ("entry_id", 6, Number)];
 
 /// The argument of `charge.lua` for one charge.
-const CHARGE: &[(&str, usize)] = &[("charge_digest", 32), ("charge_id", 6)];
+const CHARGE: Columns = &[("charge_digest", 32, Bytes), ("charge_id", 6, Number)];
 
 /// The position of a column, counted from 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     pub(crate) start: usize,
     pub(crate) width: usize,
+    pub(crate) kind: ColumnKind,
 }
 
 impl Column {
@@ -55,13 +94,13 @@ pub(crate) const fn column(name: &str) -> Column {
 }
 
 pub(crate) const fn find_column(name: &str) -> Option<Column> {
-    let (tables, mut table) = ([RECORD, LOG_ENTRY, CHARGE], 0);
+    let (tables, mut table) = ([RECORD, PREVIOUS_LAYOUT, LOG_ENTRY, CHARGE], 0);
     while table < tables.len() {
         let (mut index, mut start) = (0, 0);
         while index < tables[table].len() {
-            let (column_name, width) = tables[table][index];
+            let (column_name, width, kind) = tables[table][index];
             if is_equal(column_name.as_bytes(), name.as_bytes()) {
-                return Some(Column { start, width });
+                return Some(Column { start, width, kind });
             }
             start += width;
             index += 1;

@@ -5,6 +5,7 @@ use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage};
 use crate::error::LedgerError;
 use crate::layout::{self, HashSlot};
 use crate::ledger::Ledger;
+use crate::redis::identity::Incarnation;
 use crate::scripts;
 use crate::verdict::{Quota, ScriptReply};
 
@@ -48,9 +49,9 @@ impl Ledger {
 
     async fn run_demo_script(&self, day: &str, count: u64) -> Result<DemoVerdict, LedgerError> {
         let mut request = self.begin_request(HashSlot::of(&layout::demo_key())).await?;
-        let build_invocation = |incarnation: &str| {
+        let build_invocation = |incarnation: &Incarnation| {
             let mut invocation = scripts::CHARGE_DEMO.prepare_invoke();
-            invocation.key(layout::demo_key()).arg(incarnation).arg(DEMO_DAILY_LIMIT).arg(day).arg(count);
+            invocation.key(layout::demo_key()).arg(incarnation.as_bytes()).arg(DEMO_DAILY_LIMIT).arg(day).arg(count);
             invocation
         };
         loop {

@@ -2,12 +2,18 @@
 
 use redis::{ErrorKind, RedisError};
 
+use crate::ledger_time::LedgerTime;
+use crate::redis::identity::DataSet;
+
 /// An error of a request to Redis.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
     /// Redis did not apply the request. It is safe to retry.
     #[error("Redis did not accept the request (is it running, and does [ledger] url name its primary?)")]
     NotApplied(#[source] RedisError),
+    /// The request reached Redis later than its time limit, and was not applied.
+    #[error("the request reached Redis too late and was not applied (is a clock being set, or the network very slow?)")]
+    Expired,
     /// There was no connection in time. The request was not sent.
     #[error("failed to connect to Redis within [ledger] timeout_ms")]
     Unreachable,
@@ -68,7 +74,7 @@ impl LedgerError {
     #[must_use]
     pub const fn may_have_been_applied(&self) -> bool {
         match self {
-            Self::NotApplied(_) | Self::Unreachable => false,
+            Self::NotApplied(_) | Self::Unreachable | Self::Expired => false,
             Self::ReplyTimeout | Self::ConnectionLost(_) | Self::ScriptFailed(_) | Self::UnexpectedReply(_) => true,
         }
     }
@@ -88,8 +94,18 @@ impl LedgerError {
             Self::NotApplied(error) => {
                 error.is_io_error() || error_code(error).is_some_and(|code| DEMOTED_CODES.contains(&&*code))
             }
-            Self::Unreachable | Self::ReplyTimeout | Self::ScriptFailed(_) | Self::UnexpectedReply(_) => false,
+            Self::Unreachable
+            | Self::Expired
+            | Self::ReplyTimeout
+            | Self::ScriptFailed(_)
+            | Self::UnexpectedReply(_) => false,
         }
+    }
+
+    /// Whether the server, and not the data of one key, caused the error.
+    #[must_use]
+    pub const fn is_outage(&self) -> bool {
+        !matches!(self, Self::ScriptFailed(_) | Self::UnexpectedReply(_))
     }
 
     /// Whether another server may own the slot by now.
@@ -97,8 +113,39 @@ impl LedgerError {
         match self {
             Self::ReplyTimeout => true,
             Self::NotApplied(error) => error_code(error).is_some_and(|code| STALE_SLOT_MAP_CODES.contains(&&*code)),
-            Self::Unreachable | Self::ConnectionLost(_) | Self::ScriptFailed(_) | Self::UnexpectedReply(_) => false,
+            Self::Unreachable
+            | Self::Expired
+            | Self::ConnectionLost(_)
+            | Self::ScriptFailed(_)
+            | Self::UnexpectedReply(_) => false,
         }
+    }
+}
+
+/// A charge or a batch that was sent to Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentCharge {
+    /// When it was sent, by the clock of Redis.
+    pub at: LedgerTime,
+    /// The data set that it was sent to.
+    pub(crate) data_set: DataSet,
+}
+
+/// A failed charge or batch.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct ChargeError {
+    /// Why it failed.
+    #[source]
+    pub error: LedgerError,
+    /// Set if Redis may have applied it.
+    pub sent: Option<SentCharge>,
+}
+
+impl From<LedgerError> for ChargeError {
+    /// An error before anything was sent.
+    fn from(error: LedgerError) -> Self {
+        Self { error, sent: None }
     }
 }
 

@@ -10,7 +10,9 @@ use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 pub(crate) const BUCKET_COUNT: u16 = 1024;
 
 /// The first part of every name, so that nodes with different layouts can share one Redis during an upgrade.
-const LAYOUT_VERSION: &str = "i2";
+const LAYOUT_VERSION: &str = "i3";
+/// The layout that an upgrade takes records over from.
+const PREVIOUS_LAYOUT_VERSION: &str = "i2";
 
 /// One of the 16,384 slots of a cluster. Each slot belongs to one primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ static BUCKET_SLOTS: LazyLock<Vec<HashSlot>> =
     LazyLock::new(|| Bucket::all().map(|bucket| HashSlot::of(&bucket.fence_key())).collect());
 
 /// A group of API keys with one hash tag.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Bucket(u16);
 
 impl Bucket {
@@ -81,9 +83,24 @@ impl Bucket {
         [self.prefix(), "fence"].concat()
     }
 
-    /// The marker of a reconciled batch.
-    pub(crate) fn reconciled_key(self, id: KeyId, batch_id: u64) -> String {
-        format!("{}settled:{id}:{batch_id:016x}", self.prefix())
+    /// Counts that PostgreSQL may not have yet.
+    pub(crate) fn unflushed_key(self) -> String {
+        [self.prefix(), "unflushed"].concat()
+    }
+
+    /// The last reconciled batch of each node.
+    pub(crate) fn reconciled_key(self, id: KeyId) -> String {
+        format!("{}reconciled:{id}", self.prefix())
+    }
+
+    /// Set by the node that sweeps the servers' buckets, of which this is the first.
+    pub(crate) fn sweep_lease_key(self) -> String {
+        [self.prefix(), "sweep"].concat()
+    }
+
+    /// The record in the previous layout.
+    pub(crate) fn previous_record_key(self, id: KeyId) -> String {
+        format!("{PREVIOUS_LAYOUT_VERSION}:{{b{:04}}}:k:{id}", self.0)
     }
 }
 
@@ -127,12 +144,12 @@ pub(crate) fn demo_key() -> String {
 
 /// The marker of a reconciled demo batch.
 pub(crate) fn demo_reconciled_key(batch_id: u64) -> String {
-    format!("{LAYOUT_VERSION}:{{demo}}:settled:{batch_id:016x}")
+    format!("{LAYOUT_VERSION}:{{demo}}:reconciled:{batch_id:016x}")
 }
 
-/// Set by the node that reads the unrecorded pauses.
-pub(crate) fn pause_claim_key() -> String {
-    format!("{LAYOUT_VERSION}:{{sweep}}:turn")
+/// The deployment that the data belongs to, and the id of the data set.
+pub(crate) fn deployment_key() -> String {
+    format!("{LAYOUT_VERSION}:{{deployment}}:id")
 }
 
 #[cfg(test)]
@@ -146,8 +163,9 @@ mod tests {
         let redis_keys = [bucket.record_key(id), bucket.log_key(id)]
             .map(|redis_key| String::from_utf8_lossy(redis_key.as_bytes()).into_owned());
         assert!(redis_keys[1].ends_with("}:log:0123456789"), "{redis_keys:?}");
-        for redis_key in redis_keys.into_iter().chain([bucket.pending_pauses_key(), bucket.fence_key()]) {
-            assert_eq!(redis_key.split('}').next(), bucket.fence_key().split('}').next());
+        let bucket_keys = [bucket.pending_pauses_key(), bucket.fence_key(), bucket.unflushed_key()];
+        let other_keys = [bucket.reconciled_key(id), bucket.previous_record_key(id), bucket.sweep_lease_key()];
+        for redis_key in redis_keys.into_iter().chain(bucket_keys).chain(other_keys) {
             assert_eq!(HashSlot::of(&redis_key), bucket.slot());
         }
     }

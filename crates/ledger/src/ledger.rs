@@ -1,25 +1,46 @@
 //! The handle to Redis.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::LedgerError;
+use crate::redis::identity::StoreFingerprint;
+use crate::redis::node::{ConnectGate, NodeSettings};
 use crate::redis::router::RedisRouter;
+use crate::scripts::random_nonce;
 
 /// How to reach Redis.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LedgerOptions {
     /// One `redis://…` URL or several, separated by commas. For a cluster, any of its servers; otherwise a primary and
     /// the replicas that may be promoted.
     pub url: String,
     /// Time limit of a call, including the time to connect.
     pub timeout: Duration,
+    /// Number of consecutive failed charges after which a server counts as unreachable.
+    pub breaker_failures_max: u32,
+    /// The database that records are filled from.
+    pub store: Arc<StoreFingerprint>,
+    /// Called before a new connection is used.
+    pub connect_gate: Option<ConnectGate>,
+}
+
+impl LedgerOptions {
+    /// Options for a server, without a gate, for any database.
+    #[must_use]
+    pub fn new(url: impl Into<String>, timeout: Duration) -> Self {
+        Self { url: url.into(), timeout, breaker_failures_max: 5, store: Arc::default(), connect_gate: None }
+    }
 }
 
 /// A handle to Redis.
 pub struct Ledger {
     pub(crate) router: Arc<RedisRouter>,
     pub(crate) timeout: Duration,
+    /// Identifies this handle in Redis.
+    pub(crate) node_id: String,
+    settings: Arc<NodeSettings>,
 }
 
 impl Ledger {
@@ -28,12 +49,23 @@ impl Ledger {
     /// # Errors
     /// Fails if a URL is invalid.
     pub fn new(options: &LedgerOptions) -> Result<Self, LedgerError> {
-        Ok(Self { router: Arc::new(RedisRouter::new(&options.url)?), timeout: options.timeout })
+        let settings = Arc::new(NodeSettings {
+            connect_gate: options.connect_gate.clone(),
+            breaker_failures_max: options.breaker_failures_max,
+            store: Arc::clone(&options.store),
+            clock_steps: AtomicU64::new(0),
+        });
+        Ok(Self {
+            router: Arc::new(RedisRouter::new(&options.url, &settings)?),
+            timeout: options.timeout,
+            node_id: random_nonce(),
+            settings,
+        })
     }
 
-    /// Closes all connections, because a connection without an answer may never answer again. The next call connects
-    /// again.
-    pub fn disconnect_all(&self) {
-        self.router.disconnect_all();
+    /// Number of times that the clock of a server was stepped by more than a second.
+    #[must_use]
+    pub fn clock_steps(&self) -> u64 {
+        self.settings.clock_steps.load(Ordering::Relaxed)
     }
 }

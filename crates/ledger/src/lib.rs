@@ -32,23 +32,35 @@ mod charge;
 mod charge_id;
 mod columns;
 mod demo;
+mod deployment;
 mod diagnostics;
 mod error;
 mod key_records;
 mod layout;
 mod ledger;
+mod ledger_time;
+mod owner;
 mod pauses;
 mod reconcile;
 mod redis;
 mod request;
 mod scripts;
+mod sweep;
 mod usage;
 mod verdict;
 
 pub use charge_id::ChargeId;
 pub use demo::DemoVerdict;
 pub use diagnostics::RedisServerInfo;
-pub use error::LedgerError;
+pub use error::{ChargeError, LedgerError, SentCharge};
+pub use key_records::Published;
 pub use ledger::{Ledger, LedgerOptions};
-pub use reconcile::{DemoReconcileBatch, PendingCharge, RECONCILE_DELAY, ReconcileBatch, Reconciled};
-pub use verdict::{Fence, LedgerTime, Quota, Verdict};
+pub use ledger_time::LedgerTime;
+pub use owner::Owner;
+pub use reconcile::{
+    DemoReconcileBatch, PendingCharge, RECONCILE_DELAY, ReconcileBatch, Reconciled, UnconfirmedCharge,
+};
+pub use redis::identity::StoreFingerprint;
+pub use redis::node::ConnectGate;
+pub use sweep::{Sweep, UnflushedUsage};
+pub use verdict::{Fence, Quota, Verdict};

@@ -4,15 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipseity_domain::ApiKey;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, FromRedisValue, Pipeline, RedisFuture, RedisResult, ScriptInvocation, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::error::LedgerError;
+use crate::charge_id::ChargeId;
+use crate::error::{ChargeError, LedgerError, SentCharge};
 use crate::layout::HashSlot;
 use crate::ledger::Ledger;
+use crate::ledger_time::LedgerTime;
 use crate::redis::batch::{Charge, execute_batch};
 use crate::redis::connection::RedisConnection;
+use crate::redis::identity::Incarnation;
 use crate::redis::node::RedisNode;
 use crate::redis::redirect::ClusterRedirect;
 use crate::redis::slot_map::sibling_addr;
@@ -26,12 +30,27 @@ const MIN_REMAINING_TIME: Duration = Duration::from_millis(10);
 #[derive(Clone)]
 pub(crate) struct RedisRequest {
     pub(crate) connection: Arc<RedisConnection>,
-    node: Arc<RedisNode>,
+    pub(crate) node: Arc<RedisNode>,
+    /// When the last attempt was sent, by the clock of its server.
+    sent_at: LedgerTime,
     slot: HashSlot,
     /// The server does not own the slot yet, so the request needs `ASKING`.
     asking: bool,
     redirected: bool,
     deadline: Instant,
+}
+
+impl RedisRequest {
+    /// The error of a charge or a batch, with what is needed to reconcile it.
+    pub(crate) fn charge_error(&self, error: LedgerError) -> ChargeError {
+        let sent = SentCharge { at: self.sent_at, data_set: self.connection.identity.data_set };
+        ChargeError { sent: error.may_have_been_applied().then_some(sent), error }
+    }
+
+    /// Fails if a further attempt would likely time out.
+    pub(crate) fn ensure_time_left(&self, error: &LedgerError) -> Result<(), LedgerError> {
+        if Instant::now() + MIN_REMAINING_TIME < self.deadline { Ok(()) } else { Err(error.clone()) }
+    }
 }
 
 impl Ledger {
@@ -40,9 +59,14 @@ impl Ledger {
         self.begin_request_until(slot, Instant::now() + self.timeout).await
     }
 
-    async fn begin_request_until(&self, slot: HashSlot, deadline: Instant) -> Result<RedisRequest, LedgerError> {
+    pub(crate) async fn begin_request_until(
+        &self,
+        slot: HashSlot,
+        deadline: Instant,
+    ) -> Result<RedisRequest, LedgerError> {
         let (node, connection) = self.router.find_owner(slot, deadline).await?;
-        Ok(RedisRequest { connection, node, slot, asking: false, redirected: false, deadline })
+        let sent_at = node.clock.now();
+        Ok(RedisRequest { connection, node, sent_at, slot, asking: false, redirected: false, deadline })
     }
 
     /// Reads the server's identity again after a record had another incarnation. Returns `true` if the identity has
@@ -57,11 +81,12 @@ impl Ledger {
     pub(crate) async fn run_script<'a>(
         &self,
         request: &mut RedisRequest,
-        build_invocation: impl Fn(&str) -> ScriptInvocation<'a>,
+        build_invocation: impl Fn(&Incarnation) -> ScriptInvocation<'a>,
     ) -> Result<Value, LedgerError> {
         loop {
+            request.sent_at = request.node.clock.now();
             let (invocation, mut conn) =
-                (build_invocation(&request.connection.identity.incarnation), RequestConnection::for_request(request));
+                (build_invocation(&request.connection.incarnation()), RequestConnection::for_request(request));
             let outcome = self.with_deadline(request, async { Ok(invocation.invoke_async(&mut conn).await?) }).await;
             match outcome {
                 Ok(value) => return Ok(value),
@@ -71,15 +96,23 @@ impl Ledger {
     }
 
     /// Sends a charge, in one batch with concurrent charges. Returns the reply of `charge.lua`.
-    pub(crate) async fn send_charge(&self, request: &mut RedisRequest, charge: Charge) -> Result<Vec<u8>, LedgerError> {
+    pub(crate) async fn send_charge(
+        &self,
+        request: &mut RedisRequest,
+        key: &ApiKey,
+        charge_id: ChargeId,
+    ) -> Result<Vec<u8>, LedgerError> {
         loop {
+            request.sent_at = request.node.clock.now();
+            let charge = Charge { key: *key, id: charge_id, at: request.sent_at };
             let connection = &request.connection;
             let outcome = if request.asking {
                 let mut conn = RequestConnection::for_request(request);
                 // Boxed, because this case is rare: without it, the future of every charge would be larger.
-                let verdicts =
-                    Box::pin(self.with_deadline(request, execute_batch(&mut conn, &connection.identity, &[charge])))
-                        .await;
+                let incarnation = connection.incarnation();
+                let charges = [charge];
+                let batch_sent = execute_batch(&mut conn, &incarnation, connection.identity.is_cluster, &charges);
+                let verdicts = Box::pin(self.with_deadline(request, batch_sent)).await;
                 verdicts.map(|mut verdicts| verdicts.swap_remove(0))
             } else {
                 self.note_error(request, connection.batcher.charge(charge, request.deadline).await)
@@ -139,6 +172,10 @@ impl Ledger {
             for (index, reply) in indexes.into_iter().zip(replies) {
                 let value = match reply {
                     Ok(value) => value,
+                    // What a key of another type holds concerns that key alone.
+                    Err(error) if error.code() == Some("WRONGTYPE") => {
+                        T::from_redis_value(Value::Nil).map_err(|_| LedgerError::UnexpectedReply("type"))?
+                    }
                     Err(error) => {
                         let (slot, command) = &reads[index];
                         let mut retry = RedisRequest { slot: *slot, ..request.clone() };
@@ -160,22 +197,29 @@ impl Ledger {
     pub async fn ping(&self) -> Result<(), LedgerError> {
         let deadline = Instant::now() + self.timeout;
         for (node, connection) in self.router.find_owners(deadline).await? {
-            let request =
-                RedisRequest { connection, node, slot: HashSlot(0), asking: false, redirected: false, deadline };
-            let mut conn = RequestConnection::for_request(&request);
-            self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await?;
+            self.ping_server(node, connection, deadline).await?;
         }
         Ok(())
+    }
+
+    pub(crate) async fn ping_server(
+        &self,
+        node: Arc<RedisNode>,
+        connection: Arc<RedisConnection>,
+        deadline: Instant,
+    ) -> Result<(), LedgerError> {
+        let (sent_at, slot) = (node.clock.now(), HashSlot(0));
+        let request = RedisRequest { connection, node, sent_at, slot, asking: false, redirected: false, deadline };
+        let mut conn = RequestConnection::for_request(&request);
+        self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await
     }
 
     /// Prepares the request for the server that the error redirects to. Returns the error if it is not a redirect.
     async fn follow_redirect(&self, request: &mut RedisRequest, error: LedgerError) -> Result<(), LedgerError> {
         let Some(redirect) = ClusterRedirect::from_error(&error) else { return Err(error) };
         if request.redirected || matches!(redirect, ClusterRedirect::TryAgain) {
-            if Instant::now() + RETRY_DELAY + MIN_REMAINING_TIME >= request.deadline {
-                return Err(error);
-            }
             sleep(RETRY_DELAY).await;
+            request.ensure_time_left(&error)?;
         }
         request.redirected = true;
         request.asking = matches!(redirect, ClusterRedirect::Ask(..));

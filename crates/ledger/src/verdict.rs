@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use ipseity_domain::{DAY_S, DailyUsage, KeyId, KeyPause, PerSecondCounts, Scope, UtcDay};
+use ipseity_domain::{DailyUsage, Scope, UtcDay};
 use redis::Value;
 
 use crate::columns::{Column, column};
 use crate::error::LedgerError;
+use crate::ledger_time::LedgerTime;
+use crate::redis::identity::Incarnation;
 
 /// The result of a charge. One atomic step makes it, so everything in it holds at the same `now`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +22,14 @@ pub enum Verdict {
     Inactive(LedgerTime),
     /// The key is paused.
     Paused(LedgerTime),
-    /// This request exceeded the burst limit and paused the key.
-    PausedNow(KeyPause),
+    /// This request exceeded the burst limit and paused the key. [`pause_evidence`](crate::Ledger::pause_evidence) has
+    /// the requests before it.
+    PausedNow {
+        /// When it was paused.
+        now: LedgerTime,
+        /// The burst epoch of the pause.
+        burst_epoch: u64,
+    },
     /// The daily quota is exhausted.
     QuotaExhausted {
         /// The state of the quota.
@@ -33,8 +41,6 @@ pub enum Verdict {
         scope: Scope,
         /// The state of the quota after this request.
         quota: Quota,
-        /// The count of the previous day, until [`clear_yesterday`](crate::Ledger::clear_yesterday) removes it.
-        yesterday: Option<DailyUsage>,
         /// The key's burst epoch.
         burst_epoch: u64,
     },
@@ -44,26 +50,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     pub(crate) nonce: Vec<u8>,
-    pub(crate) incarnation: String,
-}
-
-/// A time on the clock of Redis, in milliseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LedgerTime(pub u64);
-
-impl LedgerTime {
-    /// Whole seconds since the Unix epoch.
-    #[must_use]
-    pub const fn as_secs(self) -> u64 {
-        self.0 / 1000
-    }
-
-    /// The UTC day of this time.
-    #[must_use]
-    pub const fn day(self) -> UtcDay {
-        #[expect(clippy::cast_possible_truncation, reason = "a u32 of days lasts eleven million years")]
-        UtcDay((self.as_secs() / DAY_S) as u32)
-    }
+    pub(crate) incarnation: Incarnation,
 }
 
 /// A daily quota and how much of it is used.
@@ -100,39 +87,33 @@ impl Quota {
 }
 
 impl Verdict {
-    /// Parses one verdict of `charge.lua`. The flag is `true` if the record has another incarnation.
-    pub(crate) fn parse(key: KeyId, incarnation: &str, reply: &[u8]) -> Result<(Self, bool), LedgerError> {
-        let reply = ScriptReply(reply);
-        let verdict = match reply.code()? {
-            b'0' => return Ok((Self::Unknown(reply.fence(incarnation)?), reply.is_incarnation_mismatch())),
+    /// Parses one verdict of `charge.lua`.
+    pub(crate) fn parse(incarnation: Incarnation, reply: ScriptReply<'_>) -> Result<Self, LedgerError> {
+        Ok(match reply.code()? {
+            b'0' => Self::Unknown(reply.fence(incarnation)?),
             b'1' => Self::WrongSecret(reply.now()?),
             b'2' => Self::Inactive(reply.now()?),
             b'3' => Self::Paused(reply.now()?),
-            b'4' => Self::PausedNow(reply.pause(key)?),
+            b'4' => Self::PausedNow { now: reply.now()?, burst_epoch: reply.number(PAUSE_BURST_EPOCH)? },
             b'5' => Self::QuotaExhausted { quota: reply.exhausted_quota()? },
-            b'6' => Self::Admitted {
-                scope: reply.scope()?,
-                quota: reply.quota()?,
-                yesterday: reply.yesterday()?,
-                burst_epoch: reply.number(BURST_EPOCH)?,
-            },
+            b'6' => {
+                Self::Admitted { scope: reply.scope()?, quota: reply.quota()?, burst_epoch: reply.number(BURST_EPOCH)? }
+            }
             _ => return Err(LedgerError::UnexpectedReply("verdict")),
-        };
-        Ok((verdict, false))
+        })
     }
-}
-
-/// Parses `12,0,…`, one number for each second of the burst window.
-pub(crate) fn parse_pause_counts(text: &[u8]) -> Option<PerSecondCounts> {
-    let counts: Option<Vec<u16>> = std::str::from_utf8(text).ok()?.split(',').map(|count| count.parse().ok()).collect();
-    counts?.try_into().ok()
 }
 
 /// The reply of a script. The first byte is its code.
 ///
-/// Codes 5 and 6 are followed by the record's columns `newest_ms` to `scope`, codes 1 to 4 by the first of them.
+/// Codes 5 and 6 are followed by the record's columns `newest_ms` to `scope`, codes 1 to 4, 7 and 8 by the first of them.
 #[derive(Clone, Copy)]
-pub(crate) struct ScriptReply<'a>(&'a [u8]);
+pub(crate) struct ScriptReply<'a>(pub(crate) &'a [u8]);
+
+/// Code of a call that was delivered too late to be applied.
+pub(crate) const CODE_EXPIRED: u8 = b'7';
+/// Code of a batch with a charge that may still be applied.
+pub(crate) const CODE_TOO_EARLY: u8 = b'8';
 
 const FIRST: Column = column("newest_ms");
 const NOW: Range<usize> = reply_range("newest_ms");
@@ -143,7 +124,7 @@ const YESTERDAY_COUNT: Range<usize> = reply_range("yesterday_count");
 const DAILY_LIMIT: Range<usize> = reply_range("daily_limit");
 const BURST_EPOCH: Range<usize> = reply_range("burst_epoch");
 const SCOPE: Range<usize> = reply_range("scope");
-/// Code 4: the time is followed by the burst epoch and the counts per second.
+/// Code 4: the time is followed by the burst epoch.
 const PAUSE_BURST_EPOCH: Range<usize> = NOW.end..NOW.end + column("burst_epoch").width;
 
 const fn reply_range(column_name: &str) -> Range<usize> {
@@ -161,14 +142,14 @@ impl<'a> ScriptReply<'a> {
         self.0.first().copied().ok_or(LedgerError::UnexpectedReply("length"))
     }
 
-    /// Code 0: whether there is a record, but of another incarnation.
+    /// Whether there is a record that is not trusted: of another incarnation, or unreadable.
     pub(crate) fn is_incarnation_mismatch(self) -> bool {
-        self.0.get(1) == Some(&b'1')
+        self.0.starts_with(b"01")
     }
 
     /// Code 0: the fence of the key's bucket.
-    pub(crate) fn fence(self, incarnation: &str) -> Result<Fence, LedgerError> {
-        Ok(Fence { nonce: self.bytes(2..self.0.len())?.to_owned(), incarnation: incarnation.to_owned() })
+    pub(crate) fn fence(self, incarnation: Incarnation) -> Result<Fence, LedgerError> {
+        Ok(Fence { nonce: self.bytes(2..self.0.len())?.to_owned(), incarnation })
     }
 
     fn bytes(self, range: Range<usize>) -> Result<&'a [u8], LedgerError> {
@@ -186,14 +167,9 @@ impl<'a> ScriptReply<'a> {
         self.number(range)?.try_into().map(UtcDay).map_err(|_| LedgerError::UnexpectedReply("day"))
     }
 
-    fn now(self) -> Result<LedgerTime, LedgerError> {
+    /// All codes but 0: when the script ran.
+    pub(crate) fn now(self) -> Result<LedgerTime, LedgerError> {
         self.number(NOW).map(LedgerTime)
-    }
-
-    fn pause(self, key: KeyId) -> Result<KeyPause, LedgerError> {
-        let counts = parse_pause_counts(self.bytes(PAUSE_BURST_EPOCH.end..self.0.len())?)
-            .ok_or(LedgerError::UnexpectedReply("counts of a pause"))?;
-        Ok(KeyPause { key, burst_epoch: self.number(PAUSE_BURST_EPOCH)?, at_ms: self.now()?.0, counts })
     }
 
     pub(crate) fn quota(self) -> Result<Quota, LedgerError> {

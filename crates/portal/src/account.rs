@@ -104,7 +104,8 @@ pub(crate) async fn change_email(
         return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
     if portal.settings.email_enabled {
-        portal.store.email_tokens().request_email_change(member.account.id, &email).await?;
+        portal.email_limits.record_for_subnet(client.address.subnet())?;
+        portal.email_requests().request_email_change(member.account.id, &email).await?;
         let frame = member.frame(&portal, "Check your email", Tab::Account);
         let message = "Open the link in the email to change your address.";
         return Ok(render_page(&EmailSentPage { frame, email: email.to_string(), message, retry_href: "/account" }));
@@ -206,7 +207,7 @@ pub(crate) async fn delete(
         return delete_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
     for id in portal.store.accounts().delete(member.account.id).await? {
-        portal.apply_key_change(&KeyChange::Deleted(id)).await;
+        let _ = portal.key_service.publish(KeyChange::Deleted(id)).await;
     }
     Ok(sign_out_response(&portal, "account-deleted"))
 }

@@ -31,8 +31,14 @@ pub(crate) enum PortalError {
     PasskeyRefused,
     /// The account has ten passkeys.
     PasskeyLimitReached,
-    /// Too many attempts.
+    /// Too many attempts to sign in.
     Throttled(RetryAfter),
+    /// Too many changes of keys.
+    KeyActionsThrottled(RetryAfter),
+    /// Too many requests for emails from this network.
+    EmailsThrottled(RetryAfter),
+    /// Too many requests for emails on this node.
+    EmailLimitReached(RetryAfter),
     /// The password queue or the number of event streams is at its limit.
     Busy,
     /// PostgreSQL or Redis failed. The cause is logged where it occurs.
@@ -46,7 +52,7 @@ impl From<StoreError> for PortalError {
             StoreError::Refused(StoreRefusal::InvalidEmailToken) => Self::LinkExpired,
             StoreError::Refused(StoreRefusal::UnknownAccount) => Self::NotSignedIn,
             StoreError::Refused(StoreRefusal::PasskeyExists) => Self::PasskeyRefused,
-            StoreError::Refused(_) | StoreError::Outage(_) | StoreError::Fault(_) => {
+            StoreError::Refused(_) | StoreError::Outage(_) | StoreError::Fault(_) | StoreError::MigrationBlocked(_) => {
                 tracing::error!(error = &error as &dyn Error, "page failed: PostgreSQL error");
                 Self::Unavailable
             }

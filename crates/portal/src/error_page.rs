@@ -25,12 +25,6 @@ struct ErrorPageContent {
 
 /// The content of an error's page; `None` for an error that redirects to the sign-in page.
 fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
-    let content = |status, heading, message: &str, next_link| ErrorPageContent {
-        status,
-        heading,
-        message: message.to_owned(),
-        next_link,
-    };
     let content = match error {
         PortalError::NotSignedIn => return None,
         PortalError::StaleForm => content(
@@ -81,16 +75,38 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
             "Remove a passkey you no longer use, then add the new one.",
             ("/account", "Back to your account"),
         ),
-        PortalError::Throttled(RetryAfter(wait)) => ErrorPageContent {
-            status: StatusCode::TOO_MANY_REQUESTS,
-            heading: "Too many attempts",
-            message: format!(
-                "There were too many attempts from your network or on this account. Try again in {}. You can still use \
-                 a passkey, a browser you signed in with before, or a password reset link.",
-                format_minutes(wait.as_secs())
-            ),
-            next_link: ("/forgot", "Reset your password"),
-        },
+        PortalError::Throttled(wait) => rate_limit_content(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many attempts",
+            "There were too many attempts from your network or on this account.",
+            *wait,
+            "You can still use a passkey, a browser you signed in with before, or a password reset link.",
+            ("/forgot", "Reset your password"),
+        ),
+        PortalError::KeyActionsThrottled(wait) => rate_limit_content(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many changes",
+            "Your account changed keys too often in the last ten minutes. Nothing changed.",
+            *wait,
+            "You can still deactivate and delete keys.",
+            ("/keys", "Go to your keys"),
+        ),
+        PortalError::EmailsThrottled(wait) => rate_limit_content(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many emails",
+            "Your network requested too many emails. We didn’t send this one.",
+            *wait,
+            "Check your inbox and spam folder for an earlier email.",
+            ("/signin", "Sign in"),
+        ),
+        PortalError::EmailLimitReached(wait) => rate_limit_content(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "We can’t send emails right now",
+            "There were too many requests for emails in the last hour. We didn’t send yours, and nothing changed.",
+            *wait,
+            "You can still sign in.",
+            ("/signin", "Sign in"),
+        ),
         PortalError::Busy => content(
             StatusCode::SERVICE_UNAVAILABLE,
             "We’re busy",
@@ -107,9 +123,34 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
     Some(content)
 }
 
+fn content(
+    status: StatusCode,
+    heading: &'static str,
+    message: &str,
+    next_link: (&'static str, &'static str),
+) -> ErrorPageContent {
+    ErrorPageContent { status, heading, message: message.to_owned(), next_link }
+}
+
+/// The content of a page that says how long to wait, and what is possible until then.
+fn rate_limit_content(
+    status: StatusCode,
+    heading: &'static str,
+    reason: &str,
+    RetryAfter(wait): RetryAfter,
+    advice: &str,
+    next_link: (&'static str, &'static str),
+) -> ErrorPageContent {
+    let message = format!("{reason} Try again in {}. {advice}", format_minutes(wait.as_secs()));
+    ErrorPageContent { status, heading, message, next_link }
+}
+
 fn retry_after_s(error: &PortalError) -> Option<u64> {
     match error {
-        PortalError::Throttled(RetryAfter(wait)) => Some(wait.as_secs().max(1)),
+        PortalError::Throttled(RetryAfter(wait))
+        | PortalError::KeyActionsThrottled(RetryAfter(wait))
+        | PortalError::EmailsThrottled(RetryAfter(wait))
+        | PortalError::EmailLimitReached(RetryAfter(wait)) => Some(wait.as_secs().max(1)),
         PortalError::Busy | PortalError::Unavailable => Some(5),
         PortalError::NotSignedIn
         | PortalError::StaleForm

@@ -1,15 +1,16 @@
 //! The state that all handlers share.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipseity_domain::{ClientSubnet, KeyChange};
+use ipseity_domain::ClientSubnet;
+use ipseity_keys::{CommittedChange, KeyService};
 use ipseity_ledger::Ledger;
-use ipseity_store::{AuthenticatedAccount, Store, StoreError};
+use ipseity_store::{AuthenticatedAccount, EmailRequests, Store, StoreError};
 use tokio::sync::Semaphore;
 use webauthn_rs::Webauthn;
 
+use crate::auth::email_limits::EmailLimits;
 use crate::auth::password::PasswordPool;
 use crate::auth::session_cookie::SessionCookie;
 use crate::auth::throttle::Throttle;
@@ -18,8 +19,8 @@ use crate::docs::index::DocsIndex;
 use crate::host::HostServices;
 use crate::live::feed::ChangeFeed;
 
-/// How long sign-in attempts count.
-const LOGIN_ATTEMPTS_PERIOD: Duration = Duration::from_secs(600);
+/// How long sign-in attempts and key actions count.
+const THROTTLE_PERIOD: Duration = Duration::from_secs(600);
 
 /// Settings and limits of the portal.
 #[derive(Clone, Debug)]
@@ -44,6 +45,14 @@ pub struct PortalSettings {
     pub login_attempts_per_account_max: u32,
     /// Maximum number of subnets and of accounts whose attempts are counted.
     pub login_attempts_entries_max: usize,
+    /// Maximum number of emails of a kind per address per hour.
+    pub emails_per_address_per_hour_max: u32,
+    /// Maximum number of requests for emails per subnet in ten minutes.
+    pub emails_per_subnet_per_10_min_max: u32,
+    /// Maximum number of requests for sign-up and password reset emails per hour.
+    pub emails_per_node_per_hour_max: u32,
+    /// Maximum number of key actions per account in ten minutes.
+    pub key_actions_per_account_max: u32,
     /// Maximum number of open event streams.
     pub event_streams_max: usize,
     /// Maximum size of a form, in bytes.
@@ -56,11 +65,15 @@ pub struct PortalSettings {
 pub struct Portal {
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) key_service: KeyService,
     pub(crate) settings: PortalSettings,
     pub(crate) password_pool: PasswordPool,
     pub(crate) subnet_throttle: Throttle<ClientSubnet>,
     pub(crate) account_throttle: Throttle<[u8; 32]>,
     pub(crate) device_throttle: Throttle<[u8; 32]>,
+    pub(crate) email_limits: EmailLimits,
+    /// By account.
+    pub(crate) key_action_throttle: Throttle<i64>,
     /// `None` if passkeys cannot be bound to the host of the base URL.
     pub(crate) webauthn: Option<Webauthn>,
     pub(crate) change_feed: ChangeFeed,
@@ -72,18 +85,34 @@ pub struct Portal {
 impl Portal {
     /// Creates the state, starts the password threads and renders the documentation.
     #[must_use]
-    pub fn new(store: Store, ledger: Arc<Ledger>, settings: PortalSettings, host: Box<dyn HostServices>) -> Self {
+    pub fn new(
+        store: Store,
+        ledger: Arc<Ledger>,
+        key_service: KeyService,
+        settings: PortalSettings,
+        host: Box<dyn HostServices>,
+    ) -> Self {
         let (attempts_entries_max, attempts_per_account_max) =
             (settings.login_attempts_entries_max, settings.login_attempts_per_account_max);
         Self {
             password_pool: PasswordPool::start(settings.password_threads, settings.password_queue_max),
             subnet_throttle: Throttle::new(
                 settings.login_attempts_per_subnet_max,
-                LOGIN_ATTEMPTS_PERIOD,
+                THROTTLE_PERIOD,
                 attempts_entries_max,
             ),
-            account_throttle: Throttle::new(attempts_per_account_max, LOGIN_ATTEMPTS_PERIOD, attempts_entries_max),
-            device_throttle: Throttle::new(attempts_per_account_max, LOGIN_ATTEMPTS_PERIOD, attempts_entries_max),
+            account_throttle: Throttle::new(attempts_per_account_max, THROTTLE_PERIOD, attempts_entries_max),
+            device_throttle: Throttle::new(attempts_per_account_max, THROTTLE_PERIOD, attempts_entries_max),
+            email_limits: EmailLimits::new(
+                settings.emails_per_subnet_per_10_min_max,
+                settings.emails_per_node_per_hour_max,
+                attempts_entries_max,
+            ),
+            key_action_throttle: Throttle::new(
+                settings.key_actions_per_account_max,
+                THROTTLE_PERIOD,
+                attempts_entries_max,
+            ),
             webauthn: build_webauthn(&settings.base_url),
             change_feed: ChangeFeed::new(),
             stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
@@ -91,6 +120,7 @@ impl Portal {
             host,
             store,
             ledger,
+            key_service,
             settings,
         }
     }
@@ -103,19 +133,17 @@ impl Portal {
         self.store.sessions().authenticate(&session_cookie.digest(), self.settings.session_idle_timeout).await
     }
 
+    /// Requests for emails, with the limit per address.
+    pub(crate) const fn email_requests(&self) -> EmailRequests<'_> {
+        self.store.email_requests(self.settings.emails_per_address_per_hour_max)
+    }
+
     pub(crate) fn session_idle_timeout_s(&self) -> u64 {
         self.settings.session_idle_timeout.as_secs()
     }
+}
 
-    /// Writes a committed change to Redis. Returns `false` if Redis is unavailable; the outbox worker then retries.
-    pub(crate) async fn apply_key_change(&self, change: &KeyChange) -> bool {
-        if let Err(error) = self.ledger.apply_change(change).await {
-            tracing::warn!(error = &error as &dyn Error, "key change not yet applied");
-            return false;
-        }
-        if let Err(error) = self.store.outbox().ack(change).await {
-            tracing::warn!(error = &error as &dyn Error, "applied key change not acknowledged");
-        }
-        true
-    }
+/// The notice after a change: the given one, or that it is saved and takes effect later.
+pub(crate) const fn change_notice(committed: &CommittedChange, notice: &'static str) -> &'static str {
+    if committed.publish_error.is_none() { notice } else { "saved" }
 }

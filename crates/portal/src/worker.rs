@@ -54,6 +54,7 @@ impl PortalWorker {
             drop(email_counts.get_or_create(&outcome));
         }
         registry.register("emails", "Emails, by outcome", email_counts.clone());
+        portal.email_limits.register_metrics(registry);
         let mailer = options.map(Mailer::open).transpose()?;
         Ok(Self { portal, store, mailer, email_counts })
     }

@@ -22,6 +22,12 @@ pub struct Outbox<'a> {
     pub(crate) store: &'a Store,
 }
 
+/// The identity of the deployment, and which Redis data set its nodes use.
+#[derive(Clone, Copy)]
+pub struct StoreDeployment<'a> {
+    pub(crate) store: &'a Store,
+}
+
 /// Accounts and their credentials.
 #[derive(Clone, Copy)]
 pub struct Accounts<'a> {
@@ -64,6 +70,13 @@ pub struct EmailTokens<'a> {
     pub(crate) store: &'a Store,
 }
 
+/// Requests for emails with a link, limited per address.
+#[derive(Clone, Copy)]
+pub struct EmailRequests<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) per_hour_max: u32,
+}
+
 /// Emails to be sent.
 #[derive(Clone, Copy)]
 pub struct EmailQueue<'a> {
@@ -99,6 +112,12 @@ impl Store {
     #[must_use]
     pub const fn outbox(&self) -> Outbox<'_> {
         Outbox { store: self }
+    }
+
+    /// The identity of the deployment, and which Redis data set its nodes use.
+    #[must_use]
+    pub const fn deployment(&self) -> StoreDeployment<'_> {
+        StoreDeployment { store: self }
     }
 
     /// Accounts and their credentials.
@@ -141,6 +160,12 @@ impl Store {
     #[must_use]
     pub const fn email_tokens(&self) -> EmailTokens<'_> {
         EmailTokens { store: self }
+    }
+
+    /// Requests for emails with a link: at most `per_hour_max` of a kind per address per hour.
+    #[must_use]
+    pub const fn email_requests(&self, per_hour_max: u32) -> EmailRequests<'_> {
+        EmailRequests { store: self, per_hour_max }
     }
 
     /// Emails to be sent.

@@ -27,6 +27,8 @@ pub struct PostgresServerInfo {
     pub connections_max: i32,
     /// Whether the role may read and write every table.
     pub can_write: bool,
+    /// Whether the role may call the functions that identify the server.
+    pub can_read_identity: bool,
     /// Number of migrations of this version.
     pub known_migrations: usize,
     /// Migrations that are not applied.
@@ -51,6 +53,7 @@ struct PostgresServerInfoRow {
     connections_max: i32,
     has_migrations_table: bool,
     can_write: bool,
+    can_read_identity: bool,
 }
 
 #[derive(FromRow)]
@@ -87,7 +90,10 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
                           from pg_class c cross join unnest(array['select', 'insert', 'update', 'delete']) p (privilege)
                           where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
                               and c.relnamespace = (select relnamespace from pg_class where oid = to_regclass('keys'))
-                         ), true) as can_write",
+                         ), true) as can_write,
+                (select bool_and(has_function_privilege(f.name, 'execute'))
+                 from unnest(array['pg_control_system()', 'pg_walfile_name(pg_lsn)', 'pg_current_wal_lsn()']) f (name)
+                ) as can_read_identity",
     )
     .fetch_one(&mut *connection)
     .await?;
@@ -110,6 +116,7 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
         fsync: server.fsync,
         connections_max: server.connections_max,
         can_write: server.can_write,
+        can_read_identity: server.can_read_identity,
         known_migrations: MIGRATOR.iter().count(),
         pending_migrations: MIGRATOR
             .iter()

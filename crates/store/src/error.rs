@@ -14,7 +14,13 @@ pub enum StoreError {
         "PostgreSQL rejected a statement. Check the role and database in [store] url, and that the schema is migrated (`ipseity migrate`)."
     )]
     Fault(#[source] sqlx::Error),
+    /// Existing rows prevent a migration. The source names them and says what to do.
+    #[error("existing data prevents a migration")]
+    MigrationBlocked(#[source] sqlx::Error),
 }
+
+/// SQLSTATE of a migration that finds rows it cannot convert.
+const MIGRATION_BLOCKED: &str = "IP001";
 
 /// Why the store rejects a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +40,12 @@ pub enum StoreRefusal {
     /// The key does not exist.
     #[error("no key has this ID. Run `ipseity key list` to list an account's keys.")]
     UnknownKey,
+    /// The owner resumed the key less than a minute ago.
+    #[error("the key was resumed less than a minute ago. Try again in {retry_after_s} seconds.")]
+    ResumedRecently {
+        /// Seconds until the key can be resumed again.
+        retry_after_s: i64,
+    },
     /// The account has ten keys.
     #[error("the account has reached the limit of 10 keys. Run `ipseity key delete` to delete one.")]
     KeyLimitReached,
@@ -51,6 +63,9 @@ pub enum StoreRefusal {
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+        if error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == MIGRATION_BLOCKED) {
+            return Self::MigrationBlocked(error);
+        }
         // SQLSTATE classes: 57 operator intervention (shutdown, crash, start-up), 53 insufficient resources, 08
         // connection exception, 40 transaction rollback.
         let is_transient = error
@@ -81,7 +96,9 @@ impl StoreError {
     fn sqlstate(&self) -> Option<String> {
         match self {
             Self::Refused(_) => None,
-            Self::Outage(error) | Self::Fault(error) => Some(error.as_database_error()?.code()?.into_owned()),
+            Self::Outage(error) | Self::Fault(error) | Self::MigrationBlocked(error) => {
+                Some(error.as_database_error()?.code()?.into_owned())
+            }
         }
     }
 }

@@ -7,14 +7,15 @@
 //! - A change of a key record commits together with its [`Outbox`] row. The outbox worker applies it to Redis, even if
 //!   the process that made the change has died.
 //! - Usage counts are absolute. Merging one twice or late does not change the result.
-//! - A frozen server delays a statement by [`StoreOptions::timeout`] at most. Migrations, outbox claims and listeners
-//!   are exempt.
+//! - A frozen server delays a statement by [`StoreOptions::timeout`] at most. Migrations and listeners are exempt.
+//! - A frozen or unreachable process blocks others for a few seconds at most: PostgreSQL ends its open transactions.
 //! - Secrets are stored only as digests or password hashes.
 //!
 //! A request whose key is in Redis does not use this crate.
 
 mod access;
 mod accounts;
+mod deployment;
 mod diagnostics;
 mod email;
 mod error;
@@ -25,23 +26,24 @@ mod retention;
 mod usage;
 
 pub use access::{
-    Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailTokens, Keys, Outbox, Passkeys, Plans, Sessions, Usage,
-    WebauthnStates,
+    Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, Outbox, Passkeys, Plans,
+    Sessions, StoreDeployment, Usage, WebauthnStates,
 };
 pub use accounts::Account;
 pub use accounts::credentials::{AlertPreferences, Credentials};
 pub use accounts::passkeys::StoredPasskey;
 pub use accounts::sessions::{AuthenticatedAccount, SessionSummary};
+pub use deployment::StoreIdentity;
 pub use diagnostics::PostgresServerInfo;
 pub use email::alerts::{AlertKind, QueuedAlert};
 pub use email::queue::{QueuedEmail, QueuedEmailKind};
 pub use email::tokens::{EmailToken, EmailTokenKind};
 pub use error::{StoreError, StoreRefusal};
 pub use keys::audit::{Actor, HistoryRow};
-pub use keys::outbox::OutboxClaim;
+pub use keys::outbox::OutboxRow;
 pub use keys::search::{AuditRow, FoundKey};
 pub use keys::summary::{KeySummary, PauseEvidence};
-pub use listen::{AccountEvent, AccountEvents, KeyEvents, WakeListener};
+pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, WakeListener};
 pub use pool::{Store, StoreOptions};
 pub use retention::RetentionPolicy;
 pub use usage::rows::UsageRow;

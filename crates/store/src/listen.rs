@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipseity_domain::KeyId;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 
 use crate::access::{Accounts, EmailQueue, Keys, Outbox};
@@ -115,18 +116,29 @@ impl ChannelListener {
     }
 }
 
-/// Reports changes of keys, for caches of key records.
+/// Reports which keys have changed, for caches of key records.
 pub struct KeyEvents(ChannelListener);
+
+/// Which keys have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyEvent {
+    /// The key with this id.
+    Changed(KeyId),
+    /// Any key: the notification names none.
+    Resync,
+}
 
 impl KeyEvents {
     /// Waits until a key has changed.
     ///
     /// # Errors
     /// If the connection was lost. Changes may have been missed.
-    pub async fn wait(&mut self) -> Result<(), StoreError> {
+    pub async fn wait(&mut self) -> Result<KeyEvent, StoreError> {
         loop {
             match self.0.recv(self.0.store.timeout).await? {
-                ListenEvent::Notification(_) => return Ok(()),
+                ListenEvent::Notification(key) => {
+                    return Ok(KeyId::parse(&key).map_or(KeyEvent::Resync, KeyEvent::Changed));
+                }
                 ListenEvent::TimedOut => self.0.ping_or_disconnect().await,
                 ListenEvent::Interrupted => return Err(sqlx::Error::WorkerCrashed.into()),
             }

@@ -13,6 +13,16 @@ use crate::error::StoreError;
 /// The migrations of this version.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!();
 
+/// Settings with which PostgreSQL ends the session of a process that froze in a transaction or became unreachable, within
+/// about 8 seconds. Its locks would block other nodes.
+const ABANDONED_SESSION_SETTINGS: [(&str, &str); 5] = [
+    ("idle_in_transaction_session_timeout", "5s"),
+    ("tcp_user_timeout", "5s"),
+    ("tcp_keepalives_idle", "5s"),
+    ("tcp_keepalives_interval", "1s"),
+    ("tcp_keepalives_count", "3"),
+];
+
 /// How to connect to PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -43,6 +53,7 @@ impl Store {
         let connect_options = PgConnectOptions::from_str(&options.url)?
             .application_name(options.application_name)
             .options([("statement_timeout", timeout_ms.as_str()), ("timezone", "UTC")])
+            .options(ABANDONED_SESSION_SETTINGS)
             .disable_statement_logging();
         let pool = PgPoolOptions::new()
             .max_connections(options.connections_max)

@@ -46,7 +46,8 @@ impl Store {
     }
 
     /// Deletes usage, history and pauses that exceed their retention, and creates the partitions of the next months.
-    /// The evidence of a pause that is still in effect stays.
+    /// The evidence of a pause that is still in effect stays. Usage of days that are more than one ahead, which a wrong
+    /// clock left behind, is deleted too.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable, or another transaction locks a partition that is to be dropped. The next call
@@ -76,6 +77,16 @@ impl Store {
             (pauses, policy.history_days),
         ] {
             self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).bind(days).execute(&self.pool)).await?;
+        }
+        let future_usage = "delete from usage where (key_id, day) in (
+                                select key_id, day from usage where day > (now() at time zone 'UTC')::date + 1 limit $1)";
+        let future_refusals = "delete from refusals where (key_id, day, reason) in (
+                                   select key_id, day, reason from refusals
+                                   where day > (now() at time zone 'UTC')::date + 1 limit $1)";
+        let future_demo = "delete from demo_usage where day in (
+                               select day from demo_usage where day > (now() at time zone 'UTC')::date + 1 limit $1)";
+        for statement in [future_usage, future_refusals, future_demo] {
+            self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).execute(&self.pool)).await?;
         }
         Ok(())
     }

@@ -137,7 +137,7 @@ fn serve_session(mut stream: TcpStream, state: &SmtpSinkState) -> io::Result<()>
     while let Some(line) = lines.next().transpose()? {
         let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
         let reply: &[u8] = match verb.as_str() {
-            "EHLO" => b"250-localhost\r\n250 8BITMIME\r\n",
+            "EHLO" => b"250-localhost\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n",
             "RCPT" => {
                 to.extend(line.split(['<', '>']).nth(1).map(str::to_owned));
                 b"250 ok\r\n"

@@ -8,9 +8,11 @@
 //! 3. The renderer takes an [`Admitted`] by value. It is neither `Clone` nor `Copy`, so one charge gives one
 //!    response.
 
+use std::time::Instant;
+
 use futures_util::TryFutureExt;
 use ipseity_domain::{ApiKey, DailyUsage, FieldSet};
-use ipseity_ledger::{ChargeId, DemoVerdict, Ledger, LedgerError, LedgerTime, Quota, Verdict};
+use ipseity_ledger::{ChargeError, ChargeId, DemoVerdict, Ledger, LedgerError, LedgerTime, Quota, SentCharge, Verdict};
 
 use crate::admission::degraded::DegradedMode;
 
@@ -50,18 +52,25 @@ impl Issued<Verdict> {
         ledger: &Ledger,
         key: &ApiKey,
         charge_id: ChargeId,
-    ) -> impl Future<Output = Result<Self, LedgerError>> {
+    ) -> impl Future<Output = Result<Self, ChargeError>> {
         ledger.charge(key, charge_id).map_ok(Self)
+    }
+
+    /// Reports the ledger's verdict to the local limiter. If the limits are exceeded by what this node knows, its
+    /// refusal replaces the verdict. See [`DegradedMode::observe`].
+    pub(super) fn restrict_by(self, degraded: &DegradedMode, key: &ApiKey, received_at: Instant) -> Self {
+        degraded.observe(key, &self.0, received_at).map_or(self, Self)
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].
     pub(super) fn charge_locally(
         degraded: &DegradedMode,
         key: &ApiKey,
+        now: LedgerTime,
         charge_id: ChargeId,
-        unconfirmed_since: Option<LedgerTime>,
+        sent: Option<SentCharge>,
     ) -> Option<Self> {
-        degraded.check_request(key, charge_id, unconfirmed_since).map(Self)
+        degraded.check_request(key, now, charge_id, sent).map(Self)
     }
 
     /// The proof, if the verdict admits the request.
@@ -86,8 +95,8 @@ impl Issued<DemoVerdict> {
     }
 
     /// Charges a demo request to the local count.
-    pub(super) fn charge_demo_locally(degraded: &DegradedMode) -> Self {
-        Self(degraded.demo_quota.check(degraded.clock.now()))
+    pub(super) fn charge_demo_locally(degraded: &DegradedMode, now: LedgerTime) -> Self {
+        Self(degraded.demo_quota.check(now))
     }
 
     /// The proof, if the verdict admits the request.
@@ -102,7 +111,7 @@ impl Admitted {
     /// The proof of a demo request that a fresh local limiter was charged for.
     pub(crate) fn for_test() -> Self {
         let degraded = DegradedMode::for_test();
-        Issued::charge_demo_locally(&degraded).into_admitted().expect("unused demo quota")
+        Issued::charge_demo_locally(&degraded, LedgerTime(0)).into_admitted().expect("unused demo quota")
     }
 }
 
@@ -125,15 +134,17 @@ mod tests {
             generation: 1,
             burst_epoch: 1,
             usage: None,
+            previous_usage: None,
         };
-        degraded.update_record(&record, degraded.invalidation_epoch());
+        degraded.update_record(&record, degraded.begin_lookup(key.id));
         (degraded, key)
     }
 
     #[test]
     fn every_locally_admitted_request_is_a_pending_charge() {
         let (degraded, key) = limiter_with_key(2);
-        let charge = || Issued::charge_locally(&degraded, &key, ChargeId::next(), None).expect("local verdict");
+        let charge =
+            || Issued::charge_locally(&degraded, &key, LedgerTime(0), ChargeId::next(), None).expect("local verdict");
         for used in [1, 2] {
             let admitted = charge().into_admitted().expect("request within the quota");
             assert_eq!((admitted.quota.used, degraded.pending_charges.total_requests()), (used, used));
@@ -148,7 +159,8 @@ mod tests {
     fn requested_scope_only_narrows_the_field_set() {
         for (requested, expected) in [(None, Scope::Geo), (Some("ip"), Scope::Ip), (Some("full"), Scope::Geo)] {
             let (degraded, key) = limiter_with_key(1);
-            let verdict = Issued::charge_locally(&degraded, &key, ChargeId::next(), None).expect("local verdict");
+            let verdict =
+                Issued::charge_locally(&degraded, &key, LedgerTime(0), ChargeId::next(), None).expect("local verdict");
             let admitted = verdict.into_admitted().expect("request within the quota");
             assert_eq!(admitted.narrowed_to(requested).into_parts().0, FieldSet::Scope(expected));
         }

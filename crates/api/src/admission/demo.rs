@@ -30,12 +30,13 @@ impl Admission {
 
     async fn admit_demo_degraded(&self) -> Result<Admitted, Refusal> {
         self.metrics.count_degraded_decision();
+        let now = self.ledger.owner_of_demo().now();
         if !self.degraded.demo_quota.has_usage() {
             let Some(usage) = self.find_demo_usage().await else { return Err(Refusal::Internal) };
-            let zero_usage = DailyUsage { day: self.degraded.clock.now().day(), count: 0 };
+            let zero_usage = DailyUsage { day: now.day(), count: 0 };
             self.degraded.demo_quota.merge_usage(usage.unwrap_or(zero_usage));
         }
-        self.apply_demo_verdict(Issued::charge_demo_locally(&self.degraded))
+        self.apply_demo_verdict(Issued::charge_demo_locally(&self.degraded, now))
     }
 
     fn apply_demo_verdict(&self, verdict: Issued<DemoVerdict>) -> Result<Admitted, Refusal> {
@@ -49,7 +50,8 @@ impl Admission {
 
     /// The ledger's verdict; `None` if Redis does not answer, or has lost the count and PostgreSQL does not answer.
     async fn charge_demo(&self) -> Option<Issued<DemoVerdict>> {
-        if self.degraded.breaker.is_open() {
+        let owner = self.ledger.owner_of_demo();
+        if !self.may_charge(&owner) {
             return None;
         }
         let verdict = match Issued::charge_demo(&self.ledger).await {
@@ -59,10 +61,7 @@ impl Admission {
             }
             verdict => verdict,
         };
-        verdict
-            .inspect(|_| self.degraded.breaker.record_success())
-            .map_err(|error| self.note_ledger_failure(&error))
-            .ok()
+        verdict.inspect(|_| owner.record_success()).map_err(|error| self.note_ledger_failure(&owner, &error)).ok()
     }
 
     /// The demo's count in PostgreSQL; `None` if it does not answer in time.

@@ -9,23 +9,24 @@ pub(crate) mod admitted;
 pub(crate) mod credentials;
 pub(crate) mod degraded;
 mod demo;
+mod key_lookups;
 mod refusal_cache;
 pub(crate) mod usage_buffer;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use http::request::Parts;
-use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyPause};
-use ipseity_ledger::{ChargeId, Fence, Ledger, LedgerError, LedgerTime, Verdict};
+use ipseity_domain::{ApiKey, KeyId, KeyPause, is_mutant};
+use ipseity_ledger::{ChargeId, Fence, Ledger, LedgerError, LedgerTime, Owner, SentCharge, Verdict};
 use ipseity_store::{RefusalReason, Store};
-use quick_cache::sync::Cache;
-use tokio::sync::Semaphore;
 use tracing::{Instrument, info_span};
 
 use crate::admission::admitted::{Admitted, Issued};
 use crate::admission::degraded::DegradedMode;
+use crate::admission::key_lookups::KeyLookups;
 use crate::admission::refusal_cache::{DemoRefusalCache, PersistentRefusal, RefusalCache, RefusalEntry};
 use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::Refusal;
@@ -44,12 +45,11 @@ pub struct Admission {
     degraded: DegradedMode,
     usage_buffer: Arc<UsageBuffer>,
     metrics: ApiMetrics,
-    /// Ids of keys that do not exist. Ids are random and never reused, so entries cannot become stale. The cache also
-    /// limits PostgreSQL lookups to one per id at a time.
-    unknown_keys: Cache<KeyId, ()>,
-    key_fills: Semaphore,
+    key_lookups: KeyLookups,
     refusal_cache: RefusalCache,
     demo_refusal_cache: DemoRefusalCache,
+    /// Whether Redis is the one of this deployment. Otherwise no verdict of it is used.
+    is_ledger_trusted: AtomicBool,
 }
 
 impl Admission {
@@ -66,10 +66,10 @@ impl Admission {
             degraded: DegradedMode::new(limits.degraded),
             usage_buffer,
             metrics,
-            unknown_keys: Cache::new(limits.unknown_cache_max),
-            key_fills: Semaphore::new(limits.key_fills_max),
+            key_lookups: KeyLookups::new(limits),
             refusal_cache: RefusalCache::new(limits.refusal_cache_max),
             demo_refusal_cache: DemoRefusalCache::default(),
+            is_ledger_trusted: AtomicBool::new(true),
         }
     }
 
@@ -83,8 +83,11 @@ impl Admission {
         if let Some(cached) = entry.and_then(RefusalEntry::cached_refusal) {
             return Err(cached.into());
         }
-        let charge_id = ChargeId::next();
-        match self.obtain_verdict(&key, charge_id).await {
+        if self.key_lookups.is_missing(key.id) {
+            return Err(Refusal::InvalidKey);
+        }
+        let (owner, charge_id) = (self.ledger.owner_of(key.id), ChargeId::next());
+        match self.obtain_verdict(&owner, &key, charge_id).await {
             Ok(verdict) => {
                 if entry.is_some() && matches!(verdict.verdict(), Verdict::Admitted { .. }) {
                     self.refusal_cache.remove(&key.digest);
@@ -92,56 +95,70 @@ impl Admission {
                 self.apply_verdict(&key, verdict).await
             }
             Err(ChargeFailure::Refused(refusal)) => Err(refusal),
-            Err(ChargeFailure::NotCharged) => Box::pin(self.admit_degraded(&key, charge_id, None)).await,
-            Err(ChargeFailure::Unconfirmed(sent_at)) => {
-                Box::pin(self.admit_degraded(&key, charge_id, Some(sent_at))).await
+            Err(ChargeFailure::NotCharged) => Box::pin(self.admit_degraded(&owner, &key, charge_id, None)).await,
+            Err(ChargeFailure::Unconfirmed(sent)) => {
+                let sent = Some(sent).filter(|_| !is_mutant("unconfirmed-taken-for-uncharged"));
+                Box::pin(self.admit_degraded(&owner, &key, charge_id, sent)).await
             }
         }
     }
 
-    async fn obtain_verdict(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Issued<Verdict>, ChargeFailure> {
-        let mut verdict = self.charge_key(key, charge_id).await?;
+    async fn obtain_verdict(
+        &self,
+        owner: &Owner,
+        key: &ApiKey,
+        charge_id: ChargeId,
+    ) -> Result<Issued<Verdict>, ChargeFailure> {
+        let mut verdict = self.charge_key(owner, key, charge_id).await?;
         if matches!(verdict.verdict(), Verdict::Unknown(_)) {
-            verdict = Box::pin(self.charge_after_fill(key, charge_id)).await?;
+            verdict = Box::pin(self.charge_after_fill(owner, key, charge_id)).await?;
         }
         Ok(verdict)
     }
 
-    async fn charge_key(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Issued<Verdict>, ChargeFailure> {
-        if self.degraded.breaker.is_open() {
+    async fn charge_key(
+        &self,
+        owner: &Owner,
+        key: &ApiKey,
+        charge_id: ChargeId,
+    ) -> Result<Issued<Verdict>, ChargeFailure> {
+        if !self.may_charge(owner) || self.degraded.is_paused_here(key.id) {
             return Err(ChargeFailure::NotCharged);
         }
         let start = Instant::now();
-        let sent_at = self.degraded.clock.at(start);
-        let guard = UnconfirmedGuard { usage_buffer: &self.usage_buffer, key: key.id };
         let request = pin!(Issued::charge(&self.ledger, key, charge_id));
         let verdict = request.instrument(info_span!(target: TRACE_TARGET, "charge")).await;
-        std::mem::forget(guard);
         let received_at = Instant::now();
         self.metrics.observe_charge_duration(received_at - start);
         match verdict {
             Ok(verdict) => {
-                self.degraded.breaker.record_success();
-                self.degraded.observe(key, verdict.verdict(), received_at);
-                Ok(verdict)
+                owner.record_success();
+                Ok(verdict.restrict_by(&self.degraded, key, received_at))
             }
-            Err(error) => {
-                self.note_ledger_failure(&error);
-                Err(if error.may_have_been_applied() {
-                    ChargeFailure::Unconfirmed(sent_at)
-                } else {
-                    ChargeFailure::NotCharged
-                })
+            Err(failure) => {
+                self.note_ledger_failure(owner, &failure.error);
+                Err(failure.sent.map_or(ChargeFailure::NotCharged, ChargeFailure::Unconfirmed))
             }
         }
     }
 
-    /// Counts a failed call to Redis. `failures_max` consecutive failures open the breaker and start degraded mode.
-    fn note_ledger_failure(&self, error: &LedgerError) {
-        if self.degraded.breaker.record_failure() {
-            tracing::error!(error = error as &dyn std::error::Error, "entered degraded mode");
+    /// Whether the owner of a key decides on its requests. Otherwise the local limiter does.
+    fn may_charge(&self, owner: &Owner) -> bool {
+        if is_mutant("one-breaker-for-all-shards") && self.is_degraded() {
+            return false;
+        }
+        self.is_ledger_trusted.load(Ordering::Acquire) && !owner.is_unavailable()
+    }
+
+    /// Counts a failed call to Redis. Enough consecutive failures start degraded mode for the keys of this owner. An
+    /// error that concerns one key does not count.
+    fn note_ledger_failure(&self, owner: &Owner, error: &LedgerError) {
+        if !error.is_outage() {
+            tracing::error!(error = error as &dyn std::error::Error, "charge failed");
+        } else if owner.record_failure() {
+            let server = owner.address();
+            tracing::error!(error = error as &dyn std::error::Error, server, "entered degraded mode");
             self.metrics.set_degraded(true);
-            self.ledger.disconnect_all();
         } else {
             tracing::debug!(error = error as &dyn std::error::Error, "charge failed");
         }
@@ -149,16 +166,21 @@ impl Admission {
 
     /// Fills the key's record from PostgreSQL and charges again. Per key, one request at a time does this and
     /// the others wait for it.
-    async fn charge_after_fill(&self, key: &ApiKey, charge_id: ChargeId) -> Result<Issued<Verdict>, ChargeFailure> {
-        let Err(placeholder) = self.unknown_keys.get_value_or_guard_async(&key.id).await else {
+    async fn charge_after_fill(
+        &self,
+        owner: &Owner,
+        key: &ApiKey,
+        charge_id: ChargeId,
+    ) -> Result<Issued<Verdict>, ChargeFailure> {
+        let Err(placeholder) = self.key_lookups.missing_keys.get_value_or_guard_async(&key.id).await else {
             return Err(Refusal::InvalidKey.into());
         };
         for _ in 0..FILL_ATTEMPTS_MAX {
-            let verdict = self.charge_key(key, charge_id).await?;
+            let verdict = self.charge_key(owner, key, charge_id).await?;
             let Verdict::Unknown(fence) = verdict.verdict() else { return Ok(verdict) };
-            if !self.fill_key_record(key.id, fence).await? {
+            if !self.fill_key_record(owner, key.id, fence).await? {
                 // The insert fails if the placeholder was evicted. Then the next request looks the id up again.
-                let _ = placeholder.insert(());
+                let _ = placeholder.insert(Instant::now());
                 return Err(Refusal::InvalidKey.into());
             }
         }
@@ -167,18 +189,16 @@ impl Admission {
     }
 
     /// Copies a key's record from PostgreSQL to Redis. Returns `false` if the key does not exist.
-    async fn fill_key_record(&self, id: KeyId, fence: &Fence) -> Result<bool, ChargeFailure> {
-        let Ok(_permit) = self.key_fills.try_acquire() else {
-            tracing::warn!("key fill rejected: [ledger] key_fills_max reached");
-            return Err(Refusal::Internal.into());
-        };
+    async fn fill_key_record(&self, owner: &Owner, id: KeyId, fence: &Fence) -> Result<bool, ChargeFailure> {
         let Some(key_record) = self.find_key_record(id).await else { return Err(ChargeFailure::NotCharged) };
         let Some(mut record) = key_record else { return Ok(false) };
         // The last count that this node saw may not be flushed to PostgreSQL yet.
-        record.merge_usage(self.degraded.local_usage(id));
+        if !is_mutant("fill-ignores-node-count") {
+            record.merge_usage(self.degraded.local_usage(id));
+        }
         failpoint::delay_at("fill-before-write").await;
         self.ledger.fill(&record, fence).await.map_err(|error| {
-            self.note_ledger_failure(&error);
+            self.note_ledger_failure(owner, &error);
             ChargeFailure::NotCharged
         })?;
         self.metrics.count_key_record_fill();
@@ -186,19 +206,14 @@ impl Admission {
     }
 
     async fn apply_verdict(&self, key: &ApiKey, verdict: Issued<Verdict>) -> Result<Admitted, Refusal> {
-        if let Verdict::Admitted { quota, yesterday, .. } = verdict.verdict() {
-            self.usage_buffer.record_admitted(key.id, DailyUsage { day: quota.day, count: quota.used });
-            if let Some(yesterday) = yesterday {
-                self.usage_buffer.record_yesterday(key.id, *yesterday);
-            }
-        } else {
-            let refusal = self.record_refusal(key, verdict.verdict());
-            if let Verdict::PausedNow(pause) = verdict.verdict() {
-                Box::pin(self.record_pause(pause)).await;
-            }
-            return Err(refusal);
+        if matches!(verdict.verdict(), Verdict::Admitted { .. }) {
+            return verdict.into_admitted().ok_or(Refusal::Internal);
         }
-        verdict.into_admitted().ok_or(Refusal::Internal)
+        let refusal = self.record_refusal(key, verdict.verdict());
+        if let Verdict::PausedNow { now, burst_epoch } = *verdict.verdict() {
+            Box::pin(self.record_pause(key.id, now, burst_epoch)).await;
+        }
+        Err(refusal)
     }
 
     /// Counts a request that a verdict does not admit.
@@ -208,10 +223,9 @@ impl Admission {
                 self.usage_buffer.record_refused(key.id, quota.day, RefusalReason::QuotaExhausted);
                 Refusal::QuotaExhausted(*quota)
             }
-            Verdict::PausedNow(pause) => {
-                let now = LedgerTime(pause.at_ms);
+            Verdict::PausedNow { now, .. } => {
                 self.usage_buffer.record_refused(key.id, now.day(), RefusalReason::Burst);
-                Refusal::BurstExceeded(now)
+                Refusal::BurstExceeded(*now)
             }
             Verdict::WrongSecret(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::WrongSecret),
             Verdict::Inactive(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Inactive),
@@ -229,28 +243,31 @@ impl Admission {
         refusal.into()
     }
 
-    /// Records a pause in PostgreSQL before the response is sent. If that fails, the pause stays in the set
-    /// of unrecorded pauses in Redis until the outbox worker records it.
-    async fn record_pause(&self, pause: &KeyPause) {
+    /// Records a pause in PostgreSQL before the response is sent, because the other nodes learn of it from there. If
+    /// that fails, the pause stays with the pending charges of this node, or in the set of unrecorded pauses in Redis,
+    /// until a background task records it.
+    async fn record_pause(&self, key: KeyId, now: LedgerTime, burst_epoch: u64) {
         failpoint::delay_at("pause-before-insert").await;
+        if self.degraded.is_paused_here(key) {
+            if let Some(pause) = self.degraded.pending_charges.unrecorded_pause(key)
+                && !self.record_local_pause(&pause).await
+            {
+                tracing::warn!("pause not recorded in PostgreSQL");
+            }
+            return;
+        }
+        match self.ledger.pause_evidence(key, burst_epoch, now.0).await {
+            Ok(pause) => self.record_ledger_pause(&pause).await,
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "pause not read from Redis"),
+        }
+    }
+
+    async fn record_ledger_pause(&self, pause: &KeyPause) {
         if let Err(error) = self.store.keys().record_pause(pause).await {
             tracing::error!(error = &error as &dyn std::error::Error, "pause not recorded in PostgreSQL");
         } else if let Err(error) = self.ledger.mark_pause_recorded(pause).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "pause not confirmed in Redis");
         }
-    }
-}
-
-/// Guards a charge in progress. If the client disconnects, the guard is dropped, and the next usage flush
-/// reads the key's count from Redis.
-struct UnconfirmedGuard<'a> {
-    usage_buffer: &'a UsageBuffer,
-    key: KeyId,
-}
-
-impl Drop for UnconfirmedGuard<'_> {
-    fn drop(&mut self) {
-        self.usage_buffer.record_unconfirmed(self.key);
     }
 }
 
@@ -260,8 +277,8 @@ enum ChargeFailure {
     Refused(Refusal),
     /// The charge was not sent.
     NotCharged,
-    /// The charge was sent at this time and Redis did not answer, so it may have been applied.
-    Unconfirmed(LedgerTime),
+    /// The charge was sent and Redis did not answer, so it may have been applied.
+    Unconfirmed(SentCharge),
 }
 
 impl From<Refusal> for ChargeFailure {
@@ -275,7 +292,10 @@ impl Admission {
     /// An admission whose Redis and PostgreSQL do not exist.
     pub(crate) fn unreachable(metrics: ApiMetrics) -> Self {
         let timeout = std::time::Duration::from_millis(100);
-        let ledger = ipseity_ledger::LedgerOptions { url: "redis://127.0.0.1:1".to_owned(), timeout };
+        let ledger = ipseity_ledger::LedgerOptions {
+            breaker_failures_max: 1,
+            ..ipseity_ledger::LedgerOptions::new("redis://127.0.0.1:1", timeout)
+        };
         let store = ipseity_store::StoreOptions {
             url: "postgres://127.0.0.1:1/none".to_owned(),
             application_name: "test",
@@ -284,15 +304,12 @@ impl Admission {
         };
         let limits = ApiLimits {
             key_fills_max: 1,
+            unknown_lookups_max: 1,
             unknown_cache_max: 1,
+            unknown_cache_ttl: timeout,
             refusal_cache_max: 1,
             render_cache_max: 1,
-            degraded: crate::limits::DegradedLimits {
-                local_keys_max: 1,
-                max_age: timeout,
-                failures_max: 1,
-                store_timeout: timeout,
-            },
+            degraded: crate::limits::DegradedLimits { local_keys_max: 1, max_age: timeout, store_timeout: timeout },
         };
         Self::new(
             Arc::new(Ledger::new(&ledger).expect("valid Redis URL")),

@@ -3,6 +3,7 @@
 
 use std::iter;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -48,6 +49,7 @@ pub struct ApiMetrics {
     pending_charges: Gauge,
     reconciled_charges: Counter,
     unverifiable_charges: Counter,
+    redis_clock_steps: Counter,
 }
 
 /// The possible outcomes of an operation. A URL that is too long belongs to no operation.
@@ -79,6 +81,7 @@ impl ApiMetrics {
             pending_charges: Gauge::default(),
             reconciled_charges: Counter::default(),
             unverifiable_charges: Counter::default(),
+            redis_clock_steps: Counter::default(),
         };
         registry.register("api_requests", "API requests, by operation and outcome", metrics.requests.clone());
         registry.register(
@@ -120,6 +123,11 @@ impl ApiMetrics {
             "Admitted requests whose charge could not be verified and was not repeated",
             unverifiable_charges.clone(),
         );
+        registry.register(
+            "redis_clock_steps",
+            "Steps of a Redis server's clock by more than a second",
+            metrics.redis_clock_steps.clone(),
+        );
         metrics
     }
 
@@ -159,9 +167,17 @@ impl ApiMetrics {
         self.pending_charges.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn count_reconciled(&self, reconciled: u64, unverifiable: u64) {
-        self.reconciled_charges.inc_by(reconciled);
-        self.unverifiable_charges.inc_by(unverifiable);
+    pub(crate) fn count_reconciled(&self, charges: u64) {
+        self.reconciled_charges.inc_by(charges);
+    }
+
+    pub(crate) fn count_unverifiable(&self, charges: u64) {
+        self.unverifiable_charges.inc_by(charges);
+    }
+
+    /// Sets the number of steps that the ledger has counted.
+    pub(crate) fn set_redis_clock_steps(&self, steps: u64) {
+        self.redis_clock_steps.inner().store(steps, Ordering::Relaxed);
     }
 
     pub(crate) fn count_request(&self, operation: &'static str, outcome: &'static str) {

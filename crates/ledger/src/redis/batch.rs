@@ -3,11 +3,12 @@
 //! A call costs Redis and the node far more than a charge in it. Without a batch in flight, a charge is sent
 //! immediately.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use ipseity_domain::ApiKey;
+use ipseity_domain::{ApiKey, BURST_LIMIT, BURST_WINDOW_S};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +18,8 @@ use crate::charge_id::ChargeId;
 use crate::columns::column;
 use crate::error::LedgerError;
 use crate::layout::Bucket;
-use crate::redis::identity::ServerIdentity;
+use crate::ledger_time::LedgerTime;
+use crate::redis::identity::{Incarnation, ServerIdentity, StoreFingerprint};
 use crate::scripts::{self, random_nonce};
 
 /// Charges per batch. Redis does nothing else while it runs a batch.
@@ -26,8 +28,8 @@ const CHARGE_ARG_BYTES: usize = column("charge_id").end();
 /// Estimated size of a command, so that its buffer is allocated once: bytes per charge, then arguments and bytes of the
 /// rest.
 const CHARGE_CAPACITY_BYTES: usize = 86;
-const OVERHEAD_ARGS: usize = 7;
-const OVERHEAD_BYTES: usize = 160;
+const OVERHEAD_ARGS: usize = 12;
+const OVERHEAD_BYTES: usize = 260;
 /// How long the next batch waits for the reply to this one. A lost reply must not delay it.
 const NEXT_BATCH_TIMEOUT: Duration = Duration::from_millis(2);
 
@@ -36,6 +38,8 @@ const NEXT_BATCH_TIMEOUT: Duration = Duration::from_millis(2);
 pub(crate) struct Charge {
     pub(crate) key: ApiKey,
     pub(crate) id: ChargeId,
+    /// When it was sent, by the clock of Redis.
+    pub(crate) at: LedgerTime,
 }
 
 /// A charge in the queue, and where to send its reply.
@@ -50,10 +54,10 @@ pub(crate) struct BatchHandle(mpsc::UnboundedSender<QueuedCharge>);
 
 impl BatchHandle {
     /// Starts the worker. It ends when the handle is dropped.
-    pub(crate) fn start(conn: MultiplexedConnection, identity: ServerIdentity) -> Self {
+    pub(crate) fn start(conn: MultiplexedConnection, identity: ServerIdentity, store: Arc<StoreFingerprint>) -> Self {
         // The edge limits concurrent requests, and with them the length of the queue.
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(BatchWorker { conn, identity }.run(receiver));
+        tokio::spawn(BatchWorker { conn, identity, store }.run(receiver));
         Self(sender)
     }
 
@@ -69,6 +73,7 @@ impl BatchHandle {
 struct BatchWorker {
     conn: MultiplexedConnection,
     identity: ServerIdentity,
+    store: Arc<StoreFingerprint>,
 }
 
 impl BatchWorker {
@@ -96,7 +101,9 @@ impl BatchWorker {
         // The charges arrived within milliseconds, so the earliest deadline applies to all.
         let deadline = batch.iter().map(|queued| queued.deadline).min().unwrap_or_else(Instant::now);
         let mut conn = self.conn.clone();
-        let verdicts = timeout_at(deadline, execute_batch(&mut conn, &self.identity, &charges)).await;
+        let incarnation = Incarnation::new(self.identity.data_set, &self.store);
+        let batch_sent = execute_batch(&mut conn, &incarnation, self.identity.is_cluster, &charges);
+        let verdicts = timeout_at(deadline, batch_sent).await;
         // If a receiver is gone, its caller has timed out and keeps the charge as unconfirmed.
         match verdicts.unwrap_or(Err(LedgerError::ReplyTimeout)) {
             Ok(verdicts) => {
@@ -116,10 +123,11 @@ impl BatchWorker {
 /// Sends one batch. In a cluster, all charges must belong to one bucket.
 pub(crate) async fn execute_batch(
     conn: &mut impl ConnectionLike,
-    identity: &ServerIdentity,
+    incarnation: &Incarnation,
+    is_cluster: bool,
     charges: &[Charge],
 ) -> Result<Vec<Vec<u8>>, LedgerError> {
-    let cmd = charge_command(identity, charges);
+    let cmd = charge_command(incarnation, is_cluster, charges);
     let mut reply: RedisResult<Value> = cmd.query_async(conn).await;
     if reply.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
         scripts::CHARGE.prepare_invoke().load_async(conn).await?;
@@ -131,22 +139,25 @@ pub(crate) async fn execute_batch(
     if verdicts.len() == charges.len() { Ok(verdicts) } else { Err(LedgerError::UnexpectedReply("number of verdicts")) }
 }
 
-fn charge_command(identity: &ServerIdentity, charges: &[Charge]) -> Cmd {
-    let shared_bucket = charges.first().filter(|_| identity.is_cluster).map(|charge| Bucket::of(charge.key.id));
+fn charge_command(incarnation: &Incarnation, is_cluster: bool, charges: &[Charge]) -> Cmd {
+    let shared_bucket = charges.first().filter(|_| is_cluster).map(|charge| Bucket::of(charge.key.id));
     let mut cmd =
         Cmd::with_capacity(3 * charges.len() + OVERHEAD_ARGS, charges.len() * CHARGE_CAPACITY_BYTES + OVERHEAD_BYTES);
     cmd.arg("EVALSHA")
         .arg(scripts::CHARGE.get_hash())
-        .arg(2 * charges.len() + if shared_bucket.is_some() { 2 } else { 0 });
+        .arg(2 * charges.len() + if shared_bucket.is_some() { 3 } else { 0 });
     for Charge { key, .. } in charges {
         let bucket = Bucket::of(key.id);
         cmd.arg(bucket.record_key(key.id)).arg(bucket.log_key(key.id));
     }
     if let Some(bucket) = shared_bucket {
-        cmd.arg(bucket.pending_pauses_key()).arg(bucket.fence_key());
+        cmd.arg(bucket.pending_pauses_key()).arg(bucket.fence_key()).arg(bucket.unflushed_key());
     }
-    cmd.arg(&identity.incarnation).arg(random_nonce());
-    for Charge { key, id } in charges {
+    let (first_sent, last_sent) =
+        charges.iter().fold((u64::MAX, 0), |(first, last), charge| (first.min(charge.at.0), last.max(charge.at.0)));
+    cmd.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(BURST_WINDOW_S * 1000);
+    cmd.arg(first_sent).arg(last_sent);
+    for Charge { key, id, .. } in charges {
         let mut charge_arg = [0; CHARGE_ARG_BYTES];
         let (digest, id_digits) = charge_arg.split_at_mut(key.digest.as_bytes().len());
         digest.copy_from_slice(key.digest.as_bytes());

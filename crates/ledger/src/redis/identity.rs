@@ -1,29 +1,98 @@
-//! The identity of a Redis server.
+//! The incarnation of a key record: which Redis data set and which PostgreSQL database it was written from.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ipseity_domain::is_mutant;
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
-/// The identity and the role of a server.
-#[derive(Clone, PartialEq, Eq)]
+use crate::columns::column;
+use crate::ledger_time::LedgerTime;
+
+const PART_BYTES: usize = 8;
+const _: () = assert!(2 * PART_BYTES == column("incarnation").width);
+
+/// The identity of a Redis data set. It changes when a server is restarted, restored or promoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataSet([u8; PART_BYTES]);
+
+impl DataSet {
+    fn new(run_id: &str, replication_id: &str) -> Self {
+        // FNV-1a: the ids are random, and not chosen by an attacker.
+        let hash = run_id
+            .bytes()
+            .chain(replication_id.bytes())
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        const SYMBOLS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-";
+        Self(std::array::from_fn(|index| SYMBOLS[(hash >> (6 * index)) as usize % SYMBOLS.len()]))
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Identifies the PostgreSQL database. It changes when a replica is promoted or a backup is restored. All handles of a
+/// process share it.
+#[derive(Debug, Default)]
+pub struct StoreFingerprint(AtomicU64);
+
+impl StoreFingerprint {
+    /// Sets the eight characters that identify the database. Without them, records of any database are trusted.
+    pub fn set(&self, fingerprint: Option<[u8; 8]>) {
+        self.0.store(fingerprint.map_or(0, u64::from_ne_bytes), Ordering::Release);
+    }
+
+    fn get(&self) -> Option<[u8; PART_BYTES]> {
+        let bytes = self.0.load(Ordering::Acquire);
+        (bytes != 0).then(|| bytes.to_ne_bytes())
+    }
+}
+
+/// What a record must start with to be trusted: the data set, and the database if it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Incarnation {
+    bytes: [u8; 2 * PART_BYTES],
+    len: usize,
+}
+
+impl Incarnation {
+    pub(crate) fn new(data_set: DataSet, store: &StoreFingerprint) -> Self {
+        let mut bytes = [0; 2 * PART_BYTES];
+        bytes[..PART_BYTES].copy_from_slice(&data_set.0);
+        let Some(fingerprint) = store.get().filter(|_| !is_mutant("database-not-in-incarnation")) else {
+            return Self { bytes, len: PART_BYTES };
+        };
+        bytes[PART_BYTES..].copy_from_slice(&fingerprint);
+        Self { bytes, len: bytes.len() }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The data set and the role of a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerIdentity {
-    /// Identifies the data set, by `run_id` and `master_replid`. It changes when a server is restarted, restored or
-    /// promoted. Records of another incarnation are not trusted.
-    pub(crate) incarnation: String,
+    pub(crate) data_set: DataSet,
     pub(crate) is_primary: bool,
     pub(crate) is_cluster: bool,
 }
 
 impl ServerIdentity {
-    pub(crate) async fn fetch(conn: &mut MultiplexedConnection) -> Result<Self, RedisError> {
-        let mut info = redis::cmd("INFO");
-        let info: String = info.arg("server").arg("replication").arg("cluster").query_async(conn).await?;
+    /// Reads the identity and the clock of a server.
+    pub(crate) async fn fetch(conn: &mut MultiplexedConnection) -> Result<(Self, LedgerTime), RedisError> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("INFO").arg("server").arg("replication").arg("cluster").cmd("TIME");
+        let (info, (s, us)): (String, (u64, u64)) = pipeline.query_async(conn).await?;
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
-        Ok(Self {
-            // Sixteen characters are enough, and every record contains them.
-            incarnation: format!("{:.8}{:.8}", field("run_id"), field("master_replid")),
+        let identity = Self {
+            data_set: DataSet::new(field("run_id"), field("master_replid")),
             is_primary: field("role") == "master",
             is_cluster: field("cluster_enabled") == "1",
-        })
+        };
+        Ok((identity, LedgerTime(s * 1000 + us / 1000)))
     }
 }

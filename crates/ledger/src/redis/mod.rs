@@ -1,6 +1,8 @@
 //! Connections to Redis: one server, a primary with replicas, or a cluster.
 
 pub(crate) mod batch;
+pub(crate) mod breaker;
+pub(crate) mod clock;
 pub(crate) mod connection;
 pub(crate) mod identity;
 pub(crate) mod node;

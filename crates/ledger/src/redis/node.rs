@@ -3,37 +3,74 @@
 //! There are no automatic retries here: a charge that is sent twice is charged twice.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant as StdInstant};
 
 use arc_swap::ArcSwapOption;
+use futures_util::future::BoxFuture;
+use ipseity_domain::is_mutant;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::LedgerError;
+use crate::ledger_time::LedgerTime;
+use crate::redis::breaker::Breaker;
+use crate::redis::clock::ServerClock;
 use crate::redis::connection::RedisConnection;
+use crate::redis::identity::StoreFingerprint;
 
 /// Closes a connection whose data is not acknowledged. A slow or frozen server still acknowledges data, and keeps its
 /// connection.
-pub(crate) const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for connecting. It may exceed the deadline of the request that started it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Called with the address of a server after a connection to it was opened. The connection is used once this returns
+/// `true`, for example when all changes of keys are applied to that server. Otherwise the next request opens another.
+pub type ConnectGate = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// What all servers of a handle share.
+pub(crate) struct NodeSettings {
+    pub(crate) connect_gate: Option<ConnectGate>,
+    pub(crate) breaker_failures_max: u32,
+    pub(crate) store: Arc<StoreFingerprint>,
+    /// Number of steps of a server's clock.
+    pub(crate) clock_steps: AtomicU64,
+}
+
 pub(crate) struct RedisNode {
     client: Client,
+    settings: Arc<NodeSettings>,
+    pub(crate) breaker: Breaker,
+    pub(crate) clock: ServerClock,
     current_connection: ArcSwapOption<RedisConnection>,
     /// Held by the task that connects. Other requests wait for it.
     connecting: Arc<Mutex<()>>,
 }
 
 impl RedisNode {
-    pub(crate) fn new(info: ConnectionInfo) -> Result<Self, LedgerError> {
+    pub(crate) fn new(info: ConnectionInfo, settings: Arc<NodeSettings>) -> Result<Self, LedgerError> {
         // Only with RESP3 does the client library report a lost connection before the next request fails.
         let resp3 = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_USER_TIMEOUT);
         let client = Client::open(info.set_redis_settings(resp3).set_tcp_settings(tcp))?;
-        Ok(Self { client, current_connection: ArcSwapOption::empty(), connecting: Arc::default() })
+        Ok(Self {
+            client,
+            breaker: Breaker::new(settings.breaker_failures_max),
+            settings,
+            clock: ServerClock::new(),
+            current_connection: ArcSwapOption::empty(),
+            connecting: Arc::default(),
+        })
+    }
+
+    /// Corrects the clock by a reply.
+    pub(crate) fn sync_clock(&self, now: LedgerTime, sent: StdInstant, received: StdInstant) {
+        if self.clock.sync(now, sent, received) {
+            self.settings.clock_steps.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn address(&self) -> &ConnectionAddr {
@@ -42,7 +79,7 @@ impl RedisNode {
 
     /// Another server of the same cluster, with the same credentials and the same encryption.
     pub(crate) fn sibling(&self, address: ConnectionAddr) -> Result<Self, LedgerError> {
-        Self::new(self.client.get_connection_info().clone().set_addr(address))
+        Self::new(self.client.get_connection_info().clone().set_addr(address), Arc::clone(&self.settings))
     }
 
     /// Returns the current connection, or opens one.
@@ -67,10 +104,20 @@ impl RedisNode {
         let node = Arc::clone(self);
         let connecting = tokio::spawn(async move {
             let _guard = guard;
-            let opened = timeout(CONNECT_TIMEOUT, RedisConnection::open(&node.client))
+            let sent = StdInstant::now();
+            let opened = timeout(CONNECT_TIMEOUT, RedisConnection::open(&node.client, &node.settings.store))
                 .await
                 .map_err(|_late| LedgerError::Unreachable)?;
-            let connection = Arc::new(opened.map_err(LedgerError::NotApplied)?);
+            let (connection, now) = opened.map_err(LedgerError::NotApplied)?;
+            // Not `sync_clock`: until now this was the clock of the node.
+            node.clock.sync(now, sent, StdInstant::now());
+            if let Some(connect_gate) = &node.settings.connect_gate
+                && !is_mutant("no-gate-on-new-connections")
+                && !connect_gate(node.address().to_string()).await
+            {
+                return Err(LedgerError::Unreachable);
+            }
+            let connection = Arc::new(connection);
             node.current_connection.store(Some(Arc::clone(&connection)));
             Ok(connection)
         });

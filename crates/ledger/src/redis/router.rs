@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::LedgerError;
 use crate::layout::HashSlot;
 use crate::redis::connection::RedisConnection;
-use crate::redis::node::RedisNode;
+use crate::redis::node::{NodeSettings, RedisNode};
 use crate::redis::slot_map::{ClusterView, SlotMap};
 
 /// Time limit for finding a server that answers. It may exceed the deadline of the request that started it.
@@ -34,8 +34,8 @@ pub(crate) struct RedisRouter {
 
 impl RedisRouter {
     /// Parses URLs separated by commas.
-    pub(crate) fn new(urls: &str) -> Result<Self, LedgerError> {
-        let seed = |url: &str| Ok(Arc::new(RedisNode::new(url.trim().into_connection_info()?)?));
+    pub(crate) fn new(urls: &str, settings: &Arc<NodeSettings>) -> Result<Self, LedgerError> {
+        let seed = |url: &str| Ok(Arc::new(RedisNode::new(url.trim().into_connection_info()?, Arc::clone(settings))?));
         let seeds: Vec<_> = urls.split(',').map(seed).collect::<Result<_, LedgerError>>()?;
         let nodes = StdMutex::new(seeds.clone());
         Ok(Self { seeds, nodes, slot_map: ArcSwapOption::empty(), refreshing: Arc::default() })
@@ -55,6 +55,22 @@ impl RedisRouter {
         let node = Arc::clone(self.slot_map(deadline).await?.owner(slot));
         let connection = node.connection(deadline).await?;
         Ok((node, connection))
+    }
+
+    /// Returns the owner of a slot by the last known slot map. Before there is one, it is the first seed.
+    pub(crate) fn last_known_owner(&self, slot: HashSlot) -> Arc<RedisNode> {
+        let slot_map = self.slot_map.load();
+        Arc::clone(slot_map.as_ref().map_or(&self.seeds[0], |slot_map| slot_map.owner(slot)))
+    }
+
+    pub(crate) fn has_slot_map(&self) -> bool {
+        self.slot_map.load().is_some()
+    }
+
+    /// Returns all servers that own a slot, by the last known slot map.
+    pub(crate) fn last_known_owners(&self) -> Vec<Arc<RedisNode>> {
+        let slot_map = self.slot_map.load();
+        slot_map.as_ref().map_or_else(|| vec![Arc::clone(&self.seeds[0])], |slot_map| slot_map.owners())
     }
 
     /// Returns all servers that own a slot, and a connection to each.
@@ -92,7 +108,7 @@ impl RedisRouter {
         }
     }
 
-    async fn slot_map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, LedgerError> {
+    pub(crate) async fn slot_map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, LedgerError> {
         if let Some(slot_map) = self.fresh_slot_map() {
             return Ok(slot_map);
         }
@@ -128,10 +144,6 @@ impl RedisRouter {
         self.slot_map.store(Some(Arc::clone(&slot_map)));
         self.prune_nodes(&slot_map.owners());
         Ok(slot_map)
-    }
-
-    pub(crate) fn disconnect_all(&self) {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|node| node.disconnect());
     }
 
     /// Disconnects from servers that own no slot. Otherwise a replica would keep its old identity after it is promoted.

@@ -1,31 +1,24 @@
 -- Charges a demo request. All anonymous clients share one daily quota.
 --
--- KEYS  1 record: hash with s incarnation, t today and n its count, y yesterday and m its count
+-- KEYS  1 record (demo_record.lua)
 -- ARGV  1 incarnation   2 daily limit   3 '' to charge, or the newest day in PostgreSQL, to fill the record first   4 its count
 
-local record = redis.call('HMGET', KEYS[1], 's', 't', 'n', 'y', 'm')
-local today, count = tonumber(record[2] or 0), tonumber(record[3] or 0)
-if record[1] ~= ARGV[1] then
-  if ARGV[3] == '' then return record[1] and '01' or '00' end
-  local stored_day, stored_count = tonumber(ARGV[3]), tonumber(ARGV[4])
-  if stored_day > today then today, count = stored_day, stored_count elseif stored_day == today then count = math.max(count, stored_count) end
-  redis.call('HSET', KEYS[1], 's', ARGV[1])
+local now = now_ms()
+local day = floor(now / {{DAY_MS}})
+local incarnation, today, count, yesterday, yesterday_count = read_demo_record(KEYS[1], day)
+if find(incarnation, ARGV[1], 1, true) ~= 1 then
+  if ARGV[3] == '' then return incarnation == '' and '00' or '01' end
+  today, count = merge_demo_usage(today, count, tonumber(ARGV[3]), tonumber(ARGV[4]), day)
 end
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local day = math.floor(now / {{DAY_MS}})
 if day > today then
-  if count > 0 then
-    record[4], record[5] = string.format('%d', today), string.format('%d', count)
-    redis.call('HSET', KEYS[1], 'y', record[4], 'm', record[5])
-  end
+  if count > 0 then yesterday, yesterday_count = today, count end
   today, count = day, 0
 end
 local limit = tonumber(ARGV[2])
 local exhausted = count >= limit
 if not exhausted then count = count + 1 end
-redis.call('HSET', KEYS[1], 't', string.format('%d', today), 'n', string.format('%d', count))
+write_demo_record(KEYS[1], ARGV[1], today, count, yesterday, yesterday_count)
 -- The same columns as in the reply of charge.lua, up to the daily limit.
 return (exhausted and '5' or '6')
-  .. string.format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}0{{daily_limit.digits}}', now, today, count, record[4] or 0, record[5] or 0, limit)
+  .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}00{{daily_limit.digits}}', now, today, count, yesterday, yesterday_count, limit)

@@ -9,46 +9,61 @@
 //! | `{{paused.offset}}` | 48: the position as `SETRANGE` counts, from 0 |
 //! | `{{paused.width}}` | 1 |
 //! | `{{paused.digits}}` | `%01d`: the format of a number of that width |
-//! | `{{BURST_LIMIT}}` | a constant of the table below |
+//! | `{{paused.pattern}}` | `%d`, repeated: the pattern of a number of that width |
+//! | `{{DAY_MS}}` | a constant of the table below |
+//!
+//! Limits and windows are arguments, not constants.
+
+#[cfg(feature = "mutants")]
+mod mutants;
 
 use std::sync::LazyLock;
 
-use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, DAY_S};
+use ipseity_domain::DAY_S;
 use redis::Script;
 
-use crate::columns::find_column;
+use crate::columns::{ColumnKind, find_column};
 
-const CONSTANTS: [(&str, u64); 9] = [
-    ("BURST_LIMIT", BURST_LIMIT as u64),
-    ("BURST_WINDOW_S", BURST_WINDOW_S),
-    ("BURST_WINDOW_MS", BURST_WINDOW_S * 1000),
+/// How long after its time a charge is applied, by the clock of Redis. A charge that arrives later has no effect, so
+/// that it can be reconciled after this time.
+pub(crate) const CHARGE_VALID_MS: u64 = 1_000;
+
+const CONSTANTS: [(&str, u64); 6] = [
     ("DAY_MS", DAY_S * 1000),
+    ("CHARGE_VALID_MS", CHARGE_VALID_MS),
     // If the clock goes back by at most this, the time of the newest request is used.
     ("CLOCK_STEP_MAX_MS", 1_000),
-    // How far a node's estimate of Redis's clock may be off.
-    ("NODE_CLOCK_ERROR_MS", 1_000),
-    // More than two burst windows, because the expiry of a log is renewed only once per window.
-    ("LOG_TTL_MS", 130_000),
+    // A log expires after two burst windows and this, because its expiry is renewed only once per window.
+    ("LOG_TTL_MARGIN_MS", 10_000),
     ("RECORD_TTL_MS", 3 * DAY_S * 1000),
-    // Longer than any batch is retried.
-    ("RECONCILED_TTL_MS", 3_600_000),
+    // A call for each entry would take most of the time of a batch. Lua limits the number of arguments.
+    ("ENTRIES_PER_PUSH", 100),
 ];
 
 pub(crate) static CHARGE: LazyLock<Script> = LazyLock::new(|| record_script(include_str!("charge.lua")));
-pub(crate) static CHARGE_DEMO: LazyLock<Script> = LazyLock::new(|| script(include_str!("charge_demo.lua")));
+pub(crate) static CHARGE_DEMO: LazyLock<Script> = LazyLock::new(|| demo_script(include_str!("charge_demo.lua")));
 pub(crate) static WRITE_RECORD: LazyLock<Script> = LazyLock::new(|| record_script(include_str!("write_record.lua")));
+pub(crate) static INVALIDATE_RECORD: LazyLock<Script> =
+    LazyLock::new(|| record_script(include_str!("invalidate_record.lua")));
 pub(crate) static DELETE_RECORD: LazyLock<Script> = LazyLock::new(|| script(include_str!("delete_record.lua")));
-pub(crate) static CLEAR_YESTERDAY: LazyLock<Script> = LazyLock::new(|| script(include_str!("clear_yesterday.lua")));
+pub(crate) static CONFIRM_FLUSH: LazyLock<Script> = LazyLock::new(|| script(include_str!("confirm_flush.lua")));
 pub(crate) static RECONCILE: LazyLock<Script> = LazyLock::new(|| record_script(include_str!("reconcile.lua")));
-pub(crate) static RECONCILE_DEMO: LazyLock<Script> = LazyLock::new(|| script(include_str!("reconcile_demo.lua")));
+pub(crate) static RECONCILE_DEMO: LazyLock<Script> = LazyLock::new(|| demo_script(include_str!("reconcile_demo.lua")));
 
 fn script(source: &str) -> Script {
+    #[cfg(feature = "mutants")]
+    let source = &mutants::mutate(source);
     Script::new(&replace_placeholders(source))
 }
 
 /// A script that uses the functions of `record.lua`.
 fn record_script(source: &str) -> Script {
     script(&[include_str!("record.lua"), source].concat())
+}
+
+/// A script that also uses the functions of `demo_record.lua`.
+fn demo_script(source: &str) -> Script {
+    record_script(&[include_str!("demo_record.lua"), source].concat())
 }
 
 /// Unknown placeholders stay.
@@ -77,7 +92,8 @@ fn value_of(placeholder: &str) -> Option<String> {
         "last" => Some(column.end().to_string()),
         "offset" => Some(column.start.to_string()),
         "width" => Some(column.width.to_string()),
-        "digits" => Some(format!("%0{}d", column.width)),
+        "digits" if column.kind == ColumnKind::Number => Some(format!("%0{}d", column.width)),
+        "pattern" if column.kind == ColumnKind::Number => Some("%d".repeat(column.width)),
         _ => None,
     }
 }
@@ -97,7 +113,8 @@ mod tests {
     fn placeholders_become_numbers() {
         assert_eq!(replace_placeholders("sub(record, {{paused}})"), "sub(record, 49, 49)");
         assert_eq!(replace_placeholders("{{paused.offset}} {{today_count.digits}}"), "48 %012d");
-        assert_eq!(replace_placeholders("< {{BURST_WINDOW_MS}} {{unknown}}"), "< 60000 {{unknown}}");
+        assert_eq!(replace_placeholders("< {{CHARGE_VALID_MS}} {{unknown}}"), "< 1000 {{unknown}}");
+        assert_eq!(replace_placeholders("{{digest.digits}}"), "{{digest.digits}}");
     }
 
     #[test]

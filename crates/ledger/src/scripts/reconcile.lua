@@ -1,99 +1,167 @@
 -- Reconciles a batch of requests that a node admitted in degraded mode, or whose reply was lost.
 --
--- KEYS  1 record   2 log   3 pending   4 fence (record.lua, charge.lua)   5 marker: exists once the batch is reconciled, and holds the
---       number of unverifiable charges
--- ARGV  1 incarnation   2 new fence, used if the bucket has none   3 key id   4 burst epoch of the batch
---       5 a pause that the node decided, "<ms>:<counts>", or ''
---       6 requests that were certainly not charged, "<day>:<count>,…", oldest day first
---       7 log entries of those within the last 60 s   8 log entries of requests that may have been charged
+-- KEYS  1 record   2 log   3 pending   4 fence   5 unflushed (record.lua, charge.lua)
+--       6 reconciled batches: hash, node -> "<number of its last batch>:<unverifiable charges of that batch>"
+-- ARGV  1 incarnation   2 new fence, used if the bucket has none   3 burst limit   4 burst window in ms   5 key id
+--       6 burst epoch of the batch   7 a pause that the node decided, "<ms>:<counts>", or ''
+--       8 requests that were certainly not charged, "<day>:<count>,…", oldest day first. The count is negative if requests were
+--         charged, but refused by the node
+--       9 log entries of those within the burst window   10 log entries of requests that may have been charged, each followed by + if
+--         the node admitted it, - if not, and the first part of the incarnation that the charge was sent to
+--       11 node   12 number of the batch, rising for each node
+--       13 when the batch was first sent, if there was no reply, and the first part of the incarnation that it was sent to, or ''
+--       14 when this attempt was sent (record.lua)
 --
 -- A batch that is sent again because its reply was lost is reconciled once. The count may exceed the limit, because it counts what was
--- admitted. Returns like charge.lua: 0 if there is no record, otherwise 6, followed by the number of unverifiable charges.
+-- admitted. Returns like charge.lua: 0 if there is no record, 7 if this attempt was delivered late, 8 if a charge of the batch may
+-- still be applied, otherwise 6, followed by the number of unverifiable charges.
 
-local record = redis.call('GET', KEYS[1])
-if not record or sub(record, {{incarnation}}) ~= ARGV[1] then return unknown_reply(record, KEYS[4], ARGV[2]) end
+local now, burst_limit, burst_window = now_ms(), tonumber(ARGV[3]), tonumber(ARGV[4])
+if is_expired(now, ARGV[14], ARGV[14]) then return format('7{{newest_ms.digits}}', now) end
 
-local now, filled = now_ms(), tonumber(sub(record, {{filled_ms}}))
-local today, count = tonumber(sub(record, {{today}})), tonumber(sub(record, {{today_count}}))
-local yesterday, yesterday_count = tonumber(sub(record, {{yesterday}})), tonumber(sub(record, {{yesterday_count}}))
-local unverifiable = 0
+local record = redis.pcall('GET', KEYS[1])
+if not record then return unknown_reply(false, KEYS[4], ARGV[2]) end
+if record.err or not is_readable(record) or not has_log(KEYS[2]) then
+  invalidate(KEYS[1])
+  return unknown_reply(true, KEYS[4], ARGV[2])
+end
+if find(record, ARGV[1], 1, true) ~= 1 then return unknown_reply(true, KEYS[4], ARGV[2]) end
 
-local function reply() return format('6{{newest_ms.digits}}', now) .. sub(record, {{today.first}}, {{scope.last}}) .. unverifiable end
+local clock_day, log_start = floor(now / {{DAY_MS}}), tonumber(sub(record, {{log_start_ms}}))
+local today, count, yesterday, yesterday_count = read_days(record, clock_day)
+local newest, flag, unverifiable = tonumber(sub(record, {{newest_ms}})), sub(record, {{unflushed}}), 0
 
-local reconciled = redis.call('GET', KEYS[5])
-if reconciled then
-  unverifiable = tonumber(reconciled)
+local function format_counters(newest_ms)
+  return format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}2',
+    newest_ms, today, count, yesterday, yesterday_count)
+end
+local function reply() return '6' .. format_counters(now) .. sub(record, {{deactivated.first}}, {{scope.last}}) .. format('%d', unverifiable) end
+
+local last_batch, last_unverifiable = string.match(call('HGET', KEYS[6], ARGV[11]) or '', '^(%d+):(%d+)$')
+if last_batch and tonumber(last_batch) >= tonumber(ARGV[12]) then
+  unverifiable = tonumber(last_unverifiable)
   return reply()
 end
 
 local function add_requests(day, requests)
-  if day > today then
-    if count > 0 then yesterday, yesterday_count = today, count end
-    today, count = day, requests
-  elseif day == today then
-    count = count + requests
-  elseif day > yesterday then
-    yesterday, yesterday_count = day, requests
+  -- A node that has never reached Redis uses the clock of its machine.
+  if day > clock_day then day = max(clock_day, today) end
+  if day == today then
+    count = max(count + requests, 0)
   elseif day == yesterday then
-    yesterday_count = yesterday_count + requests
-  end
-end
-
-local same_epoch = tonumber(sub(record, {{burst_epoch}})) == tonumber(ARGV[4])
-local log, new_entries = redis.call('LRANGE', KEYS[2], 0, -1), {}
-
-for day, requests in string.gmatch(ARGV[6], '(%d+):(%d+)') do add_requests(tonumber(day), tonumber(requests)) end
-for entry in string.gmatch(ARGV[7], '%d+') do new_entries[#new_entries + 1] = entry end
-
-for entry in string.gmatch(ARGV[8], '%d+') do
-  local at, charged_id = tonumber(sub(entry, {{entry_ms}})), sub(entry, {{entry_id.first}})
-  local rejected_id = format('{{entry_id.digits}}', tonumber(charged_id) + 1)
-  local charged, rejected = false, false
-  for _, logged in ipairs(log) do
-    -- The node's estimate of the Redis clock may be too late. A frozen Redis charges later than the request was sent.
-    if tonumber(sub(logged, {{entry_ms}})) >= at - {{NODE_CLOCK_ERROR_MS}} then
-      charged = charged or sub(logged, {{entry_id.first}}) == charged_id
-      rejected = rejected or sub(logged, {{entry_id.first}}) == rejected_id
+    yesterday_count = max(yesterday_count + requests, 0)
+  else
+    local moved_count = unflushed_count(KEYS[5], ARGV[5], day)
+    local day_count = max(moved_count + requests, 0)
+    if day > today then
+      yesterday, yesterday_count, flag = next_yesterday(KEYS[5], ARGV[5], flag, today, count, yesterday, yesterday_count)
+      today, count = day, day_count
+    elseif day > yesterday then
+      if flag == '2' then move_to_unflushed(KEYS[5], ARGV[5], yesterday, yesterday_count) end
+      yesterday, yesterday_count = day, day_count
+    elseif moved_count > 0 then
+      move_to_unflushed(KEYS[5], ARGV[5], day, day_count)
+    else
+      -- Neither Redis nor this call knows the count of this day.
+      unverifiable = unverifiable + max(requests, 0)
     end
   end
-  -- If the record was filled after the charge, the charge may be in the count from PostgreSQL, and the log is lost.
-  local log_incomplete = now - at > {{BURST_WINDOW_MS}} or at <= filled or (#log >= {{BURST_LIMIT}} and tonumber(sub(log[1], {{entry_ms}})) > at)
-  if rejected then
-    -- The daily quota rejected the request, but the reply was lost and the node admitted it. It is in the log, but not in the count.
-    add_requests(floor(at / {{DAY_MS}}), 1)
-  elseif not charged and log_incomplete then
-    -- The log does not reach back to it. We prefer undercounting to charging twice.
-    unverifiable = unverifiable + 1
-  elseif not charged then
-    add_requests(floor(at / {{DAY_MS}}), 1)
-    new_entries[#new_entries + 1] = entry
+  flag = '2'
+end
+
+-- The first part of the incarnation: whether Redis is still the data set that a charge or a batch was sent to.
+local function is_same_data_set(incarnation) return find(ARGV[1], incarnation, 1, true) == 1 end
+
+local function for_unconfirmed(visit)
+  for at, id, sign, incarnation in string.gmatch(ARGV[10], '({{entry_ms.pattern}})({{entry_id.pattern}})([+-])([^,]*)') do
+    visit(tonumber(at), id, sign == '+', incarnation)
   end
 end
 
-redis.call('SET', KEYS[5], unverifiable, 'PX', {{RECONCILED_TTL_MS}})
+local is_too_early = false
+for_unconfirmed(function(at) is_too_early = is_too_early or not is_expired(now, at, at) end)
+if is_too_early then return format('8{{newest_ms.digits}}', now) end
 
-local newest, paused = tonumber(sub(record, {{newest_ms}})), sub(record, {{paused}})
+local same_epoch = tonumber(sub(record, {{burst_epoch}})) == tonumber(ARGV[6])
+local log, new_entries = call('LRANGE', KEYS[2], 0, -1), {}
+local log_length = #log
+
+local first_sent, first_incarnation = string.match(ARGV[13], '^(%d+):(.*)$')
+local function is_first_attempt_known()
+  -- The number of the batch expires later than after a day.
+  return is_same_data_set(first_incarnation) and tonumber(first_sent) > log_start and now - first_sent < {{DAY_MS}} and tonumber(first_sent) <= now
+end
+if first_sent and not is_first_attempt_known() then
+  -- The first attempt may be in the count from PostgreSQL. We prefer undercounting to charging twice.
+  for _, requests in string.gmatch(ARGV[8], '(%d+):(%d+)') do unverifiable = unverifiable + tonumber(requests) end
+  for_unconfirmed(function(_, _, is_admitted) unverifiable = unverifiable + (is_admitted and 1 or 0) end)
+else
+  for day, requests in string.gmatch(ARGV[8], '(%d+):(-?%d+)') do add_requests(tonumber(day), tonumber(requests)) end
+  for entry in string.gmatch(ARGV[9], '%d+') do new_entries[#new_entries + 1] = entry end
+
+  local times_of = {}
+  for _, entry in ipairs(log) do
+    local id = sub(entry, {{entry_id.first}})
+    local times = times_of[id] or {}
+    times[#times + 1] = tonumber(sub(entry, {{entry_ms}}))
+    times_of[id] = times
+  end
+  local function logged_at(id, at)
+    for _, time in ipairs(times_of[id] or {}) do
+      -- A charge is never logged with a time before the last.
+      if time >= at and time <= at + {{CHARGE_VALID_MS}} + {{CLOCK_STEP_MAX_MS}} then return time end
+    end
+  end
+
+  -- The log is complete after this time. A full log has lost older entries, and a log that expired or was evicted lacks the newest.
+  local complete_since = log_start
+  if log_length >= burst_limit then complete_since = max(complete_since, tonumber(sub(log[1], {{entry_ms}}))) end
+  if newest > (tonumber(sub(log[log_length] or '', {{entry_ms}})) or 0) then complete_since = max(complete_since, newest) end
+  for_unconfirmed(function(at, id, is_admitted, incarnation)
+    if not is_admitted then
+      -- The caller did not get a response that is charged.
+      local time = logged_at(id, at)
+      if time then add_requests(floor(time / {{DAY_MS}}), -1) end
+    elseif logged_at(format('{{entry_id.digits}}', tonumber(id) + 1), at) then
+      -- The daily quota rejected the request, but the reply was lost and the node admitted it. It is in the log, but not in the count.
+      add_requests(floor(at / {{DAY_MS}}), 1)
+    elseif not logged_at(id, at) then
+      if now - at > burst_window or at > now or at <= complete_since or not is_same_data_set(incarnation) then
+        unverifiable = unverifiable + 1
+      else
+        add_requests(floor(at / {{DAY_MS}}), 1)
+        new_entries[#new_entries + 1] = format('{{entry_ms.digits}}', at) .. id
+      end
+    end
+  end)
+end
+
+call('HSET', KEYS[6], ARGV[11], format('%d:%d', ARGV[12], unverifiable))
+call('PEXPIRE', KEYS[6], {{RECORD_TTL_MS}})
+
+local paused = sub(record, {{paused}})
 if same_epoch and #new_entries > 0 then
   for _, entry in ipairs(new_entries) do
     local at = tonumber(sub(entry, {{entry_ms}}))
-    if now - at < {{BURST_WINDOW_MS}} then
+    if now - at < burst_window then
       -- An entry in the future would look as if the clock had been set back.
       log[#log + 1] = at > now and format('{{entry_ms.digits}}', now) .. sub(entry, {{entry_id.first}}) or entry
     end
   end
   table.sort(log)
-  redis.call('DEL', KEYS[2])
-  for index = math.max(#log - {{BURST_LIMIT}} + 1, 1), #log do redis.call('RPUSH', KEYS[2], log[index]) end
-  redis.call('PEXPIRE', KEYS[2], {{LOG_TTL_MS}})
+  -- Not deleted first: a cluster that is migrating the slot would not let the key be created here again.
+  for first = max(#log - burst_limit + 1, 1), #log, {{ENTRIES_PER_PUSH}} do
+    call('RPUSH', KEYS[2], unpack(log, first, math.min(first + {{ENTRIES_PER_PUSH}} - 1, #log)))
+  end
+  call('LTRIM', KEYS[2], log_length, -1)
+  call('PEXPIRE', KEYS[2], 2 * burst_window + {{LOG_TTL_MARGIN_MS}})
   newest = #log > 0 and tonumber(sub(log[#log], {{entry_ms}})) or 0
 end
 
-if ARGV[5] ~= '' and same_epoch and paused ~= '1' then
+if ARGV[7] ~= '' and same_epoch then
   paused = '1'
-  redis.call('HSET', KEYS[3], ARGV[3] .. ':' .. ARGV[4], ARGV[5])
+  call('HSET', KEYS[3], ARGV[5] .. ':' .. ARGV[6], ARGV[7])
 end
-record = sub(record, 1, {{digest.last}}) .. paused
-  .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}', newest, today, count, yesterday, yesterday_count)
-  .. sub(record, {{deactivated.first}})
-redis.call('SET', KEYS[1], record, 'PX', {{RECORD_TTL_MS}})
+mark_unflushed(KEYS[5], ARGV[5])
+call('SET', KEYS[1], sub(record, 1, {{digest.last}}) .. paused .. format_counters(newest) .. sub(record, {{deactivated.first}}), 'PX', {{RECORD_TTL_MS}})
 return reply()

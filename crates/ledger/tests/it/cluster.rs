@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, LedgerOptions, Verdict};
-use ipseity_testkit::{RedisCluster, eventually};
+use ipseity_ledger::{ChargeId, Ledger, RECONCILE_DELAY, Verdict};
+use ipseity_testkit::{RedisCluster, TestClock, eventually};
 use tokio::task::JoinSet;
 
-use crate::fixture::{LedgerFixture, admitted_count, ledger_at, new_key};
+use crate::fixture::{LedgerFixture, admitted_count, ledger_at, ledger_with_timeout, new_key, sweep};
 use crate::pause::{expected_race_outcome, race_charges};
 
 /// From the failure of a primary to verdicts on its keys. The cluster takes 1 s to detect it and 0.5 s to elect a new
 /// primary.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+const HOUR_MS: i64 = 3_600_000;
 /// Short, so that requests to a frozen server time out.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -38,7 +39,7 @@ async fn limits_pauses_and_usage_are_exact_on_every_primary() {
         assert_eq!(race_charges(&ledgers, *key).await, expected_race_outcome());
     }
 
-    let mut claimed = ledgers[0].claim_unrecorded_pauses(Duration::from_secs(2)).await.expect("claim succeeds");
+    let mut claimed = sweep(&ledgers[0], Duration::from_secs(2)).await.expect("first sweep").pauses;
     claimed.sort_by_key(|pause| keys.iter().position(|(key, _)| key.id == pause.key));
     assert_eq!(claimed.iter().map(|pause| pause.key).collect::<Vec<_>>(), keys.each_ref().map(|(key, _)| key.id));
     for pause in claimed {
@@ -81,8 +82,7 @@ async fn fail_first_primary(
     fixture: &mut LedgerFixture<RedisCluster>,
     stop: impl FnOnce(&mut RedisCluster),
 ) -> Duration {
-    let ledger =
-        Arc::new(Ledger::new(&LedgerOptions { url: fixture.redis.url(), timeout: SHORT_TIMEOUT }).expect("valid URL"));
+    let ledger = Arc::new(ledger_with_timeout(fixture.redis.url(), SHORT_TIMEOUT));
     let [affected, second, third] = key_per_primary(fixture).await;
     for key in [&affected, &second, &third] {
         time_until_admitted(&ledger, key).await;
@@ -101,7 +101,9 @@ async fn fail_first_primary(
     }
     let took = time_until_admitted(&ledger, &affected).await;
     others.join_all().await;
-    ledger.ping().await.expect("every primary answers");
+    // The slot map may be refreshed now, which waits for a frozen server as long as this ledger for a reply.
+    let responds = async || ledger.ping().await.is_ok();
+    eventually("every primary answers", RECOVERY_TIMEOUT, responds).await.expect("every primary answers");
     took
 }
 
@@ -133,6 +135,36 @@ async fn frozen_primary_is_replaced_without_an_error_reply() {
     // For a moment it still acts as the owner.
     fixture.redis.wait_until_healthy().await.expect("cluster is healthy");
     assert_new_keys_are_served(&fixture).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_primary_has_its_own_clock() {
+    let ahead = TestClock::open().expect("clock opens");
+    ahead.set_offset_ms(2 * HOUR_MS);
+    // The first primary and its replica.
+    let clock = |index| (index % 3 == 0).then(|| ahead.clone());
+    let cluster = RedisCluster::start_with_clocks(clock).await.expect("cluster starts");
+    let mut fixture = LedgerFixture::on_cluster(cluster);
+    let keys = key_per_primary(&fixture).await;
+    let ledger = ledger_with_timeout(fixture.redis.url(), SHORT_TIMEOUT);
+    let now = || keys.each_ref().map(|(key, _)| i64::try_from(ledger.owner_of(key.id).now().0).expect("time fits"));
+    for _ in 0..3 {
+        for (key, _) in &keys {
+            admitted_count(&ledger.charge(key, ChargeId::next()).await.expect("charge succeeds"));
+        }
+    }
+    let [first, second, third] = now();
+    assert!((first - second - 2 * HOUR_MS).abs() < 500 && (second - third).abs() < 500, "{:?}", now());
+    assert_eq!(ledger.clock_steps(), 0);
+
+    // The lost charge is verified by the clock of its owner.
+    let (key, id) = (keys[0].0, ChargeId::next());
+    fixture.redis.servers[0].freeze();
+    let failed = ledger.charge(&key, id).await.expect_err("server is frozen");
+    fixture.redis.servers[0].thaw();
+    tokio::time::sleep(RECONCILE_DELAY).await;
+    let batch = fixture.unconfirmed_batch(&key, failed.sent.expect("charge was sent"), id);
+    assert_eq!(fixture.reconcile(&batch).await, (4, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

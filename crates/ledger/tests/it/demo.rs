@@ -1,11 +1,9 @@
 //! The demo quota.
 
-use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage, UtcDay};
-use ipseity_ledger::{DemoVerdict, Ledger, LedgerTime, Quota};
+use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage};
+use ipseity_ledger::{DemoVerdict, Ledger, Quota};
 
-use crate::fixture::{LedgerFixture, MIDNIGHT_MS};
-
-const TODAY: UtcDay = UtcDay((MIDNIGHT_MS / 86_400_000) as u32);
+use crate::fixture::{LedgerFixture, NOON, TODAY};
 
 /// The counts of today and yesterday after an admitted request.
 fn count_and_yesterday(verdict: DemoVerdict) -> (u64, Option<DailyUsage>) {
@@ -29,8 +27,7 @@ async fn demo_quota_admits_1000_a_day_and_resets_at_midnight() {
     for count in 2..=DEMO_DAILY_LIMIT {
         assert_eq!(charge_demo_admitted(&fixture.ledger).await, (count, None));
     }
-    let noon = LedgerTime(MIDNIGHT_MS + 43_200_000);
-    let exhausted = Quota { now: noon, limit: DEMO_DAILY_LIMIT, day: TODAY, used: DEMO_DAILY_LIMIT };
+    let exhausted = Quota { now: NOON, limit: DEMO_DAILY_LIMIT, day: TODAY, used: DEMO_DAILY_LIMIT };
     for _ in 0..3 {
         assert_eq!(fixture.ledger.charge_demo().await.expect("charge succeeds"), DemoVerdict::Exhausted(exhausted));
     }

@@ -1,7 +1,7 @@
 //! Fills and publishes that overtake each other.
 
 use ipseity_domain::{KeyFlags, KeyRecord};
-use ipseity_ledger::Verdict;
+use ipseity_ledger::{Published, Verdict};
 use redis::cmd;
 
 use crate::fixture::{LedgerFixture, admitted_count, new_key};
@@ -20,8 +20,8 @@ async fn first_charge_is_unknown_and_admitted_after_a_fill() {
     assert!(fixture.ledger.fill(&key_record, &fence).await.expect("fill succeeds"));
     let verdict = fixture.charge(&key).await;
     assert_eq!(admitted_count(&verdict), 1);
-    let Verdict::Admitted { scope, quota, yesterday, .. } = verdict else { panic!("not admitted") };
-    assert_eq!((scope, quota.limit, quota.remaining(), yesterday), (key_record.scope, 10, 9, None));
+    let Verdict::Admitted { scope, quota, .. } = verdict else { panic!("not admitted") };
+    assert_eq!((scope, quota.limit, quota.remaining()), (key_record.scope, 10, 9));
     assert_eq!(quota.day, quota.now.day());
     assert!((1..=86_400).contains(&quota.retry_after_s()));
 
@@ -35,7 +35,7 @@ async fn overtaken_fill_never_restores_a_changed_key() {
     let (key, active) = new_key(10);
 
     let fence = fixture.expect_unknown(&key).await;
-    fixture.ledger.publish(&next_change(&active, true)).await.expect("publish succeeds");
+    fixture.publish(&next_change(&active, true)).await;
     assert!(!fixture.ledger.fill(&active, &fence).await.expect("Redis answers"), "deactivated key");
     fixture.expect_unknown(&key).await;
 
@@ -52,7 +52,7 @@ async fn overtaken_fill_never_restores_a_changed_key() {
     fixture.fill(&key, &active).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
     fixture.ledger.delete_key_record(key.id).await.expect("delete succeeds");
-    fixture.ledger.publish(&next_change(&active, false)).await.expect("publish succeeds");
+    fixture.publish(&next_change(&active, false)).await;
     fixture.expect_unknown(&key).await;
 }
 
@@ -62,7 +62,7 @@ async fn publish_writes_only_newer_changes_over_existing_records() {
     let (key, active) = new_key(10);
     let inactive = next_change(&active, true);
 
-    fixture.ledger.publish(&inactive).await.expect("publish succeeds");
+    fixture.publish(&inactive).await;
     let redis_keys: Vec<String> =
         cmd("KEYS").arg("*").query_async(&mut fixture.connection().await).await.expect("KEYS succeeds");
     assert!(redis_keys.iter().all(|redis_key| redis_key.ends_with(":fence")), "{redis_keys:?}");
@@ -71,9 +71,11 @@ async fn publish_writes_only_newer_changes_over_existing_records() {
     let older = active.clone();
     let equal = KeyRecord { generation: inactive.generation, ..active.clone() };
     for late in [older, equal] {
-        fixture.ledger.publish(&late).await.expect("publish succeeds");
+        assert_eq!(fixture.ledger.publish(&late).await.expect("publish succeeds"), Published::Superseded);
         assert!(matches!(fixture.charge(&key).await, Verdict::Inactive(_)));
     }
-    fixture.ledger.publish(&next_change(&inactive, false)).await.expect("publish succeeds");
+    fixture.publish(&inactive).await;
+    assert!(matches!(fixture.charge(&key).await, Verdict::Inactive(_)), "the same change again");
+    fixture.publish(&next_change(&inactive, false)).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
 }

@@ -1,16 +1,23 @@
 //! A Redis server, a ledger, and keys.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ipseity_domain::{ApiKey, KeyFlags, KeyRecord, PlaintextKey, Scope};
-use ipseity_ledger::{ChargeId, Fence, Ledger, LedgerOptions, Verdict};
-use ipseity_testkit::{Redis, RedisCluster, RedisOptions, TestClock};
+use ipseity_domain::{ApiKey, BURST_LIMIT, KeyFlags, KeyId, KeyPause, KeyRecord, PlaintextKey, Scope, UtcDay};
+use ipseity_ledger::{
+    ChargeId, Fence, Ledger, LedgerOptions, LedgerTime, Published, ReconcileBatch, Reconciled, SentCharge, Sweep,
+    UnconfirmedCharge, Verdict,
+};
+use ipseity_testkit::{FaultConfig, FaultProxy, Redis, RedisCluster, RedisOptions, TestClock};
 use redis::aio::MultiplexedConnection;
 
 /// Long enough for a busy machine.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// A midnight in January 2027.
-pub const MIDNIGHT_MS: u64 = 1_800_000_000_000 / 86_400_000 * 86_400_000;
+/// A midnight in January 2027, and its day.
+pub const MIDNIGHT_MS: u64 = 1_800_000_000_000 / DAY_MS * DAY_MS;
+pub const TODAY: UtcDay = UtcDay((MIDNIGHT_MS / DAY_MS) as u32);
+pub const NOON: LedgerTime = LedgerTime(MIDNIGHT_MS + DAY_MS / 2);
+pub const DAY_MS: u64 = 86_400_000;
 
 pub struct LedgerFixture<S = Redis> {
     pub redis: S,
@@ -25,7 +32,7 @@ impl LedgerFixture {
     /// Starts Redis with a clock that is frozen at noon.
     pub async fn at_noon() -> (Self, TestClock) {
         let clock = TestClock::open().expect("clock opens");
-        clock.freeze_at_ms(i64::try_from(MIDNIGHT_MS + 43_200_000).expect("time fits into i64"));
+        clock.freeze_at_ms(i64::try_from(NOON.0).expect("time fits into i64"));
         (Self::with_options(RedisOptions { clock: Some(clock.clone()), ..RedisOptions::default() }).await, clock)
     }
 
@@ -35,6 +42,14 @@ impl LedgerFixture {
         Self { redis, ledger }
     }
 
+    /// The Redis key of an API key's record (`k`) or log (`log`).
+    pub async fn redis_key(&self, kind: &str, key: &ApiKey) -> String {
+        let pattern = format!("i3:*:{kind}:{}", key.id);
+        let found: Vec<String> =
+            redis::cmd("KEYS").arg(pattern).query_async(&mut self.connection().await).await.expect("KEYS succeeds");
+        found.into_iter().next().expect("Redis key exists")
+    }
+
     pub async fn connection(&self) -> MultiplexedConnection {
         self.redis.connect().await.expect("Redis accepts a connection")
     }
@@ -42,7 +57,10 @@ impl LedgerFixture {
 
 impl LedgerFixture<RedisCluster> {
     pub async fn cluster() -> Self {
-        let redis = RedisCluster::start().await.expect("cluster starts");
+        Self::on_cluster(RedisCluster::start().await.expect("cluster starts"))
+    }
+
+    pub fn on_cluster(redis: RedisCluster) -> Self {
         let ledger = ledger_at(redis.url());
         Self { redis, ledger }
     }
@@ -77,13 +95,43 @@ impl<S> LedgerFixture<S> {
     }
 
     /// Charges until the key is paused.
-    pub async fn charge_until_paused(&self, key: &ApiKey) -> ipseity_domain::KeyPause {
-        for _ in 0..=ipseity_domain::BURST_LIMIT {
-            if let Verdict::PausedNow(pause) = self.charge(key).await {
-                return pause;
+    pub async fn charge_until_paused(&self, key: &ApiKey) -> KeyPause {
+        for _ in 0..BURST_LIMIT {
+            let verdict = self.charge(key).await;
+            if matches!(verdict, Verdict::PausedNow { .. }) {
+                return self.pause_of(key, &verdict).await;
             }
         }
-        panic!("not paused")
+        self.charge_pausing(key).await
+    }
+
+    /// Charges a key that this request pauses. Returns the pause with its evidence.
+    pub async fn charge_pausing(&self, key: &ApiKey) -> KeyPause {
+        let verdict = self.charge(key).await;
+        self.pause_of(key, &verdict).await
+    }
+
+    async fn pause_of(&self, key: &ApiKey, verdict: &Verdict) -> KeyPause {
+        let Verdict::PausedNow { now, burst_epoch } = *verdict else { panic!("not paused: {verdict:?}") };
+        self.ledger.pause_evidence(key.id, burst_epoch, now.0).await.expect("log is read")
+    }
+
+    /// A batch with one unconfirmed charge, which the node admitted.
+    pub fn unconfirmed_batch(&self, key: &ApiKey, sent: SentCharge, id: ChargeId) -> ReconcileBatch {
+        let unconfirmed = vec![UnconfirmedCharge { sent, id, is_admitted: true }];
+        ReconcileBatch { unconfirmed, ..empty_batch(key) }
+    }
+
+    /// Reconciles a batch. Returns today's count and the number of unverifiable charges.
+    pub async fn reconcile(&self, batch: &ReconcileBatch) -> (u64, u64) {
+        let reconciled = self.ledger.reconcile(batch).await.expect("Redis answers");
+        let Reconciled::Done { quota, unverifiable } = reconciled else { panic!("not reconciled: {reconciled:?}") };
+        (quota.used, unverifiable)
+    }
+
+    /// Publishes a change that no newer one has overtaken.
+    pub async fn publish(&self, key_record: &KeyRecord) {
+        assert_eq!(self.ledger.publish(key_record).await.expect("publish succeeds"), Published::Applied);
     }
 }
 
@@ -93,11 +141,67 @@ pub fn ledger_on(redis: &Redis) -> Ledger {
 }
 
 pub fn ledger_at(url: String) -> Ledger {
-    Ledger::new(&LedgerOptions { url, timeout: REQUEST_TIMEOUT }).expect("valid URL")
+    ledger_with_timeout(url, REQUEST_TIMEOUT)
+}
+
+pub fn ledger_with_timeout(url: String, timeout: Duration) -> Ledger {
+    Ledger::new(&LedgerOptions::new(url, timeout)).expect("valid URL")
+}
+
+/// A charge to this server whose reply was lost, as if it was sent at `at`. The charge is of a key without a record.
+pub async fn lost_charge(redis: &Redis, at: LedgerTime) -> SentCharge {
+    let proxy = FaultProxy::open(redis.address()).expect("proxy starts");
+    let ledger = ledger_with_timeout(format!("redis://{}", proxy.address()), Duration::from_secs(1));
+    ledger.ping().await.expect("Redis answers");
+    proxy.set_faults(FaultConfig { half_open: true, ..FaultConfig::none() });
+    let error = ledger.charge(&generate_key(), ChargeId::next()).await.expect_err("reply is lost");
+    let mut sent = error.sent.expect("charge was sent");
+    sent.at = at;
+    sent
+}
+
+/// Sweeps all servers. Returns one result if no other node did so within `interval`.
+pub async fn sweep(ledger: &Ledger, interval: Duration) -> Option<Sweep> {
+    let mut found = None;
+    for owner in ledger.owners() {
+        if let Some(sweep) = ledger.sweep(&owner, interval).await.expect("Redis answers") {
+            let all = found.get_or_insert_with(Sweep::default);
+            all.usage.extend(sweep.usage);
+            all.pauses.extend(sweep.pauses);
+            // A slot that has moved meanwhile can be swept twice.
+            all.pauses.dedup();
+        }
+    }
+    found
+}
+
+/// Sweeps all servers, without waiting for the interval. Returns key, day and count, sorted.
+pub async fn swept_usage(fixture: &LedgerFixture) -> Vec<(KeyId, u32, u64)> {
+    let owner = fixture.ledger.owners().remove(0);
+    let swept = fixture.ledger.sweep_rest(&owner).await.expect("Redis answers");
+    let counts = swept.usage.iter().flat_map(|usage| usage.days.iter().map(|day| (usage.key, day.day.0, day.count)));
+    let mut counts: Vec<_> = counts.collect();
+    counts.sort_unstable();
+    counts
 }
 
 pub fn generate_key() -> ApiKey {
     PlaintextKey::generate(|| fastrand::u8(..)).to_api_key()
+}
+
+/// A batch without requests, with a higher number than all before it.
+pub fn empty_batch(key: &ApiKey) -> ReconcileBatch {
+    static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+    ReconcileBatch {
+        key: key.id,
+        number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
+        burst_epoch: 1,
+        days: Vec::new(),
+        recent: Vec::new(),
+        unconfirmed: Vec::new(),
+        pause: None,
+        first_attempt: None,
+    }
 }
 
 /// A new key and its record.
@@ -105,11 +209,19 @@ pub fn new_key(daily_limit: u64) -> (ApiKey, KeyRecord) {
     let key = generate_key();
     let flags = KeyFlags { deactivated: false, paused: false };
     let ApiKey { id, digest } = key;
-    let scope = Scope::Full;
-    (
-        key,
-        KeyRecord { id, digest, previous: None, scope, daily_limit, flags, generation: 1, burst_epoch: 1, usage: None },
-    )
+    let key_record = KeyRecord {
+        id,
+        digest,
+        previous: None,
+        scope: Scope::Full,
+        daily_limit,
+        flags,
+        generation: 1,
+        burst_epoch: 1,
+        usage: None,
+        previous_usage: None,
+    };
+    (key, key_record)
 }
 
 /// The number of used requests after an admitted request.

@@ -1,7 +1,7 @@
 //! Incarnations: records of another Redis data set are not trusted.
 
 use ipseity_domain::{DailyUsage, KeyFlags, KeyRecord};
-use ipseity_ledger::{ChargeId, DemoVerdict, Verdict};
+use ipseity_ledger::{ChargeId, DemoVerdict, Published, Verdict};
 use ipseity_testkit::{Redis, RedisOptions};
 
 use crate::fixture::{LedgerFixture, admitted_count, ledger_on, new_key};
@@ -14,7 +14,7 @@ async fn record_from_an_old_snapshot_is_not_trusted() {
     fixture.redis.save_snapshot().await.expect("snapshot is saved");
     assert_eq!(fixture.charge_admitted(&key).await, 2);
     let inactive = KeyRecord { flags: KeyFlags { deactivated: true, paused: false }, generation: 2, ..key_record };
-    fixture.ledger.publish(&inactive).await.expect("publish succeeds");
+    fixture.publish(&inactive).await;
 
     fixture.redis.kill9();
     fixture.redis.restart().await.expect("Redis restarts");
@@ -40,7 +40,7 @@ async fn fill_with_a_fence_from_an_old_snapshot_is_rejected() {
     let fence = fixture.expect_unknown(&key).await;
     fixture.redis.save_snapshot().await.expect("snapshot is saved");
     let inactive = KeyRecord { flags: KeyFlags { deactivated: true, paused: false }, generation: 2, ..active.clone() };
-    fixture.ledger.publish(&inactive).await.expect("publish succeeds");
+    fixture.publish(&inactive).await;
     fixture.redis.restore_snapshot().await.expect("Redis restarts");
     assert!(!fixture.ledger.fill(&active, &fence).await.expect("Redis answers"));
     fixture.expect_unknown(&key).await;
@@ -103,7 +103,8 @@ async fn publish_and_demo_charge_detect_a_changed_incarnation() {
     };
     assert!(new_ledger.fill(&key_record, &fence).await.expect("fill succeeds"));
     let inactive = KeyRecord { flags: KeyFlags { deactivated: true, paused: false }, generation: 2, ..key_record };
-    old_ledgers[0].publish(&inactive).await.expect("publish succeeds");
+    let published = old_ledgers[0].publish(&inactive).await.expect("publish succeeds");
+    assert_eq!(published, Published::Applied);
     assert!(matches!(new_ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds"), Verdict::Inactive(_)));
 
     assert_eq!(new_ledger.charge_demo().await.expect("charge succeeds"), DemoVerdict::Unknown);

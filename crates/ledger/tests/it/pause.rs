@@ -9,7 +9,7 @@ use ipseity_ledger::{ChargeId, Ledger, Verdict};
 use redis::cmd;
 use tokio::task::JoinSet;
 
-use crate::fixture::{LedgerFixture, ledger_on};
+use crate::fixture::{LedgerFixture, ledger_on, sweep};
 
 pub fn is_paused(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Paused(_))
@@ -34,7 +34,7 @@ pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'st
     for verdict in tasks.join_all().await.into_iter().flatten() {
         let name = match verdict {
             Verdict::Admitted { .. } => "admitted",
-            Verdict::PausedNow(_) => "paused now",
+            Verdict::PausedNow { .. } => "paused now",
             Verdict::Paused(_) => "paused",
             Verdict::Unknown(_) | Verdict::WrongSecret(_) | Verdict::Inactive(_) | Verdict::QuotaExhausted { .. } => {
                 "other"
@@ -67,7 +67,7 @@ async fn unrecorded_pause_ends_only_by_a_resume() {
     assert_eq!(pause.counts.iter().map(|&count| u32::from(count)).sum::<u32>(), 301);
 
     let plan_change = KeyRecord { daily_limit: 20_000, generation: 2, ..key_record.clone() };
-    fixture.ledger.publish(&plan_change).await.expect("publish succeeds");
+    fixture.publish(&plan_change).await;
     assert!(is_paused(&fixture.charge(&key).await), "after a plan change");
 
     fixture.redis.save_snapshot().await.expect("snapshot is saved");
@@ -85,11 +85,11 @@ async fn unrecorded_pause_ends_only_by_a_resume() {
     assert!(is_paused(&fixture.charge(&key).await), "after only the record was lost");
 
     let resumed = KeyRecord { flags: KeyFlags::default(), generation: 4, burst_epoch: 2, ..plan_change };
-    fixture.ledger.publish(&resumed).await.expect("publish succeeds");
+    fixture.publish(&resumed).await;
     for _ in 0..300 {
         fixture.charge_admitted(&key).await;
     }
-    assert!(matches!(fixture.charge(&key).await, Verdict::PausedNow(pause) if pause.burst_epoch == 2));
+    assert!(matches!(fixture.charge(&key).await, Verdict::PausedNow { burst_epoch: 2, .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,16 +98,16 @@ async fn resumed_key_starts_a_new_window_and_keeps_its_daily_count() {
     let (key, key_record) = fixture.filled_key(10_000).await;
     let resumed = |burst_epoch| KeyRecord { generation: burst_epoch, burst_epoch, ..key_record.clone() };
     fixture.charge_until_paused(&key).await;
-    fixture.ledger.publish(&resumed(2)).await.expect("publish succeeds");
+    fixture.publish(&resumed(2)).await;
     for used in 301..=500 {
         assert_eq!(fixture.charge_admitted(&key).await, used);
     }
     // A pause that only PostgreSQL has.
-    fixture.ledger.publish(&resumed(3)).await.expect("publish succeeds");
+    fixture.publish(&resumed(3)).await;
     for used in 501..=800 {
         assert_eq!(fixture.charge_admitted(&key).await, used);
     }
-    assert!(matches!(fixture.charge(&key).await, Verdict::PausedNow(pause) if pause.burst_epoch == 3));
+    assert!(matches!(fixture.charge(&key).await, Verdict::PausedNow { burst_epoch: 3, .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,12 +117,12 @@ async fn recorded_pause_survives_a_change_made_before_it() {
     let pause = fixture.charge_until_paused(&key).await;
     fixture.ledger.mark_pause_recorded(&pause).await.expect("pause is marked as recorded");
     let late = KeyRecord { daily_limit: 20_000, generation: 2, ..key_record };
-    fixture.ledger.publish(&late).await.expect("publish succeeds");
+    fixture.publish(&late).await;
     assert!(is_paused(&fixture.charge(&key).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_at_a_time_claims_pauses_until_they_are_recorded() {
+async fn one_node_at_a_time_sweeps_pauses_until_they_are_recorded() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let other_ledger = ledger_on(&fixture.redis);
     let interval = Duration::from_secs(2);
@@ -131,20 +131,16 @@ async fn one_node_at_a_time_claims_pauses_until_they_are_recorded() {
     let mut expected = [fixture.charge_until_paused(&first).await, fixture.charge_until_paused(&second).await];
     expected.sort_by_key(|pause| pause.key);
 
-    let mut claimed = fixture.ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds");
-    claimed.sort_by_key(|pause| pause.key);
-    assert_eq!(claimed, expected);
-    assert_eq!(
-        other_ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds"),
-        [],
-        "only one node reads the pauses per interval"
-    );
+    let mut swept = sweep(&fixture.ledger, interval).await.expect("first sweep").pauses;
+    swept.sort_by_key(|pause| pause.key);
+    assert_eq!(swept, expected);
+    assert!(sweep(&other_ledger, interval).await.is_none(), "only one node sweeps per interval");
 
     fixture.ledger.mark_pause_recorded(&expected[0]).await.expect("pause is marked as recorded");
     clock.advance_ms(2_000);
-    assert_eq!(other_ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds"), expected[1..]);
+    assert_eq!(sweep(&other_ledger, interval).await.expect("interval is over").pauses, expected[1..]);
     other_ledger.mark_pause_recorded(&expected[1]).await.expect("pause is marked as recorded");
     clock.advance_ms(2_000);
-    assert_eq!(fixture.ledger.claim_unrecorded_pauses(interval).await.expect("claim succeeds"), []);
+    assert_eq!(sweep(&fixture.ledger, interval).await.expect("interval is over").pauses, []);
     assert!(is_paused(&fixture.charge(&first).await));
 }

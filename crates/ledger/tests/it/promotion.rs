@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, LedgerError, LedgerOptions, Verdict};
+use ipseity_ledger::{ChargeId, Ledger, LedgerError, Verdict};
 use ipseity_testkit::{Redis, RedisOptions, eventually};
 
-use crate::fixture::{LedgerFixture, admitted_count, new_key};
+use crate::fixture::{LedgerFixture, admitted_count, ledger_with_timeout, new_key};
 
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -17,7 +17,7 @@ async fn primary_and_replica() -> (LedgerFixture, Redis, Ledger) {
     let replica = Redis::start(RedisOptions::default()).await.expect("Redis starts");
     replica.replicate_from(&fixture.redis).await.expect("replica is in sync");
     let url = format!("{}, {}", replica.url(), fixture.redis.url());
-    let ledger = Ledger::new(&LedgerOptions { url, timeout: SHORT_TIMEOUT }).expect("valid URL");
+    let ledger = ledger_with_timeout(url, SHORT_TIMEOUT);
     (fixture, replica, ledger)
 }
 
@@ -85,7 +85,8 @@ async fn replica_promoted_while_its_primary_is_frozen_is_found() {
     let (key, key_record) = key_charged_once(&ledger).await;
     wait_for_replica(&fixture.redis).await;
     fixture.redis.freeze();
-    assert!(matches!(ledger.charge(&key, ChargeId::next()).await, Err(LedgerError::ReplyTimeout)));
+    let failed = ledger.charge(&key, ChargeId::next()).await.expect_err("server is frozen");
+    assert!(matches!(failed.error, LedgerError::ReplyTimeout), "{failed:?}");
     replica.promote().await.expect("replica is promoted");
     let (count, took) = charge_until_admitted(&ledger, &key, &key_record).await;
     assert_eq!(count, 2);

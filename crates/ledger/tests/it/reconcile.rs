@@ -2,39 +2,17 @@
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, DailyUsage, KeyPause, UtcDay};
 use ipseity_ledger::{
-    ChargeId, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, ReconcileBatch, Reconciled, Verdict,
+    ChargeId, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, ReconcileBatch, Reconciled,
+    UnconfirmedCharge, Verdict,
 };
 
-use crate::fixture::{LedgerFixture, MIDNIGHT_MS, new_key};
-
-const TODAY: UtcDay = UtcDay((MIDNIGHT_MS / 86_400_000) as u32);
-const NOON: LedgerTime = LedgerTime(MIDNIGHT_MS + 43_200_000);
-
-fn empty_batch(key: &ApiKey) -> ReconcileBatch {
-    ReconcileBatch {
-        key: key.id,
-        batch_id: fastrand::u64(..),
-        burst_epoch: 1,
-        days: Vec::new(),
-        recent: Vec::new(),
-        unconfirmed: Vec::new(),
-        pause: None,
-    }
-}
+use crate::fixture::{LedgerFixture, NOON, TODAY, empty_batch, lost_charge, new_key, swept_usage};
 
 /// Requests that were certainly not charged, `ago_ms` before noon.
-fn batch_with_requests(key: &ApiKey, count: u64, ago_ms: u64) -> ReconcileBatch {
+fn batch_with_requests(key: &ApiKey, count: i64, ago_ms: u64) -> ReconcileBatch {
     let charge = || PendingCharge { at: LedgerTime(NOON.0 - ago_ms), id: ChargeId::next() };
     let recent = (0..count.min(300)).map(|_| charge()).collect();
-    ReconcileBatch { days: vec![DailyUsage { day: TODAY, count }], recent, ..empty_batch(key) }
-}
-
-/// Reconciles a batch. Returns today's count and the number of unverifiable charges.
-async fn reconcile(fixture: &LedgerFixture, batch: &ReconcileBatch) -> (u64, u64) {
-    match fixture.ledger.reconcile(batch).await.expect("Redis answers") {
-        Reconciled::Done { quota, unverifiable, .. } => (quota.used, unverifiable),
-        Reconciled::Unknown(_) => panic!("no record"),
-    }
+    ReconcileBatch { days: vec![(TODAY, count)], recent, ..empty_batch(key) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,8 +21,8 @@ async fn batch_sent_twice_is_reconciled_once() {
     let (key, _) = fixture.filled_key(10_000).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
     let batch = batch_with_requests(&key, 7, 1_000);
-    assert_eq!(reconcile(&fixture, &batch).await, (8, 0));
-    assert_eq!(reconcile(&fixture, &batch).await, (8, 0));
+    assert_eq!(fixture.reconcile(&batch).await, (8, 0));
+    assert_eq!(fixture.reconcile(&batch).await, (8, 0));
     assert_eq!(fixture.charge_admitted(&key).await, 9);
 }
 
@@ -52,35 +30,30 @@ async fn batch_sent_twice_is_reconciled_once() {
 async fn charge_with_a_lost_reply_is_found_by_its_id() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (key, _) = fixture.filled_key(10_000).await;
-    clock.advance_ms(1);
+    clock.advance_ms(1_000);
     let [applied, lost] = [ChargeId::next(), ChargeId::next()];
     fixture.ledger.charge(&key, applied).await.expect("charge succeeds");
-    let pending = |id| PendingCharge { at: LedgerTime(NOON.0 + 1), id };
-    let unconfirmed = vec![pending(applied), pending(lost)];
-    assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (2, 0));
+    let sent = lost_charge(&fixture.redis, LedgerTime(NOON.0 + 1_000)).await;
+    clock.advance_ms(1_001);
+    let unconfirmed = [applied, lost].map(|id| UnconfirmedCharge { sent, id, is_admitted: true }).to_vec();
+    assert_eq!(fixture.reconcile(&ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charge_older_than_the_log_is_not_charged_again() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (key, _) = fixture.filled_key(10_000).await;
+    clock.advance_ms(1_000);
     let id = ChargeId::next();
     fixture.ledger.charge(&key, id).await.expect("charge succeeds");
-    clock.advance_ms(61_000);
+    clock.advance_ms(60_001);
     redis::cmd("DEL")
-        .arg(log_key(&fixture, &key).await)
+        .arg(fixture.redis_key("log", &key).await)
         .exec_async(&mut fixture.connection().await)
         .await
         .expect("log is deleted");
-    let unconfirmed = vec![PendingCharge { at: NOON, id }];
-    assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (1, 1));
-}
-
-async fn log_key(fixture: &LedgerFixture, key: &ApiKey) -> String {
-    let pattern = format!("i2:*:log:{}", key.id);
-    let redis_keys: Vec<String> =
-        redis::cmd("KEYS").arg(pattern).query_async(&mut fixture.connection().await).await.expect("KEYS succeeds");
-    redis_keys.into_iter().next().expect("log exists")
+    let sent = lost_charge(&fixture.redis, LedgerTime(NOON.0 + 1_000)).await;
+    assert_eq!(fixture.reconcile(&fixture.unconfirmed_batch(&key, sent, id)).await, (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,12 +63,12 @@ async fn reconciled_requests_count_toward_the_burst_limit() {
     for _ in 0..100 {
         fixture.charge_admitted(&key).await;
     }
-    assert_eq!(reconcile(&fixture, &batch_with_requests(&key, 150, 30_000)).await, (250, 0));
+    assert_eq!(fixture.reconcile(&batch_with_requests(&key, 150, 30_000)).await, (250, 0));
     for _ in 0..50 {
         fixture.charge_admitted(&key).await;
     }
     clock.advance_ms(29_999);
-    let Verdict::PausedNow(pause) = fixture.charge(&key).await else { panic!("not paused") };
+    let pause = fixture.charge_pausing(&key).await;
     assert_eq!(pause.counts.iter().map(|count| usize::from(*count)).sum::<usize>(), BURST_LIMIT + 1);
 }
 
@@ -103,7 +76,7 @@ async fn reconciled_requests_count_toward_the_burst_limit() {
 async fn reconciled_requests_leave_the_window_at_their_real_time() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (key, _) = fixture.filled_key(10_000).await;
-    reconcile(&fixture, &batch_with_requests(&key, 300, 30_000)).await;
+    fixture.reconcile(&batch_with_requests(&key, 300, 30_000)).await;
     clock.advance_ms(30_000);
     assert_eq!(fixture.charge_admitted(&key).await, 301);
 }
@@ -117,8 +90,9 @@ async fn lost_quota_refusal_is_not_mistaken_for_a_charge() {
     let id = ChargeId::next();
     let verdict = fixture.ledger.charge(&key, id).await.expect("charge succeeds");
     assert!(matches!(verdict, Verdict::QuotaExhausted { .. }), "{verdict:?}");
-    let unconfirmed = vec![PendingCharge { at: LedgerTime(NOON.0 + 1), id }];
-    assert_eq!(reconcile(&fixture, &ReconcileBatch { unconfirmed, ..empty_batch(&key) }).await, (2, 0));
+    let sent = lost_charge(&fixture.redis, LedgerTime(NOON.0 + 1)).await;
+    clock.advance_ms(1_001);
+    assert_eq!(fixture.reconcile(&fixture.unconfirmed_batch(&key, sent, id)).await, (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,12 +103,12 @@ async fn requests_are_reconciled_to_their_day_even_over_the_limit() {
         fixture.charge_admitted(&key).await;
     }
     clock.advance_ms(86_400_000);
-    let days = vec![DailyUsage { day: TODAY, count: 3 }, DailyUsage { day: UtcDay(TODAY.0 + 1), count: 4 }];
+    let days = vec![(TODAY, 3), (UtcDay(TODAY.0 + 1), 4)];
     let reconciled =
         fixture.ledger.reconcile(&ReconcileBatch { days, ..empty_batch(&key) }).await.expect("Redis answers");
-    let Reconciled::Done { quota, yesterday, .. } = reconciled else { panic!("no record") };
+    let Reconciled::Done { quota, .. } = reconciled else { panic!("no record") };
     assert_eq!((quota.day, quota.used), (UtcDay(TODAY.0 + 1), 4));
-    assert_eq!(yesterday, Some(DailyUsage { day: TODAY, count: 13 }));
+    assert_eq!(swept_usage(&fixture).await, [(key.id, TODAY.0, 13), (key.id, TODAY.0 + 1, 4)]);
     assert_eq!(fixture.charge_admitted(&key).await, 5);
 }
 
@@ -144,7 +118,7 @@ async fn local_pause_is_reconciled_unless_its_burst_epoch_is_over() {
     for (burst_epoch, is_paused) in [(1, true), (2, false)] {
         let (key, _) = fixture.filled_key(10_000).await;
         let pause = KeyPause { key: key.id, burst_epoch, at_ms: NOON.0, counts: [5; 60] };
-        reconcile(&fixture, &ReconcileBatch { burst_epoch, pause: Some(pause.clone()), ..empty_batch(&key) }).await;
+        fixture.reconcile(&ReconcileBatch { burst_epoch, pause: Some(pause.clone()), ..empty_batch(&key) }).await;
         assert_eq!(matches!(fixture.charge(&key).await, Verdict::Paused(_)), is_paused);
         let unrecorded = fixture.ledger.unrecorded_pauses_of(key.id).await.expect("Redis answers");
         assert_eq!(unrecorded.contains(&pause), is_paused);
@@ -162,7 +136,7 @@ async fn batch_of_a_lost_key_waits_for_its_record() {
     let record_with_usage =
         ipseity_domain::KeyRecord { usage: Some(DailyUsage { day: TODAY, count: 20 }), ..key_record };
     assert!(fixture.ledger.fill(&record_with_usage, &fence).await.expect("fill succeeds"));
-    assert_eq!(reconcile(&fixture, &batch).await, (25, 0));
+    assert_eq!(fixture.reconcile(&batch).await, (25, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +166,10 @@ async fn charge_made_before_a_data_loss_is_not_charged_again() {
     let record_with_usage =
         ipseity_domain::KeyRecord { usage: Some(DailyUsage { day: TODAY, count: 2 }), ..key_record };
     fixture.fill(&key, &record_with_usage).await;
-    let batch = ReconcileBatch { unconfirmed: vec![PendingCharge { at: NOON, id }], ..empty_batch(&key) };
-    assert_eq!(reconcile(&fixture, &batch).await, (2, 1));
-    assert_eq!(reconcile(&fixture, &batch).await, (2, 1), "a second attempt returns the same");
+    let sent = lost_charge(&fixture.redis, NOON).await;
+    clock.advance_ms(1_001);
+    let batch =
+        ReconcileBatch { unconfirmed: vec![UnconfirmedCharge { sent, id, is_admitted: true }], ..empty_batch(&key) };
+    assert_eq!(fixture.reconcile(&batch).await, (2, 1));
+    assert_eq!(fixture.reconcile(&batch).await, (2, 1), "a second attempt returns the same");
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, LedgerError, LedgerOptions, Verdict};
+use ipseity_ledger::{ChargeId, LedgerError, Verdict};
 use ipseity_testkit::RedisCluster;
 
-use crate::fixture::{LedgerFixture, admitted_count, new_key};
+use crate::fixture::{LedgerFixture, admitted_count, ledger_with_timeout, new_key, sweep};
 use crate::pause::is_paused;
 
 /// A key with a record, its slot, its owner and another primary.
@@ -47,15 +47,14 @@ async fn moved_slot_keeps_counts_request_times_and_pauses() {
     for count in 201..=300 {
         assert_eq!(fixture.charge_admitted(&moved.key).await, count, "the count came with the record");
     }
-    let Verdict::PausedNow(pause) = fixture.charge(&moved.key).await else {
-        panic!("requests before the migration must count")
-    };
+    // Requests before the migration count.
+    let pause = fixture.charge_pausing(&moved.key).await;
     assert_eq!(pause.counts.iter().map(|&count| u32::from(count)).sum::<u32>(), 301);
 
     moved.move_back(&fixture).await;
     fixture.fill(&moved.key, &moved.key_record).await;
     assert!(is_paused(&fixture.charge(&moved.key).await), "the pause is not in PostgreSQL yet");
-    assert_eq!(fixture.ledger.claim_unrecorded_pauses(Duration::from_secs(2)).await.expect("claim succeeds"), [pause]);
+    assert_eq!(sweep(&fixture.ledger, Duration::from_secs(2)).await.expect("first sweep").pauses, [pause]);
 
     fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
     let (from, demo_key) = fixture.redis.find_key("*{demo}*").await.expect("demo record exists");
@@ -73,13 +72,13 @@ async fn change_made_while_a_slot_was_moved_survives_its_return() {
     moved.move_away(&fixture).await;
     let flags = KeyFlags { deactivated: true, paused: false };
     let inactive = KeyRecord { flags, generation: 2, ..moved.key_record.clone() };
-    fixture.ledger.publish(&inactive).await.expect("publish succeeds");
+    fixture.publish(&inactive).await;
     moved.move_back(&fixture).await;
     fixture.fill(&moved.key, &inactive).await;
     assert!(matches!(fixture.charge(&moved.key).await, Verdict::Inactive(_)));
 
     let active = KeyRecord { flags: KeyFlags::default(), generation: 3, ..inactive };
-    fixture.ledger.publish(&active).await.expect("publish succeeds");
+    fixture.publish(&active).await;
     assert_eq!(fixture.charge_admitted(&moved.key).await, 2, "no count was lost");
 }
 
@@ -103,10 +102,9 @@ async fn requests_to_a_migrating_slot_wait_and_are_applied_once() {
     let mut migration = fixture.redis.begin_migration(moved.from, moved.to).await.expect("slot migrates");
     migration.begin_slot(moved.slot).await.expect("slot migration starts");
 
-    let short_timeout = LedgerOptions { url: fixture.redis.url(), timeout: Duration::from_millis(100) };
-    let short_timeout = Ledger::new(&short_timeout).expect("valid URL");
+    let short_timeout = ledger_with_timeout(fixture.redis.url(), Duration::from_millis(100));
     let start = Instant::now();
-    let error = short_timeout.charge(&moved.key, ChargeId::next()).await.expect_err("slot is migrating");
+    let error = short_timeout.charge(&moved.key, ChargeId::next()).await.expect_err("slot is migrating").error;
     assert!(matches!(&error, LedgerError::NotApplied(cause) if cause.code() == Some("TRYAGAIN")), "{error:?}");
     assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
 
@@ -127,10 +125,10 @@ async fn requests_to_a_migrating_slot_wait_and_are_applied_once() {
 async fn migrating_slot_serves_keys_complete_on_one_side() {
     let fixture = LedgerFixture::cluster().await;
     let moved = movable_key(&fixture).await;
-    // With an unrecorded pause, all four Redis keys exist.
+    // With an unrecorded pause, all five Redis keys exist.
     let pause = fixture.charge_until_paused(&moved.key).await;
     let resumed = KeyRecord { generation: 2, burst_epoch: 2, ..moved.key_record.clone() };
-    fixture.ledger.publish(&resumed).await.expect("publish succeeds");
+    fixture.publish(&resumed).await;
     assert_eq!(fixture.charge_admitted(&moved.key).await, 301);
     let patterns = ["k", "log"].map(|kind| format!("*:{kind}:{}", moved.key.id));
     let (_, record) = fixture.redis.find_key(&patterns[0]).await.expect("record exists");
@@ -140,21 +138,21 @@ async fn migrating_slot_serves_keys_complete_on_one_side() {
 
     assert_eq!(fixture.charge_admitted(&moved.key).await, 302, "no Redis key has migrated");
     let changed = KeyRecord { generation: 3, daily_limit: 20_000, ..resumed };
-    fixture.ledger.publish(&changed).await.expect("publish succeeds");
+    fixture.publish(&changed).await;
     assert_eq!(fixture.charge_admitted(&moved.key).await, 303, "the record is overwritten");
 
     let (_, log) = fixture.redis.find_key(&patterns[1]).await.expect("log exists");
-    for redis_key in [record, log, format!("{bucket}:fence"), format!("{bucket}:pending")] {
+    for redis_key in
+        [record, log, format!("{bucket}:fence"), format!("{bucket}:pending"), format!("{bucket}:unflushed")]
+    {
         migration.migrate_key(&redis_key).await.expect("keys migrate");
     }
     let Verdict::Unknown(fence) = fixture.charge(&moved.key).await else { panic!("the new owner trusts the record") };
     assert!(fixture.ledger.fill(&changed, &fence).await.expect("fill succeeds"), "all Redis keys have migrated");
     let verdict = fixture.charge(&moved.key).await;
     assert_eq!(admitted_count(&verdict), 304);
-    assert_eq!(
-        fixture.ledger.unrecorded_pauses_of(moved.key.id).await.expect("read succeeds"),
-        std::slice::from_ref(&pause)
-    );
+    let unrecorded = fixture.ledger.unrecorded_pauses_of(moved.key.id).await.expect("read succeeds");
+    assert_eq!(unrecorded.iter().map(|pause| pause.at_ms).collect::<Vec<_>>(), [pause.at_ms]);
     fixture.ledger.mark_pause_recorded(&pause).await.expect("pause is marked as recorded");
     while migration.migrate_keys(moved.slot, 10).await.expect("keys migrate") > 0 {}
     migration.finish_slot(moved.slot).await.expect("slot migration ends");

@@ -46,7 +46,7 @@ fn link_page(
         LinkAction::ConfirmNewEmail => "Confirm your new email",
     };
     let frame = visitor.frame(portal, title, Tab::None);
-    visitor.render(portal, &LinkPage { frame, action, email: email_token.email.clone(), token, form_error })
+    visitor.render(portal, &LinkPage { frame, action, email: email_token.email.to_string(), token, form_error })
 }
 
 /// Confirming in another browser than the one that signed up requires the password. Otherwise the owner of an address could

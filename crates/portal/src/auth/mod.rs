@@ -1,6 +1,7 @@
 //! Sign-up, sign-in, sessions, passkeys and passwords.
 
 pub(crate) mod csrf_form;
+pub(crate) mod email_limits;
 pub(crate) mod link;
 pub(crate) mod passkeys;
 pub(crate) mod password;

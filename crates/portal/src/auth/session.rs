@@ -25,9 +25,10 @@ impl Portal {
     }
 }
 
-/// Key of an email in a throttle, independent of case. The email itself is not stored.
+/// Key of an email in a throttle. Two emails of the same account have the same key, because [`EmailAddress`] folds case for
+/// the store too. The email itself is not stored.
 pub(crate) fn email_digest(email: &EmailAddress) -> [u8; 32] {
-    Sha256::digest(email.as_str().to_lowercase()).into()
+    Sha256::digest(email.as_str()).into()
 }
 
 /// Label of a session in the list of sessions: browser and system, from the user agent.

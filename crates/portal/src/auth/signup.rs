@@ -18,7 +18,8 @@ use crate::state::Portal;
 use crate::view::auth::{EmailSentPage, ForgotPage, SignUpPage};
 use crate::view::frame::Tab;
 
-pub(crate) const INVALID_EMAIL: &str = "Enter a valid email address.";
+pub(crate) const INVALID_EMAIL: &str = "Enter a valid email address, such as you@example.com. Leave out your name, quotes and \
+     comments. Before the @, use only letters without accents (a–z), digits and symbols.";
 /// Shown where email cannot notify the owner instead, and to visitors who proved that they own the address.
 pub(crate) const EMAIL_TAKEN: &str = "An account with this email already exists. Sign in, or use another email.";
 
@@ -58,13 +59,17 @@ pub(crate) async fn sign_up(
         Err(message) => return Ok(signup_page(&portal, &visitor, email_input, Some(message))),
     };
     portal.subnet_throttle.record_attempt(client.address.subnet())?;
+    if portal.settings.email_enabled {
+        portal.email_limits.record_for_subnet(client.address.subnet())?;
+    }
     let hash = portal.password_pool.hash(password).await?;
     if portal.settings.email_enabled {
-        portal.store.email_tokens().request_signup(&email, &hash, &visitor.session_cookie.digest()).await?;
+        portal.email_limits.record_for_node()?;
+        portal.email_requests().request_signup(&email, &hash, &visitor.session_cookie.digest()).await?;
         return Ok(email_sent_page(
             &portal,
             &visitor,
-            email_input,
+            email.to_string(),
             "Open the link in the email to finish signing up.",
             "/signup",
         ));
@@ -114,7 +119,9 @@ pub(crate) async fn request_password_reset(
         return Ok(forgot_page(&portal, &visitor, email_input, Some(INVALID_EMAIL)));
     };
     portal.subnet_throttle.record_attempt(client.address.subnet())?;
-    portal.store.email_tokens().request_password_reset(&email).await?;
+    portal.email_limits.record_for_subnet(client.address.subnet())?;
+    portal.email_limits.record_for_node()?;
+    portal.email_requests().request_password_reset(&email).await?;
     let message = "If an account exists, we’ve emailed a reset link.";
-    Ok(email_sent_page(&portal, &visitor, email_input, message, "/forgot"))
+    Ok(email_sent_page(&portal, &visitor, email.to_string(), message, "/forgot"))
 }

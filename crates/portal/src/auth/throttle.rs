@@ -1,4 +1,4 @@
-//! Rate limits for sign-in attempts, in memory only. The keys are never written to disk or logs.
+//! Rate limits for sign-in attempts, key actions and requested emails, in memory only. The keys are never written to disk or logs.
 
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};

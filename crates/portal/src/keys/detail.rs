@@ -6,13 +6,14 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use ipseity_domain::account::KeyName;
 use ipseity_domain::{KeyChange, KeyId, KeyState, PlaintextKey};
-use ipseity_store::{HistoryRow, KeySummary};
+use ipseity_keys::CommittedChange;
+use ipseity_store::{HistoryRow, KeySummary, StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
 use crate::keys::list::{INVALID_KEY_NAME, key_card, random_byte};
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
-use crate::state::Portal;
+use crate::state::{Portal, change_notice};
 use crate::time;
 use crate::view::frame::Tab;
 use crate::view::keys::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage};
@@ -29,6 +30,11 @@ impl Portal {
     async fn find_own_key(&self, member: &CurrentMember, id: &str) -> Result<KeySummary, PortalError> {
         let id = parse_key_id(id)?;
         self.store.keys().find(member.account.id, id).await?.ok_or(PortalError::NotFound)
+    }
+
+    /// Counts a key action, if the account may make another. Each adds rows that are kept for a long time.
+    pub(crate) fn record_key_action(&self, member: &CurrentMember) -> Result<(), PortalError> {
+        self.key_action_throttle.record_attempt(member.account.id).map_err(PortalError::KeyActionsThrottled)
     }
 }
 
@@ -93,26 +99,25 @@ pub(crate) async fn rename(
     let Some(name) = KeyName::parse(form.field("name")) else {
         return key_page(&portal, &member, &id, Some(INVALID_KEY_NAME)).await;
     };
+    portal.record_key_action(&member)?;
     portal.store.keys().rename(member.actor(), parse_key_id(&id)?, &name).await?;
     Ok(redirect_with_notice(&format!("/keys/{id}"), "renamed"))
 }
 
-impl Portal {
-    /// Applies a change and redirects to the page of the key.
-    async fn apply_and_redirect(&self, id: &str, change: &KeyChange, notice: &'static str) -> Response {
-        let notice = if self.apply_key_change(change).await { notice } else { "saved" };
-        redirect_with_notice(&format!("/keys/{id}"), notice)
-    }
+/// Redirects to the page of a changed key.
+fn redirect_after(id: &str, committed: &CommittedChange, notice: &'static str) -> Response {
+    redirect_with_notice(&format!("/keys/{id}"), change_notice(committed, notice))
 }
 
+/// Not throttled, like every revocation.
 pub(crate) async fn deactivate(
     State(portal): State<Arc<Portal>>,
     Path(id): KeyIdPath,
     member: CurrentMember,
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let change = portal.store.keys().deactivate(member.actor(), parse_key_id(&id)?).await?;
-    Ok(portal.apply_and_redirect(&id, &change, "deactivated").await)
+    let committed = portal.key_service.deactivate(member.actor(), parse_key_id(&id)?).await?;
+    Ok(redirect_after(&id, &committed, "deactivated"))
 }
 
 pub(crate) async fn reactivate(
@@ -121,9 +126,10 @@ pub(crate) async fn reactivate(
     member: CurrentMember,
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let change = portal.store.keys().reactivate(member.actor(), parse_key_id(&id)?).await?;
-    let is_paused = matches!(&change, KeyChange::Updated(record) if record.flags.state() == KeyState::Paused);
-    Ok(portal.apply_and_redirect(&id, &change, if is_paused { "still-paused" } else { "reactivated" }).await)
+    portal.record_key_action(&member)?;
+    let committed = portal.key_service.reactivate(member.actor(), parse_key_id(&id)?).await?;
+    let is_paused = matches!(&committed.change, KeyChange::Updated(record) if record.flags.state() == KeyState::Paused);
+    Ok(redirect_after(&id, &committed, if is_paused { "still-paused" } else { "reactivated" }))
 }
 
 pub(crate) async fn resume(
@@ -132,31 +138,27 @@ pub(crate) async fn resume(
     member: CurrentMember,
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let row = portal.find_own_key(&member, &id).await?;
-    portal.record_unrecorded_pauses(row.id).await?;
-    let change = portal.store.keys().resume(member.actor(), row.id).await?;
-    Ok(portal.apply_and_redirect(&id, &change, "resumed").await)
-}
-
-impl Portal {
-    /// Records pauses that are only in Redis so far, so that they can be resumed.
-    async fn record_unrecorded_pauses(&self, id: KeyId) -> Result<(), PortalError> {
-        for pause in self.ledger.unrecorded_pauses_of(id).await.unwrap_or_default() {
-            self.store.keys().record_pause(&pause).await?;
-            self.ledger.mark_pause_recorded(&pause).await?;
+    portal.record_key_action(&member)?;
+    match portal.key_service.resume(member.actor(), parse_key_id(&id)?).await {
+        Ok(committed) => Ok(redirect_after(&id, &committed, "resumed")),
+        Err(StoreError::Refused(StoreRefusal::ResumedRecently { retry_after_s })) => {
+            let unit = if retry_after_s == 1 { "second" } else { "seconds" };
+            let message = format!("You can resume a key once a minute. Try again in {retry_after_s} {unit}.");
+            key_page(&portal, &member, &id, Some(&message)).await
         }
-        Ok(())
+        Err(error) => Err(error.into()),
     }
 }
 
+/// Not throttled, like every revocation.
 pub(crate) async fn revoke_previous(
     State(portal): State<Arc<Portal>>,
     Path(id): KeyIdPath,
     member: CurrentMember,
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let change = portal.store.keys().revoke_previous(member.actor(), parse_key_id(&id)?).await?;
-    Ok(portal.apply_and_redirect(&id, &change, "previous-revoked").await)
+    let committed = portal.key_service.revoke_previous(member.actor(), parse_key_id(&id)?).await?;
+    Ok(redirect_after(&id, &committed, "previous-revoked"))
 }
 
 pub(crate) async fn rotate(
@@ -169,9 +171,9 @@ pub(crate) async fn rotate(
     let Some(overlap_s) = overlap_s else {
         return key_page(&portal, &member, &id, Some("Choose when the old secret expires.")).await;
     };
+    portal.record_key_action(&member)?;
     let plaintext = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
-    let change = portal.store.keys().rotate(member.actor(), &plaintext.to_api_key(), overlap_s).await?;
-    portal.apply_key_change(&change).await;
+    let _ = portal.key_service.rotate(member.actor(), &plaintext.to_api_key(), overlap_s).await?;
     let row = portal.find_own_key(&member, &id).await?;
     Ok(render_page(&NewSecretPage {
         frame: member.frame(&portal, "Key rotated", Tab::Keys),
@@ -193,13 +195,13 @@ pub(crate) async fn delete_form(
     Ok(render_page(&DeleteKeyPage { frame, id: row.id.to_string(), name: row.name }))
 }
 
+/// Not throttled, like every revocation.
 pub(crate) async fn delete(
     State(portal): State<Arc<Portal>>,
     Path(id): KeyIdPath,
     member: CurrentMember,
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let change = portal.store.keys().delete(member.actor(), parse_key_id(&id)?).await?;
-    let notice = if portal.apply_key_change(&change).await { "deleted" } else { "saved" };
-    Ok(redirect_with_notice("/keys", notice))
+    let committed = portal.key_service.delete(member.actor(), parse_key_id(&id)?).await?;
+    Ok(redirect_with_notice("/keys", change_notice(&committed, "deleted")))
 }

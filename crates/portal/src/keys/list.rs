@@ -131,6 +131,7 @@ pub(crate) async fn create(
     let Some(name) = KeyName::parse(&name_input) else {
         return Ok(new_key_page(&portal, &member, name_input, scope, Some(INVALID_KEY_NAME)));
     };
+    portal.record_key_action(&member)?;
     let plaintext = PlaintextKey::generate(random_byte);
     match portal.store.keys().create(&member.account, member.actor(), &name, scope, &plaintext.to_api_key()).await {
         Ok(()) => {}

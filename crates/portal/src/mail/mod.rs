@@ -7,7 +7,7 @@ use std::time::Duration;
 use lettre::message::header::ContentType;
 use lettre::message::{Mailbox, header};
 use lettre::transport::smtp;
-use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 
 use content::EmailContent;
 
@@ -47,8 +47,9 @@ impl Mailer {
         Ok(Self { transport: transport.timeout(Some(options.timeout)).build(), from })
     }
 
+    /// An email to a bare address. A display name would be text that the recipient did not choose.
     pub(crate) fn message(&self, email: &str, content: &EmailContent) -> Result<Message, Box<dyn std::error::Error>> {
-        let to: Mailbox = email.parse()?;
+        let to = Mailbox::new(None, email.parse::<Address>()?);
         let message = Message::builder().from(self.from.clone()).to(to).subject(content.subject.as_str());
         // Prevents automatic replies (RFC 3834).
         let message = message.raw_header(header::HeaderValue::new(
@@ -60,5 +61,30 @@ impl Mailer {
 
     pub(crate) async fn send(&self, message: Message) -> Result<(), smtp::Error> {
         self.transport.send(message).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ipseity_domain::account::EmailAddress;
+
+    use super::*;
+
+    #[test]
+    fn recipient_is_the_address_alone() {
+        let options = MailerOptions {
+            smtp_url: "smtp://localhost".to_owned(),
+            from: "Ipseity <no-reply@localhost>".to_owned(),
+            timeout: Duration::from_secs(1),
+        };
+        let mailer = Mailer::open(&options).expect("options are valid");
+        let content = EmailContent { subject: "Hello".to_owned(), text: "Hello".to_owned() };
+        for typed in ["Ada@Example.com", "!#$%&'*+-/=?^_`{|}~.a@b\u{fc}cher.example", "root@localhost", "0@1.example"] {
+            let email = EmailAddress::parse(typed).expect("address is valid").to_string();
+            let message = mailer.message(&email, &content).expect("every parsed address can be a recipient");
+            let recipients: Vec<_> = message.envelope().to().iter().map(Address::to_string).collect();
+            assert_eq!((recipients, message.headers().get_raw("To")), (vec![email.clone()], Some(email.as_str())));
+        }
+        assert!(mailer.message("Prize<target@victim.example>", &content).is_err());
     }
 }

@@ -96,10 +96,10 @@ impl AccountCommand {
             Self::List { search: None, json } => list_accounts(admin, json).await,
             Self::Plan { email, plan } => {
                 let account = admin.find_account(&email).await?;
+                let service = admin.service_for_change().await?;
                 for id in admin.store.accounts().set_plan(&account, &plan).await? {
-                    if let Some(key_record) = admin.store.keys().find_record(id).await? {
-                        admin.publish_change(&KeyChange::Updated(key_record)).await?;
-                    }
+                    let change = admin.store.keys().find_change(id).await?;
+                    admin.warn_unless_in_effect(&service.publish(change).await)?;
                 }
                 output::print_line(&format!("Changed the plan of {} to {plan}.", account.email))
             }
@@ -135,8 +135,9 @@ async fn delete_account(admin: &AdminContext, account: &Account, is_confirmed: b
     let count = admin.store.keys().list(account.id).await?.len();
     let keys = if count == 1 { "1 key".to_owned() } else { format!("{count} keys") };
     ensure!(is_confirmed, "{} and its {keys} would be permanently deleted. To confirm, add --yes.", account.email);
+    let service = admin.service_for_change().await?;
     for id in admin.store.accounts().delete(account.id).await? {
-        admin.publish_change(&KeyChange::Deleted(id)).await?;
+        admin.warn_unless_in_effect(&service.publish(KeyChange::Deleted(id)).await)?;
     }
     output::print_line(&format!("Deleted {} and its {keys}.", account.email))
 }

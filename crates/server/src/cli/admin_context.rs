@@ -1,27 +1,30 @@
 //! The stores that administrative commands work on.
 
-use anyhow::{Context, Result};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
 use ipseity_domain::account::EmailAddress;
-use ipseity_domain::{KeyChange, KeyId};
-use ipseity_ledger::Ledger;
+use ipseity_keys::{CommittedChange, DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_store::{Account, Store};
 
 use crate::cli::output;
 use crate::config::Config;
 use crate::node::backends::{background_ledger, background_store};
-use crate::tasks::outbox::record_pauses;
 
 pub(super) struct AdminContext {
     pub(super) store: Store,
-    pub(super) ledger: Ledger,
+    pub(super) key_service: KeyService,
     pub(super) base_url: String,
 }
 
 impl AdminContext {
     pub(super) fn open(config: &Config) -> Result<Self> {
+        let store = background_store(config, "ipseity-cli")?;
+        let guard = Arc::new(DeploymentGuard::generate());
+        let ledger = background_ledger(config, guard.fingerprint())?;
         Ok(Self {
-            store: background_store(config, "ipseity-cli")?,
-            ledger: background_ledger(config)?,
+            key_service: KeyService::new(store.clone(), ledger, guard, KeyMetrics::default()),
+            store,
             base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         })
     }
@@ -30,32 +33,25 @@ impl AdminContext {
         Ok(self.store.accounts().get_by_email(&parse_email(email)?).await?)
     }
 
-    /// Applies a committed change to Redis and removes it from the outbox. If Redis is unreachable, the change stays in the outbox and a running
-    /// node applies it later, so that case is only a warning.
-    pub(super) async fn publish_change(&self, change: &KeyChange) -> Result<()> {
-        let publish = async {
-            self.ledger.apply_change(change).await?;
-            anyhow::Ok(self.store.outbox().ack(change).await?)
-        };
-        if let Err(error) = publish.await {
-            output::print_warning(&format!(
-                "saved, but not in effect yet: {error:#}. A running node applies the change as soon as it can."
-            ))?;
-        }
-        Ok(())
+    /// The service that changes keys. Fails if PostgreSQL and Redis do not belong together: a change would reach the
+    /// wrong Redis, or the wrong database. If one of them is unreachable, the change itself reports it.
+    pub(super) async fn service_for_change(&self) -> Result<&KeyService> {
+        let status = self.key_service.compare_deployment().await.unwrap_or_default();
+        ensure!(!status.is_mismatch(), "nothing changed, because {status}");
+        Ok(&self.key_service)
     }
 
-    /// Copies a pause that only Redis has to PostgreSQL, so that the key can be resumed.
-    pub(super) async fn record_pauses(&self, id: KeyId) -> Result<()> {
-        match self.ledger.unrecorded_pauses_of(id).await {
-            Ok(pauses) => record_pauses(&self.store, &self.ledger, &pauses).await,
-            Err(error) => output::print_warning(&format!(
-                "failed to read recent pauses: {error:#}. A pause of the last few seconds may be missing."
-            )),
-        }
+    /// Warns if a committed change has not reached Redis. It stays in the outbox, and a running node applies it later.
+    pub(super) fn warn_unless_in_effect(&self, committed: &CommittedChange) -> Result<()> {
+        let Some(error) = &committed.publish_error else { return Ok(()) };
+        output::print_warning(&format!(
+            "saved, but not in effect yet: {error}. A running node applies the change as soon as it can."
+        ))
     }
 }
 
 pub(super) fn parse_email(text: &str) -> Result<EmailAddress> {
-    EmailAddress::parse(text).with_context(|| format!("{text:?} is not an email address"))
+    EmailAddress::parse(text).with_context(|| {
+        format!("{text:?} is not an email address. Use an address such as you@example.com, without a name or quotes.")
+    })
 }

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Subcommand;
 use ipseity_domain::{KeyChange, KeyId, PlaintextKey};
+use ipseity_keys::CommittedChange;
 use ipseity_store::{Actor, KeySummary};
 use serde_json::json;
 
@@ -111,28 +112,34 @@ impl KeyCommand {
             Self::Show { id, json } => key_search::show_key(admin, id, json).await,
             Self::List { account, json } => print_keys(&keys.list(admin.find_account(&account).await?.id).await?, json),
             Self::Deactivate { id } => {
-                publish_and_print_state(admin, id, keys.deactivate(Actor::Operator, id).await?).await
+                let service = admin.service_for_change().await?;
+                print_state(admin, id, &service.deactivate(Actor::Operator, id).await?)
             }
             Self::Reactivate { id } => {
-                publish_and_print_state(admin, id, keys.reactivate(Actor::Operator, id).await?).await
+                let service = admin.service_for_change().await?;
+                print_state(admin, id, &service.reactivate(Actor::Operator, id).await?)
             }
             Self::Resume { id } => {
-                admin.record_pauses(id).await?;
-                publish_and_print_state(admin, id, keys.resume(Actor::Operator, id).await?).await
+                let service = admin.service_for_change().await?;
+                print_state(admin, id, &service.resume(Actor::Operator, id).await?)
             }
             Self::Rotate { id, overlap_s, json } => {
                 let key = PlaintextKey::rotate(id, random_byte);
-                admin.publish_change(&keys.rotate(Actor::Operator, &key.to_api_key(), overlap_s).await?).await?;
+                let service = admin.service_for_change().await?;
+                admin.warn_unless_in_effect(&service.rotate(Actor::Operator, &key.to_api_key(), overlap_s).await?)?;
                 print_plaintext_key(&key, json)
             }
-            Self::Delete { id } => publish_and_print_state(admin, id, keys.delete(Actor::Operator, id).await?).await,
+            Self::Delete { id } => {
+                let service = admin.service_for_change().await?;
+                print_state(admin, id, &service.delete(Actor::Operator, id).await?)
+            }
         }
     }
 }
 
-async fn publish_and_print_state(admin: &AdminContext, id: KeyId, change: KeyChange) -> Result<()> {
-    admin.publish_change(&change).await?;
-    let state = match change {
+fn print_state(admin: &AdminContext, id: KeyId, committed: &CommittedChange) -> Result<()> {
+    admin.warn_unless_in_effect(committed)?;
+    let state = match &committed.change {
         KeyChange::Updated(key_record) => key_record.flags.state().name(),
         KeyChange::Deleted(_) => "deleted",
     };

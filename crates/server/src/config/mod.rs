@@ -87,7 +87,9 @@ pub(crate) struct LedgerConfig {
     pub(crate) url_file: PathBuf,
     pub(crate) timeout_ms: u64,
     pub(crate) key_fills_max: usize,
+    pub(crate) unknown_lookups_max: usize,
     pub(crate) unknown_cache_keys_max: usize,
+    pub(crate) unknown_cache_ttl_s: u64,
     pub(crate) refusal_cache_keys_max: usize,
     pub(crate) breaker_failures_max: u32,
     pub(crate) probe_interval_ms: u64,
@@ -141,6 +143,7 @@ pub(crate) struct PortalConfig {
     pub(crate) login_attempts_per_subnet_max: u32,
     pub(crate) login_attempts_per_account_max: u32,
     pub(crate) login_attempts_entries_max: usize,
+    pub(crate) key_actions_per_account_max: u32,
     pub(crate) event_streams_max: usize,
     pub(crate) form_bytes_max: usize,
     pub(crate) postgres_connections_max: u32,
@@ -161,6 +164,9 @@ pub(crate) struct MailConfig {
     pub(crate) smtp_url_file: PathBuf,
     pub(crate) from: String,
     pub(crate) timeout_ms: u64,
+    pub(crate) emails_per_address_per_hour_max: u32,
+    pub(crate) emails_per_subnet_per_10_min_max: u32,
+    pub(crate) emails_per_node_per_hour_max: u32,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ipseity_ledger::{Ledger, LedgerOptions};
+use ipseity_ledger::{ConnectGate, Ledger, LedgerOptions, StoreFingerprint};
 use ipseity_store::{Store, StoreOptions};
 
 use crate::config::{Config, millis};
 
 /// Timeout of background tasks and commands, which no client waits for.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Background connections to PostgreSQL: outbox listener, outbox claim, usage flush and readiness check.
+/// Background connections to PostgreSQL: outbox, connect gate, usage flush and readiness check.
 const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
 
 /// PostgreSQL for background tasks and commands.
@@ -19,27 +19,35 @@ pub(crate) fn background_store(config: &Config, application_name: &'static str) 
     open_store(config, application_name, BACKGROUND_CONNECTIONS_MAX, BACKGROUND_TIMEOUT)
 }
 
-/// Redis for background tasks and commands.
-pub(crate) fn background_ledger(config: &Config) -> Result<Ledger> {
-    open_ledger(config, BACKGROUND_TIMEOUT)
+/// Redis for background tasks and commands. All ledgers of a process share the fingerprint.
+pub(crate) fn background_ledger(config: &Config, fingerprint: &Arc<StoreFingerprint>) -> Result<Arc<Ledger>> {
+    open_ledger(&ledger_options(config, BACKGROUND_TIMEOUT, fingerprint))
 }
 
 /// PostgreSQL and Redis for API requests.
-pub(crate) fn request_backends(config: &Config) -> Result<(Store, Arc<Ledger>)> {
+pub(crate) fn request_backends(
+    config: &Config,
+    fingerprint: &Arc<StoreFingerprint>,
+    connect_gate: ConnectGate,
+) -> Result<(Store, Arc<Ledger>)> {
     let store = &config.store;
+    let options = LedgerOptions {
+        connect_gate: Some(connect_gate),
+        ..ledger_options(config, millis(config.ledger.timeout_ms), fingerprint)
+    };
     Ok((
         open_store(config, "ipseity-request", store.connections_max, millis(store.timeout_ms))?,
-        Arc::new(open_ledger(config, millis(config.ledger.timeout_ms))?),
+        open_ledger(&options)?,
     ))
 }
 
 /// PostgreSQL and Redis for pages.
-pub(crate) fn portal_backends(config: &Config) -> Result<(Store, Arc<Ledger>)> {
+pub(crate) fn portal_backends(config: &Config, fingerprint: &Arc<StoreFingerprint>) -> Result<(Store, Arc<Ledger>)> {
     let portal = &config.portal;
     let timeout = millis(portal.query_timeout_ms);
     Ok((
         open_store(config, "ipseity-portal", portal.postgres_connections_max, timeout)?,
-        Arc::new(open_ledger(config, timeout)?),
+        open_ledger(&ledger_options(config, timeout, fingerprint))?,
     ))
 }
 
@@ -60,6 +68,14 @@ fn open_store(
         .context("invalid [store] url")
 }
 
-fn open_ledger(config: &Config, timeout: Duration) -> Result<Ledger> {
-    Ledger::new(&LedgerOptions { url: config.ledger.url.clone(), timeout }).context("invalid [ledger] url")
+fn open_ledger(options: &LedgerOptions) -> Result<Arc<Ledger>> {
+    Ok(Arc::new(Ledger::new(options).context("invalid [ledger] url")?))
+}
+
+fn ledger_options(config: &Config, timeout: Duration, fingerprint: &Arc<StoreFingerprint>) -> LedgerOptions {
+    LedgerOptions {
+        breaker_failures_max: config.ledger.breaker_failures_max,
+        store: Arc::clone(fingerprint),
+        ..LedgerOptions::new(&config.ledger.url, timeout)
+    }
 }

@@ -6,12 +6,17 @@ use std::sync::Arc;
 
 use ipseity_edge::{CertResolver, CloseReason, EdgeState};
 use ipseity_geo::AtlasReloader;
+use ipseity_keys::{DeploymentGuard, DeploymentStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+
+/// The label of each reason why Redis is not trusted.
+const MISMATCH_REASONS: [(DeploymentStatus, &str); 2] =
+    [(DeploymentStatus::ForeignRedis, "foreign_redis"), (DeploymentStatus::SplitRedis, "split_redis")];
 
 /// Registers what describes the node and its process. Returns the registry for all other metrics, whose names start with `ipseity_`.
 pub(crate) fn register_node(root: &mut Registry, node: NodeCollector) -> &mut Registry {
@@ -27,6 +32,7 @@ pub(crate) struct NodeCollector {
     pub(crate) atlas_reloader: Arc<AtlasReloader>,
     pub(crate) cert_resolver: Option<Arc<CertResolver>>,
     pub(crate) connections_max: usize,
+    pub(crate) guard: Arc<DeploymentGuard>,
 }
 
 impl fmt::Debug for NodeCollector {
@@ -51,6 +57,13 @@ impl Collector for NodeCollector {
         encode_gauge(&mut encoder, "connections_open", "Open connections", stats.connections_open.value())?;
         encode_gauge(&mut encoder, "connections_max", "Maximum open connections", self.connections_max as u64)?;
 
+        let prototype = ConstGauge::new(0_i64);
+        let help = "1 if Redis is not trusted for this reason";
+        let mut mismatch = encoder.encode_descriptor("deployment_mismatch", help, None, prototype.metric_type())?;
+        for (status, reason) in MISMATCH_REASONS {
+            ConstGauge::new(i64::from(self.guard.status() == status))
+                .encode(mismatch.encode_family(&[("reason", reason)])?)?;
+        }
         let prototype = ConstCounter::new(0_u64);
         let help = "Connections closed by a limit, by reason";
         let mut closed = encoder.encode_descriptor("connections_closed", help, None, prototype.metric_type())?;

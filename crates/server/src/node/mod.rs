@@ -18,6 +18,9 @@ use ipseity_api::{Api, ApiLimits, ApiMetrics, DegradedLimits, PublicService, Usa
 use ipseity_domain::Colo;
 use ipseity_edge::{CertResolver, Drain, EdgeLimits, EdgeState, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
+use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
+use ipseity_ledger::Ledger;
+use ipseity_store::Store;
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -35,6 +38,7 @@ use crate::node::portal_setup::PortalSetup;
 use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
 use crate::tasks::certificates::{self, CertificateReloadWorker};
+use crate::tasks::charge_gate::ChargeGate;
 use crate::tasks::outbox::OutboxWorker;
 use crate::tasks::recovery::{self, RecoveryWorker};
 use crate::tasks::retention::RetentionWorker;
@@ -81,8 +85,7 @@ impl PreparedNode {
 
     /// Validates the settings of the portal.
     pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
-        PortalSetup::open(config, &self.atlas_reloader, &mut Registry::default())?;
-        Ok(())
+        PortalSetup::check(config, &self.atlas_reloader)
     }
 }
 
@@ -127,14 +130,9 @@ fn connection_capacity(config: &Config) -> usize {
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result<()> {
     let PreparedNode { atlas_reloader, edge, cert_resolver } = PreparedNode::open(config)?;
-    if connection_capacity(config) < config.edge.connections_max {
-        tracing::warn!(
-            capacity = connection_capacity(config),
-            connections_max = config.edge.connections_max,
-            "connection capacity limited by open files"
-        );
-    }
+    warn_about_capacity(config);
     let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
+    let guard = Arc::new(DeploymentGuard::generate());
     let mut metrics_registry = Registry::default();
     let registry = metrics::register_node(
         &mut metrics_registry,
@@ -143,39 +141,39 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
             atlas_reloader: Arc::clone(&atlas_reloader),
             cert_resolver: cert_resolver.clone(),
             connections_max: connection_capacity(config),
+            guard: Arc::clone(&guard),
         },
     );
     let metrics = ApiMetrics::register(registry);
+    let key_metrics = KeyMetrics::register(registry);
 
     let geo_reload =
         GeoReloadWorker::register(registry, Arc::clone(&atlas_reloader), millis(config.geo.watch_interval_ms));
     let certificate_reload =
         CertificateReloadWorker::register(registry, millis(config.edge.certificate_watch_interval_ms));
     let acme = AcmeWorker::open(config, cert_resolver.as_ref(), registry)?;
-    let portal_setup = PortalSetup::open(config, &atlas_reloader, registry)?;
+    let portal_setup = PortalSetup::open(config, &atlas_reloader, &guard, &key_metrics, registry)?;
     let mut extra_routes = acme::http01_router(acme.as_ref());
     if let Some(portal_setup) = &portal_setup {
         extra_routes = extra_routes.merge(ipseity_portal::router(Arc::clone(&portal_setup.portal)));
     }
-    let api = open_api(config, metrics, &atlas_reloader, &usage_buffer)?;
+    let background = Background::open(config, &guard, key_metrics)?;
+    let connect_gate = background.charge_gate.as_connect_gate();
+    let request_backends = request_backends(config, guard.fingerprint(), connect_gate)?;
+    let api = open_api(config, request_backends, metrics, &atlas_reloader, &usage_buffer);
+    background.charge_gate.set_api(&api);
     let public_service = build_public_service(config, &api, extra_routes);
     let (drain_switch, drain) = Drain::new();
-    let background = background_store(config, "ipseity-background")?;
-    let ledger = Arc::new(background_ledger(config)?);
-    let flush_interval = millis(config.ledger.usage_flush_interval_ms);
-    let usage_flush =
-        UsageFlushWorker::register(registry, background.clone(), Arc::clone(&ledger), usage_buffer, flush_interval);
-    let outbox_interval = millis(config.ledger.outbox_poll_interval_ms);
-    let outbox = Arc::new(OutboxWorker::register(registry, background.clone(), Arc::clone(&ledger), outbox_interval));
-    let probe_interval = millis(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
-    let recovery = RecoveryWorker { api: Arc::clone(&api), outbox: Arc::clone(&outbox), interval: probe_interval };
-    let key_events = recovery::follow_key_events(Arc::clone(&api), background.clone(), drain.clone());
+    let workers = LedgerWorkers::register(config, registry, &background, &api, usage_buffer);
+    let key_events = recovery::follow_key_events(Arc::clone(&api), background.store.clone(), drain.clone());
     let session_idle_timeout = portal_setup::session_idle_timeout(config);
-    let retention = RetentionWorker::register(registry, background.clone(), &config.retention, session_idle_timeout);
+    let retention =
+        RetentionWorker::register(registry, background.store.clone(), &config.retention, session_idle_timeout);
     let ops = Arc::new(OpsState {
-        store: background,
-        ledger,
+        store: background.store,
+        ledger: background.ledger,
         api,
+        guard,
         registry: metrics_registry,
         draining: AtomicBool::new(false),
         log_control,
@@ -190,7 +188,7 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
 
     let mut tasks = JoinSet::new();
-    let outbox_drain = drain.clone();
+    let (outbox, outbox_drain) = (workers.outbox, drain.clone());
     tasks.spawn(async move { outbox.run(outbox_drain).await });
     tasks.spawn(key_events);
     tasks.spawn(retention.run(drain.clone()));
@@ -209,17 +207,84 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
         while listener_tasks.join_next().await.is_some() {}
         Ok::<_, anyhow::Error>(())
     };
-    let (shutdown_result, (), ()) = tokio::join!(shutdown, usage_flush.run(drain.clone()), recovery.run(drain));
+    let (shutdown_result, (), ()) =
+        tokio::join!(shutdown, workers.usage_flush.run(drain.clone()), workers.recovery.run(drain));
     shutdown_result?;
-    recovery.reconcile_before_exit().await;
-    usage_flush.flush_usage().await;
+    workers.recovery.reconcile_before_exit().await;
+    workers.usage_flush.flush_before_exit().await;
     while let Some(task_result) = tasks.join_next().await {
         task_result.map_err(|_| anyhow!("a background task panicked"))?;
+    }
+    if let Err(error) = background.key_service.release_ledger().await {
+        tracing::debug!(error = &error as &dyn std::error::Error, "claim on Redis not released");
     }
     ops_drain_switch.start();
     ops_server.await.map_err(|_| anyhow!("the ops listener panicked"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+fn warn_about_capacity(config: &Config) {
+    let (capacity, connections_max) = (connection_capacity(config), config.edge.connections_max);
+    if capacity < connections_max {
+        tracing::warn!(capacity, connections_max, "connection capacity limited by open files");
+    }
+}
+
+/// What background tasks use.
+struct Background {
+    store: Store,
+    ledger: Arc<Ledger>,
+    key_service: Arc<KeyService>,
+    charge_gate: Arc<ChargeGate>,
+}
+
+impl Background {
+    fn open(config: &Config, guard: &Arc<DeploymentGuard>, key_metrics: KeyMetrics) -> Result<Self> {
+        let store = background_store(config, "ipseity-background")?;
+        let ledger = background_ledger(config, guard.fingerprint())?;
+        let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics);
+        let key_service = Arc::new(key_service);
+        let charge_gate = ChargeGate::new(store.clone(), Arc::clone(&ledger), Arc::clone(&key_service));
+        Ok(Self { store, ledger, key_service, charge_gate })
+    }
+}
+
+/// The workers that keep Redis and PostgreSQL consistent.
+struct LedgerWorkers {
+    usage_flush: Arc<UsageFlushWorker>,
+    outbox: OutboxWorker,
+    recovery: RecoveryWorker,
+}
+
+impl LedgerWorkers {
+    fn register(
+        config: &Config,
+        registry: &mut Registry,
+        background: &Background,
+        api: &Arc<Api>,
+        usage_buffer: Arc<UsageBuffer>,
+    ) -> Self {
+        let Background { store, ledger, key_service, charge_gate } = background;
+        let usage_flush = UsageFlushWorker::register(
+            registry,
+            store.clone(),
+            Arc::clone(ledger),
+            Arc::clone(key_service),
+            usage_buffer,
+            millis(config.ledger.usage_flush_interval_ms),
+        );
+        let outbox = OutboxWorker::register(
+            registry,
+            store.clone(),
+            Arc::clone(key_service),
+            Arc::clone(charge_gate),
+            millis(config.ledger.outbox_poll_interval_ms),
+        );
+        let interval = millis(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
+        let recovery = RecoveryWorker { api: Arc::clone(api), charge_gate: Arc::clone(charge_gate), interval };
+        Self { usage_flush, outbox, recovery }
+    }
 }
 
 /// The ops listener drains separately, after the public listeners, so that it can report their progress.
@@ -251,24 +316,25 @@ fn spawn_geo_tasks(config: &Config, geo_reload: GeoReloadWorker, tasks: &mut Joi
 
 fn open_api(
     config: &Config,
+    (store, ledger): (Store, Arc<Ledger>),
     metrics: ApiMetrics,
     atlas_reloader: &Arc<AtlasReloader>,
     usage_buffer: &Arc<UsageBuffer>,
-) -> Result<Arc<Api>> {
-    let (store, ledger) = request_backends(config)?;
+) -> Arc<Api> {
     let limits = ApiLimits {
         key_fills_max: config.ledger.key_fills_max,
+        unknown_lookups_max: config.ledger.unknown_lookups_max,
         unknown_cache_max: config.ledger.unknown_cache_keys_max,
+        unknown_cache_ttl: Duration::from_secs(config.ledger.unknown_cache_ttl_s),
         refusal_cache_max: config.ledger.refusal_cache_keys_max,
         render_cache_max: config.geo.render_cache_entries_max,
         degraded: DegradedLimits {
             local_keys_max: config.ledger.local_cache_keys_max,
             max_age: Duration::from_secs(config.ledger.degraded_max_age_s),
-            failures_max: config.ledger.breaker_failures_max,
             store_timeout: millis(config.ledger.timeout_ms),
         },
     };
-    Ok(Arc::new(Api::new(
+    Arc::new(Api::new(
         ledger,
         store,
         Arc::clone(atlas_reloader),
@@ -276,7 +342,7 @@ fn open_api(
         Arc::clone(usage_buffer),
         metrics,
         limits,
-    )))
+    ))
 }
 
 fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {

@@ -12,6 +12,7 @@ use http::Request;
 use ipseity_api::Api;
 use ipseity_domain::Client;
 use ipseity_edge::{Application, RequestBody};
+use ipseity_keys::DeploymentGuard;
 use ipseity_ledger::Ledger;
 use ipseity_store::Store;
 use prometheus_client::registry::Registry;
@@ -25,6 +26,7 @@ pub(crate) struct OpsState {
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) api: Arc<Api>,
+    pub(crate) guard: Arc<DeploymentGuard>,
     pub(crate) registry: Registry,
     pub(crate) draining: AtomicBool,
     pub(crate) log_control: Arc<LogControl>,
@@ -50,6 +52,7 @@ pub(crate) fn ops_application(ops: Arc<OpsState>) -> impl Application {
 async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
     let draining = ops.draining.load(Ordering::Acquire);
     let (store, ledger) = tokio::join!(ops.store.check(), ops.ledger.ping());
+    let mismatch = Some(ops.guard.status()).filter(|status| status.is_mismatch());
     let ok_or_error = |outcome: Option<String>| outcome.unwrap_or_else(|| "ok".to_owned());
     let ready = !draining && (store.is_ok() && ledger.is_ok() || ops.api.admission().can_serve_degraded());
     let body = json!({
@@ -57,7 +60,7 @@ async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
         "draining": draining,
         "degraded": ops.api.admission().is_degraded(),
         "store": ok_or_error(store.err().map(|error| error.to_string())),
-        "ledger": ok_or_error(ledger.err().map(|error| error.to_string())),
+        "ledger": ok_or_error(ledger.err().map(|error| error.to_string()).or(mismatch.map(|status| status.to_string()))),
     });
     let status = if ready { http::StatusCode::OK } else { http::StatusCode::SERVICE_UNAVAILABLE };
     (status, [(http::header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()

@@ -7,6 +7,7 @@ use anyhow::Result;
 use ipseity_domain::Client;
 use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
+use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_portal::{
     DataAttribution, HostServices, MailerOptions, Portal, PortalSettings, PortalWorker, VisitorLookup,
 };
@@ -24,21 +25,32 @@ pub(crate) struct PortalSetup {
 }
 
 impl PortalSetup {
+    /// Validates the settings of the portal.
+    pub(crate) fn check(config: &Config, atlas_reloader: &Arc<AtlasReloader>) -> Result<()> {
+        let guard = Arc::new(DeploymentGuard::generate());
+        Self::open(config, atlas_reloader, &guard, &KeyMetrics::default(), &mut Registry::default())?;
+        Ok(())
+    }
+
     /// `None` if `[portal] enabled` is false.
     pub(crate) fn open(
         config: &Config,
         atlas_reloader: &Arc<AtlasReloader>,
+        guard: &Arc<DeploymentGuard>,
+        key_metrics: &KeyMetrics,
         registry: &mut Registry,
     ) -> Result<Option<Self>> {
         if !config.portal.enabled {
             return Ok(None);
         }
-        let (store, ledger) = portal_backends(config)?;
+        let (store, ledger) = portal_backends(config, guard.fingerprint())?;
+        let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics.clone());
         let host_services = PortalHostServices {
             atlas_reloader: Arc::clone(atlas_reloader),
             openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
         };
-        let portal = Arc::new(Portal::new(store, ledger, portal_settings(config), Box::new(host_services)));
+        let portal =
+            Arc::new(Portal::new(store, ledger, key_service, portal_settings(config), Box::new(host_services)));
         let mail_options = mail_options(config);
         let worker = PortalWorker::open(
             Arc::clone(&portal),
@@ -102,6 +114,10 @@ fn portal_settings(config: &Config) -> PortalSettings {
         login_attempts_per_subnet_max: portal.login_attempts_per_subnet_max,
         login_attempts_per_account_max: portal.login_attempts_per_account_max,
         login_attempts_entries_max: portal.login_attempts_entries_max,
+        emails_per_address_per_hour_max: config.mail.emails_per_address_per_hour_max,
+        emails_per_subnet_per_10_min_max: config.mail.emails_per_subnet_per_10_min_max,
+        emails_per_node_per_hour_max: config.mail.emails_per_node_per_hour_max,
+        key_actions_per_account_max: portal.key_actions_per_account_max,
         event_streams_max: portal.event_streams_max,
         form_bytes_max: portal.form_bytes_max,
         // Shorter than the request timeout, so that a person gets an error page instead of the API's JSON error.

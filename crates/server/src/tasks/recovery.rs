@@ -1,25 +1,26 @@
-//! Leaves degraded mode: probes Redis, applies key changes before new charges, and reconciles pending charges.
+//! Leaves degraded mode: probes Redis and reconciles pending charges.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use futures_util::future::join_all;
 use ipseity_api::Api;
 use ipseity_edge::Drain;
-use ipseity_store::Store;
-use tokio::time::{Instant, sleep, timeout};
+use ipseity_ledger::Owner;
+use ipseity_store::{KeyEvent, Store};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
-use crate::tasks::outbox::OutboxWorker;
+use crate::tasks::charge_gate::ChargeGate;
 use crate::tasks::periodic::run_every;
 
-const POSTGRES_CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 /// Longer than a late call takes to arrive at Redis.
 const SHUTDOWN_RECONCILE_TIMEOUT: Duration = Duration::from_secs(6);
 
 pub(crate) struct RecoveryWorker {
     pub(crate) api: Arc<Api>,
-    pub(crate) outbox: Arc<OutboxWorker>,
+    pub(crate) charge_gate: Arc<ChargeGate>,
     pub(crate) interval: Duration,
 }
 
@@ -38,45 +39,50 @@ impl RecoveryWorker {
             pending = self.run_once().await;
         }
         if pending > 0 {
+            self.api.admission().report_lost_charges();
             tracing::error!(pending, "pending charges lost");
         }
     }
 
     /// Reconciles what it can and returns the number of pending charges.
     async fn run_once(&self) -> u64 {
-        self.api.admission().record_local_pauses().await;
-        if self.api.admission().is_degraded()
-            && let Err(error) = self.leave_degraded_mode().await
+        let admission = self.api.admission();
+        admission.record_local_pauses().await;
+        if !self.charge_gate.is_trusted()
+            && let Err(error) = self.charge_gate.check_deployment().await
         {
-            tracing::debug!(error = &*error, "Redis probe failed");
-            return self.api.admission().report_pending_charges();
+            tracing::debug!(error = &*error, "Redis still not trusted");
         }
-        self.api.admission().reconcile_pending().await
+        // Concurrently: a server that does not answer delays no other.
+        join_all(admission.unavailable_owners().iter().map(|owner| self.recover_owner(owner))).await;
+        admission.reconcile_pending().await
     }
 
-    async fn leave_degraded_mode(&self) -> Result<()> {
-        self.api.admission().check_ledger().await?;
-        let store = &self.outbox.store;
-        if matches!(timeout(POSTGRES_CHECK_TIMEOUT, store.check()).await, Ok(Ok(()))) {
-            self.outbox.apply_outbox().await?;
-            ensure!(store.outbox().is_empty().await?, "another node is still applying key changes to Redis");
-        } else {
-            self.api.admission().publish_refused_keys().await?;
+    async fn recover_owner(&self, owner: &Owner) {
+        if let Err(error) = self.api.admission().recover_owner(owner).await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "Redis probe failed");
         }
-        self.api.admission().reconcile_pending().await;
-        self.api.admission().leave_degraded_mode();
-        Ok(())
     }
 }
 
-/// Listens for key changes in PostgreSQL and invalidates the key records that this node has cached.
+/// Listens for key changes in PostgreSQL and looks up the changed keys that this node has cached.
 pub(crate) async fn follow_key_events(api: Arc<Api>, store: Store, drain: Drain) {
+    let mut lookups = JoinSet::new();
     let listen = async {
         loop {
             if let Ok(mut key_events) = store.keys().listen().await {
                 api.admission().set_key_events_subscribed(true);
-                while key_events.wait().await.is_ok() {
-                    api.admission().invalidate_key_records();
+                while let Ok(event) = key_events.wait().await {
+                    match event {
+                        // A slow lookup must not delay the next event.
+                        KeyEvent::Changed(key) if api.admission().report_change(key) => {
+                            let api = Arc::clone(&api);
+                            lookups.spawn(async move { api.admission().look_up_changed_key(key).await });
+                        }
+                        KeyEvent::Changed(_) => {}
+                        KeyEvent::Resync => api.admission().set_key_events_subscribed(true),
+                    }
+                    while lookups.try_join_next().is_some() {}
                 }
                 api.admission().set_key_events_subscribed(false);
             }

@@ -20,13 +20,16 @@ const SLOW_FILL: &str = "fill-before-write=2500";
 
 static DEPLOYMENT: OnceCell<Mutex<Deployment>> = OnceCell::const_new();
 
-/// Locks the deployment, which has no node while PostgreSQL and Redis run.
+/// Locks the deployment, which has no node while PostgreSQL and Redis run. The nodes of the previous test were killed. Their
+/// claims on a Redis that has restarted empty would count for 10 s.
 async fn lock_deployment() -> MutexGuard<'static, Deployment> {
     let start = async || {
         let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
         Mutex::new(Deployment::start(options).await.expect("deployment starts"))
     };
-    DEPLOYMENT.get_or_init(start).await.lock().await
+    let deployment = DEPLOYMENT.get_or_init(start).await.lock().await;
+    query_rows(&deployment, "delete from ledger_claims").await;
+    deployment
 }
 
 async fn start_node_with_failpoints(deployment: &Deployment, failpoints: &str) -> Node {

@@ -14,8 +14,8 @@ use crate::errors::{ExpectedError, base_url, fetch_linked_page};
 use crate::fixture::{fresh_key, relaxed_timeouts, shared_deployment};
 use crate::lookup::lookup_with_key;
 
-/// A midnight in January 2027.
-const FIRST_MIDNIGHT_S: u64 = 1_800_000_000 / DAY_S * DAY_S;
+/// How far in the past the first day of the test clock is. Usage of days in PostgreSQL's future is ignored.
+const FIRST_DAY_AGO: u64 = 100;
 
 /// Rate limit headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) async fn frozen_clock() -> MutexGuard<'static, FrozenClockFixture> {
         Mutex::new(FrozenClockFixture {
             deployment: deployment.expect("deployment starts"),
             clock,
-            midnight_s: FIRST_MIDNIGHT_S,
+            midnight_s: (now_s() / DAY_S - FIRST_DAY_AGO) * DAY_S,
         })
     };
     let mut fixture = FROZEN_CLOCK.get_or_init(open).await.lock().await;

@@ -12,6 +12,8 @@ use crate::fixture::relaxed_timeouts;
 const ACCOUNTS: usize = 100;
 const KEYS_PER_ACCOUNT: usize = 10;
 const REQUESTS_PER_KEY: u64 = 10;
+/// Charge, fill and usage flush.
+const SCRIPTS_IN_USE: u64 = 3;
 const CONNECTIONS: usize = 50;
 
 /// A deployment whose PostgreSQL logs every statement with its application name. Its node starts afterwards.
@@ -87,6 +89,14 @@ async fn admitted_request_makes_one_redis_call_and_no_sql() {
     lookup_with_all(&deployment, &keys, 1).await;
     let filled = statements_by_application(&deployment, 0).get("ipseity-request").copied().unwrap_or_default();
     assert!(filled >= keys.len(), "the log shows {filled} statements for the first use of {} keys", keys.len());
+
+    // The first usage flush loads its script.
+    eventually("all scripts are loaded", Duration::from_secs(20), async || {
+        let calls = deployment.redis.command_calls().await.expect("read the counts");
+        calls.get("script|load").is_some_and(|loaded| *loaded >= SCRIPTS_IN_USE)
+    })
+    .await
+    .expect("usage is flushed");
 
     let log_start = deployment.postgres.log().expect("read the log").len();
     let before = deployment.redis.command_calls().await.expect("read the counts");

@@ -33,7 +33,7 @@ impl Accounts<'_> {
     /// If PostgreSQL is unavailable.
     pub async fn find_credentials(self, email: &EmailAddress) -> Result<Option<Credentials>, StoreError> {
         let found =
-            sqlx::query_as("select id as account_id, password_hash from accounts where lower(email) = lower($1)")
+            sqlx::query_as("select id as account_id, password_hash from accounts where email collate \"C\" = $1")
                 .bind(email.as_str())
                 .fetch_optional(&self.store.pool);
         self.store.with_timeout(found).await
@@ -75,7 +75,7 @@ impl Accounts<'_> {
     pub async fn set_email(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
         let changed = async {
             let mut transaction = self.store.pool.begin().await?;
-            replace_email(&mut transaction, account_id, email.as_str()).await?;
+            replace_email(&mut transaction, account_id, email).await?;
             Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(changed).await
@@ -124,7 +124,7 @@ pub(crate) async fn replace_password(
                         where sessions.account_id = changed.id and sessions.id is distinct from $3)
          delete from tickets using changed
          where tickets.account_id = changed.id
-            or (lower(tickets.email) = lower(changed.email) and tickets.kind in ('reset', 'invite'))",
+            or (tickets.email collate \"C\" = changed.email and tickets.kind in ('reset', 'invite'))",
     )
     .bind(account_id)
     .bind(hash)
@@ -138,20 +138,20 @@ pub(crate) async fn replace_password(
 pub(crate) async fn replace_email(
     connection: &mut PgConnection,
     account_id: i64,
-    email: &str,
+    email: &EmailAddress,
 ) -> Result<(), StoreError> {
     // Checked first, because PostgreSQL would log a duplicate address. The unique index still handles a race.
     let changed = sqlx::query(
         "with old_tokens as (delete from tickets where account_id = $1)
          update accounts set email = $2
-         where id = $1 and not exists (select 1 from accounts where lower(email) = lower($2) and id <> $1)",
+         where id = $1 and not exists (select 1 from accounts where email collate \"C\" = $2 and id <> $1)",
     )
     .bind(account_id)
-    .bind(email)
+    .bind(email.as_str())
     .execute(connection)
     .await
     .map_err(|error| {
-        if violates_constraint(&error, "accounts_email") {
+        if ["accounts_email", "accounts_email_bytes"].iter().any(|index| violates_constraint(&error, index)) {
             StoreRefusal::AccountExists.into()
         } else {
             StoreError::from(error)

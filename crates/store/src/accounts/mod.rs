@@ -18,7 +18,7 @@ use crate::usage::usage_lock;
 pub struct Account {
     /// The account's id.
     pub id: i64,
-    /// The owner's email address.
+    /// The owner's email address, as [`EmailAddress`] writes it.
     pub email: String,
     /// The name of the plan.
     pub plan: String,
@@ -46,7 +46,7 @@ impl Accounts<'_> {
     /// # Errors
     /// If the address is taken or the plan does not exist.
     pub async fn create(self, email: &EmailAddress, plan: &str) -> Result<Account, StoreError> {
-        self.store.with_timeout(insert_account(&self.store.pool, email.as_str(), plan, None)).await
+        self.store.with_timeout(insert_account(&self.store.pool, email, plan, None)).await
     }
 
     /// Creates an account with a password, on the free plan.
@@ -54,7 +54,7 @@ impl Accounts<'_> {
     /// # Errors
     /// If the address is taken.
     pub async fn create_with_password(self, email: &EmailAddress, password_hash: &str) -> Result<Account, StoreError> {
-        self.store.with_timeout(insert_account(&self.store.pool, email.as_str(), FREE_PLAN, Some(password_hash))).await
+        self.store.with_timeout(insert_account(&self.store.pool, email, FREE_PLAN, Some(password_hash))).await
     }
 
     /// Finds an account by email address.
@@ -62,7 +62,7 @@ impl Accounts<'_> {
     /// # Errors
     /// If it does not exist.
     pub async fn get_by_email(self, email: &EmailAddress) -> Result<Account, StoreError> {
-        let found = sqlx::query_as(select_accounts!("where lower(a.email) = lower($1)"))
+        let found = sqlx::query_as(select_accounts!("where a.email collate \"C\" = $1"))
             .bind(email.as_str())
             .fetch_optional(&self.store.pool);
         self.store.with_timeout(found).await?.ok_or(StoreRefusal::UnknownAccount.into())
@@ -105,7 +105,7 @@ impl Accounts<'_> {
                 .await?;
             sqlx::query(
                 "with deleted as (delete from accounts where id = $1 returning email)
-                 delete from tickets using deleted where lower(tickets.email) = lower(deleted.email)",
+                 delete from tickets using deleted where tickets.email collate \"C\" = deleted.email",
             )
             .bind(account_id)
             .execute(&mut *transaction)
@@ -165,21 +165,21 @@ impl Plans<'_> {
 /// Creates an account. A duplicate address does not fail the statement, because PostgreSQL would log the address.
 pub(crate) async fn insert_account(
     executor: impl PgExecutor<'_>,
-    email: &str,
+    email: &EmailAddress,
     plan: &str,
     password_hash: Option<&str>,
 ) -> Result<Account, StoreError> {
     let inserted = sqlx::query_as(
         "with created as (
              insert into accounts (email, plan, password_hash) values ($1, $2, $3)
-             on conflict (lower(email)) do nothing
+             on conflict do nothing
              returning id, email, plan, created_at
          )
          select created.id, created.email, created.plan, plans.daily_limit,
                 floor(extract(epoch from created.created_at))::bigint as created_s
          from created join plans on plans.name = created.plan",
     )
-    .bind(email)
+    .bind(email.as_str())
     .bind(plan)
     .bind(password_hash);
     inserted.fetch_optional(executor).await.map_err(map_unknown_plan)?.ok_or(StoreRefusal::AccountExists.into())

@@ -181,7 +181,7 @@ impl Devices<'_> {
     pub async fn is_known(self, email: &EmailAddress, digest: &[u8; 32]) -> Result<bool, StoreError> {
         let is_known = sqlx::query_scalar(
             "select exists (select 1 from devices d join accounts a on a.id = d.account_id
-                            where lower(a.email) = lower($1) and d.digest = $2)",
+                            where a.email collate \"C\" = $1 and d.digest = $2)",
         )
         .bind(email.as_str())
         .bind(digest.as_slice())

@@ -1,5 +1,6 @@
-//! Email tokens, the email queue and alerts.
+//! Email tokens, requests for them, the email queue and alerts.
 
 pub(crate) mod alerts;
 pub(crate) mod queue;
+pub(crate) mod requests;
 pub(crate) mod tokens;

@@ -49,17 +49,18 @@ impl EmailQueue<'_> {
     /// If PostgreSQL is unavailable.
     pub async fn claim_next(self, digest: &[u8; 32]) -> Result<Option<QueuedEmail>, StoreError> {
         // A password reset for an unknown address is marked as sent and not deleted. It counts toward the hourly limit
-        // like any other, so it does not reveal whether an account exists.
+        // like any other, so it does not reveal whether an account exists. An email about an account goes to the address of
+        // the account, never to the one that was typed.
         let claimed = sqlx::query_as(
             "with unregistered as (
                  update tickets set mailed_at = now() where id in (
                      select id from tickets t where mailed_at is null and try_at <= now() and tries < $2 and kind = 'reset'
-                         and not exists (select 1 from accounts a where lower(a.email) = lower(t.email))
+                         and not exists (select 1 from accounts a where a.email collate \"C\" = t.email)
                      for update skip locked
                  )
              ), due as (
-                 select t.id, a.id is not null as is_member
-                 from tickets t left join accounts a on lower(a.email) = lower(t.email)
+                 select t.id, a.id is not null as is_member, a.email as account_email
+                 from tickets t left join accounts a on a.email collate \"C\" = t.email
                  where t.mailed_at is null and t.try_at <= now() and t.tries < $2 and t.expires_at > now()
                      and (t.kind <> 'reset' or a.id is not null)
                  order by t.try_at, t.id limit 1
@@ -69,7 +70,7 @@ impl EmailQueue<'_> {
                  digest = case when t.kind = 'signup' and due.is_member then null else $1 end,
                  tries = t.tries + 1, try_at = now() + interval '1 minute' * (1 << t.tries)
              from due where t.id = due.id
-             returning t.id, t.email, t.kind, due.is_member",
+             returning t.id, coalesce(due.account_email, t.email) as email, t.kind, due.is_member",
         )
         .bind(digest.as_slice())
         .bind(ATTEMPTS_MAX)

@@ -1,6 +1,4 @@
 //! Email tokens: single-use links. Only digests are stored. The token is generated when its email is sent.
-//!
-//! A request does the same work whether the account exists or not, so its response and duration do not reveal it.
 
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::plan::FREE_PLAN;
@@ -10,9 +8,6 @@ use crate::access::EmailTokens;
 use crate::accounts::credentials::{replace_email, replace_password};
 use crate::accounts::{self, Account};
 use crate::error::{StoreError, StoreRefusal};
-
-/// Maximum number of tokens of a kind per address per hour. Further requests are ignored, against email floods.
-const EMAIL_TOKENS_PER_HOUR_MAX: i64 = 5;
 
 /// The purpose of an email token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +34,7 @@ impl EmailTokenKind {
         }
     }
 
-    const fn lifetime_hours(self) -> i32 {
+    pub(crate) const fn lifetime_hours(self) -> i32 {
         match self {
             Self::PasswordReset => 1,
             Self::SignUp | Self::EmailChange => 24,
@@ -54,7 +49,7 @@ pub struct EmailToken {
     /// The purpose.
     pub kind: EmailTokenKind,
     /// The email address.
-    pub email: String,
+    pub email: EmailAddress,
     /// The account of an email change. `None` for other kinds.
     pub account_id: Option<i64>,
     /// The digest of the requesting browser's cookie. `None` if any browser may use the token.
@@ -72,62 +67,7 @@ struct EmailTokenRow {
     password_hash: Option<String>,
 }
 
-struct EmailTokenRequest<'a> {
-    kind: EmailTokenKind,
-    email: &'a EmailAddress,
-    account_id: Option<i64>,
-    password_hash: Option<&'a str>,
-    browser_digest: Option<&'a [u8; 32]>,
-}
-
 impl EmailTokens<'_> {
-    /// Requests an email that confirms a sign-up.
-    ///
-    /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn request_signup(
-        self,
-        email: &EmailAddress,
-        password_hash: &str,
-        browser_digest: &[u8; 32],
-    ) -> Result<(), StoreError> {
-        let (password_hash, browser_digest) = (Some(password_hash), Some(browser_digest));
-        self.insert_request(EmailTokenRequest {
-            kind: EmailTokenKind::SignUp,
-            email,
-            account_id: None,
-            password_hash,
-            browser_digest,
-        })
-        .await
-    }
-
-    /// Requests an email that resets the password of the account with this address.
-    ///
-    /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn request_password_reset(self, email: &EmailAddress) -> Result<(), StoreError> {
-        let kind = EmailTokenKind::PasswordReset;
-        self.insert_request(EmailTokenRequest {
-            kind,
-            email,
-            account_id: None,
-            password_hash: None,
-            browser_digest: None,
-        })
-        .await
-    }
-
-    /// Requests an email that confirms an account's new address. Only the token of the last request is valid.
-    ///
-    /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn request_email_change(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
-        let (kind, account_id) = (EmailTokenKind::EmailChange, Some(account_id));
-        self.insert_request(EmailTokenRequest { kind, email, account_id, password_hash: None, browser_digest: None })
-            .await
-    }
-
     /// Creates an invitation, which an operator passes on.
     ///
     /// # Errors
@@ -144,41 +84,6 @@ impl EmailTokens<'_> {
         .execute(&self.store.pool);
         self.store.with_timeout(invited).await?;
         Ok(())
-    }
-
-    async fn insert_request(self, token_request: EmailTokenRequest<'_>) -> Result<(), StoreError> {
-        let requested = async {
-            let mut transaction = self.store.pool.begin().await?;
-            // Concurrent requests for one address are counted one after the other.
-            sqlx::query("select pg_advisory_xact_lock(hashtextextended($1 || lower($2), 0))")
-                .bind(token_request.kind.name())
-                .bind(token_request.email.as_str())
-                .execute(&mut *transaction)
-                .await?;
-            sqlx::query(
-                "with added as (
-                     insert into tickets (kind, email, account_id, password_hash, visit, expires_at)
-                     select $1, $2, $3, $4, $5, now() + make_interval(hours => $6)
-                     where (select count(*) from tickets where kind = $1 and lower(email) = lower($2)
-                                and created_at > now() - interval '1 hour') < $7
-                       and ($3::bigint is null or exists (select 1 from accounts where id = $3))
-                     returning id
-                 )
-                 update tickets set expires_at = now()
-                 where account_id = $3 and expires_at > now() and exists (select 1 from added)",
-            )
-            .bind(token_request.kind.name())
-            .bind(token_request.email.as_str())
-            .bind(token_request.account_id)
-            .bind(token_request.password_hash)
-            .bind(token_request.browser_digest.map(<[u8; 32]>::as_slice))
-            .bind(token_request.kind.lifetime_hours())
-            .bind(EMAIL_TOKENS_PER_HOUR_MAX)
-            .execute(&mut *transaction)
-            .await?;
-            transaction.commit().await
-        };
-        self.store.with_timeout(requested).await
     }
 
     /// Finds a token by digest, unless it was used or has expired.
@@ -227,13 +132,13 @@ impl EmailTokens<'_> {
                 consume_token(&mut transaction, digest, &[EmailTokenKind::PasswordReset, EmailTokenKind::Invite])
                     .await?;
             if token.kind == EmailTokenKind::Invite {
-                sqlx::query("insert into accounts (email) values ($1) on conflict (lower(email)) do nothing")
-                    .bind(&token.email)
+                sqlx::query("insert into accounts (email) values ($1) on conflict do nothing")
+                    .bind(token.email.as_str())
                     .execute(&mut *transaction)
                     .await?;
             }
-            let found = sqlx::query_scalar("select id from accounts where lower(email) = lower($1) for update")
-                .bind(&token.email)
+            let found = sqlx::query_scalar("select id from accounts where email collate \"C\" = $1 for update")
+                .bind(token.email.as_str())
                 .fetch_optional(&mut *transaction)
                 .await?;
             if let Some(account_id) = found {
@@ -265,11 +170,12 @@ impl EmailTokens<'_> {
 }
 
 impl EmailTokenRow {
-    /// `None` only for a row that violates the checks of the schema.
+    /// `None` only for a row that violates the checks of the schema, or with an address that only an older version
+    /// accepts.
     fn into_email_token(self) -> Option<EmailToken> {
         Some(EmailToken {
             kind: EmailTokenKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?,
-            email: self.email,
+            email: EmailAddress::parse(&self.email)?,
             account_id: self.account_id,
             browser_digest: self.visit.map(TryInto::try_into).transpose().ok()?,
             password_hash: self.password_hash,

@@ -8,7 +8,7 @@ pub(crate) mod search;
 pub(crate) mod summary;
 
 use ipseity_domain::account::KeyName;
-use ipseity_domain::{ApiKey, KEYS_PER_ACCOUNT_MAX, KeyChange, KeyId, Scope};
+use ipseity_domain::{ApiKey, BURST_WINDOW_S, KEYS_PER_ACCOUNT_MAX, KeyChange, KeyId, Scope};
 use sqlx::PgConnection;
 
 use crate::access::Keys;
@@ -16,6 +16,9 @@ use crate::accounts::{self, Account};
 use crate::error::{StoreError, StoreRefusal};
 use crate::keys::audit::Actor;
 use crate::usage::usage_lock;
+
+/// Minimum time between two resumes by the owner, in seconds.
+const RESUME_INTERVAL_S: f64 = BURST_WINDOW_S as f64;
 
 /// Updates the key $1 (of the account $2, if given). If it changed, adds a history row of the actor $3.
 macro_rules! key_update_sql {
@@ -127,17 +130,43 @@ impl Keys<'_> {
         self.apply_update(actor, id, statement).await
     }
 
-    /// Resumes a paused key and starts a new burst epoch.
+    /// Resumes a paused key and starts a new burst epoch. With `is_paused_in_redis`, also a key whose pause was never
+    /// recorded or was lost. An owner can resume a key once per burst window, because each resume admits 300 requests.
     ///
     /// # Errors
-    /// If the key does not exist.
-    pub async fn resume(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
-        let statement = key_update_sql!(
-            "resumed",
-            "paused_at = null, burst_window = burst_window + 1, generation = generation + 1",
-            "paused_at is not null"
-        );
-        self.apply_update(actor, id, statement).await
+    /// If the key does not exist, or its owner resumes it again too early.
+    pub async fn resume(self, actor: Actor, id: KeyId, is_paused_in_redis: bool) -> Result<KeyChange, StoreError> {
+        let resumed = async {
+            let mut transaction = self.store.pool.begin().await?;
+            sqlx::query(key_update_sql!(
+                "resumed",
+                "paused_at = null, burst_window = burst_window + 1, generation = generation + 1",
+                "(paused_at is not null or $4) and ($2::bigint is null or not exists (
+                     select from history where key_id = $1 and act = 'resumed' and at > now() - make_interval(secs => $5)))"
+            ))
+            .bind(id.as_str())
+            .bind(actor.owner_account_id())
+            .bind(actor.name())
+            .bind(is_paused_in_redis)
+            .bind(RESUME_INTERVAL_S)
+            .execute(&mut *transaction)
+            .await?;
+            let change = load_updated_key(&mut transaction, actor, id).await?;
+            if matches!(&change, KeyChange::Updated(record) if record.flags.paused) {
+                let retry_after_s = sqlx::query_scalar(
+                    "select ceil($2 - extract(epoch from now() - max(at)))::bigint from history
+                     where key_id = $1 and act = 'resumed'",
+                )
+                .bind(id.as_str())
+                .bind(RESUME_INTERVAL_S)
+                .fetch_one(&mut *transaction)
+                .await?;
+                return Err(StoreRefusal::ResumedRecently { retry_after_s }.into());
+            }
+            transaction.commit().await?;
+            Ok(change)
+        };
+        self.store.with_timeout::<_, StoreError>(resumed).await
     }
 
     /// Replaces the secret of a key. The previous secret stays valid for `overlap_s` seconds.

@@ -1,6 +1,6 @@
 //! Pauses and their evidence.
 
-use ipseity_domain::KeyPause;
+use ipseity_domain::{KeyPause, is_mutant};
 
 use crate::access::Keys;
 use crate::error::StoreError;
@@ -11,6 +11,9 @@ impl Keys<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn record_pause(self, pause: &KeyPause) -> Result<(), StoreError> {
+        if is_mutant("pause-not-recorded") {
+            return Ok(());
+        }
         let counts: Vec<i16> = pause.counts.iter().map(|count| i16::try_from(*count).unwrap_or(i16::MAX)).collect();
         let written = sqlx::query(
             "with paused as (

@@ -1,6 +1,6 @@
 //! Reads key records.
 
-use ipseity_domain::{DailyUsage, KeyDigest, KeyFlags, KeyId, KeyRecord, PreviousDigest, Scope, UtcDay};
+use ipseity_domain::{DailyUsage, KeyDigest, KeyFlags, KeyId, KeyRecord, PreviousDigest, Scope, UtcDay, is_mutant};
 use sqlx::{FromRow, PgExecutor};
 
 use crate::access::Keys;
@@ -10,12 +10,19 @@ use crate::error::StoreError;
 const SELECT_KEY_RECORD: &str = "
     select k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
            k.scope, p.daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
-           k.generation, k.burst_window, u.day, u.admitted
+           k.generation, k.burst_window, u.days, u.counts
     from keys k
     join accounts a on a.id = k.account_id
     join plans p on p.name = a.plan
     left join lateral (
-        select day - date '1970-01-01' as day, admitted from usage where key_id = k.id order by usage.day desc limit 1
+        -- A clock that was ahead may have left rows of future days.
+        select array_agg(newest.day - date '1970-01-01' order by newest.day desc) as days,
+               array_agg(newest.admitted order by newest.day desc) as counts
+        from (
+            select day, admitted from usage
+            where key_id = k.id and day <= (now() at time zone 'UTC')::date + 1
+            order by day desc limit 2
+        ) newest
     ) u on true
     where k.id = $1 and ($2::bigint is null or k.account_id = $2)";
 
@@ -31,8 +38,8 @@ struct KeyRecordRow {
     paused: bool,
     generation: i64,
     burst_window: i64,
-    day: Option<i32>,
-    admitted: Option<i64>,
+    days: Option<Vec<i32>>,
+    counts: Option<Vec<i64>>,
 }
 
 impl KeyRecordRow {
@@ -44,22 +51,26 @@ impl KeyRecordRow {
             }
             (None, _) | (_, None) => None,
         };
-        let usage = match (self.day, self.admitted) {
-            (Some(day), Some(count)) => {
-                Some(DailyUsage { day: UtcDay(day.unsigned_abs()), count: count.unsigned_abs() })
-            }
-            (None, _) | (_, None) => None,
+        let mut days = self.days.unwrap_or_default().into_iter().zip(self.counts.unwrap_or_default());
+        let mut next_day = || {
+            let (day, count) = days.next()?;
+            Some(DailyUsage { day: UtcDay(day.unsigned_abs()), count: count.unsigned_abs() })
         };
+        let (usage, previous_usage) = (next_day(), next_day());
         Some(KeyRecord {
             id: KeyId::parse(&self.id)?,
             digest: parse_digest(&self.digest)?,
             previous,
             scope: Scope::parse(&self.scope)?,
             daily_limit: self.daily_limit.unsigned_abs(),
-            flags: KeyFlags { deactivated: self.deactivated, paused: self.paused },
+            flags: KeyFlags {
+                deactivated: self.deactivated && !is_mutant("accepts-revoked-keys"),
+                paused: self.paused,
+            },
             generation: self.generation.unsigned_abs(),
             burst_epoch: self.burst_window.unsigned_abs(),
             usage,
+            previous_usage,
         })
     }
 }

@@ -57,9 +57,9 @@ impl Accounts<'_> {
         let found = sqlx::query_as(
             "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s
              from accounts a join plans p on p.name = a.plan
-             where position(lower($1) in lower(a.email)) > 0 order by a.id limit $2",
+             where position($1 in a.email) > 0 order by a.id limit $2",
         )
-        .bind(text)
+        .bind(text.to_ascii_lowercase())
         .bind(count_max)
         .fetch_all(&self.store.pool);
         self.store.with_timeout(found).await
@@ -76,11 +76,12 @@ impl Keys<'_> {
             "select k.id, k.name, k.scope, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
                     k.account_id, a.email
              from keys k join accounts a on a.id = k.account_id
-             where k.id = $1 or position(lower($1) in lower(k.name)) > 0 or position(lower($1) in lower(a.email)) > 0
+             where k.id = $1 or position(lower($1) in lower(k.name)) > 0 or position($3 in a.email) > 0
              order by k.account_id, k.created_at, k.id limit $2",
         )
         .bind(text)
         .bind(count_max)
+        .bind(text.to_ascii_lowercase())
         .fetch_all(&self.store.pool);
         let rows: Vec<FoundKeyRow> = self.store.with_timeout(found).await?;
         Ok(rows.into_iter().filter_map(FoundKeyRow::into_found_key).collect())

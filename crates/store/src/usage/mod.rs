@@ -84,6 +84,7 @@ macro_rules! merge_usage_sql {
             "), incoming as materialized (
                  select key_id, date '1970-01-01' + day as day, admitted
                  from usage_lock, unnest((select $1::text[]), (select $2::int[]), (select $3::bigint[])) input (key_id, day, admitted)
+                 where date '1970-01-01' + day <= (now() at time zone 'UTC')::date + 1
                  order by key_id collate \"C\", day
              ), merged as (",
             $statement,
@@ -107,7 +108,8 @@ macro_rules! merge_usage_sql {
              )
              -- Null if all rows were merged.
              select case when count(*) < cardinality($1::text[]) then coalesce(array_agg(key_id), '{}') end,
-                 case when count(*) < cardinality($1::text[]) then coalesce(array_agg(day - date '1970-01-01'), '{}') end
+                 case when count(*) < cardinality($1::text[]) then coalesce(array_agg(day - date '1970-01-01'), '{}') end,
+                 (select cardinality($1::text[]) - count(*) from incoming)
              from merged"
         )
     };
@@ -133,27 +135,32 @@ const INSERT_MISSING_COUNTS: &str = merge_usage_sql!(
 
 impl Usage<'_> {
     /// Merges absolute counts. The higher count wins. Counts of today or yesterday that are near or at their key's
-    /// limit create an alert.
+    /// limit create an alert. Counts of a day that is more than one ahead of PostgreSQL's come from a wrong clock and
+    /// are ignored. Returns their number.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn merge_counts(self, counts: &[KeyDailyUsage]) -> Result<(), StoreError> {
+    pub async fn merge_counts(self, counts: &[KeyDailyUsage]) -> Result<u64, StoreError> {
+        let mut ignored_total = 0;
         for counts in counts.chunks(MERGE_ROWS_MAX) {
-            if let Some(updated) = self.execute_merge(UPDATE_EXISTING_COUNTS, counts.iter()).await? {
+            let (updated, ignored_count) = self.execute_merge(UPDATE_EXISTING_COUNTS, counts.iter()).await?;
+            ignored_total += ignored_count;
+            if let Some(updated) = updated {
                 let is_missing =
                     |row: &&KeyDailyUsage| !updated.contains(&(row.key.as_str().to_owned(), day_number(row.usage.day)));
                 self.execute_merge(INSERT_MISSING_COUNTS, counts.iter().filter(is_missing)).await?;
             }
         }
-        Ok(())
+        Ok(ignored_total)
     }
 
-    /// Runs one merge statement. Returns the changed rows, or `None` if all were changed.
+    /// Runs one merge statement. Returns the changed rows, or `None` if all were changed, and the number of ignored
+    /// counts.
     async fn execute_merge(
         self,
         statement: &'static str,
         counts: impl Iterator<Item = &KeyDailyUsage>,
-    ) -> Result<Option<HashSet<(String, i32)>>, StoreError> {
+    ) -> Result<(Option<HashSet<(String, i32)>>, u64), StoreError> {
         let (mut keys, mut days, mut admitted) = (Vec::new(), Vec::new(), Vec::new());
         for row in counts {
             keys.push(row.key.as_str());
@@ -161,12 +168,13 @@ impl Usage<'_> {
             admitted.push(saturating_i64(row.usage.count));
         }
         let merged = sqlx::query_as(statement).bind(keys).bind(days).bind(admitted);
-        let (keys, days): (Option<Vec<String>>, Option<Vec<i32>>) =
+        let (keys, days, ignored_count): (Option<Vec<String>>, Option<Vec<i32>>, i64) =
             self.store.with_timeout(merged.fetch_one(&self.store.pool)).await?;
-        Ok(keys.zip(days).map(|(keys, days)| keys.into_iter().zip(days).collect()))
+        let changed = keys.zip(days).map(|(keys, days)| keys.into_iter().zip(days).collect());
+        Ok((changed, ignored_count.unsigned_abs()))
     }
 
-    /// Adds refusals to their days. On failure, none is added.
+    /// Adds refusals to their days, except days that are more than one ahead of PostgreSQL's. On failure, none is added.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
@@ -184,6 +192,7 @@ impl Usage<'_> {
                  select refused.key_id, date '1970-01-01' + refused.day, refused.reason, refused.count
                  from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
                  join keys on keys.id = refused.key_id
+                 where date '1970-01-01' + refused.day <= (now() at time zone 'UTC')::date + 1
                  order by refused.key_id collate \"C\", refused.day, refused.reason collate \"C\"
                  for key share of keys
                  on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count",
@@ -194,13 +203,15 @@ impl Usage<'_> {
         self.store.with_timeout(transaction.commit()).await
     }
 
-    /// Merges the absolute count of the demo and adds its refusals.
+    /// Merges the absolute count of the demo and adds its refusals, unless the day is more than one ahead of PostgreSQL's.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn merge_demo_count(self, usage: DailyUsage, refusal_count: u64) -> Result<(), StoreError> {
         let merged = sqlx::query(
-            "insert into demo_usage (day, admitted, refused) values (date '1970-01-01' + $1::int, $2, $3)
+            "insert into demo_usage (day, admitted, refused)
+             select date '1970-01-01' + $1::int, $2, $3
+             where date '1970-01-01' + $1::int <= (now() at time zone 'UTC')::date + 1
              on conflict (day) do update set admitted = greatest(demo_usage.admitted, excluded.admitted),
                                              refused = demo_usage.refused + excluded.refused",
         )
@@ -212,13 +223,14 @@ impl Usage<'_> {
         Ok(())
     }
 
-    /// The newest stored day of the demo.
+    /// The newest stored day of the demo that is at most one ahead of PostgreSQL's.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn find_demo_usage(self) -> Result<Option<DailyUsage>, StoreError> {
         let newest = sqlx::query_as(
-            "select day - date '1970-01-01', admitted from demo_usage order by demo_usage.day desc limit 1",
+            "select day - date '1970-01-01', admitted from demo_usage
+             where day <= (now() at time zone 'UTC')::date + 1 order by demo_usage.day desc limit 1",
         );
         let row: Option<(i32, i64)> = self.store.with_timeout(newest.fetch_optional(&self.store.pool)).await?;
         Ok(row.map(|(day, count)| DailyUsage { day: UtcDay(day.unsigned_abs()), count: count.unsigned_abs() }))

@@ -14,7 +14,7 @@ async fn account_email_is_unique_ignoring_case() {
         StoreRefusal::AccountExists
     );
     let found = store.accounts().get_by_email(&email("ADA@ipseity.example")).await.expect("account exists");
-    assert_eq!((found.id, found.email.as_str(), found.plan.as_str()), (created.id, "Ada@Ipseity.example", "free"));
+    assert_eq!((found.id, found.email.as_str(), found.plan.as_str()), (created.id, "ada@ipseity.example", "free"));
     assert_eq!(
         expect_refusal(store.accounts().get_by_email(&email("unknown@ipseity.example")).await),
         StoreRefusal::UnknownAccount

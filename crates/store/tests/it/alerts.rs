@@ -74,7 +74,7 @@ async fn disabled_alerts_are_neither_raised_nor_claimed() {
     let all = AlertPreferences { near_quota: true, quota_exhausted: true, paused: true };
     fixture.store.accounts().set_alert_preferences(account.id, all).await.expect("preferences are stored");
     merge_count(&fixture, key, today, 8).await;
-    fixture.store.keys().resume(Actor::Operator, key).await.expect("key is resumed");
+    fixture.store.keys().resume(Actor::Operator, key, false).await.expect("key is resumed");
     fixture.store.keys().record_pause(&pause(key, 2)).await.expect("pause is recorded");
     let kinds = [AlertKind::NearQuota, AlertKind::QuotaExhausted, AlertKind::Paused];
     for (kind, preferences) in kinds.into_iter().zip([
@@ -102,7 +102,7 @@ async fn pause_alert_is_raised_once_per_day() {
         pause.at_ms += if burst_epoch == 3 { 86_400_000 } else { burst_epoch };
         fixture.store.keys().record_pause(&pause).await.expect("pause is recorded");
         fixture.store.keys().record_pause(&pause).await.expect("duplicate is ignored");
-        fixture.store.keys().resume(Actor::Operator, key).await.expect("key is resumed");
+        fixture.store.keys().resume(Actor::Operator, key, false).await.expect("key is resumed");
     }
     assert_eq!(alert_rows(&fixture).await, ["paused 20833", "paused 20834"]);
 }

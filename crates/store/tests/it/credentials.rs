@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipseity_store::{AlertPreferences, StoreRefusal};
 
-use crate::fixture::{StoreFixture, email, expect_refusal, random_digest};
+use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest};
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
@@ -45,7 +45,7 @@ async fn credentials_belong_to_one_account_or_are_absent() {
     let account = store.accounts().find(created.id).await.expect("query succeeds").expect("account exists");
     assert_eq!(
         (account.email.as_str(), account.plan.as_str(), account.daily_limit),
-        ("Ada@ipseity.example", "free", 10_000)
+        ("ada@ipseity.example", "free", 10_000)
     );
     assert!(store.accounts().find(0).await.expect("query succeeds").is_none());
     let log = fixture.postgres.log().expect("log is readable");
@@ -64,9 +64,13 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
         fixture.open_session_for(&other, random_digest()).await,
     );
     for owner in [&account, &other] {
-        store.email_tokens().request_password_reset(&address(owner)).await.expect("request is stored");
         store
-            .email_tokens()
+            .email_requests(EMAILS_PER_HOUR_MAX)
+            .request_password_reset(&address(owner))
+            .await
+            .expect("request is stored");
+        store
+            .email_requests(EMAILS_PER_HOUR_MAX)
             .request_email_change(owner.id, &email("new@ipseity.example"))
             .await
             .expect("request is stored");
@@ -109,12 +113,12 @@ async fn account_email_can_be_set_unless_taken() {
     let taken = store.accounts().set_email(account.id, &email(&other.email.to_uppercase())).await;
     assert_eq!(expect_refusal(taken), StoreRefusal::AccountExists);
     store
-        .email_tokens()
+        .email_requests(EMAILS_PER_HOUR_MAX)
         .request_email_change(account.id, &email("asked-before@ipseity.example"))
         .await
         .expect("request is stored");
     store
-        .email_tokens()
+        .email_requests(EMAILS_PER_HOUR_MAX)
         .request_email_change(other.id, &email("asked@ipseity.example"))
         .await
         .expect("request is stored");

@@ -8,7 +8,7 @@ use ipseity_domain::{DailyUsage, UtcDay};
 use ipseity_store::{Account, Actor, KeyDailyUsage, RefusalCount, RefusalReason};
 use tokio::task::JoinSet;
 
-use crate::fixture::{DATABASE, StoreFixture, email, pause, random_digest};
+use crate::fixture::{DATABASE, EMAILS_PER_HOUR_MAX, StoreFixture, email, pause, random_digest};
 use crate::key_summaries::wait_past_midnight;
 
 const TABLES: [&str; 11] = [
@@ -33,10 +33,14 @@ async fn create_account_in_every_table(fixture: &StoreFixture) -> Account {
     store.devices().remember(account.id, &random_digest()).await.expect("device is recorded");
     store.passkeys().add(account.id, &random_digest(), "phone", &true.into()).await.expect("passkey is added");
     let address = email(&account.email.to_uppercase());
-    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("request is stored");
-    store.email_tokens().request_password_reset(&address).await.expect("request is stored");
     store
-        .email_tokens()
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_signup(&address, "hash", &random_digest())
+        .await
+        .expect("request is stored");
+    store.email_requests(EMAILS_PER_HOUR_MAX).request_password_reset(&address).await.expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
         .request_email_change(account.id, &email("new@ipseity.example"))
         .await
         .expect("request is stored");

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
-use ipseity_store::{QueuedEmail, QueuedEmailKind};
+use ipseity_store::{QueuedEmail, QueuedEmailKind, StoreRefusal};
 use tokio::task::JoinSet;
 
-use crate::fixture::{StoreFixture, TEST_TIMEOUT, email, open_store, random_digest};
+use crate::fixture::{
+    EMAILS_PER_HOUR_MAX, StoreFixture, TEST_TIMEOUT, email, expect_refusal, open_store, random_digest,
+};
 
 async fn claim_next(fixture: &StoreFixture) -> Option<QueuedEmail> {
     fixture.store.email_queue().claim_next(&random_digest()).await.expect("claim succeeds")
@@ -20,16 +22,24 @@ async fn emails_are_claimed_oldest_first_with_matching_kind() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let (registered, unregistered) = (email(&account.email), email("unknown@ipseity.example"));
-    store.email_tokens().request_password_reset(&unregistered).await.expect("request is stored");
-    store.email_tokens().request_signup(&unregistered, "hash", &random_digest()).await.expect("request is stored");
-    store.email_tokens().request_signup(&registered, "hash", &random_digest()).await.expect("request is stored");
+    store.email_requests(EMAILS_PER_HOUR_MAX).request_password_reset(&unregistered).await.expect("request is stored");
     store
-        .email_tokens()
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_signup(&unregistered, "hash", &random_digest())
+        .await
+        .expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_signup(&registered, "hash", &random_digest())
+        .await
+        .expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
         .request_password_reset(&email(&account.email.to_uppercase()))
         .await
         .expect("request is stored");
     store
-        .email_tokens()
+        .email_requests(EMAILS_PER_HOUR_MAX)
         .request_email_change(account.id, &email("new@ipseity.example"))
         .await
         .expect("request is stored");
@@ -38,7 +48,7 @@ async fn emails_are_claimed_oldest_first_with_matching_kind() {
     let expected = [
         (QueuedEmailKind::ConfirmSignUp, "unknown@ipseity.example".to_owned(), true),
         (QueuedEmailKind::AlreadyRegistered, account.email.clone(), false),
-        (QueuedEmailKind::PasswordReset, account.email.to_uppercase(), true),
+        (QueuedEmailKind::PasswordReset, account.email.clone(), true),
         (QueuedEmailKind::ConfirmEmailChange, "new@ipseity.example".to_owned(), true),
     ];
     for expected in expected {
@@ -62,7 +72,7 @@ async fn queued_email_is_claimed_by_one_worker_at_a_time() {
     for number in 0..20 {
         fixture
             .store
-            .email_tokens()
+            .email_requests(EMAILS_PER_HOUR_MAX)
             .request_signup(&email(&format!("{number}@ipseity.example")), "hash", &random_digest())
             .await
             .expect("request is stored");
@@ -87,7 +97,7 @@ async fn failed_email_retries_eight_times_with_backoff_and_new_link() {
     let fixture = StoreFixture::open().await;
     let store = &fixture.store;
     store
-        .email_tokens()
+        .email_requests(EMAILS_PER_HOUR_MAX)
         .request_signup(&email("ada@ipseity.example"), "hash", &random_digest())
         .await
         .expect("request is stored");
@@ -114,7 +124,11 @@ async fn failed_email_retries_eight_times_with_backoff_and_new_link() {
 async fn registered_sign_up_loses_its_link_and_expired_is_not_sent() {
     let fixture = StoreFixture::open().await;
     let (store, address, link) = (&fixture.store, email("ada@ipseity.example"), random_digest());
-    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_signup(&address, "hash", &random_digest())
+        .await
+        .expect("request is stored");
     assert_eq!(
         store.email_queue().claim_next(&link).await.expect("claim succeeds").map(|queued| queued.kind),
         Some(QueuedEmailKind::ConfirmSignUp)
@@ -127,4 +141,37 @@ async fn registered_sign_up_loses_its_link_and_expired_is_not_sent() {
     fixture.sql("update tickets set expires_at = now()").await;
     make_due(&fixture).await;
     assert!(claim_next(&fixture).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn look_alike_of_an_address_reaches_no_account() {
+    let fixture = StoreFixture::open().await;
+    assert_eq!(fixture.sql("select lower(U&'d\\0130vine \\212A')").await, "divine k", "the locale folds other letters");
+    let account =
+        fixture.store.accounts().create(&email("kim@divine.example"), "free").await.expect("account is created");
+    // As nodes of an older version write them.
+    for (kind, typed) in [("reset", "kim@d\u{130}vine.example"), ("reset", "\u{212a}im@divine.example")] {
+        fixture
+            .sql(&format!(
+                "insert into tickets (kind, email, expires_at) values ('{kind}', '{typed}', now() + interval '1 hour')"
+            ))
+            .await;
+    }
+    assert!(claim_next(&fixture).await.is_none(), "no account has these addresses");
+    let (link, upper_case_link) = (random_digest(), random_digest());
+    let insert_link = |typed: &str, digest: &[u8; 32]| {
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!(
+            "insert into tickets (kind, email, digest, expires_at, mailed_at)
+             values ('reset', '{typed}', '\\x{digest}', now() + interval '1 hour', now())"
+        )
+    };
+    fixture.sql(&insert_link("kim@d\u{130}vine.example", &link)).await;
+    assert_eq!(
+        expect_refusal(fixture.store.email_tokens().redeem_password(&link, "x").await),
+        StoreRefusal::InvalidEmailToken
+    );
+    fixture.sql(&insert_link("KIM@Divine.example", &upper_case_link)).await;
+    let changed = fixture.store.email_tokens().redeem_password(&upper_case_link, "new").await;
+    assert_eq!(changed.expect("password is set"), account.id, "rows of nodes of the previous version are folded");
 }

@@ -10,6 +10,8 @@ use ipseity_testkit::{Postgres, PostgresOptions};
 /// Long enough for every statement, even on a busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 pub const DATABASE: &str = "ipseity_test";
+/// Emails of a kind per address.
+pub const EMAILS_PER_HOUR_MAX: u32 = 5;
 
 pub struct StoreFixture {
     pub postgres: Postgres,

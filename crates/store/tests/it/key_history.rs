@@ -27,7 +27,7 @@ async fn each_effective_change_is_recorded_once_in_history() {
         store.keys().record_pause(&pause(key, 1)).await.expect("pause is recorded");
     }
     for _ in 0..2 {
-        store.keys().resume(owner, key).await.expect("key is resumed");
+        store.keys().resume(owner, key, false).await.expect("key is resumed");
     }
     store.keys().revoke_previous(owner, key).await.expect("revoking without a previous secret succeeds");
     store.keys().rotate(operator, &rotated, 60).await.expect("key is rotated");

@@ -29,7 +29,7 @@ async fn owner_cannot_see_or_change_keys_of_others() {
         for outcome in [
             store.keys().deactivate(actor, id).await,
             store.keys().reactivate(actor, id).await,
-            store.keys().resume(actor, id).await,
+            store.keys().resume(actor, id, false).await,
             store.keys().revoke_previous(actor, id).await,
             store.keys().rotate(actor, &rotated(id), 60).await,
             store.keys().delete(actor, id).await,
@@ -54,7 +54,7 @@ async fn owner_can_make_every_key_change() {
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let (actor, key) = (Actor::Owner(account.id), fixture.create_key_for(&account).await);
     store.keys().record_pause(&pause(key.id, 1)).await.expect("pause is recorded");
-    store.keys().resume(actor, key.id).await.expect("key is resumed");
+    store.keys().resume(actor, key.id, false).await.expect("key is resumed");
     store.keys().deactivate(actor, key.id).await.expect("key is deactivated");
     store.keys().reactivate(actor, key.id).await.expect("key is reactivated");
     store.keys().rename(actor, key.id, &key_name("another")).await.expect("key is renamed");

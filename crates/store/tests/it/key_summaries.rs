@@ -48,7 +48,7 @@ async fn key_summary_shows_pause_evidence_while_paused() {
     assert_eq!(row().await.pause, None);
 
     store.keys().record_pause(&pause(key, 1)).await.expect("pause is recorded");
-    store.keys().resume(Actor::Operator, key).await.expect("key is resumed");
+    store.keys().resume(Actor::Operator, key, false).await.expect("key is resumed");
     assert_eq!(row().await.pause, None, "the evidence of an ended pause is not shown");
     let mut second = pause(key, 2);
     (second.at_ms, second.counts[0]) = (1_800_000_900_456, 17);

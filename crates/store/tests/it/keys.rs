@@ -53,7 +53,7 @@ async fn deactivation_and_pause_are_independent() {
     let (store, key) = (&fixture.store, fixture.create_key().await);
     let flags = |deactivated, paused| KeyFlags { deactivated, paused };
 
-    let unchanged = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("key is resumed"));
+    let unchanged = updated_record(store.keys().resume(Actor::Operator, key.id, false).await.expect("key is resumed"));
     assert_eq!(
         (unchanged.generation, unchanged.burst_epoch),
         (1, 1),
@@ -70,12 +70,12 @@ async fn deactivation_and_pause_are_independent() {
     let reactivated =
         updated_record(store.keys().reactivate(Actor::Operator, key.id).await.expect("key is reactivated"));
     assert_eq!((reactivated.flags.state(), reactivated.burst_epoch), (KeyState::Paused, 1));
-    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("key is resumed"));
+    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id, false).await.expect("key is resumed"));
     assert_eq!((resumed.flags.state(), resumed.generation, resumed.burst_epoch), (KeyState::Active, 5, 2));
 
     store.keys().deactivate(Actor::Operator, key.id).await.expect("key is deactivated");
     store.keys().record_pause(&pause(key.id, 2)).await.expect("pause is recorded");
-    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id).await.expect("key is resumed"));
+    let resumed = updated_record(store.keys().resume(Actor::Operator, key.id, false).await.expect("key is resumed"));
     assert_eq!(resumed.flags.state(), KeyState::Inactive, "a resume does not reactivate");
     assert_eq!(fixture.key_record(key.id).await, resumed);
 
@@ -83,7 +83,7 @@ async fn deactivation_and_pause_are_independent() {
     for outcome in [
         store.keys().deactivate(Actor::Operator, unknown.id).await,
         store.keys().reactivate(Actor::Operator, unknown.id).await,
-        store.keys().resume(Actor::Operator, unknown.id).await,
+        store.keys().resume(Actor::Operator, unknown.id, false).await,
         store.keys().rotate(Actor::Operator, &unknown, 60).await,
         store.keys().delete(Actor::Operator, unknown.id).await,
     ] {

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{DailyUsage, UtcDay};
-use ipseity_store::{AccountEvent, AccountEvents, Actor, KeyDailyUsage, WakeListener};
+use ipseity_store::{AccountEvent, AccountEvents, Actor, KeyDailyUsage, KeyEvent, WakeListener};
 use ipseity_testkit::eventually;
 use tokio::time::timeout;
 
-use crate::fixture::{StoreFixture, TEST_TIMEOUT, email, key_name, open_store, pause, random_digest};
+use crate::fixture::{
+    EMAILS_PER_HOUR_MAX, StoreFixture, TEST_TIMEOUT, email, key_name, open_store, pause, random_digest,
+};
 
 /// How long to wait for an event that must not happen.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
@@ -32,7 +34,7 @@ async fn key_changes_and_ended_sessions_notify_their_account() {
     assert_eq!(event(&mut events).await, expected, "renamed");
     store.keys().record_pause(&pause(key, 1)).await.expect("pause is recorded");
     assert_eq!(event(&mut events).await, expected, "paused");
-    store.keys().resume(actor, key).await.expect("key is resumed");
+    store.keys().resume(actor, key, false).await.expect("key is resumed");
     assert_eq!(event(&mut events).await, expected, "resumed");
 
     let session = fixture.open_session_for(&account, random_digest()).await;
@@ -41,7 +43,7 @@ async fn key_changes_and_ended_sessions_notify_their_account() {
         .merge_counts(&[KeyDailyUsage { key, usage: DailyUsage { day: UtcDay(20_400), count: 1 } }])
         .await
         .expect("usage is merged");
-    store.keys().resume(actor, key).await.expect("repeated change succeeds");
+    store.keys().resume(actor, key, false).await.expect("repeated change succeeds");
     assert_no_event(&mut events).await;
     store.sessions().end(account.id, session).await.expect("session is ended");
     assert_eq!(event(&mut events).await, expected, "a session ended");
@@ -95,6 +97,25 @@ async fn idle_pings_lose_no_account_event() {
     assert_eq!(event, AccountEvent::Changed(account.id));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn key_events_name_the_changed_key() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let (first, second) = (fixture.create_key_for(&account).await.id, fixture.create_key_for(&account).await.id);
+    let mut events = store.keys().listen().await.expect("listener connects");
+    let mut event = async || {
+        timeout(TEST_TIMEOUT, events.wait()).await.expect("notification arrives in time").expect("notification arrives")
+    };
+    store.keys().deactivate(Actor::Operator, second).await.expect("key is deactivated");
+    assert_eq!(event().await, KeyEvent::Changed(second));
+    store.keys().delete(Actor::Operator, first).await.expect("key is deleted");
+    assert_eq!(event().await, KeyEvent::Changed(first));
+    for payload in ["", "nonsense"] {
+        fixture.sql(&format!("notify ipseity_outbox, '{payload}'")).await;
+        assert_eq!(event().await, KeyEvent::Resync, "{payload:?}");
+    }
+}
+
 /// Whether the mailer is woken before the timeout.
 async fn wakes_within(listener: &mut WakeListener, limit: Duration) -> bool {
     let start = Instant::now();
@@ -112,11 +133,19 @@ async fn only_queued_email_wakes_the_mailer() {
     store.keys().deactivate(Actor::Operator, key).await.expect("key is deactivated");
     assert!(!wakes_within(&mut listener, QUIET_PERIOD).await);
 
-    store.email_tokens().request_signup(&address, "hash", &random_digest()).await.expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_signup(&address, "hash", &random_digest())
+        .await
+        .expect("request is stored");
     assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "a sign-up");
-    store.email_tokens().request_password_reset(&address).await.expect("request is stored");
+    store.email_requests(EMAILS_PER_HOUR_MAX).request_password_reset(&address).await.expect("request is stored");
     assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "a reset");
-    store.email_tokens().request_email_change(account.id, &address).await.expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_email_change(account.id, &address)
+        .await
+        .expect("request is stored");
     assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "another address");
     store.keys().record_pause(&pause(key, 1)).await.expect("pause is recorded");
     assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "a pause");
@@ -126,7 +155,7 @@ async fn only_queued_email_wakes_the_mailer() {
     assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "near the limit");
 
     store.usage().merge_counts(&[count(8_001)]).await.expect("usage is merged");
-    store.keys().resume(Actor::Operator, key).await.expect("key is resumed");
+    store.keys().resume(Actor::Operator, key, false).await.expect("key is resumed");
     store.keys().record_pause(&pause(key, 2)).await.expect("second pause is recorded");
     assert!(!wakes_within(&mut listener, QUIET_PERIOD).await, "the alert already exists");
 }

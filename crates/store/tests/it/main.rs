@@ -4,6 +4,7 @@ mod accounts;
 mod alerts;
 mod credentials;
 mod deletion;
+mod deployment;
 mod email_queue;
 mod email_tokens;
 mod fixture;

@@ -1,9 +1,9 @@
-//! The outbox: every change has a row, and each row is claimed once.
+//! The outbox: every change has a row, and no process blocks another.
 
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{KeyChange, PlaintextKey};
-use ipseity_store::Actor;
+use ipseity_domain::{KeyChange, PlaintextKey, UtcDay};
+use ipseity_store::{Actor, RefusalCount, RefusalReason};
 use ipseity_testkit::eventually;
 
 use crate::fixture::{StoreFixture, TEST_TIMEOUT, open_store, pause, updated_record};
@@ -20,7 +20,7 @@ async fn every_key_change_and_cascade_writes_an_outbox_row() {
     store.keys().deactivate(Actor::Operator, first.id).await.expect("repeated change succeeds");
     store.keys().reactivate(Actor::Operator, first.id).await.expect("key is reactivated");
     store.keys().record_pause(&pause(first.id, 1)).await.expect("pause is recorded");
-    store.keys().resume(Actor::Operator, first.id).await.expect("key is resumed");
+    store.keys().resume(Actor::Operator, first.id, false).await.expect("key is resumed");
     let rotated = PlaintextKey::rotate(first.id, || fastrand::u8(..)).to_api_key();
     store.keys().rotate(Actor::Operator, &rotated, 60).await.expect("key is rotated");
     let mut expected: Vec<String> = (2..=6).map(|generation| format!("{} {generation}", first.id)).collect();
@@ -31,46 +31,64 @@ async fn every_key_change_and_cascade_writes_an_outbox_row() {
     expected.extend([format!("{} 7", first.id), format!("{} 2", second.id)]);
     assert_eq!(fixture.outbox_rows().await, expected);
 
-    let mut claim = store.outbox().claim(100).await.expect("rows are claimed").expect("outbox has rows");
-    let changes = claim.changes().await.expect("records are read");
-    assert!(changes.iter().all(|change| matches!(change, KeyChange::Deleted(_))), "{changes:?}");
-    assert_eq!(changes.len(), 2, "one change per key");
-    claim.ack().await.expect("batch is removed");
-    assert_eq!(fixture.outbox_rows().await, [""; 0]);
-    assert!(store.outbox().claim(100).await.expect("rows are claimed").is_none());
+    let rows = store.outbox().list(0, 100).await.expect("rows are listed");
+    assert_eq!(rows.len(), expected.len());
+    for key in [first.id, second.id] {
+        let change = store.keys().find_change(key).await.expect("query succeeds");
+        assert_eq!(change, KeyChange::Deleted(key));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outbox_claim_is_exclusive_and_released_on_drop() {
+async fn every_process_can_apply_and_remove_the_same_rows() {
     let fixture = StoreFixture::open().await;
     let other = open_store(&fixture.postgres, TEST_TIMEOUT);
     let (first, second) = (fixture.create_key().await, fixture.create_key().await);
     fixture.store.keys().deactivate(Actor::Operator, first.id).await.expect("key is deactivated");
     fixture.store.keys().deactivate(Actor::Operator, second.id).await.expect("key is deactivated");
+    let rows = fixture.store.outbox().list(0, 100).await.expect("rows are listed");
+    assert_eq!(rows.iter().map(|row| row.key).collect::<Vec<_>>(), [first.id, second.id]);
+    assert_eq!(other.outbox().list(0, 100).await.expect("rows are listed"), rows, "rows are not locked");
+    assert_eq!(other.outbox().list(rows[0].id, 100).await.expect("rows are listed"), rows[1..]);
+    assert_eq!(other.outbox().list(0, 1).await.expect("rows are listed"), rows[..1]);
 
-    let mut claim = fixture.store.outbox().claim(1).await.expect("rows are claimed").expect("outbox has rows");
-    let mut other_claim = other.outbox().claim(10).await.expect("rows are claimed").expect("outbox has rows");
-    assert!(other.outbox().claim(10).await.expect("rows are claimed").is_none());
-    let [change] = claim.changes().await.expect("records are read").try_into().expect("exactly one change");
-    assert_eq!(updated_record(change).id, first.id);
-
-    // The record is read on request and not when it was claimed.
+    // The state is the current one, not that of the row.
     fixture.store.keys().reactivate(Actor::Operator, second.id).await.expect("key is reactivated");
-    let [change] = other_claim.changes().await.expect("records are read").try_into().expect("exactly one change");
-    let change = updated_record(change);
+    let change = updated_record(other.keys().find_change(second.id).await.expect("query succeeds"));
     assert_eq!((change.id, change.generation, change.flags.deactivated), (second.id, 3, false));
 
-    drop(claim);
-    other_claim.ack().await.expect("batch is removed");
-    eventually("the dropped claim is available again", Duration::from_secs(10), async || {
-        let found = other.outbox().claim(10).await.expect("rows are claimed");
-        match found {
-            Some(mut claim) => claim.changes().await.expect("records are read").len() == 2,
-            None => false,
+    // A row that was added after the list stays.
+    let row_ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let (one, two) = tokio::join!(fixture.store.outbox().remove(&row_ids), other.outbox().remove(&row_ids));
+    one.and(two).expect("rows are removed");
+    assert_eq!(fixture.outbox_rows().await, [format!("{} 3", second.id)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_of_a_frozen_process_ends_with_its_transaction() {
+    let fixture = StoreFixture::open().await;
+    let key = fixture.create_key().await.id;
+    let refusal = RefusalCount { key, day: UtcDay(20_400), reason: RefusalReason::Burst, count: 1 };
+    let frozen_store = open_store(&fixture.postgres, TEST_TIMEOUT);
+    let refusals = [refusal];
+    let add_refusals = || Box::pin(frozen_store.usage().add_refusals(&refusals));
+    let mut call = add_refusals();
+    let open_transactions = "select count(*) from pg_stat_activity where application_name = 'test'
+                             and state = 'idle in transaction'";
+    // The call makes no progress while it is not polled, like that of a stopped process. On a busy machine it may end first.
+    while fixture.sql(open_transactions).await == "0" {
+        tokio::select! {
+            outcome = &mut call => {
+                outcome.expect("refusals are added");
+                call = add_refusals();
+            }
+            () = tokio::time::sleep(Duration::from_micros(100)) => {}
         }
-    })
-    .await
-    .expect("both rows appear in time");
+    }
+    let is_ended = async || fixture.sql(open_transactions).await == "0";
+    eventually("PostgreSQL ends the session", TEST_TIMEOUT, is_ended).await.expect("session ends in time");
+    call.await.expect_err("the connection is closed");
+    add_refusals().await.expect("the pool opens another connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,11 +103,8 @@ async fn ack_removes_outbox_rows_up_to_the_given_generation() {
     store.outbox().ack(&second).await.expect("outbox row is removed");
     assert_eq!(fixture.outbox_rows().await, [format!("{} 2", other.id), format!("{} 4", key.id)]);
 
-    // Claimed rows are skipped without waiting.
-    let claim = store.outbox().claim(1).await.expect("rows are claimed").expect("outbox has rows");
-    let deleted = store.keys().delete(Actor::Operator, other.id).await.expect("account is deleted");
+    let deleted = store.keys().delete(Actor::Operator, other.id).await.expect("key is deleted");
     store.outbox().ack(&deleted).await.expect("outbox row is removed");
-    claim.ack().await.expect("batch is removed");
     assert_eq!(fixture.outbox_rows().await, [format!("{} 4", key.id)]);
 }
 

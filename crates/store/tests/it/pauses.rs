@@ -22,7 +22,7 @@ async fn pause_is_recorded_once_per_burst_epoch() {
     assert_eq!(fixture.sql(pauses_query).await, "1|1800000000123|301");
     assert_eq!(fixture.outbox_rows().await, [format!("{} 2", key.id)]);
 
-    fixture.store.keys().resume(Actor::Operator, key.id).await.expect("key is resumed");
+    fixture.store.keys().resume(Actor::Operator, key.id, false).await.expect("key is resumed");
     fixture.store.keys().record_pause(&pause(key.id, 1)).await.expect("late duplicate is ignored");
     assert_eq!(fixture.key_record(key.id).await.flags.state(), KeyState::Active);
     fixture.store.keys().record_pause(&pause(key.id, 2)).await.expect("pause is recorded");

@@ -6,7 +6,7 @@ use ipseity_domain::account::EmailAddress;
 use ipseity_store::{Store, StoreRefusal};
 use tokio::task::JoinSet;
 
-use crate::fixture::{StoreFixture, email, expect_refusal, random_digest};
+use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest};
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
@@ -18,7 +18,11 @@ async fn claim_link(store: &Store) -> [u8; 32] {
 }
 
 async fn request_sign_up_link(store: &Store, address: &EmailAddress) -> [u8; 32] {
-    store.email_tokens().request_signup(address, "chosen", &random_digest()).await.expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_signup(address, "chosen", &random_digest())
+        .await
+        .expect("request is stored");
     claim_link(store).await
 }
 
@@ -56,10 +60,14 @@ async fn expired_or_wrong_kind_of_link_is_rejected() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
     let sign_up = request_sign_up_link(store, &email("ada@ipseity.example")).await;
-    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_password_reset(&email(&account.email))
+        .await
+        .expect("request is stored");
     let reset = claim_link(store).await;
     store
-        .email_tokens()
+        .email_requests(EMAILS_PER_HOUR_MAX)
         .request_email_change(account.id, &email("new@ipseity.example"))
         .await
         .expect("request is stored");
@@ -104,7 +112,11 @@ async fn password_reset_ends_sessions_and_other_links() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
     for owner in [&account, &account, &other] {
-        store.email_tokens().request_password_reset(&email(&owner.email)).await.expect("request is stored");
+        store
+            .email_requests(EMAILS_PER_HOUR_MAX)
+            .request_password_reset(&email(&owner.email))
+            .await
+            .expect("request is stored");
     }
     let (first, second, other_link) = (claim_link(store).await, claim_link(store).await, claim_link(store).await);
     let session = random_digest();
@@ -129,7 +141,11 @@ async fn password_reset_ends_sessions_and_other_links() {
 async fn password_reset_for_a_changed_address_is_rejected() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);
-    store.email_tokens().request_password_reset(&email(&account.email)).await.expect("request is stored");
+    store
+        .email_requests(EMAILS_PER_HOUR_MAX)
+        .request_password_reset(&email(&account.email))
+        .await
+        .expect("request is stored");
     let reset = claim_link(store).await;
     fixture.sql("update accounts set email = 'elsewhere@ipseity.example'").await;
     assert_eq!(
@@ -164,7 +180,11 @@ async fn email_change_uses_last_requested_address_unless_taken() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
     let request_link = async |address: &str| {
-        store.email_tokens().request_email_change(account.id, &email(address)).await.expect("request is stored");
+        store
+            .email_requests(EMAILS_PER_HOUR_MAX)
+            .request_email_change(account.id, &email(address))
+            .await
+            .expect("request is stored");
         claim_link(store).await
     };
     let mistyped = request_link("tpyo@ipseity.example").await;
@@ -187,5 +207,5 @@ async fn email_change_uses_last_requested_address_unless_taken() {
     let taken = request_link(&other.email.to_uppercase()).await;
     assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::AccountExists);
     assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::InvalidEmailToken);
-    assert_eq!(fixture.sql(emails).await, format!("Typo@ipseity.example\n{}", other.email));
+    assert_eq!(fixture.sql(emails).await, format!("typo@ipseity.example\n{}", other.email));
 }

@@ -1,10 +1,11 @@
 //! Usage: absolute counts are merged, and refusals are added.
 
 use ipseity_domain::{DailyUsage, KeyId, UtcDay};
-use ipseity_store::{Actor, KeyDailyUsage, RefusalCount, RefusalReason};
+use ipseity_store::{Actor, KeyDailyUsage, RefusalCount, RefusalReason, RetentionPolicy};
 use tokio::task::JoinSet;
 
 use crate::fixture::{StoreFixture, generate_key};
+use crate::key_summaries::wait_past_midnight;
 
 const DAY: UtcDay = UtcDay(20_400);
 
@@ -62,6 +63,56 @@ async fn concurrent_merges_and_key_deletions_never_fail() {
     assert_eq!(fixture.sql("select count(*), min(admitted), max(admitted) from usage").await, "100|89|89");
     assert_eq!(fixture.sql("select count(*), min(count), max(count) from refusals").await, "100|90|90");
     assert_eq!(fixture.key_record(kept[0]).await.usage, Some(DailyUsage { day: DAY, count: 89 }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_of_future_days_are_ignored_and_deleted() {
+    let fixture = StoreFixture::open().await;
+    let (store, key) = (&fixture.store, fixture.create_key().await.id);
+    let today = wait_past_midnight().await;
+    let usage = |offset: u32, count| DailyUsage { day: UtcDay(today.0 + offset), count };
+    let counts = [0, 1, 2, 400].map(|offset| KeyDailyUsage { key, usage: usage(offset, 5) });
+    assert_eq!(store.usage().merge_counts(&counts).await.expect("usage is merged"), 2);
+    assert_eq!(store.usage().merge_counts(&counts[..2]).await.expect("usage is merged"), 0);
+    let refusals =
+        counts.map(|count| RefusalCount { key, day: count.usage.day, reason: RefusalReason::Burst, count: 1 });
+    store.usage().add_refusals(&refusals).await.expect("refusals are added");
+    for offset in [0, 1, 2] {
+        store.usage().merge_demo_count(usage(offset, 1), 0).await.expect("usage is merged");
+    }
+    let row_counts =
+        "select (select count(*) from usage), (select count(*) from refusals), (select count(*) from demo_usage)";
+    assert_eq!(fixture.sql(row_counts).await, "2|2|2");
+
+    // A previous version may have stored such days.
+    fixture
+        .sql(
+            "insert into usage select id, current_date + 2, 9 from keys;
+             insert into refusals select id, current_date + 2, 'day', 9 from keys;
+             insert into demo_usage values (current_date + 2, 9, 9)",
+        )
+        .await;
+    let record = fixture.key_record(key).await;
+    assert_eq!((record.usage, record.previous_usage), (Some(usage(1, 5)), Some(usage(0, 5))));
+    assert_eq!(store.usage().find_demo_usage().await.expect("query succeeds"), Some(usage(1, 1)));
+    let policy = RetentionPolicy { usage_days: 31, history_days: 31 };
+    store.apply_retention(policy).await.expect("retention run succeeds");
+    assert_eq!(fixture.sql(row_counts).await, "2|2|2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_record_has_the_two_newest_days() {
+    let fixture = StoreFixture::open().await;
+    let key = fixture.create_key().await.id;
+    let usage = |day, count| DailyUsage { day: UtcDay(day), count };
+    let (first, second, third) = (usage(20_400, 1), usage(20_300, 2), usage(20_403, 3));
+    for (merged, newest, previous) in [(first, first, None), (second, first, Some(second)), (third, third, Some(first))]
+    {
+        let counts = [KeyDailyUsage { key, usage: merged }];
+        fixture.store.usage().merge_counts(&counts).await.expect("usage is merged");
+        let record = fixture.key_record(key).await;
+        assert_eq!((record.usage, record.previous_usage), (Some(newest), previous), "after {merged:?}");
+    }
 }
 
 fn refusal_count(key: KeyId, reason: RefusalReason, count: u64) -> RefusalCount {

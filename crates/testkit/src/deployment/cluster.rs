@@ -1,4 +1,4 @@
-//! A Redis Cluster with three primaries and a replica of each, for failover and resharding.
+//! A Redis Cluster with three primaries, with or without a replica of each, for failover and resharding.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,12 +7,14 @@ use anyhow::{Context, Result, ensure};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, cmd};
 
+use crate::clock::TestClock;
 use crate::deployment::redis::{Redis, RedisOptions};
 use crate::eventually;
 
 const PRIMARIES: usize = 3;
 const SLOTS: u16 = 16_384;
 const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(60);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Keys migrated in one step.
 const MIGRATE_BATCH: usize = 10;
 const MIGRATE_TIMEOUT_MS: u32 = 10_000;
@@ -20,44 +22,63 @@ const MIGRATE_TIMEOUT_MS: u32 = 10_000;
 /// A running cluster on 127.0.0.1.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// Three primaries, then the replica of each in the same order, as initially assigned.
+    /// Three primaries, then the replica of each in the same order, if there are any, as initially assigned.
     pub servers: Vec<Redis>,
 }
 
 impl RedisCluster {
     /// Creates a cluster and waits until it is healthy.
     pub async fn start() -> Result<Self> {
+        Self::start_with_clocks(|_| None).await
+    }
+
+    /// Creates a cluster. `clock` returns the clock of a server.
+    pub async fn start_with_clocks(clock: impl Fn(usize) -> Option<TestClock>) -> Result<Self> {
         let mut servers = Vec::new();
-        for _ in 0..2 * PRIMARIES {
-            servers.push(Redis::start(RedisOptions { cluster: true, ..RedisOptions::default() }).await?);
+        for index in 0..2 * PRIMARIES {
+            let options = RedisOptions { cluster: true, clock: clock(index), ..RedisOptions::default() };
+            servers.push(Redis::start(options).await?);
         }
+        Self::form(servers).await
+    }
+
+    /// Forms a cluster of running servers in cluster mode: three primaries, and no replica or one of each.
+    pub async fn form(servers: Vec<Redis>) -> Result<Self> {
         let cluster = Self { servers };
         for (index, server) in cluster.servers.iter().enumerate() {
             server.run_command(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]).await?;
-        }
-        for server in &cluster.servers[1..] {
-            let (port, bus) = server.ports();
-            cluster.servers[0]
-                .run_command(&["CLUSTER", "MEET", "127.0.0.1", &port.to_string(), &bus.to_string()])
-                .await?;
         }
         for index in 0..PRIMARIES {
             let (first, last) = cluster.initial_slots(index).into_inner();
             let range = [first.to_string(), last.to_string()];
             cluster.servers[index].run_command(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]).await?;
         }
-        let known_nodes = format!("cluster_known_nodes:{}", cluster.servers.len());
-        cluster
-            .wait_until_all("all servers know each other", async |server| {
-                cluster_reports(server, "INFO", &known_nodes).await
-            })
-            .await?;
-        for index in 0..PRIMARIES {
+        cluster.introduce_servers().await?;
+        for (index, replica) in cluster.servers.iter().skip(PRIMARIES).enumerate() {
             let id = cluster.node_id(index).await?;
-            cluster.servers[PRIMARIES + index].run_command(&["CLUSTER", "REPLICATE", &id]).await?;
+            replica.run_command(&["CLUSTER", "REPLICATE", &id]).await?;
         }
         cluster.wait_until_healthy().await?;
         Ok(cluster)
+    }
+
+    /// Introduces the servers to each other. Redis gives up a handshake after the node timeout, so each try repeats it.
+    async fn introduce_servers(&self) -> Result<()> {
+        eventually("all servers know each other", CONVERGENCE_TIMEOUT, async || {
+            for server in &self.servers[1..] {
+                let (port, bus) = server.ports();
+                let meet = ["CLUSTER", "MEET", "127.0.0.1", &port.to_string(), &bus.to_string()];
+                if self.servers[0].run_command(&meet).await.is_err() {
+                    return false;
+                }
+            }
+            let completed = self.wait_until_all(HANDSHAKE_TIMEOUT, "handshake", async |server| {
+                let nodes = cluster_reply(server, "NODES").await;
+                nodes.lines().count() == self.servers.len() && !nodes.contains("handshake")
+            });
+            completed.await.is_ok()
+        })
+        .await
     }
 
     /// Addresses of all servers, as the service expects them.
@@ -75,11 +96,14 @@ impl RedisCluster {
 
     /// Waits until each server reports that all slots are served and each replica is in sync.
     pub async fn wait_until_healthy(&self) -> Result<()> {
-        self.wait_until_all("all slots are served", async |server| {
-            cluster_reports(server, "INFO", "cluster_state:ok").await
+        self.wait_until_all(CONVERGENCE_TIMEOUT, "all slots are served", async |server| {
+            cluster_reply(server, "INFO").await.contains("cluster_state:ok")
         })
         .await?;
-        self.wait_until_all("all replicas are in sync", async |server| {
+        if self.servers.len() == PRIMARIES {
+            return Ok(());
+        }
+        self.wait_until_all(CONVERGENCE_TIMEOUT, "all replicas are in sync", async |server| {
             let Ok(info) = server.info("replication").await else { return false };
             info.contains("role:slave") && info.contains("master_link_status:up") || info.contains("state=online")
         })
@@ -146,18 +170,23 @@ impl RedisCluster {
     }
 
     /// Waits until the condition holds for every running server.
-    async fn wait_until_all(&self, what: &str, condition: impl AsyncFn(&Redis) -> bool) -> Result<()> {
+    async fn wait_until_all(
+        &self,
+        within: Duration,
+        what: &str,
+        condition: impl AsyncFn(&Redis) -> bool,
+    ) -> Result<()> {
         for server in self.servers.iter().filter(|server| server.is_started()) {
-            eventually(what, CONVERGENCE_TIMEOUT, async || condition(server).await).await?;
+            eventually(what, within, async || condition(server).await).await?;
         }
         Ok(())
     }
 }
 
-async fn cluster_reports(server: &Redis, subcommand: &str, line: &str) -> bool {
-    let Ok(mut connection) = server.connect().await else { return false };
-    let reply: redis::RedisResult<String> = cmd("CLUSTER").arg(subcommand).query_async(&mut connection).await;
-    reply.is_ok_and(|reply| reply.lines().any(|reply| reply == line))
+/// Reply to a subcommand of `CLUSTER`, empty if the server does not answer.
+async fn cluster_reply(server: &Redis, subcommand: &str) -> String {
+    let Ok(mut connection) = server.connect().await else { return String::new() };
+    cmd("CLUSTER").arg(subcommand).query_async(&mut connection).await.unwrap_or_default()
 }
 
 /// A migration of slots from one primary to another.

@@ -209,6 +209,18 @@ impl Deployment {
         Ok(fault_proxies)
     }
 
+    /// Uses another PostgreSQL with the same database, such as a promoted replica. Fault proxies of nodes switch to it.
+    pub fn replace_postgres(&mut self, postgres: Postgres) {
+        let (old, new) = (self.postgres.address().to_string(), postgres.address());
+        if let Some(url) = self.env.get_mut(STORE_URL_ENV) {
+            *url = url.replace(&old, &new.to_string());
+        }
+        for proxies in self.nodes.iter().filter_map(Node::fault_proxies) {
+            proxies.postgres.set_upstream(new);
+        }
+        self.postgres = postgres;
+    }
+
     /// Uses another program for new nodes and commands. Running nodes keep theirs.
     pub fn use_program(&mut self, program: &Path) {
         program.clone_into(&mut self.program);

@@ -173,6 +173,16 @@ impl Node {
         self.process.kill9();
     }
 
+    /// Freezes the node with SIGSTOP. Its connections stay open.
+    pub fn freeze(&mut self) {
+        self.process.freeze();
+    }
+
+    /// Resumes a frozen node.
+    pub fn thaw(&mut self) {
+        self.process.thaw();
+    }
+
     /// Crashes the node and returns its exit status.
     pub async fn abort(&mut self) -> Result<ExitStatus> {
         self.process.signal(libc::SIGABRT);

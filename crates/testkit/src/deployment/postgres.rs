@@ -1,8 +1,8 @@
 //! A PostgreSQL cluster that tests start, kill, freeze and restart.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
 use std::time::Duration;
@@ -58,6 +58,31 @@ impl Postgres {
         }
         postgres.launch().await?;
         Ok(postgres)
+    }
+
+    /// Starts a streaming replica of this cluster. `link` is the address of this cluster, or of a proxy in front of it.
+    pub async fn start_replica(&self, link: SocketAddr) -> Result<Self> {
+        let dir = TestDir::create()?;
+        let (port, bin_dir) = (ReservedPort::reserve_free()?, self.bin_dir.clone());
+        let mut replica = Self { process: None, port, bin_dir, options: self.options.clone(), dir };
+        replica.create_dirs().await?;
+        let mut backup = Command::from(replica.server_command("pg_basebackup")?);
+        backup.args(["--no-sync", "--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "--dbname"]);
+        backup.arg(format!("postgres://postgres@{link}")).arg("-D").arg(replica.data_dir());
+        run_command(&mut backup).await?.ensure_success().context("pg_basebackup failed")?;
+        replica.launch().await?;
+        let sql = "select count(*) from pg_stat_replication where state = 'streaming'";
+        eventually("the replica streams", START_TIMEOUT, async || {
+            self.psql("postgres", sql).await.is_ok_and(|count| count != "0")
+        })
+        .await?;
+        Ok(replica)
+    }
+
+    /// Promotes a replica and waits until it accepts writes.
+    pub async fn promote(&self) -> Result<()> {
+        self.psql("postgres", "select pg_promote()").await?;
+        Ok(())
     }
 
     /// URL of a database.
@@ -162,16 +187,23 @@ impl Postgres {
         self.process.iter_mut().for_each(ChildProcess::thaw);
     }
 
-    async fn initdb(&self) -> Result<()> {
-        for dir in [self.data_dir(), self.socket_dir()] {
-            fs::create_dir(&dir)?;
+    async fn create_dirs(&self) -> Result<()> {
+        // PostgreSQL rejects a data directory that others can read.
+        for (dir, mode) in [(self.data_dir(), 0o700), (self.socket_dir(), 0o755)] {
+            DirBuilder::new().mode(mode).create(&dir)?;
             if is_root()? {
                 run_command(Command::new("chown").arg("postgres:").arg(dir)).await?.ensure_success()?;
             }
         }
+        Ok(())
+    }
+
+    async fn initdb(&self) -> Result<()> {
+        self.create_dirs().await?;
         let mut initdb = Command::from(self.server_command("initdb")?);
         initdb.args(["--no-sync", "--no-instructions", "--auth=trust", "--username=postgres"]);
-        initdb.args(["--encoding=UTF8", "--locale=C", "-D"]).arg(self.data_dir());
+        // Like most production clusters. With the locale C, lower() and comparisons know only ASCII, which hides mistakes.
+        initdb.args(["--encoding=UTF8", "--locale=C.UTF-8", "-D"]).arg(self.data_dir());
         run_command(&mut initdb).await?.ensure_success().context("initdb failed")?;
         Ok(())
     }

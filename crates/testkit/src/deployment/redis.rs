@@ -37,6 +37,8 @@ pub struct RedisOptions {
     pub clock: Option<TestClock>,
     /// Enables cluster mode, for [`crate::RedisCluster`].
     pub cluster: bool,
+    /// Port that a cluster redirects clients to, such as the port of a proxy; the server's if absent.
+    pub announced_port: Option<u16>,
 }
 
 /// A running server on 127.0.0.1 that saves snapshots only on request.
@@ -93,6 +95,12 @@ impl Redis {
     /// Ports for clients and for the cluster bus.
     pub(crate) fn ports(&self) -> (u16, u16) {
         (self.port.number(), self.bus_port.number())
+    }
+
+    /// Announces another port to clients of a cluster, also after a restart.
+    pub async fn announce_port(&mut self, port: u16) -> Result<()> {
+        self.options.announced_port = Some(port);
+        self.run_command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]).await
     }
 
     /// Opens a connection.
@@ -258,11 +266,16 @@ impl Redis {
         command.arg("--port").arg(self.port.number().to_string()).arg("--dir").arg(self.data_dir());
         // Uncompressed files can be searched.
         command.args(["--bind", "127.0.0.1", "--save", "", "--rdbcompression", "no", "--appendonly", appendonly]);
+        // Without fsync no write to the file is postponed, so that a killed server keeps all data.
+        command.args(["--appendfsync", "no"]);
         // Replicas sync immediately instead of waiting for more replicas.
         command.args(["--repl-diskless-sync-delay", "0"]);
         if self.options.cluster {
             command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus_port.number().to_string()]);
             command.args(["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]);
+            if let Some(port) = self.options.announced_port {
+                command.args(["--cluster-announce-port", &port.to_string()]);
+            }
         }
         command.envs(self.options.clock.iter().flat_map(TestClock::env));
         let mut process = ChildProcess::spawn(command, &self.log_file())?;

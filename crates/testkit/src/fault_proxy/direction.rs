@@ -28,6 +28,7 @@ struct QueuedChunk {
 /// One direction of a connection.
 pub(super) struct ProxyDirection<'a> {
     pub(super) is_reply: bool,
+    pub(super) opened_at: std::time::Instant,
     pub(super) shared: &'a FaultProxyShared,
     pub(super) has_lost_bytes: &'a AtomicBool,
     pub(super) state: watch::Receiver<FaultProxyState>,
@@ -81,6 +82,12 @@ impl ProxyDirection<'_> {
     async fn wait_until_due(&mut self, chunk: &QueuedChunk) -> FaultConfig {
         loop {
             let faults = self.state.borrow_and_update().faults;
+            if !self.is_reply && faults.hold_requests_before.is_some_and(|before| self.opened_at < before) {
+                if self.state.changed().await.is_err() {
+                    return faults;
+                }
+                continue;
+            }
             let due = chunk.read_at + faults.delay + faults.jitter.mul_f64(chunk.jitter_fraction);
             if due <= Instant::now() {
                 return faults;

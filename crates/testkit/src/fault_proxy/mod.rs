@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fastrand::Rng;
@@ -43,6 +43,9 @@ pub struct FaultConfig {
     pub reply_drop_rate: f64,
     /// Maximum rate per connection and direction.
     pub bytes_per_second: Option<NonZeroU32>,
+    /// Accepts requests on connections opened before this time, and delivers them once it is `None` again. Newer
+    /// connections are not affected. A tunnel or sidecar that stalls behaves like this.
+    pub hold_requests_before: Option<Instant>,
     /// Seed for jitter and dropped replies.
     pub seed: u64,
 }
@@ -58,6 +61,7 @@ impl FaultConfig {
             half_open: false,
             reply_drop_rate: 0.0,
             bytes_per_second: None,
+            hold_requests_before: None,
             seed: 0,
         }
     }
@@ -80,7 +84,7 @@ struct FaultProxyState {
 
 #[derive(Debug)]
 struct FaultProxyShared {
-    upstream: SocketAddr,
+    upstream: Mutex<SocketAddr>,
     rng: Mutex<Rng>,
     connections_accepted: AtomicU64,
     replies_dropped: AtomicU64,
@@ -96,7 +100,7 @@ impl FaultProxy {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (state, inbox) = watch::channel(FaultProxyState { faults: FaultConfig::none(), reset_count: 0 });
         let shared = Arc::new(FaultProxyShared {
-            upstream,
+            upstream: Mutex::new(upstream),
             rng: Mutex::new(Rng::with_seed(0)),
             connections_accepted: AtomicU64::new(0),
             replies_dropped: AtomicU64::new(0),
@@ -129,6 +133,12 @@ impl FaultProxy {
     /// Resets every open connection on both sides.
     pub fn reset_connections(&self) {
         self.state.send_modify(|state| state.reset_count += 1);
+    }
+
+    /// Connects to another server from now, and resets every open connection.
+    pub fn set_upstream(&self, upstream: SocketAddr) {
+        *self.shared.upstream.lock().unwrap_or_else(PoisonError::into_inner) = upstream;
+        self.reset_connections();
     }
 
     /// Number of accepted connections, including those closed immediately.
@@ -199,13 +209,23 @@ async fn proxy_connection(
             ended = ended_by_state(state, resets, &has_lost_bytes) => ended,
         };
     }
-    let mut server = TcpStream::connect(shared.upstream).await?;
+    let opened_at = Instant::now();
+    let upstream = *shared.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut server = TcpStream::connect(upstream).await?;
     server.set_nodelay(true)?;
-    let ended = forward_both(client, &mut server, shared, state, resets).await;
+    let ended =
+        forward_both(client, &mut server, shared, state, OpenedState { reset_count: resets, at: opened_at }).await;
     if ended.is_err() {
         let _ = server.set_zero_linger();
     }
     ended
+}
+
+/// When a connection was opened, and how many resets came before.
+#[derive(Clone, Copy)]
+struct OpenedState {
+    reset_count: u64,
+    at: Instant,
 }
 
 async fn forward_both(
@@ -213,17 +233,22 @@ async fn forward_both(
     server: &mut TcpStream,
     shared: &FaultProxyShared,
     state: watch::Receiver<FaultProxyState>,
-    reset_count: u64,
+    opened: OpenedState,
 ) -> io::Result<()> {
     let has_lost_bytes = AtomicBool::new(false);
     let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
-    let direction =
-        |is_reply| ProxyDirection { is_reply, shared, has_lost_bytes: &has_lost_bytes, state: state.clone() };
+    let direction = |is_reply| ProxyDirection {
+        is_reply,
+        opened_at: opened.at,
+        shared,
+        has_lost_bytes: &has_lost_bytes,
+        state: state.clone(),
+    };
     let requests = direction(false).forward(from_client, to_server);
     let replies = direction(true).forward(from_server, to_client);
     tokio::select! {
         ended = async { tokio::try_join!(requests, replies) } => ended.map(|_| ()),
-        ended = ended_by_state(state.clone(), reset_count, &has_lost_bytes) => ended,
+        ended = ended_by_state(state.clone(), opened.reset_count, &has_lost_bytes) => ended,
     }
 }
 

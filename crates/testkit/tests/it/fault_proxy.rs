@@ -1,5 +1,5 @@
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ipseity_testkit::{FaultConfig, FaultProxy, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -199,15 +199,47 @@ async fn throttled_proxy_respects_its_byte_rate() {
 
 #[tokio::test]
 async fn unreachable_upstream_resets_and_dropped_proxy_closes() {
-    let (address, _) = start_echo_server().await;
-    let unused_address =
-        TcpListener::bind("127.0.0.1:0").await.expect("bind a listener").local_addr().expect("listener has an address");
-    let proxy = FaultProxy::open(unused_address).expect("proxy starts");
+    // A socket that is bound but does not listen keeps the port from other processes.
+    let unreachable = TcpSocket::new_v4().expect("open a socket");
+    unreachable.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("bind the socket");
+    let proxy = FaultProxy::open(unreachable.local_addr().expect("socket has an address")).expect("proxy starts");
     assert_eq!(read_end(&mut connect_to(&proxy).await).await, Some(ErrorKind::ConnectionReset));
-    let chain = FaultProxy::open(FaultProxy::open(address).expect("proxy starts").address()).expect("proxy starts");
+    let address = proxy.address();
+    drop(proxy);
     eventually("a dropped proxy is gone", REPLY_TIMEOUT, async || {
-        read_end(&mut connect_to(&chain).await).await == Some(ErrorKind::ConnectionReset)
+        TcpSocket::new_v4().expect("open a socket").bind(address).is_ok()
     })
     .await
     .expect("proxy is gone");
+}
+
+#[tokio::test]
+async fn held_requests_are_delivered_later_and_new_connections_pass() {
+    let (proxy, received_bytes) = start_fault_proxy().await;
+    let mut old = connect_to(&proxy).await;
+    send_and_read(&mut old, b"before").await.expect("reply arrives");
+    proxy.set_faults(FaultConfig { hold_requests_before: Some(Instant::now()), ..FaultConfig::none() });
+    old.write_all(b"held").await.expect("the proxy accepts the request");
+    let mut new = connect_to(&proxy).await;
+    assert_eq!(send_and_read(&mut new, b"new").await.expect("reply arrives"), b"new");
+    assert!(timeout(QUIET_PERIOD, old.read(&mut [0])).await.is_err(), "a held request got a reply");
+    // The request is delivered even if its sender has given up.
+    drop(old);
+    proxy.clear_faults();
+    let all = b"before".len() + b"new".len() + b"held".len();
+    eventually("the held request arrives", REPLY_TIMEOUT, async || received_bytes.load(Ordering::Relaxed) == all)
+        .await
+        .expect("the held request arrives");
+}
+
+#[tokio::test]
+async fn switched_proxy_resets_connections_and_uses_the_other_server() {
+    let (proxy, first) = start_fault_proxy().await;
+    let mut stream = connect_to(&proxy).await;
+    send_and_read(&mut stream, b"first").await.expect("reply arrives");
+    let (address, second) = start_echo_server().await;
+    proxy.set_upstream(address);
+    assert_eq!(read_end(&mut stream).await, Some(ErrorKind::ConnectionReset));
+    send_and_read(&mut connect_to(&proxy).await, b"other").await.expect("reply arrives");
+    assert_eq!((first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)), (5, 5));
 }

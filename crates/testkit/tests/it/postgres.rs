@@ -1,4 +1,4 @@
-use ipseity_testkit::{Postgres, PostgresOptions};
+use ipseity_testkit::{FaultConfig, FaultProxy, Postgres, PostgresOptions};
 
 #[tokio::test]
 async fn committed_rows_survive_a_kill_and_a_stop() {
@@ -44,4 +44,19 @@ async fn dropped_postgres_leaves_no_files_or_processes() {
         let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&command).contains(&marker), "left: {}", entry.path().display());
     }
+}
+
+#[tokio::test]
+async fn promoted_replica_lacks_commits_that_its_link_did_not_deliver() {
+    let mut primary = Postgres::start(PostgresOptions::default()).await.expect("PostgreSQL starts");
+    primary.psql("postgres", "create table t (n int); insert into t values (1)").await.expect("create a table");
+    let link = FaultProxy::open(primary.address()).expect("proxy starts");
+    let replica = primary.start_replica(link.address()).await.expect("replica starts");
+    assert_eq!(replica.psql("postgres", "select n from t").await.expect("replica reads"), "1");
+    link.set_faults(FaultConfig { half_open: true, ..FaultConfig::none() });
+    primary.psql("postgres", "insert into t values (2)").await.expect("primary writes");
+    primary.kill9();
+    replica.promote().await.expect("replica is promoted");
+    let sql = "insert into t values (3); select string_agg(n::text, ',') from t";
+    assert_eq!(replica.psql("postgres", sql).await.expect("replica writes"), "1,3");
 }

@@ -1,7 +1,10 @@
 //! Admission while Redis does not answer: by the local limiter, and by PostgreSQL as long as that answers.
 
-use ipseity_domain::{ApiKey, KeyId, KeyPause, KeyRecord};
-use ipseity_ledger::{ChargeId, LedgerTime, Verdict};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use ipseity_domain::{ApiKey, KeyId, KeyPause, KeyRecord, is_mutant};
+use ipseity_ledger::{ChargeId, Owner, SentCharge};
 use ipseity_store::StoreError;
 
 use crate::admission::Admission;
@@ -9,10 +12,10 @@ use crate::admission::admitted::{Admitted, Issued};
 use crate::error::Refusal;
 
 impl Admission {
-    /// Whether this node is in degraded mode.
+    /// Whether the local limiter decides on some or all keys.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.degraded.breaker.is_open()
+        !self.is_ledger_trusted.load(Ordering::Acquire) || self.ledger.owners().iter().any(Owner::is_unavailable)
     }
 
     /// Whether this node could answer requests in degraded mode: it has at least one local key record.
@@ -21,9 +24,23 @@ impl Admission {
         self.degraded.has_local_keys()
     }
 
-    /// Marks all local key records as stale, because a key has changed in PostgreSQL.
-    pub fn invalidate_key_records(&self) {
-        self.degraded.invalidate();
+    /// Sets whether Redis is the one of this deployment. While it is not, the local limiter decides.
+    pub fn set_ledger_trusted(&self, is_trusted: bool) {
+        self.is_ledger_trusted.store(is_trusted, Ordering::Release);
+        self.metrics.set_degraded(self.is_degraded());
+    }
+
+    /// Notes that a key has changed in PostgreSQL. Until it is looked up, the key is in doubt: without Redis it is not
+    /// admitted. Returns whether this node has a record of it.
+    pub fn report_change(&self, id: KeyId) -> bool {
+        !is_mutant("notification-ignored") && self.degraded.report_change(id)
+    }
+
+    /// Looks up a key that has changed.
+    pub async fn look_up_changed_key(&self, id: KeyId) {
+        if let Err(refusal) = self.look_up_local_key(id).await {
+            tracing::debug!(?refusal, "changed key not looked up");
+        }
     }
 
     /// Sets whether this node receives key events from PostgreSQL. Without them no local key record counts as fresh.
@@ -31,53 +48,43 @@ impl Admission {
         self.degraded.set_subscribed(is_subscribed);
     }
 
-    /// Charges a request to the local limiter. `unconfirmed_since` is the time of a charge that Redis did not answer.
+    /// Charges a request to the local limiter. `sent` is a charge that Redis did not answer.
     pub(in crate::admission) async fn admit_degraded(
         &self,
+        owner: &Owner,
         key: &ApiKey,
         charge_id: ChargeId,
-        unconfirmed_since: Option<LedgerTime>,
+        sent: Option<SentCharge>,
     ) -> Result<Admitted, Refusal> {
         self.metrics.count_degraded_decision();
-        self.refresh_local_key(key.id).await?;
-        let Some(verdict) = Issued::charge_locally(&self.degraded, key, charge_id, unconfirmed_since) else {
+        if !self.degraded.is_fresh(key.id) {
+            self.look_up_local_key(key.id).await?;
+        }
+        let Some(verdict) = Issued::charge_locally(&self.degraded, key, owner.now(), charge_id, sent) else {
             tracing::debug!("local limiter has no verdict");
             return Err(Refusal::Internal);
         };
-        if matches!(verdict.verdict(), Verdict::Admitted { .. }) {
-            return verdict.into_admitted().ok_or(Refusal::Internal);
-        }
-        if unconfirmed_since.is_some() {
-            self.usage_buffer.record_unconfirmed(key.id);
-        }
-        let refusal = self.record_refusal(key, verdict.verdict());
-        if let Verdict::PausedNow(pause) = verdict.verdict()
-            // The response waits for this insert, because the other nodes learn of the pause from PostgreSQL.
-            && !self.record_local_pause(pause).await
-        {
-            tracing::warn!("pause not recorded in PostgreSQL");
-        }
-        Err(refusal)
+        self.apply_verdict(key, verdict).await
     }
 
-    /// Updates the local record of a key from PostgreSQL unless it is fresh.
-    async fn refresh_local_key(&self, id: KeyId) -> Result<(), Refusal> {
-        if self.degraded.is_fresh(id) {
-            return Ok(());
-        }
-        if self.unknown_keys.get(&id).is_some() {
+    /// Updates the local record of a key from PostgreSQL. If it does not answer, the last record is used, unless the
+    /// key is in doubt.
+    async fn look_up_local_key(&self, id: KeyId) -> Result<(), Refusal> {
+        if self.key_lookups.is_missing(id) {
             return Err(Refusal::InvalidKey);
         }
-        let invalidation_epoch = self.degraded.invalidation_epoch();
-        let found = match self.key_fills.try_acquire() {
-            Ok(_permit) => self.find_key_record(id).await,
-            Err(_) => None,
-        };
+        let mut start = self.degraded.begin_lookup(id);
+        let mut found = self.find_key_record(id).await;
+        if found.is_none() && self.degraded.is_in_doubt(id) {
+            // The key has changed during the lookup. It had a short timeout as long as the last record could be used.
+            start = self.degraded.begin_lookup(id);
+            found = self.find_key_record(id).await;
+        }
         match found {
-            Some(Some(record)) => self.degraded.update_record(&record, invalidation_epoch),
+            Some(Some(record)) => self.degraded.update_record(&record, start),
             Some(None) => {
                 self.degraded.remove_key(id);
-                self.unknown_keys.insert(id, ());
+                self.key_lookups.missing_keys.insert(id, Instant::now());
                 return Err(Refusal::InvalidKey);
             }
             None if self.degraded.is_usable(id) => {}
@@ -89,10 +96,12 @@ impl Admission {
         Ok(())
     }
 
-    /// A key's record in PostgreSQL; `None` if it does not answer in time. The timeout is shorter if there is
-    /// a usable local record.
+    /// A key's record in PostgreSQL; `None` if it does not answer in time. Waits for a permit as long as the request
+    /// may take. If a local record can replace the result, it does not wait.
     pub(in crate::admission) async fn find_key_record(&self, id: KeyId) -> Option<Option<KeyRecord>> {
         let has_local_copy = self.degraded.is_usable(id);
+        let permits = self.key_lookups.permits(self.degraded.knows(id));
+        let _permit = if has_local_copy { permits.try_acquire().ok()? } else { permits.acquire().await.ok()? };
         self.query_store(has_local_copy, self.store.keys().find_record(id)).await
     }
 
@@ -112,7 +121,10 @@ impl Admission {
             Some(query.await)
         };
         let Some(Ok(result)) = result else {
-            self.degraded.record_store_failure();
+            // Lookups of unknown ids can be many, and say nothing about the others.
+            if has_local_copy {
+                self.degraded.record_store_failure();
+            }
             if let Some(Err(error)) = result {
                 tracing::warn!(error = &error as &dyn std::error::Error, "PostgreSQL query failed");
             }
@@ -121,11 +133,11 @@ impl Admission {
         Some(result)
     }
 
-    /// Records a pause that this node decided on. Until that succeeds, the pause stays with the pending charges.
-    pub(super) async fn record_local_pause(&self, pause: &KeyPause) -> bool {
+    /// Records a pause that this node decided on. It stays with the pending charges until Redis has it too.
+    pub(in crate::admission) async fn record_local_pause(&self, pause: &KeyPause) -> bool {
         let is_recorded = self.store.keys().record_pause(pause).await.is_ok();
         if is_recorded {
-            self.degraded.pending_charges.remove_recorded_pause(pause);
+            self.degraded.pending_charges.mark_pause_recorded(pause);
         }
         is_recorded
     }

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage, UtcDay};
 use ipseity_ledger::{DemoReconcileBatch, DemoVerdict, LedgerTime, Quota};
 
+use crate::admission::degraded::local_limiter::usage_on;
+
 #[derive(Default)]
 pub(crate) struct DemoQuota(Mutex<DemoQuotaState>);
 
@@ -31,10 +33,8 @@ impl DemoQuota {
     /// Decides on a request. An admitted request becomes a pending charge.
     pub(crate) fn check(&self, now: LedgerTime) -> DemoVerdict {
         let mut state = self.lock();
-        let usage = state.usage.unwrap_or(DailyUsage { day: UtcDay(0), count: 0 });
-        let day = now.day().max(usage.day);
-        let used = if usage.day == day { usage.count } else { 0 } + state.pending_on(day);
-        let limit = DEMO_DAILY_LIMIT;
+        let (day, used) = usage_on(state.usage, now);
+        let (used, limit) = (used + state.pending_on(day), DEMO_DAILY_LIMIT);
         if used >= limit {
             return DemoVerdict::Exhausted(Quota { now, limit, day, used: limit });
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::{
     ApiKey, BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, KeyState, Scope, UtcDay,
+    is_mutant,
 };
 use ipseity_ledger::{LedgerTime, Quota, Verdict};
 
@@ -18,6 +19,13 @@ pub(super) struct LocalKey {
     pub(super) record: KeyRecord,
     pub(super) updated_at: Instant,
     source: RecordSource,
+    /// Whether the key was paused in its burst epoch, by this node or by a verdict of Redis. PostgreSQL may not know of
+    /// it yet.
+    is_paused_here: bool,
+    /// Number of reported changes of the key, and how many of them the record is known to include. While they differ,
+    /// the key is in doubt.
+    changes_reported: u64,
+    changes_included: u64,
     /// Times of this node's requests in the last 60 seconds, oldest first. Other nodes may have admitted more.
     request_times: VecDeque<LedgerTime>,
 }
@@ -26,7 +34,7 @@ pub(super) struct LocalKey {
 enum RecordSource {
     /// A verdict from Redis. It lacks the previous digest of a rotated key and the generation.
     Ledger,
-    /// PostgreSQL, read at this invalidation epoch.
+    /// PostgreSQL, read at this subscription epoch.
     Store(u64),
 }
 
@@ -48,15 +56,19 @@ impl LocalKey {
             generation: 0,
             burst_epoch,
             usage: None,
+            previous_usage: None,
         };
-        Self { record, updated_at, source: RecordSource::Ledger, request_times: VecDeque::new() }
+        Self { updated_at, source: RecordSource::Ledger, ..Self::from_record(record, 0) }
     }
 
-    pub(super) fn from_record(record: KeyRecord, invalidation_epoch: u64) -> Self {
+    pub(super) fn from_record(record: KeyRecord, subscription_epoch: u64) -> Self {
         Self {
             record,
             updated_at: Instant::now(),
-            source: RecordSource::Store(invalidation_epoch),
+            source: RecordSource::Store(subscription_epoch),
+            is_paused_here: false,
+            changes_reported: 0,
+            changes_included: 0,
             request_times: VecDeque::new(),
         }
     }
@@ -76,6 +88,7 @@ impl LocalKey {
         self.record.scope = scope;
         self.record.daily_limit = quota.limit;
         self.record.flags = KeyFlags::default();
+        self.is_paused_here = false;
         // Verdicts of one batch can be processed in any order.
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
         (self.updated_at, self.source) = (received_at, RecordSource::Ledger);
@@ -88,16 +101,46 @@ impl LocalKey {
         self.record_request(quota.now);
     }
 
-    pub(super) fn update_record(&mut self, record: &KeyRecord, invalidation_epoch: u64) {
-        // The results of two queries may arrive in the wrong order.
-        if record.generation < self.record.generation {
+    /// A pause lasts as long as its burst epoch.
+    pub(super) fn observe_paused(&mut self) {
+        self.is_paused_here = !is_mutant("memory-forgets-pauses");
+    }
+
+    /// Redis has just refused this digest. If it is the one that this node knows, the secret was rotated or revoked.
+    pub(super) fn observe_wrong_secret(&mut self, digest: &KeyDigest, now: LedgerTime) {
+        if self.record.accepts(digest, now.as_secs()) {
+            self.report_change();
+        }
+    }
+
+    pub(super) fn report_change(&mut self) {
+        self.changes_reported += 1;
+    }
+
+    pub(super) const fn changes_reported(&self) -> u64 {
+        self.changes_reported
+    }
+
+    /// Whether the key has changed since the record was read.
+    pub(super) const fn is_in_doubt(&self) -> bool {
+        self.changes_reported != self.changes_included
+    }
+
+    /// Replaces the record by one from PostgreSQL. The query started after `changes_included` changes were reported.
+    pub(super) fn update_record(&mut self, record: &KeyRecord, subscription_epoch: u64, changes_included: u64) {
+        // The results of two queries may arrive in the wrong order. After a new subscription it may be another
+        // PostgreSQL, with fewer changes.
+        let is_same_subscription = self.source == RecordSource::Store(subscription_epoch);
+        if is_same_subscription && record.generation < self.record.generation {
             return;
         }
         self.enter_burst_epoch(record.burst_epoch);
-        let usage = self.record.usage;
+        let (usage, previous_usage) = (self.record.usage, self.record.previous_usage);
         self.record = record.clone();
         self.record.merge_usage(usage);
-        (self.updated_at, self.source) = (Instant::now(), RecordSource::Store(invalidation_epoch));
+        self.record.merge_usage(previous_usage);
+        self.changes_included = self.changes_included.max(changes_included);
+        (self.updated_at, self.source) = (Instant::now(), RecordSource::Store(subscription_epoch));
     }
 
     pub(super) const fn is_from_store(&self) -> bool {
@@ -105,8 +148,19 @@ impl LocalKey {
     }
 
     /// A record from a verdict is never fresh: the key may have been paused just before Redis stopped answering.
-    pub(super) fn is_fresh(&self, invalidation_epoch: u64, max_age: Duration) -> bool {
-        self.source == RecordSource::Store(invalidation_epoch) && self.updated_at.elapsed() < max_age
+    pub(super) fn is_fresh(&self, subscription_epoch: u64, max_age: Duration) -> bool {
+        self.source == RecordSource::Store(subscription_epoch)
+            && !self.is_in_doubt()
+            && self.updated_at.elapsed() < max_age
+    }
+
+    /// The pause if this node alone has admitted more than the burst limit. Redis pauses a key before that, unless it
+    /// lost its memory, or requests that this node admitted have not reached it yet.
+    pub(super) fn pause_if_exceeded(&mut self, now: LedgerTime) -> Option<KeyPause> {
+        (self.request_times.len() > BURST_LIMIT).then(|| {
+            self.is_paused_here = true;
+            self.build_pause(now)
+        })
     }
 
     /// Decides on a request and logs its time. `pending_on` returns the number of this node's pending charges
@@ -118,70 +172,93 @@ impl LocalKey {
         digest: &KeyDigest,
         now: LedgerTime,
         pending_on: impl FnOnce(UtcDay) -> u64,
-    ) -> Option<Verdict> {
+    ) -> Option<LocalVerdict> {
         if !self.record.accepts(digest, now.as_secs()) {
-            return self.is_from_store().then_some(Verdict::WrongSecret(now));
+            return self.is_from_store().then_some(LocalVerdict::Refused(Verdict::WrongSecret(now)));
         }
         match self.record.flags.state() {
-            KeyState::Inactive => return Some(Verdict::Inactive(now)),
-            KeyState::Paused => return Some(Verdict::Paused(now)),
+            KeyState::Inactive if is_mutant("memory-accepts-revoked-keys") => {}
+            KeyState::Inactive => return Some(LocalVerdict::Refused(Verdict::Inactive(now))),
+            KeyState::Paused => return Some(LocalVerdict::Refused(Verdict::Paused(now))),
+            KeyState::Active if self.is_paused_here => return Some(LocalVerdict::Refused(Verdict::Paused(now))),
             KeyState::Active => {}
         }
         let now = self.record_request(now);
-        if self.request_times.len() > BURST_LIMIT {
-            self.record.flags.paused = true;
-            return Some(Verdict::PausedNow(self.build_pause(now)));
+        if !is_mutant("no-local-burst-limit")
+            && let Some(pause) = self.pause_if_exceeded(now)
+        {
+            return Some(LocalVerdict::Paused(pause));
         }
-        let usage = self.record.usage.unwrap_or(DailyUsage { day: UtcDay(0), count: 0 });
-        let day = now.day().max(usage.day);
-        let used = if usage.day == day { usage.count } else { 0 } + pending_on(day);
-        let limit = self.record.daily_limit;
-        Some(if used >= limit {
-            Verdict::QuotaExhausted { quota: Quota { now, limit, day, used: limit } }
+        let (day, used) = usage_on(self.record.usage, now);
+        let (used, limit) = (used + pending_on(day), self.record.daily_limit);
+        Some(if used >= limit && !is_mutant("no-local-daily-limit") {
+            LocalVerdict::Refused(Verdict::QuotaExhausted { quota: Quota { now, limit, day, used: limit } })
         } else {
             let quota = Quota { now, limit, day, used: used + 1 };
-            let (scope, burst_epoch) = (self.record.scope, self.record.burst_epoch);
-            Verdict::Admitted { scope, quota, yesterday: None, burst_epoch }
+            LocalVerdict::Admitted { scope: self.record.scope, quota, burst_epoch: self.record.burst_epoch }
         })
     }
 
     /// A resume starts a new burst epoch with an empty log.
     fn enter_burst_epoch(&mut self, burst_epoch: u64) {
-        if self.record.burst_epoch != burst_epoch {
+        if self.record.burst_epoch != burst_epoch && !is_mutant("memory-keeps-burst-epoch") {
             self.record.burst_epoch = burst_epoch;
             self.request_times.clear();
+            self.is_paused_here = false;
         }
     }
 
     /// Adds a request to the log. Returns its time, corrected for a clock that stepped back slightly.
     fn record_request(&mut self, now: LedgerTime) -> LedgerTime {
-        let now = match self.request_times.back() {
-            Some(last) if now < *last && last.0 - now.0 <= CLOCK_SKEW_TOLERANCE_MS => *last,
-            Some(last) if now < *last => {
-                self.request_times.clear();
-                now
-            }
-            Some(_) | None => now,
-        };
-        while self.request_times.front().is_some_and(|time| now.0 - time.0 >= BURST_WINDOW_MS) {
+        let newest = self.request_times.back().copied().unwrap_or(now);
+        if newest.0.saturating_sub(now.0) > CLOCK_SKEW_TOLERANCE_MS {
+            self.request_times.clear();
+        }
+        // Verdicts of one batch can be processed in any order. Each keeps the time of its verdict, as in the log of Redis.
+        let later = self.request_times.iter().rev().take_while(|time| **time > now).count();
+        self.request_times.insert(self.request_times.len() - later, now);
+        let newest = newest.max(now);
+        while self.request_times.front().is_some_and(|time| newest.0 - time.0 >= BURST_WINDOW_MS) {
             self.request_times.pop_front();
         }
-        if self.request_times.len() > BURST_LIMIT {
+        // One more than the limit is enough to know that it is exceeded.
+        if self.request_times.len() > BURST_LIMIT + 1 {
             self.request_times.pop_front();
         }
-        self.request_times.push_back(now);
         now
     }
 
     fn build_pause(&self, now: LedgerTime) -> KeyPause {
         let mut counts = [0; BURST_WINDOW_S as usize];
         for time in &self.request_times {
-            let age_s = usize::try_from((now.0 - time.0) / 1000).unwrap_or(usize::MAX);
+            let age_s = usize::try_from(now.0.saturating_sub(time.0) / 1000).unwrap_or(usize::MAX);
             if let Some(count) = counts.iter_mut().rev().nth(age_s) {
                 *count += 1;
             }
         }
         KeyPause { key: self.record.id, burst_epoch: self.record.burst_epoch, at_ms: now.0, counts }
+    }
+}
+
+/// A decision of the local limiter.
+pub(super) enum LocalVerdict {
+    Admitted {
+        scope: Scope,
+        quota: Quota,
+        burst_epoch: u64,
+    },
+    /// The request exceeded the burst limit and paused the key.
+    Paused(KeyPause),
+    /// Any other verdict.
+    Refused(Verdict),
+}
+
+/// The day that a request at `now` is charged to, and the requests already charged to it. A day more than one ahead was
+/// reported while the clock of Redis was wrong.
+pub(super) fn usage_on(usage: Option<DailyUsage>, now: LedgerTime) -> (UtcDay, u64) {
+    match usage {
+        Some(usage) if usage.day >= now.day() && usage.day.0 <= now.day().0 + 1 => (usage.day, usage.count),
+        Some(_) | None => (now.day(), 0),
     }
 }
 
@@ -208,17 +285,20 @@ mod tests {
     #[test]
     fn local_count_continues_from_the_last_redis_count() {
         let (mut local_key, key) = local_key(3);
-        let Some(Verdict::Admitted { quota, .. }) = local_key.check(&key.digest, noon_plus_ms(1), |_| 0) else {
+        let Some(LocalVerdict::Admitted { quota, .. }) = local_key.check(&key.digest, noon_plus_ms(1), |_| 0) else {
             panic!("refused")
         };
         assert_eq!(quota.used, 2);
-        let Some(Verdict::Admitted { quota, .. }) = local_key.check(&key.digest, noon_plus_ms(2), |_| 1) else {
+        let Some(LocalVerdict::Admitted { quota, .. }) = local_key.check(&key.digest, noon_plus_ms(2), |_| 1) else {
             panic!("refused")
         };
         assert_eq!((quota.used, quota.remaining()), (3, 0));
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(3), |_| 2), Some(Verdict::QuotaExhausted { .. })));
+        assert!(matches!(
+            local_key.check(&key.digest, noon_plus_ms(3), |_| 2),
+            Some(LocalVerdict::Refused(Verdict::QuotaExhausted { .. }))
+        ));
         let next_day = LedgerTime(NOON.0 + 86_400_000);
-        let Some(Verdict::Admitted { quota, .. }) = local_key.check(&key.digest, next_day, |_| 0) else {
+        let Some(LocalVerdict::Admitted { quota, .. }) = local_key.check(&key.digest, next_day, |_| 0) else {
             panic!("refused")
         };
         assert_eq!((quota.day, quota.used), (next_day.day(), 1));
@@ -239,15 +319,18 @@ mod tests {
         let (mut local_key, key) = local_key(10_000);
         for ms in 1..300 {
             assert!(
-                matches!(local_key.check(&key.digest, noon_plus_ms(ms), |_| 0), Some(Verdict::Admitted { .. })),
+                matches!(local_key.check(&key.digest, noon_plus_ms(ms), |_| 0), Some(LocalVerdict::Admitted { .. })),
                 "{ms}"
             );
         }
-        let Some(Verdict::PausedNow(pause)) = local_key.check(&key.digest, noon_plus_ms(59_999), |_| 0) else {
+        let Some(LocalVerdict::Paused(pause)) = local_key.check(&key.digest, noon_plus_ms(59_999), |_| 0) else {
             panic!("admitted")
         };
         assert_eq!((pause.counts[0], pause.counts[59], pause.counts.iter().sum::<u16>()), (300, 1, 301));
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(120_000), |_| 0), Some(Verdict::Paused(_))));
+        assert!(matches!(
+            local_key.check(&key.digest, noon_plus_ms(120_000), |_| 0),
+            Some(LocalVerdict::Refused(Verdict::Paused(_)))
+        ));
     }
 
     #[test]
@@ -256,7 +339,10 @@ mod tests {
         for ms in 1..300 {
             local_key.check(&key.digest, noon_plus_ms(ms), |_| 0);
         }
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(60_000), |_| 0), Some(Verdict::Admitted { .. })));
+        assert!(matches!(
+            local_key.check(&key.digest, noon_plus_ms(60_000), |_| 0),
+            Some(LocalVerdict::Admitted { .. })
+        ));
     }
 
     #[test]
@@ -265,16 +351,19 @@ mod tests {
         let other_digest = KeyDigest::new([7; 32]);
         assert!(local_key.check(&other_digest, noon_plus_ms(1), |_| 0).is_none());
         let record = KeyRecord { generation: 2, ..local_key.record.clone() };
-        local_key.update_record(&record, 0);
-        assert!(matches!(local_key.check(&other_digest, noon_plus_ms(2), |_| 0), Some(Verdict::WrongSecret(_))));
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(3), |_| 0), Some(Verdict::Admitted { .. })));
+        local_key.update_record(&record, 0, 0);
+        assert!(matches!(
+            local_key.check(&other_digest, noon_plus_ms(2), |_| 0),
+            Some(LocalVerdict::Refused(Verdict::WrongSecret(_)))
+        ));
+        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(3), |_| 0), Some(LocalVerdict::Admitted { .. })));
     }
 
     #[test]
     fn invalidation_or_a_verdict_makes_the_local_record_stale() {
         let (mut local_key, _) = local_key(10_000);
         assert!(!local_key.is_fresh(0, Duration::from_secs(1)));
-        local_key.update_record(&local_key.record.clone(), 0);
+        local_key.update_record(&local_key.record.clone(), 0, 0);
         assert!(local_key.is_fresh(0, Duration::from_secs(1)) && !local_key.is_fresh(1, Duration::from_secs(1)));
     }
 
@@ -284,12 +373,15 @@ mod tests {
         for ms in 1..=300 {
             local_key.check(&key.digest, noon_plus_ms(ms), |_| 0);
         }
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(301), |_| 0), Some(Verdict::Paused(_))));
+        assert!(matches!(
+            local_key.check(&key.digest, noon_plus_ms(301), |_| 0),
+            Some(LocalVerdict::Refused(Verdict::Paused(_)))
+        ));
         let resumed =
             KeyRecord { generation: 5, burst_epoch: 2, flags: KeyFlags::default(), ..local_key.record.clone() };
         let older = KeyRecord { generation: 4, ..local_key.record.clone() };
-        local_key.update_record(&resumed, 0);
-        local_key.update_record(&older, 0);
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(302), |_| 0), Some(Verdict::Admitted { .. })));
+        local_key.update_record(&resumed, 0, 0);
+        local_key.update_record(&older, 0, 0);
+        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(302), |_| 0), Some(LocalVerdict::Admitted { .. })));
     }
 }

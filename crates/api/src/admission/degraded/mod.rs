@@ -1,14 +1,12 @@
 //! Degraded mode: the local limiter decides on requests while Redis does not answer. It knows the last record
 //! of each key and the times of this node's own requests of the last 60 seconds. It collects both in normal
-//! operation too.
+//! operation too, and overrules a verdict of Redis that exceeds a limit by what this node knows.
 //!
 //! Requests that it admits are pending charges. They are reconciled when Redis answers again.
 //!
 //! This file does no I/O. [`admit`] queries PostgreSQL, [`reconcile`] reports pending charges to Redis.
 
 mod admit;
-mod breaker;
-mod clock;
 mod demo;
 mod local_limiter;
 mod pending;
@@ -18,14 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope};
-use ipseity_ledger::{ChargeId, LedgerTime, PendingCharge, Quota, Verdict};
+use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope, is_mutant};
+use ipseity_ledger::{ChargeId, LedgerTime, PendingCharge, Quota, SentCharge, UnconfirmedCharge, Verdict};
 use quick_cache::sync::Cache;
 
-use crate::admission::degraded::breaker::Breaker;
-use crate::admission::degraded::clock::LedgerClock;
 use crate::admission::degraded::demo::DemoQuota;
-use crate::admission::degraded::local_limiter::LocalKey;
+use crate::admission::degraded::local_limiter::{LocalKey, LocalVerdict};
 use crate::admission::degraded::pending::PendingCharges;
 use crate::limits::DegradedLimits;
 
@@ -37,60 +33,98 @@ const STORE_BACKOFF: Duration = Duration::from_millis(500);
 /// The local limiter and the state around it.
 pub(super) struct DegradedMode {
     pub(super) limits: DegradedLimits,
-    pub(super) breaker: Breaker,
-    pub(super) clock: LedgerClock,
     pub(super) pending_charges: PendingCharges,
     pub(super) demo_quota: DemoQuota,
     local_keys: Cache<KeyId, Arc<Mutex<LocalKey>>>,
-    /// Incremented when a key may have changed in PostgreSQL.
-    invalidation_epoch: AtomicU64,
+    /// Incremented when this node starts or stops to receive key events, because it may have missed some.
+    subscription_epoch: AtomicU64,
+    /// Number of key events.
+    changes_reported: AtomicU64,
     /// Whether this node receives key events.
     is_subscribed: AtomicBool,
     /// When PostgreSQL last failed to answer.
     store_failed_at: Mutex<Option<Instant>>,
 }
 
+/// What was known of changes when a lookup in PostgreSQL started.
+#[derive(Clone, Copy)]
+pub(super) struct LookupStart {
+    subscription_epoch: u64,
+    /// Changes of all keys.
+    changes_reported: u64,
+    /// Changes of this key, if it has a local record.
+    key_changes: Option<u64>,
+}
+
 impl DegradedMode {
     pub(super) fn new(limits: DegradedLimits) -> Self {
         Self {
             limits,
-            breaker: Breaker::new(limits.failures_max),
-            clock: LedgerClock::start(),
             pending_charges: PendingCharges::new(limits.local_keys_max),
             demo_quota: DemoQuota::default(),
             local_keys: Cache::new(limits.local_keys_max),
-            invalidation_epoch: AtomicU64::new(0),
+            subscription_epoch: AtomicU64::new(0),
+            changes_reported: AtomicU64::new(0),
             is_subscribed: AtomicBool::new(false),
             store_failed_at: Mutex::default(),
         }
     }
 
-    /// Updates the clock and the local record of a key from a verdict of the ledger.
-    pub(super) fn observe(&self, key: &ApiKey, verdict: &Verdict, received_at: Instant) {
+    /// Updates the local record of a key from a verdict of the ledger. Returns the verdict that replaces it, if this
+    /// node knows of more requests than Redis: the request is refused, and its charge is taken back.
+    pub(super) fn observe(&self, key: &ApiKey, verdict: &Verdict, received_at: Instant) -> Option<Verdict> {
         match verdict {
-            Verdict::Admitted { scope, quota, burst_epoch, .. } => {
-                self.clock.sync(quota.now, received_at);
-                self.observe_admitted(key, *scope, quota, *burst_epoch, received_at);
+            Verdict::Admitted { scope, quota, burst_epoch } => {
+                let refusal = self.observe_admitted(key, *scope, quota, *burst_epoch, received_at)?;
+                if !is_mutant("refused-charge-not-taken-back") {
+                    self.pending_charges.take_back(key.id, *burst_epoch, quota.day);
+                }
+                return Some(refusal);
             }
             Verdict::QuotaExhausted { quota } => {
-                self.clock.sync(quota.now, received_at);
                 self.with_local_key(key.id, |local_key| local_key.observe_exhausted(quota));
             }
-            Verdict::Paused(_) | Verdict::PausedNow(_) => {
-                self.with_local_key(key.id, |local_key| local_key.record.flags.paused = true);
+            Verdict::Paused(_) | Verdict::PausedNow { .. } => {
+                self.with_local_key(key.id, LocalKey::observe_paused);
             }
             Verdict::Inactive(_) => {
                 self.with_local_key(key.id, |local_key| local_key.record.flags.deactivated = true);
             }
-            Verdict::Unknown(_) | Verdict::WrongSecret(_) => {}
+            Verdict::WrongSecret(now) => {
+                self.with_local_key(key.id, |local_key| local_key.observe_wrong_secret(&key.digest, *now));
+            }
+            Verdict::Unknown(_) => {}
         }
+        None
     }
 
-    fn observe_admitted(&self, key: &ApiKey, scope: Scope, quota: &Quota, burst_epoch: u64, received_at: Instant) {
+    fn observe_admitted(
+        &self,
+        key: &ApiKey,
+        scope: Scope,
+        quota: &Quota,
+        burst_epoch: u64,
+        received_at: Instant,
+    ) -> Option<Verdict> {
         let new_key = || LocalKey::from_verdict(key, scope, quota, burst_epoch, received_at);
         let insert = || Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(new_key())));
         let Ok(local_key) = self.local_keys.get_or_insert_with(&key.id, insert);
-        lock_local_key(&local_key).observe_admitted(key, scope, quota, burst_epoch, received_at);
+        let mut local_key = lock_local_key(&local_key);
+        local_key.observe_admitted(key, scope, quota, burst_epoch, received_at);
+        if is_mutant("looser-verdict-wins") {
+            return None;
+        }
+        if let Some(pause) = local_key.pause_if_exceeded(quota.now) {
+            self.pending_charges.set_pause(pause);
+            return Some(Verdict::PausedNow { now: quota.now, burst_epoch });
+        }
+        let used = quota.used + self.pending_charges.count_on_day(key.id, quota.day);
+        (used > quota.limit).then_some(Verdict::QuotaExhausted { quota: Quota { used: quota.limit, ..*quota } })
+    }
+
+    /// Whether this node has paused a key, and Redis may not know of it yet.
+    pub(super) fn is_paused_here(&self, id: KeyId) -> bool {
+        self.pending_charges.is_paused(id)
     }
 
     /// The last count of a key that Redis returned to this node.
@@ -103,43 +137,58 @@ impl DegradedMode {
         self.with_local_key(id, |local_key| local_key.record.merge_usage(Some(usage)));
     }
 
-    fn with_local_key(&self, id: KeyId, update: impl FnOnce(&mut LocalKey)) {
-        if let Some(local_key) = self.local_keys.get(&id) {
-            update(&mut lock_local_key(&local_key));
+    fn with_local_key<T>(&self, id: KeyId, update: impl FnOnce(&mut LocalKey) -> T) -> Option<T> {
+        self.local_keys.get(&id).map(|local_key| update(&mut lock_local_key(&local_key)))
+    }
+
+    /// Call this before a lookup in PostgreSQL, so that its result does not hide a change during the lookup.
+    pub(super) fn begin_lookup(&self, id: KeyId) -> LookupStart {
+        LookupStart {
+            subscription_epoch: self.subscription_epoch.load(Ordering::Acquire),
+            changes_reported: self.changes_reported.load(Ordering::Acquire),
+            key_changes: self.with_local_key(id, |local_key| local_key.changes_reported()),
         }
     }
 
-    /// A number that changes with every key event. Read it before a query of PostgreSQL.
-    pub(super) fn invalidation_epoch(&self) -> u64 {
-        self.invalidation_epoch.load(Ordering::Acquire)
-    }
-
-    /// Marks all records from PostgreSQL as stale.
-    pub(super) fn invalidate(&self) {
-        self.invalidation_epoch.fetch_add(1, Ordering::AcqRel);
+    /// Notes that a key has changed in PostgreSQL. Returns whether this node has a record of it.
+    pub(super) fn report_change(&self, id: KeyId) -> bool {
+        self.changes_reported.fetch_add(1, Ordering::AcqRel);
+        self.with_local_key(id, LocalKey::report_change).is_some()
     }
 
     /// Sets whether this node receives key events. Marks all records as stale, because events may have been missed.
     pub(super) fn set_subscribed(&self, is_subscribed: bool) {
-        self.invalidate();
+        self.subscription_epoch.fetch_add(1, Ordering::AcqRel);
         self.is_subscribed.store(is_subscribed, Ordering::Release);
     }
 
     /// Whether the local record of a key is as good as a query of PostgreSQL.
     pub(super) fn is_fresh(&self, id: KeyId) -> bool {
-        let invalidation_epoch = self.invalidation_epoch();
+        let subscription_epoch = self.subscription_epoch.load(Ordering::Acquire);
         self.is_subscribed.load(Ordering::Acquire)
             && self
-                .local_keys
-                .get(&id)
-                .is_some_and(|local_key| lock_local_key(&local_key).is_fresh(invalidation_epoch, FRESH_MAX_AGE))
+                .with_local_key(id, |local_key| local_key.is_fresh(subscription_epoch, FRESH_MAX_AGE))
+                .unwrap_or_default()
     }
 
-    /// Whether the local record of a key may be used while neither Redis nor PostgreSQL answers.
+    /// Whether the local record of a key may be used while neither Redis nor PostgreSQL answers. Not if the key is
+    /// known to have changed.
     pub(super) fn is_usable(&self, id: KeyId) -> bool {
-        self.local_keys
-            .get(&id)
-            .is_some_and(|local_key| lock_local_key(&local_key).updated_at.elapsed() < self.limits.max_age)
+        let is_usable = |local_key: &mut LocalKey| {
+            local_key.updated_at.elapsed() < self.limits.max_age
+                && (!local_key.is_in_doubt() || is_mutant("uses-key-in-doubt"))
+        };
+        self.with_local_key(id, is_usable).unwrap_or_default()
+    }
+
+    /// Whether a key is known to have changed since its local record was read.
+    pub(super) fn is_in_doubt(&self, id: KeyId) -> bool {
+        self.with_local_key(id, |local_key| local_key.is_in_doubt()).unwrap_or_default()
+    }
+
+    /// Whether there is a local record of a key.
+    pub(super) fn knows(&self, id: KeyId) -> bool {
+        self.local_keys.contains_key(&id)
     }
 
     /// Whether to query PostgreSQL: not within [`STORE_BACKOFF`] of a failure, so that requests do not wait for it.
@@ -152,19 +201,19 @@ impl DegradedMode {
         *self.store_failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Updates the local record of a key from PostgreSQL. Keeps a local pause that is not recorded yet.
-    pub(super) fn update_record(&self, record: &KeyRecord, invalidation_epoch: u64) {
+    /// Updates the local record of a key from PostgreSQL.
+    pub(super) fn update_record(&self, record: &KeyRecord, start: LookupStart) {
         let insert = || {
-            Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(LocalKey::from_record(
-                record.clone(),
-                invalidation_epoch,
-            ))))
+            let mut local_key = LocalKey::from_record(record.clone(), start.subscription_epoch);
+            if self.changes_reported.load(Ordering::Acquire) != start.changes_reported {
+                // One of these changes may be of this key. The next request looks it up again.
+                local_key.report_change();
+            }
+            Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(local_key)))
         };
         let Ok(local_key) = self.local_keys.get_or_insert_with(&record.id, insert);
-        let mut local_key = lock_local_key(&local_key);
-        local_key.update_record(record, invalidation_epoch);
-        if self.pending_charges.paused_burst_epoch(record.id) == Some(local_key.record.burst_epoch) {
-            local_key.record.flags.paused = true;
+        if let Some(key_changes) = start.key_changes {
+            lock_local_key(&local_key).update_record(record, start.subscription_epoch, key_changes);
         }
     }
 
@@ -174,32 +223,49 @@ impl DegradedMode {
         self.pending_charges.remove_key(id);
     }
 
-    /// Decides on a request. An admitted request becomes a pending charge before this returns.
-    /// `unconfirmed_since` is the time of a charge that Redis did not answer.
+    /// Decides on a request at `now`, the time of Redis. An admitted request becomes a pending charge before this
+    /// returns. `sent` is a charge that Redis did not answer.
     ///
     /// Returns `None` without a local record of the key, without capacity for another pending charge, or for a digest
     /// that only Redis or PostgreSQL can check.
     pub(super) fn check_request(
         &self,
         key: &ApiKey,
+        now: LedgerTime,
         charge_id: ChargeId,
-        unconfirmed_since: Option<LedgerTime>,
+        sent: Option<SentCharge>,
     ) -> Option<Verdict> {
         let local_key = self.local_keys.get(&key.id)?;
         let mut local_key = lock_local_key(&local_key);
         if !self.pending_charges.has_capacity(key.id) {
             return None;
         }
-        let pending_on = |day| self.pending_charges.count_on_day(key.id, day);
-        let verdict = local_key.check(&key.digest, self.clock.now(), pending_on)?;
-        if let Verdict::Admitted { quota, burst_epoch, .. } = &verdict {
-            let charge = PendingCharge { at: unconfirmed_since.unwrap_or(quota.now), id: charge_id };
-            let timed_out_at = unconfirmed_since.map(|_| Instant::now());
-            self.pending_charges.add_admitted(key.id, *burst_epoch, quota.day, charge, timed_out_at);
-        } else if let Verdict::PausedNow(pause) = &verdict {
-            self.pending_charges.set_pause(pause.clone());
+        let pending_on = |day| {
+            if is_mutant("no-pending-in-local-count") { 0 } else { self.pending_charges.count_on_day(key.id, day) }
+        };
+        let local_verdict = local_key.check(&key.digest, now, pending_on)?;
+        let is_admitted = matches!(local_verdict, LocalVerdict::Admitted { .. });
+        if let Some(sent) = sent
+            && !is_mutant("unconfirmed-charge-dropped")
+        {
+            let charge = UnconfirmedCharge { sent, id: charge_id, is_admitted };
+            self.pending_charges.add_unconfirmed(key.id, local_key.record.burst_epoch, charge);
         }
-        Some(verdict)
+        Some(match local_verdict {
+            LocalVerdict::Admitted { scope, quota, burst_epoch } => {
+                if sent.is_none() && !is_mutant("pending-charge-dropped") {
+                    let charge = PendingCharge { at: quota.now, id: charge_id };
+                    self.pending_charges.add_admitted(key.id, burst_epoch, quota.day, charge);
+                }
+                Verdict::Admitted { scope, quota, burst_epoch }
+            }
+            LocalVerdict::Paused(pause) => {
+                let (now, burst_epoch) = (LedgerTime(pause.at_ms), pause.burst_epoch);
+                self.pending_charges.set_pause(pause);
+                Verdict::PausedNow { now, burst_epoch }
+            }
+            LocalVerdict::Refused(verdict) => verdict,
+        })
     }
 
     /// The records from PostgreSQL that are deactivated or paused. Redis may not have these changes.
@@ -222,7 +288,7 @@ impl DegradedMode {
 impl DegradedMode {
     pub(super) fn for_test() -> Self {
         let (max_age, store_timeout) = (Duration::from_secs(60), Duration::from_secs(1));
-        Self::new(DegradedLimits { local_keys_max: 10, max_age, failures_max: 1, store_timeout })
+        Self::new(DegradedLimits { local_keys_max: 10, max_age, store_timeout })
     }
 }
 

@@ -1,33 +1,49 @@
 //! Pending charges: requests that the local limiter admitted and that are not yet reconciled with Redis.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ipseity_domain::{BURST_LIMIT, DailyUsage, KeyId, KeyPause, UtcDay};
-use ipseity_ledger::{PendingCharge, RECONCILE_DELAY, ReconcileBatch};
+use ipseity_domain::{BURST_LIMIT, KeyId, KeyPause, UtcDay, is_mutant};
+use ipseity_ledger::{PendingCharge, RECONCILE_DELAY, ReconcileBatch, SentCharge, UnconfirmedCharge};
+
+/// Maximum number of unconfirmed charges in one batch, so that Redis is never busy with one for long.
+const UNCONFIRMED_PER_BATCH_MAX: usize = BURST_LIMIT;
 
 /// Pending charges by key. Memory is bounded: `keys_max` keys, and per key at most `BURST_LIMIT` request times.
 pub(crate) struct PendingCharges {
     by_key: Mutex<HashMap<KeyId, PendingKey>>,
+    /// Number of keys. Nearly always 0, so that requests need not take the lock.
+    key_count: AtomicUsize,
     keys_max: usize,
+    last_batch: AtomicU64,
 }
 
 #[derive(Default)]
 struct PendingKey {
     burst_epoch: u64,
-    days: BTreeMap<UtcDay, u64>,
+    /// Requests that were not charged, minus those that were charged and then refused by this node.
+    days: BTreeMap<UtcDay, i64>,
     recent: VecDeque<PendingCharge>,
-    /// Charges that Redis may have applied. They are reconciled only after a delayed call can no longer arrive.
-    unconfirmed: Vec<(Instant, PendingCharge)>,
+    /// Charges that Redis may have applied. They are reconciled when they can no longer be applied.
+    unconfirmed: VecDeque<(Instant, UnconfirmedCharge)>,
+    /// A pause that Redis may not have yet.
     pause: Option<KeyPause>,
+    /// Whether PostgreSQL has it.
+    is_pause_recorded: bool,
     /// The batch that was sent. It is sent again unchanged until Redis confirms it.
     in_flight: Option<ReconcileBatch>,
 }
 
 impl PendingCharges {
     pub(super) fn new(keys_max: usize) -> Self {
-        Self { by_key: Mutex::default(), keys_max }
+        let (key_count, last_batch) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { by_key: Mutex::default(), key_count, keys_max, last_batch }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.key_count.load(Ordering::Acquire) == 0
     }
 
     /// Whether another request of this key can be added.
@@ -36,69 +52,87 @@ impl PendingCharges {
         by_key.len() < self.keys_max || by_key.contains_key(&key)
     }
 
-    /// Adds an admitted request. `timed_out_at` is set if Redis may have applied its charge.
-    pub(super) fn add_admitted(
-        &self,
-        key: KeyId,
-        burst_epoch: u64,
-        day: UtcDay,
-        charge: PendingCharge,
-        timed_out_at: Option<Instant>,
-    ) {
-        let mut by_key = self.lock();
-        let pending_key = by_key.entry(key).or_default();
-        pending_key.enter_burst_epoch(burst_epoch);
-        match timed_out_at {
-            Some(timed_out_at) => pending_key.unconfirmed.push((timed_out_at, charge)),
-            None => {
-                *pending_key.days.entry(day).or_default() += 1;
-                pending_key.recent.push_back(charge);
-                if pending_key.recent.len() > BURST_LIMIT {
-                    pending_key.recent.pop_front();
-                }
+    /// Adds an admitted request that was certainly not charged.
+    pub(super) fn add_admitted(&self, key: KeyId, burst_epoch: u64, day: UtcDay, charge: PendingCharge) {
+        self.update(key, burst_epoch, |pending_key| {
+            *pending_key.days.entry(day).or_default() += 1;
+            pending_key.recent.push_back(charge);
+            if pending_key.recent.len() > BURST_LIMIT {
+                pending_key.recent.pop_front();
             }
-        }
+        });
+    }
+
+    /// Adds a request whose charge Redis may have applied.
+    pub(super) fn add_unconfirmed(&self, key: KeyId, burst_epoch: u64, charge: UnconfirmedCharge) {
+        self.update(key, burst_epoch, |pending_key| pending_key.unconfirmed.push_back((Instant::now(), charge)));
+    }
+
+    /// Takes back the charge of a request that Redis admitted and this node refused.
+    pub(super) fn take_back(&self, key: KeyId, burst_epoch: u64, day: UtcDay) {
+        self.update(key, burst_epoch, |pending_key| *pending_key.days.entry(day).or_default() -= 1);
     }
 
     pub(super) fn set_pause(&self, pause: KeyPause) {
-        let mut by_key = self.lock();
-        let pending_key = by_key.entry(pause.key).or_default();
-        pending_key.enter_burst_epoch(pause.burst_epoch);
-        pending_key.pause = Some(pause);
+        self.update(pause.key, pause.burst_epoch, |pending_key| {
+            if pending_key.pause.is_none() {
+                (pending_key.pause, pending_key.is_pause_recorded) = (Some(pause.clone()), false);
+            }
+        });
     }
 
-    /// Number of a day's requests that the count in Redis does not include yet.
+    /// Number of a day's requests that the count in Redis may not include yet.
     pub(super) fn count_on_day(&self, key: KeyId, day: UtcDay) -> u64 {
+        if self.is_empty() {
+            return 0;
+        }
         self.lock().get(&key).map_or(0, |pending_key| pending_key.count_on_day(day))
     }
 
-    /// The burst epoch of a pause that is not recorded yet.
-    pub(super) fn paused_burst_epoch(&self, key: KeyId) -> Option<u64> {
-        let by_key = self.lock();
-        let pending_key = by_key.get(&key)?;
-        pending_key.pause.as_ref().map(|pause| pause.burst_epoch)
+    /// Whether this node has paused a key, and Redis may not know of it yet.
+    pub(in crate::admission) fn is_paused(&self, key: KeyId) -> bool {
+        !self.is_empty() && self.lock().get(&key).is_some_and(|pending_key| pending_key.pause.is_some())
+    }
+
+    /// A pause of this key that PostgreSQL may not have yet.
+    pub(in crate::admission) fn unrecorded_pause(&self, key: KeyId) -> Option<KeyPause> {
+        if self.is_empty() {
+            return None;
+        }
+        self.lock().get(&key)?.unrecorded_pause()
     }
 
     /// Pauses that PostgreSQL may not have yet.
     pub(super) fn unrecorded_pauses(&self) -> Vec<KeyPause> {
-        self.lock().values().filter_map(|pending_key| pending_key.pause.clone()).collect()
+        self.lock().values().filter_map(PendingKey::unrecorded_pause).collect()
     }
 
-    /// Removes a pause that PostgreSQL has. The outbox worker publishes it to Redis.
-    pub(super) fn remove_recorded_pause(&self, pause: &KeyPause) {
+    /// Notes that PostgreSQL has a pause.
+    pub(super) fn mark_pause_recorded(&self, pause: &KeyPause) {
         let mut by_key = self.lock();
         if let Some(pending_key) =
             by_key.get_mut(&pause.key).filter(|pending_key| pending_key.pause.as_ref() == Some(pause))
         {
-            pending_key.pause = None;
+            pending_key.is_pause_recorded = true;
         }
     }
 
-    /// All batches to send now.
-    pub(super) fn take_batches(&self) -> Vec<ReconcileBatch> {
+    /// All batches to send now, of keys for which `is_reachable`.
+    pub(super) fn take_batches(&self, is_reachable: impl Fn(KeyId) -> bool) -> Vec<ReconcileBatch> {
         let mut by_key = self.lock();
         by_key.retain(|_, pending_key| !pending_key.is_empty());
-        by_key.iter_mut().filter_map(|(key, pending_key)| pending_key.next_batch(*key)).collect()
+        self.key_count.store(by_key.len(), Ordering::Release);
+        let next_number = || self.last_batch.fetch_add(1, Ordering::Relaxed) + 1;
+        let reachable = by_key.iter_mut().filter(|(key, _)| is_reachable(**key));
+        reachable.filter_map(|(key, pending_key)| pending_key.next_batch(*key, next_number)).collect()
+    }
+
+    /// Notes an attempt to send a batch that had no reply.
+    pub(super) fn note_attempt(&self, batch: &ReconcileBatch, attempt: SentCharge) {
+        let mut by_key = self.lock();
+        if let Some(in_flight) = by_key.get_mut(&batch.key).and_then(|pending_key| pending_key.in_flight.as_mut()) {
+            in_flight.first_attempt.get_or_insert(attempt);
+        }
     }
 
     /// Marks a batch as confirmed by Redis.
@@ -121,6 +155,19 @@ impl PendingCharges {
         self.lock().values().map(PendingKey::total_requests).sum()
     }
 
+    /// Pending requests of each key.
+    pub(super) fn requests_by_key(&self) -> Vec<(KeyId, u64)> {
+        self.lock().iter().map(|(key, pending_key)| (*key, pending_key.total_requests())).collect()
+    }
+
+    fn update(&self, key: KeyId, burst_epoch: u64, update: impl FnOnce(&mut PendingKey)) {
+        let mut by_key = self.lock();
+        let pending_key = by_key.entry(key).or_default();
+        pending_key.enter_burst_epoch(burst_epoch);
+        update(pending_key);
+        self.key_count.store(by_key.len(), Ordering::Release);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<KeyId, PendingKey>> {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,47 +184,59 @@ impl PendingKey {
         }
     }
 
-    fn next_batch(&mut self, key: KeyId) -> Option<ReconcileBatch> {
+    fn unrecorded_pause(&self) -> Option<KeyPause> {
+        self.pause.clone().filter(|_| !self.is_pause_recorded)
+    }
+
+    fn next_batch(&mut self, key: KeyId, next_number: impl Fn() -> u64) -> Option<ReconcileBatch> {
         if self.in_flight.is_none() {
-            let (due, not_due): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unconfirmed)
-                .into_iter()
-                .partition(|(timed_out_at, _)| timed_out_at.elapsed() >= RECONCILE_DELAY);
-            self.unconfirmed = not_due;
-            if self.days.is_empty() && due.is_empty() && self.pause.is_none() {
+            // Oldest first.
+            let due = self.unconfirmed.iter().take_while(|(timed_out_at, _)| timed_out_at.elapsed() >= RECONCILE_DELAY);
+            let due = due.count().min(UNCONFIRMED_PER_BATCH_MAX);
+            // The requests of a batch displace older ones in the log, where unconfirmed charges are looked up.
+            let is_too_early = due == 0 && !self.unconfirmed.is_empty();
+            if is_too_early || (self.days.is_empty() && due == 0 && self.pause.is_none()) {
                 return None;
             }
-            let days = std::mem::take(&mut self.days).into_iter().map(|(day, count)| DailyUsage { day, count });
             self.in_flight = Some(ReconcileBatch {
                 key,
-                batch_id: fastrand::u64(..),
+                number: next_number(),
                 burst_epoch: self.burst_epoch,
-                days: days.collect(),
+                days: std::mem::take(&mut self.days).into_iter().collect(),
                 recent: std::mem::take(&mut self.recent).into(),
-                unconfirmed: due.into_iter().map(|(_, charge)| charge).collect(),
+                unconfirmed: self.unconfirmed.drain(..due).map(|(_, charge)| charge).collect(),
                 pause: self.pause.clone(),
+                first_attempt: None,
             });
         }
-        self.in_flight.clone()
+        let mut batch = self.in_flight.clone()?;
+        if is_mutant("batch-number-not-kept") {
+            batch.number = next_number();
+        }
+        Some(batch)
     }
 
     fn count_on_day(&self, day: UtcDay) -> u64 {
         let unconfirmed = self.unconfirmed.iter().map(|(_, charge)| charge);
-        let in_flight_unconfirmed = self.in_flight.iter().flat_map(|batch| &batch.unconfirmed);
-        let unconfirmed_on_day =
-            unconfirmed.chain(in_flight_unconfirmed).filter(|charge| charge.at.day() == day).count() as u64;
-        let in_flight = self.in_flight.iter().flat_map(|batch| &batch.days).filter(|usage| usage.day == day);
-        self.days.get(&day).copied().unwrap_or(0) + in_flight.map(|usage| usage.count).sum::<u64>() + unconfirmed_on_day
+        let unconfirmed = unconfirmed.chain(self.in_flight.iter().flat_map(|batch| &batch.unconfirmed));
+        let unconfirmed = unconfirmed.filter(|charge| charge.is_admitted && charge.sent.at.day() == day).count();
+        let in_flight = self.in_flight.iter().flat_map(|batch| &batch.days);
+        let days = self.days.iter().map(|(day, count)| (*day, *count)).chain(in_flight.copied());
+        let not_charged: i64 = days.filter(|(of_day, _)| *of_day == day).map(|(_, count)| count).sum();
+        unconfirmed as u64 + u64::try_from(not_charged).unwrap_or(0)
     }
 
     fn total_requests(&self) -> u64 {
-        let in_flight = self
-            .in_flight
-            .iter()
-            .map(|batch| batch.days.iter().map(|usage| usage.count).sum::<u64>() + batch.unconfirmed.len() as u64);
-        self.days.values().sum::<u64>() + self.unconfirmed.len() as u64 + in_flight.sum::<u64>()
+        let in_flight = self.in_flight.iter().map(batch_requests).sum::<u64>();
+        self.days.values().map(|count| count.unsigned_abs()).sum::<u64>() + self.unconfirmed.len() as u64 + in_flight
     }
 
     fn is_empty(&self) -> bool {
         self.total_requests() == 0 && self.pause.is_none() && self.in_flight.is_none()
     }
+}
+
+/// Number of requests that a batch reconciles.
+pub(super) fn batch_requests(batch: &ReconcileBatch) -> u64 {
+    batch.days.iter().map(|(_, count)| count.unsigned_abs()).sum::<u64>() + batch.unconfirmed.len() as u64
 }

@@ -1,10 +1,11 @@
 //! Leaving degraded mode: reports pending charges to Redis when it answers again.
 
 use futures_util::future::join_all;
-use ipseity_domain::DailyUsage;
-use ipseity_ledger::{LedgerError, ReconcileBatch, Reconciled};
+use ipseity_domain::{DailyUsage, KeyId};
+use ipseity_ledger::{Ledger, LedgerError, Owner, ReconcileBatch, Reconciled};
 
 use crate::admission::Admission;
+use crate::admission::degraded::pending::batch_requests;
 
 /// Number of concurrent batches. Enough to reconcile 100,000 keys within seconds, and few enough that charges of new
 /// requests do not queue behind them.
@@ -14,30 +15,37 @@ const CONCURRENT_BATCHES: usize = 64;
 const ATTEMPTS_MAX: usize = 5;
 
 impl Admission {
-    /// Checks that Redis answers on the connections that charges use.
+    /// The servers whose keys are in degraded mode.
+    #[must_use]
+    pub fn unavailable_owners(&self) -> Vec<Owner> {
+        self.ledger.owners().into_iter().filter(Owner::is_unavailable).collect()
+    }
+
+    /// Checks that a server answers on the connections that charges use. Then reconciles the pending charges of its
+    /// keys, and lets it decide on requests again.
     ///
     /// # Errors
-    /// If Redis does not answer in time.
-    pub async fn check_ledger(&self) -> Result<(), LedgerError> {
-        self.ledger.ping().await
+    /// If it does not answer in time.
+    pub async fn recover_owner(&self, owner: &Owner) -> Result<(), LedgerError> {
+        self.ledger.probe(owner).await?;
+        self.reconcile_where(|of| of == owner).await;
+        owner.mark_available();
+        self.metrics.set_degraded(self.is_degraded());
+        let pending_charges = self.degraded.pending_charges.total_requests();
+        tracing::info!(server = owner.address(), pending_charges, "left degraded mode");
+        Ok(())
     }
 
     /// Publishes the deactivated and paused keys that this node knows to Redis, for when the outbox cannot be read.
     ///
     /// # Errors
     /// If Redis does not answer in time.
-    pub async fn publish_refused_keys(&self) -> Result<(), LedgerError> {
+    pub async fn publish_refused_keys(&self, ledger: &Ledger) -> Result<(), LedgerError> {
         for record in self.degraded.refused_records() {
-            self.ledger.publish(&record).await?;
+            // A newer record is as good.
+            let _ = ledger.publish(&record).await?;
         }
         Ok(())
-    }
-
-    /// Closes the breaker, so that Redis decides on requests again.
-    pub fn leave_degraded_mode(&self) {
-        self.degraded.breaker.close();
-        self.metrics.set_degraded(false);
-        tracing::info!(pending_charges = self.degraded.pending_charges.total_requests(), "left degraded mode");
     }
 
     /// Records the pauses that this node decided on in PostgreSQL. Stops at the first failure.
@@ -49,34 +57,48 @@ impl Admission {
         }
     }
 
-    /// Reconciles all pending charges that are due. Returns the number of requests that are still pending.
+    /// Reconciles all pending charges that are due, where Redis is available. Returns the number of requests that are
+    /// still pending.
     pub async fn reconcile_pending(&self) -> u64 {
-        for batches in self.degraded.pending_charges.take_batches().chunks(CONCURRENT_BATCHES) {
-            join_all(batches.iter().map(|batch| self.reconcile_batch(batch))).await;
+        self.reconcile_where(|owner| self.may_charge(owner)).await;
+        if self.may_charge(&self.ledger.owner_of_demo()) {
+            self.reconcile_demo().await;
         }
-        self.reconcile_demo().await;
         self.report_pending_charges()
     }
 
-    /// Updates the metric of pending charges and returns their number.
+    async fn reconcile_where(&self, is_reachable: impl Fn(&Owner) -> bool) {
+        let batches = self.degraded.pending_charges.take_batches(|key| is_reachable(&self.ledger.owner_of(key)));
+        for batches in batches.chunks(CONCURRENT_BATCHES) {
+            join_all(batches.iter().map(|batch| self.reconcile_batch(batch))).await;
+        }
+    }
+
+    /// Updates the metrics of degraded mode. Returns the number of pending charges.
     pub fn report_pending_charges(&self) -> u64 {
+        // A server that was replaced leaves without having recovered.
+        self.metrics.set_degraded(self.is_degraded());
+        self.metrics.set_redis_clock_steps(self.ledger.clock_steps());
         let pending = self.degraded.pending_charges.total_requests();
         self.metrics.set_pending_charges(pending);
         pending
     }
 
+    /// Reports all pending charges as unverifiable, before the node exits without Redis.
+    pub fn report_lost_charges(&self) {
+        for (key, unverifiable) in self.degraded.pending_charges.requests_by_key() {
+            self.report_unverifiable(key, unverifiable);
+        }
+    }
+
     async fn reconcile_batch(&self, batch: &ReconcileBatch) {
         for _ in 0..ATTEMPTS_MAX {
             match self.ledger.reconcile(batch).await {
-                Ok(Reconciled::Done { quota, yesterday, unverifiable }) => {
-                    self.apply_reconciled(
-                        batch,
-                        DailyUsage { day: quota.day, count: quota.used },
-                        yesterday,
-                        unverifiable,
-                    );
-                    return;
+                Ok(Reconciled::Done { quota, unverifiable }) => {
+                    let usage = DailyUsage { day: quota.day, count: quota.used };
+                    return self.apply_reconciled(batch, usage, unverifiable);
                 }
+                Ok(Reconciled::TooEarly) => return,
                 Ok(Reconciled::Unknown(fence)) => match self.store.keys().find_record(batch.key).await {
                     Ok(Some(mut record)) => {
                         record.merge_usage(self.degraded.local_usage(batch.key));
@@ -87,31 +109,29 @@ impl Admission {
                     Ok(None) => return self.degraded.pending_charges.remove_key(batch.key),
                     Err(_) => return,
                 },
-                Err(error) => {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "batch not reconciled");
+                Err(failure) => {
+                    tracing::debug!(error = &failure as &dyn std::error::Error, "batch not reconciled");
+                    if let Some(sent) = failure.sent {
+                        self.degraded.pending_charges.note_attempt(batch, sent);
+                    }
                     return;
                 }
             }
         }
     }
 
-    fn apply_reconciled(
-        &self,
-        batch: &ReconcileBatch,
-        usage: DailyUsage,
-        yesterday: Option<DailyUsage>,
-        unverifiable: u64,
-    ) {
-        self.degraded.pending_charges.confirm_batch(batch);
+    fn apply_reconciled(&self, batch: &ReconcileBatch, usage: DailyUsage, unverifiable: u64) {
+        // Before the batch is removed: in between, its requests would be in neither count.
         self.degraded.merge_usage(batch.key, usage);
-        self.usage_buffer.record_admitted(batch.key, usage);
-        if let Some(yesterday) = yesterday {
-            self.usage_buffer.record_yesterday(batch.key, yesterday);
-        }
-        let count = batch.days.iter().map(|usage| usage.count).sum::<u64>() + batch.unconfirmed.len() as u64;
-        self.metrics.count_reconciled(count.saturating_sub(unverifiable), unverifiable);
+        self.degraded.pending_charges.confirm_batch(batch);
+        self.metrics.count_reconciled(batch_requests(batch).saturating_sub(unverifiable));
+        self.report_unverifiable(batch.key, unverifiable);
+    }
+
+    fn report_unverifiable(&self, key: KeyId, unverifiable: u64) {
         if unverifiable > 0 {
-            tracing::warn!(unverifiable, "unverifiable charges not repeated");
+            self.metrics.count_unverifiable(unverifiable);
+            tracing::warn!(key = key.as_str(), unverifiable, "unverifiable charges not repeated");
         }
     }
 
@@ -125,7 +145,7 @@ impl Admission {
             is_reconciled => is_reconciled,
         };
         if let Ok(true) = is_reconciled {
-            self.metrics.count_reconciled(batch.days.iter().map(|usage| usage.count).sum(), 0);
+            self.metrics.count_reconciled(batch.days.iter().map(|usage| usage.count).sum());
             self.degraded.demo_quota.confirm_batch();
         }
     }

@@ -2,12 +2,15 @@
 
 use ipseity_domain::{
     ApiKey, BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, PlaintextKey,
-    PreviousDigest, Scope, UtcDay,
+    PreviousDigest, Scope,
 };
-use ipseity_ledger::{LedgerTime, Quota, Verdict};
+use ipseity_ledger::{LedgerTime, Published, Quota, Verdict};
+
+use super::days::{Counts, DayColumns, merge_days, newest_days, raise_count, start_day};
+use super::incarnation::ModelIncarnation;
+use crate::fixture::DAY_MS;
 
 const BURST_WINDOW_MS: u64 = BURST_WINDOW_S * 1000;
-const DAY_MS: u64 = 86_400_000;
 /// If the clock goes back by at most this, the time of the newest request is used.
 const CLOCK_SKEW_TOLERANCE_MS: u64 = 1_000;
 
@@ -15,9 +18,13 @@ const CLOCK_SKEW_TOLERANCE_MS: u64 = 1_000;
 pub struct KeyModel {
     pub key: ApiKey,
     pub previous_key: Option<ApiKey>,
-    /// The record in PostgreSQL, unless `deleted`.
+    /// The record in PostgreSQL without its usage, unless `deleted`.
     pub stored: KeyRecord,
     pub deleted: bool,
+    /// The usage in PostgreSQL.
+    pub flushed: Counts,
+    /// Counts that no column of the record holds, and that PostgreSQL may lack.
+    pub unflushed: Counts,
     /// Changes that are not published yet.
     pub undelivered: Vec<KeyRecord>,
     /// Pauses that PostgreSQL does not have yet.
@@ -28,12 +35,15 @@ pub struct KeyModel {
 /// The expected state of a key in Redis.
 pub struct RecordModel {
     pub key_record: KeyRecord,
+    /// What the record was written from. `None` if it was invalidated.
+    pub incarnation: Option<ModelIncarnation>,
     /// The time of each request since the last resume.
     pub requests: Vec<u64>,
     /// The time of the newest request, even if the log is deleted.
     pub newest_ms: u64,
-    pub today: DailyUsage,
-    pub yesterday: Option<DailyUsage>,
+    pub days: DayColumns,
+    /// Charges up to this time can be missing from the log.
+    pub log_start_ms: u64,
     pub written_ms: u64,
 }
 
@@ -50,16 +60,27 @@ impl KeyModel {
             generation: 1,
             burst_epoch: 1,
             usage: None,
+            previous_usage: None,
         };
         Self {
             key,
             previous_key: None,
             stored,
             deleted: false,
+            flushed: Counts::new(),
+            unflushed: Counts::new(),
             undelivered: Vec::new(),
             unrecorded_pauses: Vec::new(),
             record: None,
         }
+    }
+
+    /// The record in PostgreSQL. Days that were flushed while the clock of Redis was wrong are left out.
+    pub fn stored_record(&self, now_ms: u64) -> KeyRecord {
+        let flushed = self.flushed.iter().map(|(&day, &count)| DailyUsage { day, count });
+        let counts = merge_days(flushed, LedgerTime(now_ms).day());
+        let [usage, previous_usage] = newest_days(&counts).map(|usage| Some(usage).filter(|usage| usage.count > 0));
+        KeyRecord { usage, previous_usage, ..self.stored.clone() }
     }
 
     /// Changes the key in PostgreSQL. The change reaches Redis when it is published.
@@ -80,7 +101,7 @@ impl KeyModel {
 
     /// Records a pause in PostgreSQL, unless its burst epoch is over.
     pub fn record_pause(&mut self, pause: &KeyPause) {
-        self.unrecorded_pauses.retain(|unrecorded| unrecorded != pause);
+        self.unrecorded_pauses.retain(|unrecorded| unrecorded.burst_epoch != pause.burst_epoch);
         if !self.deleted && self.stored.burst_epoch == pause.burst_epoch && !self.stored.flags.paused {
             self.change(|stored| stored.flags.paused = true);
         }
@@ -96,73 +117,128 @@ impl KeyModel {
         });
     }
 
-    pub fn flush_usage(&mut self) {
-        if let Some(record) = &self.record
-            && record.today.count > 0
-        {
-            self.stored.usage =
-                Some(self.stored.usage.map_or(record.today, |stored_usage| newer_usage(stored_usage, record.today)));
-        }
-    }
-
     fn has_unrecorded_pause(&self, burst_epoch: u64) -> bool {
         self.unrecorded_pauses.iter().any(|pause| pause.burst_epoch == burst_epoch)
     }
 
-    pub fn fill(&mut self, key_record: &KeyRecord, now_ms: u64) {
+    pub fn is_trusted(&self, incarnation: ModelIncarnation) -> bool {
+        self.record.as_ref().is_some_and(|record| incarnation.trusts(record.incarnation))
+    }
+
+    /// Fills a record that is missing or not trusted.
+    pub fn fill(&mut self, key_record: &KeyRecord, incarnation: ModelIncarnation, now_ms: u64) {
         let mut filled = key_record.clone();
         filled.flags.paused |= self.has_unrecorded_pause(key_record.burst_epoch);
+        let old = self.record.take();
+        let days = self.merge_days(key_record, old.as_ref(), true, now_ms);
+        let log_start_ms = old.as_ref().map_or(now_ms, |old| old.next_log_start_ms(now_ms));
+        let old = old.filter(|old| old.key_record.burst_epoch == key_record.burst_epoch);
+        let (requests, newest_ms) = old.map_or((Vec::new(), 0), |old| (old.requests, old.newest_ms));
+        let incarnation = Some(incarnation);
         self.record = Some(RecordModel {
             key_record: filled,
-            requests: Vec::new(),
-            newest_ms: 0,
-            today: key_record.usage.unwrap_or(NO_USAGE),
-            yesterday: None,
+            incarnation,
+            requests,
+            newest_ms,
+            days,
+            log_start_ms,
             written_ms: now_ms,
         });
     }
 
-    /// Publishes a change. Redis keeps it only if it has a record of the key and the change is newer.
-    pub fn publish(&mut self, key_record: &KeyRecord, now_ms: u64) {
-        let has_unrecorded_pause = self.has_unrecorded_pause(key_record.burst_epoch);
-        let Some(record) = &mut self.record else { return };
-        if key_record.generation <= record.key_record.generation {
-            return;
+    /// The newest two days of PostgreSQL and Redis. No unflushed count is lost.
+    fn merge_days(
+        &mut self,
+        key_record: &KeyRecord,
+        old: Option<&RecordModel>,
+        is_fill: bool,
+        now_ms: u64,
+    ) -> DayColumns {
+        let stored = [key_record.usage, key_record.previous_usage].into_iter().flatten();
+        let mut counts = merge_days(stored.chain(old.iter().flat_map(|old| old.days)), LedgerTime(now_ms).day());
+        if is_fill {
+            let moved = |day| self.unflushed.get(day).copied().unwrap_or_default();
+            counts.iter_mut().for_each(|(day, count)| *count = moved(day).max(*count));
         }
-        let paused_here = record.key_record.flags.paused && record.key_record.burst_epoch == key_record.burst_epoch;
-        if record.key_record.burst_epoch != key_record.burst_epoch {
-            record.requests.clear();
-            record.newest_ms = 0;
+        let days = newest_days(&counts);
+        for (&day, &count) in counts.iter().filter(|(day, _)| old.is_some() && **day < days[1].day) {
+            self.keep_unflushed(DailyUsage { day, count });
         }
-        record.key_record = key_record.clone();
-        record.key_record.flags.paused |= paused_here || has_unrecorded_pause;
-        record.today = newer_usage(key_record.usage.unwrap_or(NO_USAGE), record.today);
-        record.written_ms = now_ms;
+        days
     }
 
-    /// The expected verdict, or `None` if Redis has no record of the key.
-    pub fn charge(&mut self, digest: KeyDigest, clock_ms: u64) -> Option<Verdict> {
-        let record = self.record.as_mut()?;
+    fn keep_unflushed(&mut self, usage: DailyUsage) {
+        if usage.count > self.flushed.get(&usage.day).copied().unwrap_or_default() {
+            raise_count(&mut self.unflushed, usage);
+        }
+    }
+
+    /// Publishes a change. Redis keeps it only if it trusts its record of the key and the change is newer.
+    pub fn publish(&mut self, key_record: &KeyRecord, incarnation: ModelIncarnation, now_ms: u64) -> Published {
+        let is_trusted = self.is_trusted(incarnation);
+        let has_unrecorded_pause = self.has_unrecorded_pause(key_record.burst_epoch);
+        let Some(mut record) = self.record.take() else { return Published::Applied };
+        if !is_trusted {
+            record.incarnation = None;
+            self.record = Some(record);
+            return Published::Applied;
+        }
+        let old_generation = record.key_record.generation;
+        if key_record.generation > old_generation {
+            record.days = self.merge_days(key_record, Some(&record), false, now_ms);
+            let is_same_epoch = record.key_record.burst_epoch == key_record.burst_epoch;
+            let paused_here = record.key_record.flags.paused && is_same_epoch;
+            if !is_same_epoch {
+                record.log_start_ms = record.next_log_start_ms(now_ms);
+                record.requests.clear();
+                record.newest_ms = 0;
+            }
+            record.key_record = key_record.clone();
+            record.key_record.flags.paused |= paused_here || has_unrecorded_pause;
+            record.incarnation = Some(incarnation);
+            record.written_ms = now_ms;
+        }
+        self.record = Some(record);
+        if key_record.generation < old_generation { Published::Superseded } else { Published::Applied }
+    }
+
+    /// The expected verdict, or `None` if Redis has no record that the node trusts.
+    pub fn charge(&mut self, digest: KeyDigest, incarnation: ModelIncarnation, clock_ms: u64) -> Option<Verdict> {
+        if !self.is_trusted(incarnation) {
+            return None;
+        }
+        let mut record = self.record.take()?;
+        let verdict = self.charge_record(&mut record, digest, clock_ms);
+        self.record = Some(record);
+        Some(verdict)
+    }
+
+    fn charge_record(&mut self, record: &mut RecordModel, digest: KeyDigest, clock_ms: u64) -> Verdict {
         let key_record = &mut record.key_record;
         let previous_digest = key_record
             .previous
             .filter(|previous| clock_ms < previous.expires_at_s * 1000)
             .map(|previous| previous.digest);
         if digest != key_record.digest && Some(digest) != previous_digest {
-            return Some(Verdict::WrongSecret(LedgerTime(clock_ms)));
+            return Verdict::WrongSecret(LedgerTime(clock_ms));
         }
         if key_record.flags.deactivated {
-            return Some(Verdict::Inactive(LedgerTime(clock_ms)));
+            return Verdict::Inactive(LedgerTime(clock_ms));
         }
         if key_record.flags.paused {
-            return Some(Verdict::Paused(LedgerTime(clock_ms)));
+            return Verdict::Paused(LedgerTime(clock_ms));
         }
 
         let mut now_ms = clock_ms;
         if record.newest_ms > clock_ms + CLOCK_SKEW_TOLERANCE_MS {
+            record.log_start_ms = record.next_log_start_ms(clock_ms);
             record.requests.clear();
         } else {
             now_ms = now_ms.max(record.newest_ms);
+        }
+        let (days, moved) = start_day(record.days, LedgerTime(now_ms).day());
+        if let Some(moved) = moved {
+            self.keep_unflushed(moved);
         }
         let recent = record.requests.iter().rev().take_while(|&&at| now_ms < at + BURST_WINDOW_MS);
         if recent.clone().count() >= BURST_LIMIT {
@@ -170,50 +246,41 @@ impl KeyModel {
             for at in recent.chain([&now_ms]) {
                 counts[59 - usize::try_from((now_ms - at) / 1000).expect("second of the window")] += 1;
             }
-            let pause = KeyPause { key: key_record.id, burst_epoch: key_record.burst_epoch, at_ms: now_ms, counts };
-            key_record.flags.paused = true;
-            self.unrecorded_pauses.push(pause.clone());
-            return Some(Verdict::PausedNow(pause));
+            let (id, burst_epoch) = (record.key_record.id, record.key_record.burst_epoch);
+            record.key_record.flags.paused = true;
+            self.unrecorded_pauses.push(KeyPause { key: id, burst_epoch, at_ms: now_ms, counts });
+            return Verdict::PausedNow { now: LedgerTime(now_ms), burst_epoch };
         }
         record.requests.push(now_ms);
         record.newest_ms = now_ms;
-        Some(record.charge_quota(now_ms, clock_ms))
+        if days != record.days {
+            record.days = days;
+            record.written_ms = clock_ms;
+        }
+        record.charge_quota(now_ms)
     }
 }
 
 impl RecordModel {
-    fn charge_quota(&mut self, now_ms: u64, clock_ms: u64) -> Verdict {
-        let day = UtcDay(u32::try_from(now_ms / DAY_MS).expect("day fits into u32"));
-        if day > self.today.day {
-            if self.today.count > 0 {
-                self.yesterday = Some(self.today);
-            }
-            self.today = DailyUsage { day, count: 0 };
-            self.written_ms = clock_ms;
-        }
-        let limit = self.key_record.daily_limit;
-        let exhausted = self.today.count >= limit;
+    /// After the log was deleted, charges up to the newest request cannot be proven. A later time comes from a wrong
+    /// clock.
+    fn next_log_start_ms(&self, now_ms: u64) -> u64 {
+        let times = [self.newest_ms, self.log_start_ms].into_iter().filter(|time| *time <= now_ms + DAY_MS);
+        times.fold(now_ms, u64::max)
+    }
+
+    fn charge_quota(&mut self, now_ms: u64) -> Verdict {
+        let (limit, today) = (self.key_record.daily_limit, &mut self.days[0]);
+        let exhausted = today.count >= limit;
         if !exhausted {
-            self.today.count += 1;
+            today.count += 1;
         }
-        let used = if exhausted { limit } else { self.today.count };
-        let quota = Quota { now: LedgerTime(now_ms), limit, day: self.today.day, used };
+        let used = if exhausted { limit } else { today.count };
+        let quota = Quota { now: LedgerTime(now_ms), limit, day: today.day, used };
         if exhausted {
             Verdict::QuotaExhausted { quota }
         } else {
-            Verdict::Admitted {
-                scope: self.key_record.scope,
-                quota,
-                yesterday: self.yesterday,
-                burst_epoch: self.key_record.burst_epoch,
-            }
+            Verdict::Admitted { scope: self.key_record.scope, quota, burst_epoch: self.key_record.burst_epoch }
         }
     }
-}
-
-const NO_USAGE: DailyUsage = DailyUsage { day: UtcDay(0), count: 0 };
-
-/// The newer day, or the larger count if the days are equal.
-fn newer_usage(one: DailyUsage, other: DailyUsage) -> DailyUsage {
-    if (one.day, one.count) > (other.day, other.count) { one } else { other }
 }

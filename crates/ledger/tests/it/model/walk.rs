@@ -3,19 +3,23 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyDigest, KeyPause, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, Verdict};
+use ipseity_ledger::{ChargeId, Ledger, LedgerOptions, SentCharge, StoreFingerprint, UnflushedUsage, Verdict};
 use ipseity_testkit::{Redis, TestClock};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::task::JoinSet;
 
+use super::calls::{RawCalls, redis_key};
+use super::incarnation::ModelIncarnation;
 use super::key::KeyModel;
-use crate::fixture::{LedgerFixture, MIDNIGHT_MS};
+use super::lost::HeldCharge;
+use super::reconcile::{NodeModel, PendingModel};
+use crate::fixture::{LedgerFixture, NOON, REQUEST_TIMEOUT, lost_charge};
 
 const KEYS: usize = 6;
+pub const NODES: usize = 2;
 const STEPS_SHOWN: usize = 40;
 const LOG_CHECK_INTERVAL: u32 = 300;
 
@@ -23,58 +27,97 @@ pub struct RandomWalk {
     pub rng: fastrand::Rng,
     pub clock: TestClock,
     pub now_ms: u64,
+    pub redis: Redis,
     pub connection: MultiplexedConnection,
     pub keys: Vec<KeyModel>,
+    pub nodes: Vec<NodeModel>,
+    /// The database that all nodes use.
+    pub store: Arc<StoreFingerprint>,
+    pub incarnation: ModelIncarnation,
+    pub calls: RawCalls,
+    /// A lost charge to the current data set, of which copies with other times are made.
+    pub lost_charge: SentCharge,
+    pub held: Vec<HeldCharge>,
+    pub unconfirmed_sweeps: Vec<Vec<UnflushedUsage>>,
     /// Requests and other steps.
     pub steps: u64,
+    /// How often each verdict and each other event occurred.
+    pub event_counts: BTreeMap<&'static str, u64>,
     seed: u64,
-    ledger: Arc<Ledger>,
-    _redis: Redis,
     last_steps: VecDeque<String>,
-    verdict_counts: BTreeMap<&'static str, u64>,
 }
 
 impl RandomWalk {
     pub async fn open(seed: u64) -> Self {
-        let (LedgerFixture { redis, ledger }, clock) = LedgerFixture::at_noon().await;
+        let (LedgerFixture { redis, .. }, clock) = LedgerFixture::at_noon().await;
         let mut rng = fastrand::Rng::with_seed(seed);
+        let store = Arc::new(StoreFingerprint::default());
+        let options = LedgerOptions { store: Arc::clone(&store), ..LedgerOptions::new(redis.url(), REQUEST_TIMEOUT) };
+        let node = || NodeModel {
+            ledger: Arc::new(Ledger::new(&options).expect("valid URL")),
+            pending: (0..KEYS).map(|_| PendingModel::default()).collect(),
+            last_batch_number: 0,
+        };
+        let nodes: Vec<_> = (0..NODES).map(|_| node()).collect();
         Self {
             connection: redis.connect().await.expect("Redis accepts a connection"),
             keys: (0..KEYS).map(|_| KeyModel::issue(&mut rng)).collect(),
             steps: 0,
-            now_ms: MIDNIGHT_MS + 43_200_000,
+            now_ms: NOON.0,
+            calls: RawCalls::capture(&redis, &nodes[0].ledger).await,
+            lost_charge: lost_charge(&redis, NOON).await,
+            nodes,
+            store,
+            incarnation: ModelIncarnation { data_set: 0, database: None },
             rng,
             clock,
             seed,
-            ledger: Arc::new(ledger),
-            _redis: redis,
+            redis,
+            held: Vec::new(),
+            unconfirmed_sweeps: Vec::new(),
             last_steps: VecDeque::new(),
-            verdict_counts: BTreeMap::new(),
+            event_counts: BTreeMap::new(),
         }
     }
 
     pub async fn step(&mut self) {
         let index = self.pick_key();
         self.steps += 1;
-        match self.rng.u32(..1000) {
-            0..550 => self.send_requests(index).await,
-            550..553 => self.send_steady_requests(index).await,
-            553..563 => self.send_bursts(index).await,
-            563..840 => self.advance_clock().await,
-            840..850 => self.set_clock_back_slightly().await,
-            850..854 => self.set_clock_back_far().await,
-            854..959 => self.change_key(index).await,
-            959..969 => self.deliver_change(index).await,
-            969..979 => self.keys.iter_mut().for_each(KeyModel::flush_usage),
-            979..985 => self.record_all_pauses().await,
-            985..990 => self.clear_yesterday(index).await,
-            990..996 => self.delete_or_issue(index).await,
-            996..999 => self.drop_record(index).await,
-            _ => self.drop_everything().await,
+        match self.rng.u32(..10_000) {
+            0..4_300 => self.send_requests(index).await,
+            4_300..4_320 => self.send_steady_requests(index).await,
+            4_320..4_400 => self.send_bursts(index).await,
+            4_400..5_100 => self.lose_charge(index).await,
+            5_100..5_300 => self.deliver_held().await,
+            5_300..5_600 => self.admit_locally(index),
+            5_600..5_650 => self.refuse_charge(index).await,
+            5_650..6_150 => self.reconcile(index).await,
+            6_150..6_550 => self.lose_and_reconcile(index).await,
+            6_550..8_400 => self.advance_clock().await,
+            8_400..8_500 => self.set_clock_back_slightly().await,
+            8_500..8_540 => self.set_clock_back_far().await,
+            8_540..8_550 => self.run_clock_ahead(index).await,
+            8_550..9_550 => self.change_key(index).await,
+            9_550..9_650 => self.deliver_change(index).await,
+            9_650..9_840 => self.sweep().await,
+            9_840..9_900 => self.delete_or_issue(index).await,
+            9_900..9_930 => self.drop_record(index).await,
+            9_930..9_960 => self.invalidate(index).await,
+            9_960..9_990 => self.replace_database(),
+            9_990..9_999 => self.drop_everything().await,
+            _ => self.restart_redis().await,
         }
         if self.rng.u32(..LOG_CHECK_INTERVAL) == 0 {
             self.check_logs().await;
         }
+    }
+
+    pub fn pick_node(&mut self) -> usize {
+        self.rng.usize(..NODES)
+    }
+
+    pub fn any_ledger(&mut self) -> Arc<Ledger> {
+        Arc::clone(&self.nodes[self.rng.usize(..NODES)].ledger)
     }
 
     /// Some keys are busier than others.
@@ -114,7 +157,7 @@ impl RandomWalk {
         }
         self.keys[index].change(|stored| stored.flags.deactivated = false);
         self.keys[index].resume();
-        let latest = self.keys[index].stored.clone();
+        let latest = self.keys[index].stored_record(self.now_ms);
         self.publish(index, &latest).await;
         for _ in 0..self.rng.usize(2..6) {
             let (digest, count) = (self.keys[index].key.digest, self.rng.usize(1..=BURST_LIMIT));
@@ -132,14 +175,14 @@ impl RandomWalk {
     }
 
     /// Sends the same request several times at the same time. The set of verdicts does not depend on the order.
-    async fn charge(&mut self, index: usize, digest: KeyDigest, count: usize) {
+    pub async fn charge(&mut self, index: usize, digest: KeyDigest, count: usize) {
         self.steps += count as u64 - 1;
         let key = ApiKey { id: self.keys[index].key.id, digest };
         let now_ms = self.now_ms;
         self.log_step(|| format!("{count} × charge of key {index} with {digest:02x?} at {now_ms}"));
         let mut calls: JoinSet<_> = (0..count)
             .map(|_| {
-                let ledger = Arc::clone(&self.ledger);
+                let ledger = self.any_ledger();
                 async move { ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") }
             })
             .collect();
@@ -150,24 +193,28 @@ impl RandomWalk {
         actual.sort_by_key(verdict_order);
         let mut paused = None;
         for verdict in actual {
-            let expected = self.keys[index].charge(digest, self.now_ms);
+            let expected = self.keys[index].charge(digest, self.incarnation, self.now_ms);
             self.compare(expected.as_ref(), &verdict);
-            if let Some(Verdict::PausedNow(pause)) = expected {
-                paused = Some(pause);
+            if matches!(expected, Some(Verdict::PausedNow { .. })) {
+                paused = self.keys[index].unrecorded_pauses.last().cloned();
             }
         }
-        if let Some(pause) = paused
-            && self.rng.bool()
-        {
-            self.record_pause(index, &pause).await;
+        if let Some(pause) = paused {
+            let evidence = self.any_ledger().pause_evidence(key.id, pause.burst_epoch, pause.at_ms).await;
+            if evidence.as_ref().ok() != Some(&pause) {
+                self.fail(&format!("the model expects {pause:?}\nthe ledger returned {evidence:?}"));
+            }
+            if self.rng.bool() {
+                self.record_pause(index, &pause).await;
+            }
         }
-        if self.keys[index].record.is_none() && !self.keys[index].deleted {
+        if !self.keys[index].is_trusted(self.incarnation) && !self.keys[index].deleted {
             self.fill(index).await;
         }
     }
 
-    fn compare(&mut self, expected: Option<&Verdict>, actual: &Verdict) {
-        *self.verdict_counts.entry(verdict_name(actual)).or_default() += 1;
+    pub fn compare(&mut self, expected: Option<&Verdict>, actual: &Verdict) {
+        self.count_event(verdict_name(actual));
         let is_equal = match (expected, actual) {
             (None, Verdict::Unknown(_)) => true,
             (expected, actual) => expected == Some(actual),
@@ -178,27 +225,33 @@ impl RandomWalk {
     }
 
     /// Fills the record from PostgreSQL, sometimes with changes in between.
-    async fn fill(&mut self, index: usize) {
+    pub async fn fill(&mut self, index: usize) {
         let key = self.keys[index].key;
-        let Verdict::Unknown(fence) = self.ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") else {
+        let ledger = self.any_ledger();
+        let Verdict::Unknown(fence) = ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") else {
             self.fail("unexpected record");
         };
-        let key_record = self.keys[index].stored.clone();
+        let mut key_record = self.keys[index].stored_record(self.now_ms);
+        if self.rng.u32(..8) == 0 {
+            // The node read PostgreSQL before the last flush.
+            key_record.usage.iter_mut().for_each(|usage| usage.count = self.rng.u64(1..=usage.count));
+        }
         let overtaken = self.rng.u32(..8) == 0;
         if overtaken {
             self.change_key(index).await;
-            let latest = self.keys[index].stored.clone();
+            let latest = self.keys[index].stored_record(self.now_ms);
             self.publish(index, &latest).await;
         } else if self.rng.u32(..8) == 0 {
             // The change is committed, but not yet published.
             self.keys[index].change(|stored| stored.daily_limit += 1);
         }
         self.log_step(|| format!("fill of key {index}, overtaken: {overtaken}"));
-        if self.ledger.fill(&key_record, &fence).await.expect("fill succeeds") == overtaken {
+        self.adopt_unflushed(index).await;
+        if ledger.fill(&key_record, &fence).await.expect("fill succeeds") == overtaken {
             self.fail("fill did not respect the fence");
         }
         if !overtaken {
-            self.keys[index].fill(&key_record, self.now_ms);
+            self.keys[index].fill(&key_record, self.incarnation, self.now_ms);
         }
     }
 
@@ -235,38 +288,17 @@ impl RandomWalk {
     async fn publish(&mut self, index: usize, key_record: &KeyRecord) {
         let now_ms = self.now_ms;
         self.log_step(|| format!("publish to key {index} at {now_ms}: {key_record:?}"));
-        self.ledger.publish(key_record).await.expect("publish succeeds");
-        self.keys[index].publish(key_record, self.now_ms);
+        let published = self.any_ledger().publish(key_record).await.expect("publish succeeds");
+        let expected = self.keys[index].publish(key_record, self.incarnation, self.now_ms);
+        if published != expected {
+            self.fail(&format!("the model expects {expected:?}\nthe ledger returned {published:?}"));
+        }
     }
 
-    async fn record_pause(&mut self, index: usize, pause: &KeyPause) {
+    pub async fn record_pause(&mut self, index: usize, pause: &KeyPause) {
         self.log_step(|| format!("pause of key {index} recorded"));
         self.keys[index].record_pause(pause);
-        self.ledger.mark_pause_recorded(pause).await.expect("pause is marked as recorded");
-    }
-
-    async fn record_all_pauses(&mut self) {
-        cmd("DEL").arg("i2:{sweep}:turn").exec_async(&mut self.connection).await.expect("claim is deleted");
-        let mut claimed = self.ledger.claim_unrecorded_pauses(Duration::from_millis(10)).await.expect("claim succeeds");
-        let mut expected: Vec<KeyPause> = self.keys.iter().flat_map(|key| key.unrecorded_pauses.clone()).collect();
-        for pauses in [&mut claimed, &mut expected] {
-            pauses.sort_by_key(|pause| (pause.key, pause.burst_epoch));
-        }
-        if claimed != expected {
-            self.fail(&format!("the model expects {expected:?}\nthe ledger returned {claimed:?}"));
-        }
-        for pause in claimed {
-            let owner = self.keys.iter().position(|key| key.key.id == pause.key).expect("known key");
-            self.record_pause(owner, &pause).await;
-        }
-    }
-
-    async fn clear_yesterday(&mut self, index: usize) {
-        self.log_step(|| format!("yesterday of key {index} cleared"));
-        self.ledger.clear_yesterday(self.keys[index].key.id).await.expect("Redis answers");
-        if let Some(record) = &mut self.keys[index].record {
-            record.yesterday = None;
-        }
+        self.any_ledger().mark_pause_recorded(pause).await.expect("pause is marked as recorded");
     }
 
     /// Deletes a key, or replaces a deleted key by a new one.
@@ -275,37 +307,38 @@ impl RandomWalk {
             self.log_step(|| format!("key {index} issued"));
             if self.keys[index].unrecorded_pauses.is_empty() {
                 self.keys[index] = KeyModel::issue(&mut self.rng);
+                self.held.clear();
+                self.nodes.iter_mut().for_each(|node| node.pending[index] = PendingModel::default());
             }
-        } else {
+        } else if self.rng.u32(..4) == 0 {
             self.log_step(|| format!("key {index} deleted"));
-            self.ledger.delete_key_record(self.keys[index].key.id).await.expect("Redis answers");
+            let id = self.keys[index].key.id;
+            self.any_ledger().delete_key_record(id).await.expect("Redis answers");
             self.keys[index].deleted = true;
-            self.keys[index].record = None;
+            self.forget_record(index);
         }
     }
 
     pub async fn drop_record(&mut self, index: usize) {
         self.log_step(|| format!("record of key {index} deleted"));
-        let redis_keys = [self.redis_key(index, "k").await, self.redis_key(index, "log").await];
+        let redis_keys = ["k", "log"].map(|kind| redis_key(self.keys[index].key.id, kind));
         cmd("DEL").arg(&redis_keys).exec_async(&mut self.connection).await.expect("data is deleted");
-        self.keys[index].record = None;
+        self.forget_record(index);
     }
 
-    async fn drop_everything(&mut self) {
+    pub async fn drop_everything(&mut self) {
         self.log_step(|| "all data deleted".to_owned());
         cmd("FLUSHALL").exec_async(&mut self.connection).await.expect("data is deleted");
-        for key in &mut self.keys {
-            key.record = None;
-            key.unrecorded_pauses.clear();
+        for index in 0..KEYS {
+            self.forget_record(index);
+            self.keys[index].unrecorded_pauses.clear();
+            self.keys[index].unflushed.clear();
         }
     }
 
-    /// The Redis key of an API key.
-    pub async fn redis_key(&mut self, index: usize, kind: &str) -> String {
-        let pattern = format!("i2:*:k:{}", self.keys[index].key.id);
-        let found: Vec<String> =
-            cmd("KEYS").arg(pattern).query_async(&mut self.connection).await.expect("KEYS succeeds");
-        found.first().map_or_else(|| "none".to_owned(), |record| record.replace(":k:", &format!(":{kind}:")))
+    fn forget_record(&mut self, index: usize) {
+        self.keys[index].record = None;
+        self.nodes.iter_mut().for_each(|node| node.pending[index].drop_future(self.now_ms));
     }
 
     /// A log has at most 300 entries, each with a time and a charge id.
@@ -322,12 +355,19 @@ impl RandomWalk {
         }
     }
 
-    /// Checks that every verdict occurred often enough.
-    pub fn check_verdict_counts(&self, steps: u64) {
-        let verdicts = ["unknown", "wrong_secret", "inactive", "paused", "paused_now", "quota_exhausted", "admitted"];
-        for verdict in verdicts {
-            let count = self.verdict_counts.get(verdict).copied().unwrap_or_default();
-            assert!(count >= steps / 5_000, "only {count} × {verdict}: {:?}", self.verdict_counts);
+    pub fn count_event(&mut self, name: &'static str) {
+        *self.event_counts.entry(name).or_default() += 1;
+    }
+
+    /// Checks that every verdict and every event occurred often enough.
+    pub fn check_event_counts(&self, steps: u64) {
+        let frequent = ["unknown", "wrong_secret", "inactive", "paused", "paused_now", "quota_exhausted", "admitted"];
+        let frequent = frequent.into_iter().chain(["batch", "repeated batch", "lost charge", "late delivery", "sweep"]);
+        let frequent = frequent.chain(["proven charge", "unverifiable"]).map(|name| (name, steps / 5_000));
+        let rare = ["failover", "clock ahead", "delayed delivery"].map(|name| (name, steps / 20_000));
+        for (name, least) in frequent.chain(rare) {
+            let count = self.event_counts.get(name).copied().unwrap_or_default();
+            assert!(count >= least, "only {count} × {name}: {:?}", self.event_counts);
         }
     }
 
@@ -338,7 +378,7 @@ impl RandomWalk {
         self.last_steps.push_back(step());
     }
 
-    fn fail(&self, difference: &str) -> ! {
+    pub fn fail(&self, difference: &str) -> ! {
         let mut steps = String::new();
         for step in &self.last_steps {
             let _ = writeln!(steps, "  {step}");
@@ -353,7 +393,7 @@ fn verdict_name(verdict: &Verdict) -> &'static str {
         Verdict::WrongSecret(_) => "wrong_secret",
         Verdict::Inactive(_) => "inactive",
         Verdict::Paused(_) => "paused",
-        Verdict::PausedNow(_) => "paused_now",
+        Verdict::PausedNow { .. } => "paused_now",
         Verdict::QuotaExhausted { .. } => "quota_exhausted",
         Verdict::Admitted { .. } => "admitted",
     }
@@ -364,7 +404,7 @@ fn verdict_order(verdict: &Verdict) -> (u8, u64) {
     match verdict {
         Verdict::Admitted { quota, .. } => (0, quota.used),
         Verdict::QuotaExhausted { .. } => (1, 0),
-        Verdict::PausedNow(_) => (2, 0),
+        Verdict::PausedNow { .. } => (2, 0),
         Verdict::Paused(_) => (3, 0),
         Verdict::Unknown(_) | Verdict::WrongSecret(_) | Verdict::Inactive(_) => (4, 0),
     }

@@ -4,6 +4,7 @@
 
 mod backend_report;
 mod clocks;
+mod deployment;
 mod finding;
 mod machine;
 mod postgres;
@@ -27,13 +28,18 @@ pub(super) struct DoctorCommand {
 
 impl DoctorCommand {
     pub(super) async fn run(&self, config: &Config) -> Result<()> {
-        let (redis, postgres, ports) =
-            tokio::join!(redis::check_redis(config), postgres::check_postgres(config), machine::check_ports(config));
+        let (redis, postgres, deployment, ports) = tokio::join!(
+            redis::check_redis(config),
+            postgres::check_postgres(config),
+            deployment::check_deployment(config),
+            machine::check_ports(config)
+        );
         let clocks = clocks::check_clocks(&[redis.clocks, postgres.clocks].concat());
         let findings: Vec<DoctorFinding> = [
             settings::check_settings(config),
             redis.findings,
             postgres.findings,
+            deployment,
             clocks,
             settings::check_certificates(config),
             settings::check_geo_databases(config),

@@ -72,6 +72,11 @@ fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<Doct
             "The role of [store] url cannot write to every table. Run `grant select, insert, update, delete on all tables in schema public`, or make the role their owner.",
         );
     }
+    if !info.can_read_identity {
+        findings.error(
+            "The role of [store] url cannot read the identity of the server, so nodes do not notice a failover. Run `grant execute on function pg_control_system(), pg_walfile_name(pg_lsn), pg_current_wal_lsn() to ROLE`.",
+        );
+    }
     check_schema(info, &mut findings);
     let (connections_needed, connections_allowed) =
         (postgres_connections_per_node(config) + SUPERUSER_CONNECTIONS, info.connections_max);

@@ -1,5 +1,7 @@
 //! Checks Redis or Valkey.
 
+use std::sync::Arc;
+
 use ipseity_ledger::RedisServerInfo;
 
 use crate::cli::doctor::backend_report::{BackendReport, ClockOffset};
@@ -15,7 +17,7 @@ const VALKEY_VERSION_MIN: u32 = 8;
 const MEMORY_USED_PERCENT_MAX: u64 = 80;
 
 pub(super) async fn check_redis(config: &Config) -> BackendReport {
-    let diagnostics = match background_ledger(config) {
+    let diagnostics = match background_ledger(config, &Arc::default()) {
         Ok(ledger) => ledger.diagnostics().await,
         Err(error) => return redis_error(error_sentence(&error)),
     };

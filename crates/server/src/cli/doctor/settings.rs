@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use ipseity_geo::{Atlas, AtlasReloader, AtlasSources};
-use prometheus_client::registry::Registry;
 
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error, to_sentence};
 use crate::config::Config;
@@ -29,7 +28,7 @@ pub(super) fn check_settings(config: &Config) -> Vec<DoctorFinding> {
         GeoUpdater::open(&config.geo)?;
         acme::acme_options(&config.acme)?;
         let empty_atlas = Arc::new(AtlasReloader::open(AtlasSources::default(), false)?);
-        PortalSetup::open(config, &empty_atlas, &mut Registry::default())?;
+        PortalSetup::check(config, &empty_atlas)?;
         Ok(())
     };
     match check() {

@@ -53,6 +53,8 @@ impl PortalFixture {
         let defaults = [
             ("IPSEITY__PORTAL__SIGNUP", "open"),
             ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", "1000000"),
+            ("IPSEITY__MAIL__EMAILS_PER_SUBNET_PER_10_MIN_MAX", "1000000"),
+            ("IPSEITY__MAIL__EMAILS_PER_NODE_PER_HOUR_MAX", "1000000"),
             ("IPSEITY__MAIL__SMTP_URL", &url),
         ];
         let mut env: Env = relaxed_timeouts();
@@ -97,7 +99,11 @@ impl PortalFixture {
 
     /// Creates a member with an account and a session directly in PostgreSQL.
     pub(crate) async fn create_member(&self) -> TestMember {
-        let (email, cookie) = (fresh_email(), fresh_secret());
+        self.create_member_with_email(fresh_email()).await
+    }
+
+    pub(crate) async fn create_member_with_email(&self, email: String) -> TestMember {
+        let cookie = fresh_secret();
         let (hash, digest) = (self.password_hash().await, digest_sql(&cookie));
         let sql = format!(
             "with account as (insert into accounts (email, password_hash) values ('{email}', '{hash}') returning id)
@@ -183,6 +189,14 @@ pub(crate) fn assert_redirects_to(reply: &TestResponse, path: &str) {
 /// An email that no other test uses.
 pub(crate) fn fresh_email() -> String {
     format!("{:016x}@example.com", fastrand::u64(..))
+}
+
+/// An email that no other test uses, and other spellings of it. PostgreSQL's `lower()` maps their letters to `i` and `k`
+/// with a UTF-8 locale.
+pub(crate) fn fresh_email_with_look_alikes() -> (String, [String; 2]) {
+    let email = format!("{:016x}@divine-kiosk.example", fastrand::u64(..));
+    let look_alikes = [email.replacen('i', "\u{130}", 1), email.replace('k', "\u{212a}")];
+    (email, look_alikes)
 }
 
 /// A random secret in the format of cookies and links.

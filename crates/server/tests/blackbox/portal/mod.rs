@@ -4,6 +4,8 @@ mod alert_emails;
 mod authorization;
 pub(crate) mod browser;
 mod csrf;
+mod email_addresses;
+mod email_limits;
 mod email_links;
 mod enumeration;
 pub(crate) mod fixture;

@@ -1,13 +1,17 @@
-//! Throttling of sign-in attempts: it stops guessing without locking the owner out.
+//! Throttling of sign-in attempts, which stops guessing without locking the owner out, and of key actions.
 
+use ipseity_domain::Scope;
 use ipseity_testkit::TestResponse;
 use tokio::sync::OnceCell;
 
 use super::browser::Browser;
-use super::fixture::{NEW_PASSWORD, PASSWORD, PortalFixture, assert_redirects_to, fresh_email};
+use super::fixture::{
+    NEW_PASSWORD, PASSWORD, PortalFixture, assert_redirects_to, fresh_email, fresh_email_with_look_alikes,
+};
 
 const ATTEMPTS_PER_ACCOUNT: usize = 3;
 const ATTEMPTS_PER_NETWORK: usize = 8;
+const KEY_ACTIONS_PER_ACCOUNT: usize = 6;
 const PERIOD_S: u64 = 600;
 
 static FIXTURE: OnceCell<PortalFixture> = OnceCell::const_new();
@@ -16,9 +20,11 @@ static FIXTURE: OnceCell<PortalFixture> = OnceCell::const_new();
 async fn strict_fixture() -> &'static PortalFixture {
     let open = async || {
         let (account, network) = (ATTEMPTS_PER_ACCOUNT.to_string(), ATTEMPTS_PER_NETWORK.to_string());
+        let key_actions = KEY_ACTIONS_PER_ACCOUNT.to_string();
         let settings = [
             ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_ACCOUNT_MAX", account.as_str()),
             ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", &network),
+            ("IPSEITY__PORTAL__KEY_ACTIONS_PER_ACCOUNT_MAX", &key_actions),
         ];
         PortalFixture::open(&settings).await
     };
@@ -64,6 +70,18 @@ async fn password_guessing_is_throttled_but_the_owner_can_sign_in() {
     // The browser that signed in before has a separate limit, in any network.
     let mut elsewhere = known.on_node(fixture.node()).with_network("192.0.2.77");
     assert_redirects_to(&sign_in(&mut elsewhere, &email, PASSWORD).await, "/keys");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn look_alike_of_an_email_gives_no_further_attempts() {
+    let fixture = strict_fixture().await;
+    let (email, look_alikes) = fresh_email_with_look_alikes();
+    fixture.create_member_with_email(email.clone()).await;
+    use_up_attempts(fixture, &email).await;
+    for typed in look_alikes {
+        let reply = sign_in(&mut browser_from_new_network(fixture), &typed, PASSWORD).await;
+        assert_ne!(reply.status, 303, "signed in as {typed}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,4 +163,62 @@ async fn sign_in_throttle_applies_per_network() {
     }
     assert_eq!(fixture.psql("select count(*) from tickets where email = 'new@example.com'").await, "0");
     assert_eq!(member.browser.get("/keys").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_actions_are_throttled_but_revocations_are_not() {
+    let fixture = strict_fixture().await;
+    let (mut member, mut neighbor) = (fixture.create_member().await, fixture.create_member().await);
+    let key = member.create_key("one", Scope::Ip).await;
+    let page = format!("/keys/{}", key.id);
+    for number in 1..KEY_ACTIONS_PER_ACCOUNT {
+        let renamed = member.browser.post(&format!("{page}/rename"), &[("name", &number.to_string())]).await;
+        assert_redirects_to(&renamed, &page);
+    }
+    let history = format!("select count(*) from history where key_id = '{}'", key.id);
+    let rows = fixture.psql(&history).await;
+    for (path, fields) in [
+        (format!("{page}/rename"), &[("name", "again")][..]),
+        (format!("{page}/rotate"), &[("overlap_s", "0")]),
+        (format!("{page}/reactivate"), &[]),
+        (format!("{page}/resume"), &[]),
+        ("/keys".to_owned(), &[("name", "two"), ("scope", "ip")]),
+    ] {
+        let reply = member.browser.post(&path, fields).await;
+        assert_throttled(&reply);
+        assert!(reply.text().contains("Too many changes"), "{}", reply.text());
+    }
+    assert_eq!(fixture.psql(&history).await, rows, "a throttled action changes nothing");
+    assert_redirects_to(&member.browser.post(&format!("{page}/deactivate"), &[]).await, &page);
+    assert_redirects_to(&member.browser.post(&format!("{page}/delete"), &[]).await, "/keys");
+    neighbor.create_key("another account", Scope::Ip).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_resume_within_a_minute_is_refused_with_the_time_to_wait() {
+    let fixture = strict_fixture().await;
+    let mut member = fixture.create_member().await;
+    let key = member.create_key("busy", Scope::Ip).await;
+    let page = format!("/keys/{}", key.id);
+    let mut caller = fixture.node().client();
+    let mut pause = async || {
+        for _ in 0..301 {
+            let reply = caller.get("/api/v1/ip", &[("authorization", &key.bearer())]).await.expect("response arrives");
+            if reply.status != 200 {
+                return reply.status;
+            }
+        }
+        200
+    };
+    assert_eq!(pause().await, 429);
+    let resumed = member.browser.post(&format!("{page}/resume"), &[]).await;
+    assert_redirects_to(&resumed, &page);
+    assert_eq!(pause().await, 429);
+    let refused = member.browser.post(&format!("{page}/resume"), &[]).await;
+    assert_eq!(refused.status, 200);
+    assert!(refused.text().contains("You can resume a key once a minute. Try again in "), "{}", refused.text());
+    assert_eq!(pause().await, 403, "the key is still paused");
+    let by_operator = fixture.deployment.cli(&["key", "resume", &key.id]).await.expect("command runs");
+    by_operator.ensure_success().expect("operators are not limited");
+    assert_eq!(pause().await, 429);
 }

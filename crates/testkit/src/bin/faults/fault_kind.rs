@@ -1,296 +1,237 @@
-//! The kinds of faults: how to inject and clear them, and what each may lose.
+//! The kinds of faults and what they concern.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
+use crate::fixture::FaultTopology;
 
-use anyhow::Result;
-use ipseity_testkit::fault_proxy::FaultConfig;
-use tokio::time::{Instant, sleep};
+/// Declares the kinds with their names and the part of the deployment that each concerns.
+macro_rules! fault_kinds {
+    ($($kind:ident $name:literal $part:ident,)+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum FaultKind {
+            $($kind,)+
+        }
 
-use crate::fixture::FaultFixture;
-use crate::load::NodeAddresses;
+        impl FaultKind {
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind,)+];
 
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+
+            pub(crate) const fn part(self) -> FaultPart {
+                match self {
+                    $(Self::$kind => FaultPart::$part,)+
+                }
+            }
+        }
+    };
+}
+
+fault_kinds! {
+    NoFault "no-fault" Nothing,
+    RedisKilled "redis-killed" Redis,
+    RedisKilledTwice "redis-killed-twice" Redis,
+    RedisDataLost "redis-data-lost" Redis,
+    RedisFlushed "redis-flushed" Redis,
+    RedisRestored "redis-restored" Redis,
+    RedisFrozen "redis-frozen" Redis,
+    RedisStalled "redis-stalled" Redis,
+    RedisBusy "redis-busy" Redis,
+    RedisOutOfMemory "redis-out-of-memory" Redis,
+    RedisReadOnly "redis-read-only" Redis,
+    RedisClientsKilled "redis-clients-killed" Redis,
+    ScriptsFlushed "scripts-flushed" Redis,
+    RedisLinkCut "redis-link-cut" RedisLink,
+    RedisLinkFlapping "redis-link-flapping" RedisLink,
+    RedisLinkOfOneNodeCut "redis-link-of-one-node-cut" RedisLink,
+    RedisLinkOfCommandsCut "redis-link-of-commands-cut" RedisLink,
+    RedisLinkHalfOpen "redis-link-half-open" RedisLink,
+    RedisLinkOfOneNodeHalfOpen "redis-link-of-one-node-half-open" RedisLink,
+    RedisRepliesDropped "redis-replies-dropped" RedisLink,
+    RedisRequestsHeld "redis-requests-held" RedisLink,
+    RedisLinkReset "redis-link-reset" RedisLink,
+    RedisLinkSlow "redis-link-slow" RedisLink,
+    RedisLinkTooSlow "redis-link-too-slow" RedisLink,
+    RedisLinkThrottled "redis-link-throttled" RedisLink,
+    PostgresKilled "postgres-killed" Postgres,
+    PostgresRestarted "postgres-restarted" Postgres,
+    PostgresFrozen "postgres-frozen" Postgres,
+    PostgresSessionsEnded "postgres-sessions-ended" Postgres,
+    PostgresFailover "postgres-failover" Postgres,
+    PostgresSwitchover "postgres-switchover" Postgres,
+    PostgresLinkCut "postgres-link-cut" PostgresLink,
+    PostgresLinkOfOneNodeCut "postgres-link-of-one-node-cut" PostgresLink,
+    PostgresLinkHalfOpen "postgres-link-half-open" PostgresLink,
+    PostgresRepliesDropped "postgres-replies-dropped" PostgresLink,
+    PostgresLinkTooSlow "postgres-link-too-slow" PostgresLink,
+    BothKilled "both-killed" Both,
+    BothFrozen "both-frozen" Both,
+    BothLinksCut "both-links-cut" Both,
+    NodeIsolated "node-isolated" Both,
+    OutboxRowsLocked "outbox-rows-locked" Both,
+    NodeKilled "node-killed" Node,
+    NodeReplaced "node-replaced" Node,
+    NodeFrozen "node-frozen" Node,
+    NodeStalled "node-stalled" Node,
+    NodesStalled "nodes-stalled" Node,
+    NodeKilledWhileRedisIsDown "node-killed-while-redis-is-down" Both,
+    ClientsDisconnect "clients-disconnect" Clients,
+    UnknownKeys "unknown-keys" Clients,
+    KeysAtBurstLimit "keys-at-burst-limit" Clients,
+    PausedWhileRedisIsDown "paused-while-redis-is-down" Both,
+    ClockForward "clock-forward" Clock,
+    ClockBack "clock-back" Clock,
+    ClockDaysAhead "clock-days-ahead" Clock,
+    ClockUnsteady "clock-unsteady" Clock,
+    Midnight "midnight" Clock,
+    ShardKilled "shard-killed" Shard,
+    ShardFrozen "shard-frozen" Shard,
+    ShardRepliesDropped "shard-replies-dropped" Shard,
+    ShardClockAhead "shard-clock-ahead" ShardClock,
+    SlotsMoved "slots-moved" Slots,
+}
+
+/// The part of the deployment that a fault concerns. Two faults of one part are not combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FaultKind {
-    NoFault,
-    RedisKilled,
-    RedisDataLost,
-    RedisKilledTwice,
-    RedisFrozen,
-    RedisFlushed,
-    RedisRestored,
-    ScriptsFlushed,
-    RedisLinkCut,
-    RedisLinkOfOneNodeCut,
-    RedisLinkHalfOpen,
-    RedisRepliesDropped,
-    RedisLinkReset,
-    RedisLinkSlow,
-    RedisLinkTooSlow,
-    RedisLinkThrottled,
-    PostgresKilled,
-    PostgresFrozen,
-    PostgresLinkCut,
-    PostgresLinkHalfOpen,
-    PostgresRepliesDropped,
-    PostgresLinkTooSlow,
-    BothKilled,
-    BothFrozen,
-    BothLinksCut,
-    NodeKilled,
-    NodeReplaced,
-    NodeKilledWhileRedisIsDown,
-    PausedWhileRedisIsDown,
-    RevokedWhileRedisIsDown,
-    ClientsDisconnect,
+pub(crate) enum FaultPart {
+    Nothing,
+    Redis,
+    RedisLink,
+    Postgres,
+    PostgresLink,
+    /// Several of the above.
+    Both,
+    Node,
+    Clients,
+    Clock,
+    Shard,
+    ShardClock,
+    Slots,
 }
 
 impl FaultKind {
-    pub(crate) const ALL: [Self; 31] = [
+    pub(crate) const fn topology(self) -> FaultTopology {
+        match self.part() {
+            FaultPart::Shard | FaultPart::ShardClock | FaultPart::Slots => FaultTopology::Sharded,
+            FaultPart::Nothing
+            | FaultPart::Redis
+            | FaultPart::RedisLink
+            | FaultPart::Postgres
+            | FaultPart::PostgresLink
+            | FaultPart::Both
+            | FaultPart::Node
+            | FaultPart::Clients
+            | FaultPart::Clock => FaultTopology::Single,
+        }
+    }
+
+    /// Kinds of the short form, which CI runs: at least one for each part and each checker.
+    pub(crate) const SHORT: &[Self] = &[
         Self::NoFault,
         Self::RedisKilled,
-        Self::RedisDataLost,
-        Self::RedisKilledTwice,
-        Self::RedisFrozen,
-        Self::RedisFlushed,
         Self::RedisRestored,
-        Self::ScriptsFlushed,
-        Self::RedisLinkCut,
+        Self::RedisBusy,
         Self::RedisLinkOfOneNodeCut,
-        Self::RedisLinkHalfOpen,
+        Self::RedisLinkOfCommandsCut,
         Self::RedisRepliesDropped,
-        Self::RedisLinkReset,
-        Self::RedisLinkSlow,
-        Self::RedisLinkTooSlow,
-        Self::RedisLinkThrottled,
+        Self::RedisRequestsHeld,
         Self::PostgresKilled,
-        Self::PostgresFrozen,
-        Self::PostgresLinkCut,
-        Self::PostgresLinkHalfOpen,
-        Self::PostgresRepliesDropped,
-        Self::PostgresLinkTooSlow,
+        Self::PostgresFailover,
         Self::BothKilled,
-        Self::BothFrozen,
-        Self::BothLinksCut,
+        Self::OutboxRowsLocked,
         Self::NodeKilled,
-        Self::NodeReplaced,
-        Self::NodeKilledWhileRedisIsDown,
-        Self::PausedWhileRedisIsDown,
-        Self::RevokedWhileRedisIsDown,
+        Self::NodeFrozen,
+        Self::NodeStalled,
         Self::ClientsDisconnect,
+        Self::UnknownKeys,
+        Self::ClockBack,
+        Self::Midnight,
+        Self::ShardKilled,
+        Self::SlotsMoved,
     ];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// Whether it can happen together with another.
+    pub(crate) fn combines_with(self, other: Self) -> bool {
+        !self.is_solo() && !other.is_solo() && self.part().partners().contains(&other.part())
+    }
+
+    /// Whether it changes so much that a second fault would not be known to strike.
+    const fn is_solo(self) -> bool {
+        matches!(self, Self::KeysAtBurstLimit | Self::PostgresFailover | Self::PostgresSwitchover)
+    }
+
+    /// Whether it ends with the start of a node, which needs both stores.
+    pub(crate) const fn starts_node(self) -> bool {
+        matches!(self, Self::NodeKilled | Self::NodeReplaced)
+    }
+
+    /// Whether Redis or PostgreSQL loses data. Such a run must be longer than three flush intervals.
+    pub(crate) const fn loses_data(self) -> bool {
+        matches!(self, Self::RedisDataLost | Self::RedisFlushed | Self::RedisRestored | Self::PostgresFailover)
+    }
+}
+
+impl FaultPart {
+    /// Parts whose faults can be combined with one of this part.
+    const fn partners(self) -> &'static [Self] {
         match self {
-            Self::NoFault => "no-fault",
-            Self::RedisKilled => "redis-killed",
-            Self::RedisDataLost => "redis-data-lost",
-            Self::RedisKilledTwice => "redis-killed-twice",
-            Self::RedisFrozen => "redis-frozen",
-            Self::RedisFlushed => "redis-flushed",
-            Self::RedisRestored => "redis-restored",
-            Self::ScriptsFlushed => "scripts-flushed",
-            Self::RedisLinkCut => "redis-link-cut",
-            Self::RedisLinkOfOneNodeCut => "redis-link-of-one-node-cut",
-            Self::RedisLinkHalfOpen => "redis-link-half-open",
-            Self::RedisRepliesDropped => "redis-replies-dropped",
-            Self::RedisLinkReset => "redis-link-reset",
-            Self::RedisLinkSlow => "redis-link-slow",
-            Self::RedisLinkTooSlow => "redis-link-too-slow",
-            Self::RedisLinkThrottled => "redis-link-throttled",
-            Self::PostgresKilled => "postgres-killed",
-            Self::PostgresFrozen => "postgres-frozen",
-            Self::PostgresLinkCut => "postgres-link-cut",
-            Self::PostgresLinkHalfOpen => "postgres-link-half-open",
-            Self::PostgresRepliesDropped => "postgres-replies-dropped",
-            Self::PostgresLinkTooSlow => "postgres-link-too-slow",
-            Self::BothKilled => "both-killed",
-            Self::BothFrozen => "both-frozen",
-            Self::BothLinksCut => "both-links-cut",
-            Self::NodeKilled => "node-killed",
-            Self::NodeReplaced => "node-replaced",
-            Self::NodeKilledWhileRedisIsDown => "node-killed-while-redis-is-down",
-            Self::PausedWhileRedisIsDown => "paused-while-redis-is-down",
-            Self::RevokedWhileRedisIsDown => "revoked-while-redis-is-down",
-            Self::ClientsDisconnect => "clients-disconnect",
-        }
-    }
-
-    /// Whether Redis loses data. At most the requests admitted since the last usage flush are lost.
-    pub(crate) const fn loses_counts(self) -> bool {
-        matches!(self, Self::RedisDataLost | Self::RedisFlushed | Self::RedisRestored)
-    }
-
-    /// Whether a node is killed while it has pending charges, which are lost.
-    pub(crate) const fn loses_node_state(self) -> bool {
-        matches!(self, Self::NodeKilledWhileRedisIsDown)
-    }
-
-    pub(crate) const fn keeps_one_store(self) -> bool {
-        !matches!(self, Self::BothKilled | Self::BothFrozen | Self::BothLinksCut)
-    }
-
-    /// Whether a node is down for a while, so that its clients cannot connect.
-    pub(crate) const fn has_node_downtime(self) -> bool {
-        matches!(self, Self::NodeKilled | Self::NodeReplaced | Self::NodeKilledWhileRedisIsDown)
-    }
-
-    /// Injects the fault, waits and clears it.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all other kinds are link faults")]
-    pub(crate) async fn inject(
-        self,
-        fixture: &mut FaultFixture,
-        addresses: &NodeAddresses,
-        duration: Duration,
-        seed: u64,
-    ) -> Result<()> {
-        match self {
-            Self::NoFault | Self::ClientsDisconnect => sleep(duration).await,
-            Self::RedisKilled => stop_redis(fixture, duration, false).await?,
-            Self::RedisDataLost => stop_redis(fixture, duration, true).await?,
-            Self::RedisKilledTwice => {
-                stop_redis(fixture, duration / 2, false).await?;
-                sleep(Duration::from_millis(300)).await;
-                stop_redis(fixture, duration / 2, false).await?;
+            Self::Nothing => &[],
+            Self::Both => &[Self::Clients],
+            Self::Redis => &[Self::RedisLink, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients],
+            Self::RedisLink => {
+                &[Self::Redis, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients, Self::Clock]
             }
-            Self::RedisFrozen => {
-                fixture.deployment.redis.freeze();
-                sleep(duration).await;
-                fixture.deployment.redis.thaw();
-            }
-            Self::RedisFlushed => {
-                fixture.deployment.redis.flushall().await?;
-                sleep(duration).await;
-            }
-            Self::RedisRestored => {
-                fixture.deployment.redis.save_snapshot().await?;
-                sleep(duration).await;
-                fixture.deployment.redis.restore_snapshot().await?;
-            }
-            Self::ScriptsFlushed => {
-                fixture.deployment.redis.run_command(&["SCRIPT", "FLUSH"]).await?;
-                sleep(duration).await;
-            }
-            Self::RedisLinkReset => {
-                let until = Instant::now() + duration;
-                while Instant::now() < until {
-                    fault_proxies(fixture, StoreLink::Redis).for_each(|proxy| proxy.reset_connections());
-                    sleep(Duration::from_millis(100)).await;
-                }
-            }
-            Self::RedisLinkOfOneNodeCut => {
-                let proxy = fault_proxies(fixture, StoreLink::Redis).next().expect("proxy exists").clone();
-                proxy.set_faults(FaultConfig { cut: true, ..FaultConfig::none() });
-                sleep(duration).await;
-                proxy.clear_faults();
-            }
-            Self::PostgresKilled => {
-                fixture.deployment.postgres.kill9();
-                sleep(duration).await;
-                fixture.deployment.postgres.restart().await?;
-            }
-            Self::PostgresFrozen => {
-                fixture.deployment.postgres.freeze();
-                sleep(duration).await;
-                fixture.deployment.postgres.thaw();
-            }
-            Self::BothKilled => {
-                fixture.deployment.postgres.kill9();
-                fixture.deployment.redis.kill9();
-                sleep(duration).await;
-                fixture.deployment.redis.restart().await?;
-                fixture.deployment.postgres.restart().await?;
-            }
-            Self::BothFrozen => {
-                fixture.deployment.postgres.freeze();
-                fixture.deployment.redis.freeze();
-                sleep(duration).await;
-                fixture.deployment.redis.thaw();
-                fixture.deployment.postgres.thaw();
-            }
-            Self::NodeKilled => {
-                fixture.deployment.nodes[1].kill9();
-                replace_node(fixture, addresses).await?;
-                sleep(duration).await;
-            }
-            Self::NodeReplaced => {
-                fixture.deployment.nodes[1].terminate().await?;
-                replace_node(fixture, addresses).await?;
-                sleep(duration).await;
-            }
-            Self::NodeKilledWhileRedisIsDown => {
-                fixture.deployment.redis.kill9();
-                sleep(duration).await;
-                fixture.deployment.nodes[1].kill9();
-                fixture.deployment.redis.restart().await?;
-                replace_node(fixture, addresses).await?;
-            }
-            Self::PausedWhileRedisIsDown | Self::RevokedWhileRedisIsDown => {
-                stop_redis(fixture, duration, false).await?
-            }
-            link_fault => {
-                let (link, faults) = link_fault.link_faults(seed);
-                fault_proxies(fixture, link).for_each(|proxy| proxy.set_faults(faults));
-                sleep(duration).await;
-                fault_proxies(fixture, link).for_each(ipseity_testkit::FaultProxy::clear_faults);
-            }
-        }
-        Ok(())
-    }
-
-    /// The faults of the links.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds do not change links")]
-    fn link_faults(self, seed: u64) -> (StoreLink, FaultConfig) {
-        let none = FaultConfig { seed, ..FaultConfig::none() };
-        let ms = Duration::from_millis;
-        match self {
-            Self::RedisLinkCut => (StoreLink::Redis, FaultConfig { cut: true, ..none }),
-            Self::RedisLinkHalfOpen => (StoreLink::Redis, FaultConfig { half_open: true, ..none }),
-            Self::RedisRepliesDropped => (StoreLink::Redis, FaultConfig { reply_drop_rate: 0.2, ..none }),
-            Self::RedisLinkSlow => (StoreLink::Redis, FaultConfig { delay: ms(5), jitter: ms(10), ..none }),
-            Self::RedisLinkTooSlow => (StoreLink::Redis, FaultConfig { delay: ms(40), jitter: ms(20), ..none }),
-            Self::RedisLinkThrottled => {
-                (StoreLink::Redis, FaultConfig { bytes_per_second: NonZeroU32::new(8_000), ..none })
-            }
-            Self::PostgresLinkCut => (StoreLink::Postgres, FaultConfig { cut: true, ..none }),
-            Self::PostgresLinkHalfOpen => (StoreLink::Postgres, FaultConfig { half_open: true, ..none }),
-            Self::PostgresRepliesDropped => (StoreLink::Postgres, FaultConfig { reply_drop_rate: 0.2, ..none }),
-            Self::PostgresLinkTooSlow => (StoreLink::Postgres, FaultConfig { delay: ms(600), ..none }),
-            Self::BothLinksCut => (StoreLink::Both, FaultConfig { cut: true, ..none }),
-            _ => (StoreLink::Both, none),
+            Self::Clock => &[Self::RedisLink, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients],
+            Self::Postgres | Self::PostgresLink => &[
+                Self::Redis,
+                Self::RedisLink,
+                Self::Node,
+                Self::Clients,
+                Self::Clock,
+                Self::Shard,
+                Self::ShardClock,
+                Self::Slots,
+            ],
+            Self::Node => &[
+                Self::Redis,
+                Self::RedisLink,
+                Self::Postgres,
+                Self::PostgresLink,
+                Self::Clients,
+                Self::Clock,
+                Self::Shard,
+                Self::Slots,
+            ],
+            Self::Clients => &[
+                Self::Redis,
+                Self::RedisLink,
+                Self::Postgres,
+                Self::PostgresLink,
+                Self::Both,
+                Self::Node,
+                Self::Clock,
+                Self::Shard,
+            ],
+            Self::Shard => &[Self::ShardClock, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients],
+            Self::ShardClock => &[Self::Shard, Self::Slots, Self::Postgres, Self::PostgresLink],
+            Self::Slots => &[Self::ShardClock, Self::Postgres, Self::PostgresLink, Self::Node],
         }
     }
 }
 
-#[derive(Clone, Copy)]
-enum StoreLink {
-    Redis,
-    Postgres,
-    Both,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn fault_proxies(fixture: &FaultFixture, link: StoreLink) -> impl Iterator<Item = &ipseity_testkit::FaultProxy> {
-    let proxies = fixture.deployment.nodes.iter().filter_map(|node| node.fault_proxies());
-    proxies.flat_map(move |proxies| match link {
-        StoreLink::Redis => vec![&proxies.redis],
-        StoreLink::Postgres => vec![&proxies.postgres],
-        StoreLink::Both => vec![&proxies.redis, &proxies.postgres],
-    })
-}
-
-async fn stop_redis(fixture: &mut FaultFixture, duration: Duration, loses_data: bool) -> Result<()> {
-    fixture.deployment.redis.kill9();
-    if loses_data {
-        std::fs::remove_dir_all(fixture.deployment.redis.data_dir())?;
-        std::fs::create_dir(fixture.deployment.redis.data_dir())?;
+    #[test]
+    fn kinds_are_many_and_combine_both_ways() {
+        assert!(FaultKind::ALL.len() >= 45);
+        for first in FaultKind::ALL {
+            for second in FaultKind::ALL {
+                let (one, other) = (first.combines_with(*second), second.combines_with(*first));
+                assert_eq!(one, other, "{} and {}", first.name(), second.name());
+            }
+        }
     }
-    sleep(duration).await;
-    fixture.deployment.redis.restart().await
-}
-
-/// Replaces the second node.
-async fn replace_node(fixture: &mut FaultFixture, addresses: &NodeAddresses) -> Result<()> {
-    fixture.replace_node(1).await?;
-    addresses.lock().expect("lock is not poisoned")[1] = fixture.deployment.nodes[1].http();
-    Ok(())
 }

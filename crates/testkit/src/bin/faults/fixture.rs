@@ -1,101 +1,235 @@
-//! A deployment with two nodes and a fault proxy on each of their links, and keys created by SQL.
+//! A deployment of two nodes with a fault proxy on each link, for many runs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use ipseity_domain::PlaintextKey;
-use ipseity_testkit::deployment::node::Env;
-use ipseity_testkit::{Deployment, DeploymentOptions, Node, RedisOptions};
+use ipseity_testkit::deployment::node::{self, Env};
+use ipseity_testkit::deployment::{LEDGER_URL_ENV, STORE_URL_ENV};
+use ipseity_testkit::{
+    Deployment, DeploymentOptions, FaultProxy, Node, NodeFaultProxies, Redis, RedisCluster, RedisOptions, TestClock,
+};
+
+use crate::changes::CommandLine;
+use crate::links::{LinkFault, LinkFaults, LinkProxies};
+use crate::load::{LoadKey, NodeTarget, NodeTargets};
+use crate::sampler::{OpsTargets, sum_series};
 
 pub(crate) const NODES: usize = 2;
-/// Maximum number of keys per account.
-const KEYS_PER_ACCOUNT: usize = 10;
+/// A plan whose limit is reached within a run, and the default one.
+pub(crate) const SMALL_PLAN: &str = "small";
+pub(crate) const FREE_PLAN: &str = "free";
+const SMALL_LIMIT: u64 = 60;
+const FREE_LIMIT: u64 = 10_000;
+const SHARDS: usize = 3;
 
-pub(crate) struct FaultFixture {
-    pub(crate) deployment: Deployment,
-    /// Unverifiable charges that stopped nodes logged.
-    unverifiable_by_stopped_nodes: u64,
+/// How Redis is deployed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FaultTopology {
+    Single,
+    /// A cluster of three primaries.
+    Sharded,
 }
 
-/// A key of the load.
-#[derive(Clone)]
-pub(crate) struct LoadKey {
-    pub(crate) id: String,
-    pub(crate) bearer: String,
+pub(crate) struct FaultFixture {
+    pub(crate) topology: FaultTopology,
+    pub(crate) deployment: Deployment,
+    /// Clock of the single Redis.
+    pub(crate) clock: TestClock,
+    pub(crate) shards: Option<ShardedRedis>,
+    pub(crate) command_line: CommandLine,
+    pub(crate) command_line_proxies: NodeFaultProxies,
+    pub(crate) targets: NodeTargets,
+    pub(crate) ops_targets: OpsTargets,
+    links: LinkFaults,
+    next_process: usize,
+    /// Logs of stopped nodes.
+    stopped_logs: String,
+    /// Set by a fault that later runs must not inherit.
+    pub(crate) is_ruined: bool,
+}
+
+/// A cluster whose servers have a clock and a fault proxy each.
+pub(crate) struct ShardedRedis {
+    pub(crate) cluster: RedisCluster,
+    pub(crate) proxies: Vec<FaultProxy>,
+    pub(crate) clocks: Vec<TestClock>,
+}
+
+impl ShardedRedis {
+    async fn start() -> Result<Self> {
+        let (mut servers, mut proxies, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..SHARDS {
+            let clock = TestClock::open()?;
+            let options =
+                RedisOptions { appendonly: true, clock: Some(clock.clone()), cluster: true, ..RedisOptions::default() };
+            let mut server = Redis::start(options).await?;
+            let proxy = FaultProxy::open(server.address())?;
+            server.announce_port(proxy.address().port()).await?;
+            servers.push(server);
+            proxies.push(proxy);
+            clocks.push(clock);
+        }
+        Ok(Self { cluster: RedisCluster::form(servers).await?, proxies, clocks })
+    }
+
+    fn url(&self) -> String {
+        self.proxies.iter().map(|proxy| format!("redis://{}", proxy.address())).collect::<Vec<_>>().join(",")
+    }
 }
 
 impl FaultFixture {
-    pub(crate) async fn open() -> Result<Self> {
-        let redis = RedisOptions { appendonly: true, ..RedisOptions::default() };
-        let env = Env::from([("IPSEITY__PORTAL__QUERY_TIMEOUT_MS".to_owned(), "5000".to_owned())]);
-        let deployment = Deployment::start(DeploymentOptions {
-            nodes: NODES,
-            redis,
-            fault_proxies: true,
-            env,
-            ..DeploymentOptions::default()
-        });
-        let deployment = deployment.await?;
-        let plan = "insert into plans values ('small', 60)";
-        deployment.postgres.psql("ipseity", plan).await?;
-        Ok(Self { deployment, unverifiable_by_stopped_nodes: 0 })
+    pub(crate) async fn open(topology: FaultTopology) -> Result<Self> {
+        let clock = TestClock::open()?;
+        let redis = RedisOptions { appendonly: true, clock: Some(clock.clone()), ..RedisOptions::default() };
+        let shards = match topology {
+            FaultTopology::Single => None,
+            FaultTopology::Sharded => Some(ShardedRedis::start().await?),
+        };
+        let mut env = Env::from([("IPSEITY__PORTAL__QUERY_TIMEOUT_MS".to_owned(), "5000".to_owned())]);
+        env.extend(shards.iter().map(|shards| (LEDGER_URL_ENV.to_owned(), shards.url())));
+        let options =
+            DeploymentOptions { nodes: NODES, redis, fault_proxies: true, env, ..DeploymentOptions::default() };
+        let deployment = Deployment::start(options).await?;
+        deployment
+            .postgres
+            .psql("ipseity", &format!("insert into plans values ('{SMALL_PLAN}', {SMALL_LIMIT})"))
+            .await?;
+        let command_line_proxies = NodeFaultProxies {
+            redis: FaultProxy::open(deployment.redis.address())?,
+            postgres: FaultProxy::open(deployment.postgres.address())?,
+        };
+        let command_line = open_command_line(&deployment, &command_line_proxies)?;
+        let mut fixture = Self {
+            topology,
+            deployment,
+            clock,
+            shards,
+            command_line,
+            command_line_proxies,
+            targets: NodeTargets::default(),
+            ops_targets: Arc::new(Mutex::new(Vec::new())),
+            links: LinkFaults::default(),
+            next_process: NODES,
+            stopped_logs: String::new(),
+            is_ruined: false,
+        };
+        fixture.number_processes();
+        Ok(fixture)
     }
 
-    /// Creates keys on a plan.
-    pub(crate) async fn issue_keys(&self, count: usize, plan: &str) -> Result<Vec<LoadKey>> {
-        let mut keys = Vec::with_capacity(count);
+    /// Numbers the current processes from 0, for a new run.
+    pub(crate) fn number_processes(&mut self) {
+        self.next_process = NODES;
+        self.stopped_logs.clear();
+        self.set_targets((0..NODES).collect());
+    }
+
+    fn set_targets(&self, processes: Vec<usize>) {
+        let nodes = || processes.iter().copied().zip(&self.deployment.nodes);
+        let targets = nodes().map(|(process, node)| NodeTarget { process, address: node.http() }).collect();
+        let ops_targets = nodes().map(|(process, node)| (process, node.ops())).collect();
+        *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets;
+        *self.ops_targets.lock().unwrap_or_else(PoisonError::into_inner) = ops_targets;
+    }
+
+    /// Numbers of the current processes.
+    pub(crate) fn processes(&self) -> Vec<usize> {
+        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.iter().map(|target| target.process).collect()
+    }
+
+    /// Creates a key for each plan, numbered starting with `first`.
+    pub(crate) async fn issue_keys(&self, first: usize, plans: &[&str]) -> Result<Vec<LoadKey>> {
+        let mut keys = Vec::with_capacity(plans.len());
         let mut sql = String::new();
-        for number in 0..count {
-            if number % KEYS_PER_ACCOUNT == 0 {
-                let email = format!("{:016x}@example.com", fastrand::u64(..));
-                write!(sql, "insert into accounts (email, plan) values ('{email}', '{plan}');")?;
-            }
+        for (number, plan) in plans.iter().enumerate() {
+            let email = format!("{:016x}@example.com", fastrand::u64(..));
             let clear = PlaintextKey::generate(|| fastrand::u8(..));
             let key = clear.to_api_key();
             let digest = hex::encode(key.digest.as_bytes());
             write!(
                 sql,
-                "insert into keys (id, account_id, seat, name, scope, digest) values ('{}', currval(pg_get_serial_sequence\
-                 ('accounts', 'id')), {}, 'fault', 'ip', '\\x{digest}');",
+                "with account as (insert into accounts (email, plan) values ('{email}', '{plan}') returning id) \
+                 insert into keys (id, account_id, seat, name, scope, digest) \
+                 select '{}', id, 1, 'fault', 'ip', '\\x{digest}' from account;",
                 key.id,
-                number % KEYS_PER_ACCOUNT + 1,
             )?;
-            keys.push(LoadKey { id: key.id.to_string(), bearer: format!("Bearer {}", clear.expose()) });
+            keys.push(LoadKey::new(first + number, key.id.to_string(), format!("Bearer {}", clear.expose())));
         }
         self.deployment.postgres.psql("ipseity", &sql).await?;
         Ok(keys)
     }
 
-    pub(crate) fn node_addresses(&self) -> Vec<SocketAddr> {
-        self.deployment.nodes.iter().map(Node::http).collect()
+    pub(crate) fn plan_limit(plan: &str) -> u64 {
+        if plan == SMALL_PLAN { SMALL_LIMIT } else { FREE_LIMIT }
+    }
+
+    pub(crate) fn add_link_fault(&mut self, fault: LinkFault) -> usize {
+        let number = self.links.add(fault);
+        self.apply_links();
+        number
+    }
+
+    pub(crate) fn remove_link_fault(&mut self, number: usize) {
+        self.links.remove(number);
+        self.apply_links();
+    }
+
+    fn apply_links(&self) {
+        self.links.apply(&self.link_proxies());
+    }
+
+    pub(crate) fn link_proxies(&self) -> LinkProxies<'_> {
+        LinkProxies {
+            nodes: self.deployment.nodes.iter().filter_map(Node::fault_proxies).collect(),
+            command_line: &self.command_line_proxies,
+            shards: self.shards.as_ref().map_or(&[], |shards| &shards.proxies),
+        }
+    }
+
+    /// Servers of Redis that run.
+    pub(crate) fn redis_servers(&self) -> Vec<&Redis> {
+        match &self.shards {
+            None => vec![&self.deployment.redis],
+            Some(shards) => shards.cluster.servers.iter().filter(|server| server.is_started()).collect(),
+        }
     }
 
     /// Sums a metric over all nodes.
     pub(crate) async fn sum_metric(&self, name: &str) -> Result<u64> {
         let mut sum = 0;
         for node in &self.deployment.nodes {
-            let text = node.metrics().await?;
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            sum += value.with_context(|| format!("no metric {name}"))?.parse::<u64>()?;
+            sum += sum_series(&node.metrics().await?, name);
         }
         Ok(sum)
     }
 
-    /// Replaces a node that has ended.
+    /// Starts a node in place of one that has ended.
     pub(crate) async fn replace_node(&mut self, index: usize) -> Result<()> {
         let node = self.deployment.start_node(&Env::new()).await?;
         let stopped = std::mem::replace(&mut self.deployment.nodes[index], node);
-        self.unverifiable_by_stopped_nodes += unverifiable_in_log(&stopped)?;
+        self.stopped_logs.push_str(&stopped.log()?);
+        self.apply_links();
+        let mut processes = self.processes();
+        processes[index] = self.next_process;
+        self.next_process += 1;
+        self.set_targets(processes);
         Ok(())
     }
 
-    /// Unverifiable charges of all nodes. Read from the logs, because a metric is lost with its node.
-    pub(crate) fn unverifiable_charges(&self) -> Result<u64> {
-        self.deployment
-            .nodes
-            .iter()
-            .try_fold(self.unverifiable_by_stopped_nodes, |sum, node| Ok(sum + unverifiable_in_log(node)?))
+    /// Uses another PostgreSQL, such as a promoted replica. The node's links to it stay the same.
+    pub(crate) fn replace_postgres(&mut self, postgres: ipseity_testkit::Postgres) {
+        self.deployment.replace_postgres(postgres);
+        self.command_line_proxies.postgres.set_upstream(self.deployment.postgres.address());
+    }
+
+    /// Logs of all nodes of this fixture that ran since the last [`Self::number_processes`].
+    pub(crate) fn logs(&self) -> Result<Vec<String>> {
+        let running = self.deployment.nodes.iter().map(Node::log).collect::<Result<Vec<_>>>()?;
+        Ok(running.into_iter().chain([self.stopped_logs.clone()]).collect())
     }
 
     /// Resident memory of all nodes.
@@ -111,9 +245,41 @@ impl FaultFixture {
     }
 }
 
-fn unverifiable_in_log(node: &Node) -> Result<u64> {
-    let log = node.log()?;
-    let counts =
-        log.split("\"unverifiable\":").skip(1).map(|rest| rest.split(|end: char| !end.is_ascii_digit()).next());
-    counts.map(|count| count.unwrap_or_default().parse::<u64>().context("invalid count in the log")).sum()
+fn open_command_line(deployment: &Deployment, proxies: &NodeFaultProxies) -> Result<CommandLine> {
+    let mut env = deployment.env().clone();
+    let links = [
+        (LEDGER_URL_ENV, deployment.redis.address(), &proxies.redis),
+        (STORE_URL_ENV, deployment.postgres.address(), &proxies.postgres),
+    ];
+    for (name, store, proxy) in links {
+        let url = env.get_mut(name).with_context(|| format!("{name} is not set"))?;
+        *url = url.replace(&store.to_string(), &proxy.address().to_string());
+    }
+    Ok(CommandLine { program: node::find_service_binary()?, env })
+}
+
+/// Unverifiable charges by public key id in the logs of nodes. Lines without a key have the id ''.
+pub(crate) fn unverifiable_in_logs(logs: &[String]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for line in logs.iter().flat_map(|log| log.lines()).filter(|line| line.contains("unverifiable charges")) {
+        let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+        let field = |name: &str| event.get(name).or_else(|| event.get("fields")?.get(name)).cloned();
+        let count = field("unverifiable").and_then(|count| count.as_u64()).unwrap_or_default();
+        let key = field("key").and_then(|key| Some(key.as_str()?.to_owned())).unwrap_or_default();
+        *counts.entry(key).or_default() += count;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unverifiable_charges_are_read_by_key() {
+        let log = "{\"message\":\"unverifiable charges not repeated\",\"unverifiable\":2,\"key\":\"abc\"}\n\
+                   {\"fields\":{\"message\":\"unverifiable charges not repeated\",\"unverifiable\":3}}\nother\n";
+        let counts = unverifiable_in_logs(&[log.to_owned()]);
+        assert_eq!(counts, BTreeMap::from([("abc".to_owned(), 2), (String::new(), 3)]));
+    }
 }

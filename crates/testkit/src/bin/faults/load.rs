@@ -1,63 +1,85 @@
-//! Clients that record each request before they send it, and its outcome afterwards.
+//! Clients that send requests until they are stopped, and record each.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipseity_testkit::{TestClient, TestResponse};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::fixture::LoadKey;
+use crate::history::{RequestRecord, ResponseFacts};
+use crate::recorder::Recorder;
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+const DISCONNECT_AFTER: Duration = Duration::from_micros(300);
+const DISCONNECT_PROBABILITY: f64 = 0.2;
+/// How often a client uses the secret before the last.
+const OLD_SECRET_PROBABILITY: f64 = 0.1;
 const DAY_S: u64 = 86_400;
 
-/// One request, recorded when it is sent and completed with its response.
+/// A key of the load. Clones share its secrets.
 #[derive(Clone)]
-pub(crate) struct FaultRequest {
-    pub(crate) key_index: usize,
-    pub(crate) node_index: usize,
-    pub(crate) sent_at: Instant,
-    pub(crate) outcome: Option<FaultRequestOutcome>,
+pub(crate) struct LoadKey {
+    /// Number in the history.
+    pub(crate) index: usize,
+    pub(crate) id: String,
+    bearers: Arc<Mutex<Vec<String>>>,
 }
 
+impl LoadKey {
+    pub(crate) fn new(index: usize, id: String, bearer: String) -> Self {
+        Self { index, id, bearers: Arc::new(Mutex::new(vec![bearer])) }
+    }
+
+    /// Adds a secret and returns its number.
+    pub(crate) fn add_secret(&self, bearer: String) -> usize {
+        let mut bearers = self.bearers.lock().unwrap_or_else(PoisonError::into_inner);
+        bearers.push(bearer);
+        bearers.len() - 1
+    }
+
+    pub(crate) fn secrets(&self) -> usize {
+        self.bearers.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn choose_secret(&self, rng: &mut fastrand::Rng) -> (usize, String) {
+        let bearers = self.bearers.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = bearers.len() - 1;
+        let secret = if last > 0 && rng.f64() < OLD_SECRET_PROBABILITY { last - 1 } else { last };
+        (secret, bearers[secret].clone())
+    }
+}
+
+/// A node process and its address.
 #[derive(Clone, Copy)]
-pub(crate) struct FaultRequestOutcome {
-    pub(crate) took: Duration,
-    pub(crate) status: u16,
-    /// The day of the rate limit header.
-    pub(crate) day: Option<u64>,
-    pub(crate) is_burst: bool,
+pub(crate) struct NodeTarget {
+    pub(crate) process: usize,
+    pub(crate) address: SocketAddr,
 }
 
-impl FaultRequest {
-    pub(crate) fn is_admitted(&self) -> bool {
-        self.outcome.is_some_and(|outcome| outcome.status == 200)
-    }
+/// The current processes of the nodes.
+pub(crate) type NodeTargets = Arc<Mutex<Vec<NodeTarget>>>;
 
-    /// The client does not know whether it was charged.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.outcome.is_none_or(|outcome| outcome.status >= 500)
-    }
-
-    /// When the response arrived, or when the request was sent if none did.
-    pub(crate) fn finished_at(&self) -> Instant {
-        self.sent_at + self.outcome.map_or(Duration::ZERO, |outcome| outcome.took)
-    }
-
-    pub(crate) fn day(&self) -> Option<u64> {
-        self.outcome?.day
-    }
+pub(crate) fn target(targets: &NodeTargets, node: usize) -> NodeTarget {
+    let targets = targets.lock().unwrap_or_else(PoisonError::into_inner);
+    targets[node % targets.len()]
 }
 
-/// Current addresses of the nodes.
-pub(crate) type NodeAddresses = Arc<Mutex<Vec<SocketAddr>>>;
-
+/// Running clients.
 pub(crate) struct FaultLoad {
     stop: Arc<AtomicBool>,
-    clients: JoinSet<Vec<FaultRequest>>,
+    clients: JoinSet<()>,
+}
+
+/// What clients need.
+#[derive(Clone)]
+pub(crate) struct LoadContext {
+    pub(crate) targets: NodeTargets,
+    pub(crate) recorder: Recorder,
+    /// While set, clients disconnect now and then before the response.
+    pub(crate) disconnects: Arc<AtomicBool>,
 }
 
 pub(crate) struct FaultLoadOptions {
@@ -65,84 +87,83 @@ pub(crate) struct FaultLoadOptions {
     /// Rate of all clients together.
     pub(crate) requests_per_second: u32,
     pub(crate) seed: u64,
-    /// Probability that a client disconnects before the response.
-    pub(crate) disconnect_probability: f64,
+    /// The only node that gets requests; all if absent.
+    pub(crate) node: Option<usize>,
 }
 
 impl FaultLoad {
-    pub(crate) fn start(addresses: &NodeAddresses, keys: &[LoadKey], options: &FaultLoadOptions) -> Self {
+    pub(crate) fn start(context: &LoadContext, keys: &[LoadKey], options: &FaultLoadOptions) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
         let request_interval =
             Duration::from_secs(1) * u32::try_from(options.clients).unwrap_or(1) / options.requests_per_second;
         for number in 0..options.clients {
-            let client = LoadClient {
-                addresses: Arc::clone(addresses),
-                keys: keys.to_vec(),
-                rng: fastrand::Rng::with_seed(options.seed.wrapping_mul(1000).wrapping_add(number as u64)),
-                node: number,
-                request_interval,
-                disconnect_probability: options.disconnect_probability,
-            };
-            clients.spawn(client.send_until(Arc::clone(&stop)));
+            let mut client = LoadClient::new(context, options.node.unwrap_or(number));
+            let mut rng = fastrand::Rng::with_seed(options.seed.wrapping_mul(1000).wrapping_add(number as u64));
+            let (keys, stop) = (keys.to_vec(), Arc::clone(&stop));
+            clients.spawn(async move {
+                let mut ticker = interval(request_interval);
+                ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                loop {
+                    ticker.tick().await;
+                    if stop.load(Ordering::Acquire) {
+                        return;
+                    }
+                    client.send(&keys[rng.usize(..keys.len())], &mut rng).await;
+                }
+            });
         }
         Self { stop, clients }
     }
 
-    pub(crate) async fn stop(self) -> Vec<FaultRequest> {
+    pub(crate) async fn stop(self) {
         self.stop.store(true, Ordering::Release);
-        self.clients.join_all().await.into_iter().flatten().collect()
+        self.clients.join_all().await;
     }
 }
 
-struct LoadClient {
-    addresses: NodeAddresses,
-    keys: Vec<LoadKey>,
-    rng: fastrand::Rng,
+/// One client with one connection to a node.
+pub(crate) struct LoadClient {
+    context: LoadContext,
     node: usize,
-    request_interval: Duration,
-    disconnect_probability: f64,
+    connection: Option<(SocketAddr, TestClient)>,
 }
 
 impl LoadClient {
-    async fn send_until(mut self, stop: Arc<AtomicBool>) -> Vec<FaultRequest> {
-        let mut records = Vec::new();
-        let mut ticker = interval(self.request_interval);
-        ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut caller: Option<(SocketAddr, TestClient)> = None;
-        while !stop.load(Ordering::Acquire) {
-            ticker.tick().await;
-            let (node, address) = {
-                let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-                let node = self.node % addresses.len();
-                (node, addresses[node])
-            };
-            let key = self.rng.usize(..self.keys.len());
-            let record = FaultRequest { key_index: key, node_index: node, sent_at: Instant::now(), outcome: None };
-            records.push(record);
-            if caller.as_ref().is_none_or(|(of, _)| *of != address) {
-                caller = Some((address, TestClient::new(address)));
+    pub(crate) fn new(context: &LoadContext, node: usize) -> Self {
+        Self { context: context.clone(), node, connection: None }
+    }
+
+    /// Sends a request and records it.
+    pub(crate) async fn send(&mut self, key: &LoadKey, rng: &mut fastrand::Rng) -> Option<u16> {
+        let NodeTarget { process, address } = target(&self.context.targets, self.node);
+        let disconnects = self.context.disconnects.load(Ordering::Relaxed) && rng.f64() < DISCONNECT_PROBABILITY;
+        let request_timeout = if disconnects { DISCONNECT_AFTER } else { REQUEST_TIMEOUT };
+        let (secret, bearer) = key.choose_secret(rng);
+        let (_, mut connection) = self
+            .connection
+            .take()
+            .filter(|(of, _)| *of == address)
+            .unwrap_or_else(|| (address, TestClient::new(address)));
+        let start = self.context.recorder.now();
+        let reply = timeout(request_timeout, connection.get("/api/v1/ip", &[("authorization", &bearer)])).await;
+        let end = self.context.recorder.now();
+        let response = match &reply {
+            Ok(Ok(reply)) => {
+                self.connection = Some((address, connection));
+                Some(parse_response(reply))
             }
-            let Some((_, connection)) = &mut caller else { continue };
-            let headers = [("authorization", self.keys[key].bearer.as_str())];
-            let request_timeout =
-                if self.rng.f64() < self.disconnect_probability { Duration::from_micros(300) } else { REQUEST_TIMEOUT };
-            match timeout(request_timeout, connection.get("/api/v1/ip", &headers)).await {
-                Ok(Ok(reply)) => {
-                    if let Some(last) = records.last_mut() {
-                        last.outcome = Some(parse_outcome(&reply, last.sent_at.elapsed()));
-                    }
-                }
-                Ok(Err(_)) | Err(_) => caller = None,
-            }
-        }
-        records
+            Ok(Err(_)) | Err(_) => None,
+        };
+        self.context.recorder.record_request(RequestRecord { key: key.index, secret, process, start, end, response });
+        response.map(|response| response.status)
     }
 }
 
-fn parse_outcome(reply: &TestResponse, took: Duration) -> FaultRequestOutcome {
-    let reset: Option<u64> = reply.header("x-ratelimit-reset").and_then(|value| value.parse().ok());
+fn parse_response(reply: &TestResponse) -> ResponseFacts {
+    let number = |name| reply.header(name).and_then(|value| value.parse::<u64>().ok());
     let is_burst = reply.header("ratelimit-policy").is_some_and(|policy| policy.contains("burst"));
-    let day = reset.filter(|_| !is_burst).map(|reset| reset / DAY_S - 1);
-    FaultRequestOutcome { took, status: reply.status, day, is_burst }
+    let day = number("x-ratelimit-reset").filter(|_| !is_burst).map(|reset| reset / DAY_S - 1);
+    let remaining = number("x-ratelimit-remaining").filter(|_| !is_burst);
+    ResponseFacts { status: reply.status, day, remaining, is_burst }
 }

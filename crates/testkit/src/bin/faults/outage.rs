@@ -2,24 +2,33 @@
 //! nodes.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tokio::time::sleep;
+use fastrand::Rng;
+use tokio::time::{Instant, sleep};
 
-use crate::consistency;
+use crate::checks;
+use crate::counts;
 use crate::fault_kind::FaultKind;
-use crate::fixture::FaultFixture;
-use crate::load::{FaultLoad, FaultLoadOptions, NodeAddresses};
+use crate::fixture::{FREE_PLAN, FaultFixture, FaultTopology};
+use crate::history::{History, KeyFacts};
+use crate::inject::Injection;
+use crate::load::{FaultLoad, FaultLoadOptions, LoadContext};
+use crate::recorder::Recorder;
 use crate::report::RunStats;
-use crate::run::{RECOVERY_TIMEOUT, RunObservations, check_charge_invariant};
+use crate::run::{CountedBefore, complete_history};
+use crate::sampler::NodeSampler;
+use crate::timeline::RECOVERY_MAX;
 
 const KEYS: usize = 200;
 const REQUESTS_PER_SECOND: u32 = 500;
 const RESPONSE_TIME_MAX: Duration = Duration::from_millis(150);
 const OUTAGE_DURATION: Duration = Duration::from_secs(60);
 const OUTAGE_DURATION_SHORT: Duration = Duration::from_secs(4);
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
 /// How much two nodes may grow: the local state of 200 keys, and allocator overhead.
 const MEMORY_GROWTH_MAX_KIB: u64 = 48 * 1024;
 
@@ -36,54 +45,60 @@ pub(crate) const OUTAGES: [OutageScenario; 5] = [
     OutageScenario { name: "outage: replies dropped", kind: FaultKind::RedisRepliesDropped },
 ];
 
-#[expect(clippy::print_stdout, reason = "the figures are printed")]
 pub(crate) async fn run_outage(outage: &OutageScenario, is_short: bool) -> Result<RunStats> {
-    let mut fixture = FaultFixture::open().await?;
-    let keys = fixture.issue_keys(KEYS, "free").await?;
-    let addresses: NodeAddresses = Arc::new(Mutex::new(fixture.node_addresses()));
-    let options = FaultLoadOptions {
-        clients: 40,
-        requests_per_second: REQUESTS_PER_SECOND,
-        seed: 1,
-        disconnect_probability: 0.0,
+    let mut fixture = FaultFixture::open(FaultTopology::Single).await?;
+    let recorder = Recorder::start();
+    let counted_before = CountedBefore::read(&fixture).await?;
+    let keys = fixture.issue_keys(0, &[FREE_PLAN; KEYS]).await?;
+    let daily_limit = FaultFixture::plan_limit(FREE_PLAN);
+    recorder.history().keys.extend(keys.iter().map(|key| KeyFacts::new("steady", &key.id, daily_limit)));
+    let load = LoadContext {
+        targets: Arc::clone(&fixture.targets),
+        recorder: recorder.clone(),
+        disconnects: Arc::new(AtomicBool::new(false)),
     };
-    let load = FaultLoad::start(&addresses, &keys, &options);
+    let options = FaultLoadOptions { clients: 40, requests_per_second: REQUESTS_PER_SECOND, seed: 1, node: None };
+    let sampler = NodeSampler::start(&fixture.ops_targets, &recorder);
+    let clients = FaultLoad::start(&load, &keys, &options);
     // Long enough for each node to see each key.
     sleep(Duration::from_secs(5)).await;
     let before_kib = fixture.resident_kib()?;
-    let injected_at = Instant::now();
-    outage
-        .kind
-        .inject(&mut fixture, &addresses, if is_short { OUTAGE_DURATION_SHORT } else { OUTAGE_DURATION }, 1)
-        .await?;
-    let cleared_at = Instant::now();
-    sleep(RECOVERY_TIMEOUT).await;
+    let injected_at = recorder.now();
+    let duration = if is_short { OUTAGE_DURATION_SHORT } else { OUTAGE_DURATION };
+    let mut injection = Injection { fixture: &mut fixture, load: &load, rng: Rng::with_seed(1), midnight: None };
+    let mut active = injection.begin(outage.kind).await?;
+    let until = Instant::now() + duration;
+    while Instant::now() < until {
+        injection.tick(&mut active).await?;
+        sleep(TICK_INTERVAL).await;
+    }
+    injection.end(active).await?;
+    sleep(RECOVERY_MAX).await;
     let growth_kib = fixture.resident_kib()?.saturating_sub(before_kib);
-    let requests = load.stop().await;
-    let (recovery, charges) = consistency::await_recovery(&fixture, &keys, &[0; KEYS]).await?;
-    let unverifiable = fixture.unverifiable_charges()?;
-    let observations = RunObservations { keys, requests, injected_at, cleared_at, charges, unverifiable };
-    let stats = RunStats::from_run(&observations, &recovery);
-    check_charge_invariant(outage.kind, &observations)?;
-    // While both are down, a node can only decide for keys that it has seen.
-    let before = observations
-        .requests
-        .iter()
-        .filter(|requests| requests.is_admitted() && requests.sent_at < observations.injected_at);
-    let seen_keys: HashSet<(usize, usize)> = before.map(|requests| (requests.node_index, requests.key_index)).collect();
-    let with_seen_keys =
-        observations.requests.iter().filter(|requests| seen_keys.contains(&(requests.node_index, requests.key_index)));
-    let (failed, all) =
-        with_seen_keys.fold((0, 0), |(failed, all), requests| (failed + usize::from(!requests.is_admitted()), all + 1));
-    println!("      {}: {failed} of {all} requests with known keys did not return 200", outage.name);
-    ensure!(failed * 1000 <= all, "{failed} of {all} requests with known keys did not return 200");
-    // The load continued for RECOVERY_TIMEOUT after the fault. By then Redis must decide again.
-    ensure!(
-        recovery.recovered_after < Duration::from_secs(1),
-        "Redis decided again {:?} after {RECOVERY_TIMEOUT:?}",
-        recovery.recovered_after
-    );
+    clients.stop().await;
+    let recovered_after = counts::await_recovery(&fixture).await?;
+    drop(sampler);
+    complete_history(&fixture, &recorder, &counted_before).await?;
+    let history = recorder.history();
+    let stats = RunStats::of(&history, recovered_after);
+    let violations = checks::find_violations(&history);
+    ensure!(violations.is_empty(), "{}", violations.join("\n          "));
+    check_known_keys(outage.name, &history, injected_at)?;
+    // The load continued for RECOVERY_MAX after the fault. By then Redis must decide again.
+    ensure!(recovered_after < Duration::from_secs(1), "Redis decided again {recovered_after:?} after {RECOVERY_MAX:?}");
     ensure!(is_short || stats.slowest <= RESPONSE_TIME_MAX, "the slowest response took {:?}", stats.slowest);
     ensure!(growth_kib <= MEMORY_GROWTH_MAX_KIB, "the nodes grew by {growth_kib} KiB");
     Ok(stats)
+}
+
+/// While both stores are down, a node can only decide for keys that it has seen. Those it must answer.
+#[expect(clippy::print_stdout, reason = "the figures are printed")]
+fn check_known_keys(name: &str, history: &History, injected_at: Duration) -> Result<()> {
+    let before = history.requests.iter().filter(|request| request.is_admitted() && request.end < injected_at);
+    let seen: HashSet<(usize, usize)> = before.map(|request| (request.process, request.key)).collect();
+    let of_known = || history.requests.iter().filter(|request| seen.contains(&(request.process, request.key)));
+    let (all, failed) = (of_known().count(), of_known().filter(|request| !request.is_admitted()).count());
+    println!("      {name}: {failed} of {all} requests with known keys did not return 200");
+    ensure!(failed * 1000 <= all, "{failed} of {all} requests with known keys did not return 200");
+    Ok(())
 }

@@ -1,12 +1,11 @@
 //! Prints the result of each run, and a table at the end.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::consistency::RecoveryTimes;
-use crate::run::RunObservations;
+use crate::history::History;
 
 /// Figures of one run.
 #[derive(Clone, Copy, Default)]
@@ -14,68 +13,69 @@ pub(crate) struct RunStats {
     pub(crate) requests: usize,
     pub(crate) admitted: usize,
     pub(crate) unanswered: usize,
+    pub(crate) changes: usize,
     pub(crate) charged: u64,
     /// Admitted but not charged.
     pub(crate) lost: u64,
     pub(crate) unverifiable: u64,
-    /// Slowest response since the fault.
+    /// Slowest response since the first fault.
     pub(crate) slowest: Duration,
     pub(crate) recovered_after: Duration,
-    pub(crate) consistent_after: Duration,
 }
 
 impl RunStats {
-    pub(crate) fn from_run(observations: &RunObservations, recovery: &RecoveryTimes) -> Self {
-        let after_fault = observations.requests.iter().filter(|request| request.sent_at >= observations.injected_at);
-        let times = after_fault.filter_map(|request| Some(request.outcome?.took));
+    pub(crate) fn of(history: &History, recovered_after: Duration) -> Self {
+        let injected_at = history.faults.iter().map(|window| window.from).min().unwrap_or_default();
+        let answered = history.requests.iter().filter(|request| request.response.is_some());
+        let after_fault = answered.filter(|request| request.start >= injected_at);
+        let count = |key: usize| history.key_requests(key).filter(|request| request.is_admitted()).count() as u64;
+        let charged =
+            |key: usize| history.charges.iter().filter(|((of, _), _)| *of == key).map(|(_, count)| count).sum::<u64>();
         Self {
-            requests: observations.requests.len(),
-            admitted: observations.requests.iter().filter(|request| request.is_admitted()).count(),
-            unanswered: observations.requests.iter().filter(|request| request.is_unanswered()).count(),
-            charged: observations.charges.values().sum(),
-            lost: count_lost(observations),
-            unverifiable: observations.unverifiable,
-            slowest: times.max().unwrap_or_default(),
-            recovered_after: recovery.recovered_after,
-            consistent_after: recovery.consistent_after,
+            requests: history.requests.len(),
+            admitted: history.requests.iter().filter(|request| request.is_admitted()).count(),
+            unanswered: history.requests.iter().filter(|request| request.is_unanswered()).count(),
+            changes: history.changes.len(),
+            charged: history.charges.values().sum(),
+            lost: (0..history.keys.len()).map(|key| count(key).saturating_sub(charged(key))).sum(),
+            unverifiable: history.unverifiable.by_key.values().sum::<u64>() + history.unverifiable.without_key,
+            slowest: after_fault.map(|request| request.took()).max().unwrap_or_default(),
+            recovered_after,
         }
     }
 }
 
-fn count_lost(observations: &RunObservations) -> u64 {
-    let missing = observations.keys.iter().enumerate().map(|(number, key)| {
-        let admitted =
-            observations.requests.iter().filter(|request| request.key_index == number && request.is_admitted()).count()
-                as u64;
-        let charged = observations.charges.iter().filter(|((id, _), _)| *id == key.id).map(|(_, count)| count).sum();
-        admitted.saturating_sub(charged)
-    });
-    missing.sum()
-}
-
-#[derive(Default)]
 pub(crate) struct FaultReport {
-    runs: BTreeMap<&'static str, Vec<RunStats>>,
+    runs: BTreeMap<String, Vec<RunStats>>,
+    combined: usize,
     failures: Vec<String>,
+    started_at: Instant,
 }
 
-#[expect(clippy::print_stdout, reason = "a report is printed")]
+impl Default for FaultReport {
+    fn default() -> Self {
+        Self { runs: BTreeMap::new(), combined: 0, failures: Vec::new(), started_at: Instant::now() }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the report is the output")]
 impl FaultReport {
-    pub(crate) fn record(&mut self, name: &'static str, seed: u64, outcome: Result<RunStats>) {
-        match outcome {
+    pub(crate) fn record(&mut self, name: &str, seed: u64, result: Result<RunStats>) {
+        match result {
             Ok(stats) => {
                 println!(
-                    "ok    {name:34} seed {seed:<5} {:6} requests, {:6} admitted, {:6} charged, {:4} unanswered, slowest {:4} ms, \
-                     recovered {:4} ms, consistent {:5} ms",
+                    "ok    {name:34} seed {seed:<5} {:6} requests, {:6} admitted, {:6} charged, {:4} unanswered, \
+                     {:3} changes, slowest {:4} ms, recovered {:4} ms",
                     stats.requests,
                     stats.admitted,
                     stats.charged,
                     stats.unanswered,
+                    stats.changes,
                     stats.slowest.as_millis(),
                     stats.recovered_after.as_millis(),
-                    stats.consistent_after.as_millis(),
                 );
-                self.runs.entry(name).or_default().push(stats);
+                self.combined += usize::from(name.contains(" + "));
+                self.runs.entry(name.split(" + ").next().unwrap_or(name).to_owned()).or_default().push(stats);
             }
             Err(error) => {
                 println!("FAIL  {name:34} seed {seed:<5} {error:#}");
@@ -113,6 +113,12 @@ impl FaultReport {
         for failure in &self.failures {
             println!("FAIL  {failure}");
         }
-        println!("\n{all} passed, {} failed", self.failures.len());
+        println!(
+            "\n{all} passed ({} with two faults), {} failed, over {} kinds in {} s",
+            self.combined,
+            self.failures.len(),
+            self.runs.len(),
+            self.started_at.elapsed().as_secs()
+        );
     }
 }

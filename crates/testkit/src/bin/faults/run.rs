@@ -1,249 +1,265 @@
-//! One seeded run: load with a fault, and the checks afterwards.
+//! One seeded run: load, key changes and faults, then recovery and the checkers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use fastrand::Rng;
 use tokio::time::sleep;
 
-use crate::consistency::{self, ChargeCounts, RecoveryTimes};
+use crate::changes::{ChangedKeys, KeyChanges};
+use crate::checks;
+use crate::counts;
+use crate::dump;
 use crate::fault_kind::FaultKind;
-use crate::fixture::{FaultFixture, LoadKey, NODES};
-use crate::load::{FaultLoad, FaultLoadOptions, FaultRequest, NodeAddresses};
+use crate::fixture::{FREE_PLAN, FaultFixture, SMALL_PLAN, unverifiable_in_logs};
+use crate::history::{ChangeOutcome, FaultEffect, KeyAction, KeyFacts};
+use crate::inject::{ActiveFault, Injection};
+use crate::load::{FaultLoad, FaultLoadOptions, LoadClient, LoadContext, LoadKey};
+use crate::plan::RunPlan;
+use crate::recorder::Recorder;
 use crate::report::RunStats;
+use crate::sampler::{NodeSampler, lookup_outcomes};
+use crate::timeline::RECOVERY_MAX;
 
-const KEYS: usize = 10;
-const SMALL_LIMIT: u64 = 60;
-/// Usage that is not yet flushed when Redis loses its data: one interval plus the duration of a flush.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(3_000);
-/// Timeout of a charge, and the maximum age of a pending charge.
-const CHARGE_TIMEOUT: Duration = Duration::from_millis(50);
-const PENDING_CHARGE_MAX_AGE: Duration = Duration::from_secs(5);
-pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+const TICK_INTERVAL: Duration = Duration::from_millis(40);
+/// A node may keep refusing a key for a second after it was resumed.
+const REFUSAL_CACHE: Duration = Duration::from_millis(1_600);
+/// The node that gets all requests of the key that exceeds its limit while that node stalls.
+const STALLED_NODE: usize = 1;
 
-/// Everything observed in a run.
-pub(crate) struct RunObservations {
-    pub(crate) keys: Vec<LoadKey>,
-    pub(crate) requests: Vec<FaultRequest>,
-    pub(crate) injected_at: Instant,
-    pub(crate) cleared_at: Instant,
-    pub(crate) charges: ChargeCounts,
-    pub(crate) unverifiable: u64,
+/// The keys of a run by role.
+struct RunKeys {
+    /// Used all the time.
+    steady: Vec<LoadKey>,
+    switched: LoadKey,
+    rotated: LoadKey,
+    /// Not used after the fault begins.
+    quiet: Vec<LoadKey>,
+    /// Not used before the fault begins.
+    fresh: Vec<LoadKey>,
+    /// Exceeds its burst limit.
+    burst: Option<LoadKey>,
 }
 
-pub(crate) async fn run_seed(
-    fixture: &mut FaultFixture,
-    kind: FaultKind,
-    seed: u64,
-    is_short: bool,
-) -> Result<RunStats> {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let mut keys = fixture.issue_keys(KEYS, "free").await?;
-    keys.extend(fixture.issue_keys(1, "small").await?);
-    let unverifiable_before = fixture.unverifiable_charges()?;
-    let addresses: NodeAddresses = Arc::new(Mutex::new(fixture.node_addresses()));
-    let disconnect_probability = if kind == FaultKind::ClientsDisconnect { 0.2 } else { 0.0 };
-    let load = FaultLoad::start(
-        &addresses,
-        &keys,
-        &FaultLoadOptions { clients: 12, requests_per_second: 120, seed, disconnect_probability },
-    );
-    let [before, during, after] =
-        if is_short { [1_000..1_500, 800..1_600, 400..800] } else { [1_200..2_500, 1_000..3_500, 500..1_500] };
-    sleep(Duration::from_millis(rng.u64(before))).await;
-    let injected_at = Instant::now();
-    let duration = Duration::from_millis(rng.u64(during));
-    let paused_key_load = start_paused_key_load(fixture, kind, &addresses).await?;
-    kind.inject(fixture, &addresses, duration, seed).await?;
-    let cleared_at = Instant::now();
-    sleep(Duration::from_millis(rng.u64(after))).await;
-    let mut requests = load.stop().await;
-    if let Some(paused_key_load) = paused_key_load {
-        let offset = keys.len();
-        keys.push(paused_key_load.key);
-        requests.extend(
-            paused_key_load
-                .load
-                .stop()
-                .await
-                .into_iter()
-                .map(|requests| FaultRequest { key_index: requests.key_index + offset, ..requests }),
-        );
-    }
-    let mut observations =
-        RunObservations { keys, requests, injected_at, cleared_at, charges: ChargeCounts::new(), unverifiable: 0 };
-    let recovery;
-    (recovery, observations.charges) =
-        consistency::await_recovery(fixture, &observations.keys, &max_lost_with_redis(kind, &observations)).await?;
-    observations.unverifiable = fixture.unverifiable_charges()? - unverifiable_before;
-    check_run(fixture, kind, &observations, &recovery).await?;
-    Ok(RunStats::from_run(&observations, &recovery))
-}
-
-/// Extra load on a key that exceeds the burst limit.
-struct PausedKeyLoad {
-    key: LoadKey,
-    load: FaultLoad,
-}
-
-/// Starts the extra load that a kind needs.
-async fn start_paused_key_load(
-    fixture: &FaultFixture,
-    kind: FaultKind,
-    addresses: &NodeAddresses,
-) -> Result<Option<PausedKeyLoad>> {
-    if kind != FaultKind::PausedWhileRedisIsDown {
-        return Ok(None);
-    }
-    // Exceeds the burst limit on each node during the fault.
-    let key = fixture.issue_keys(1, "free").await?.remove(0);
-    let options = FaultLoadOptions { clients: 8, requests_per_second: 700, seed: 7, disconnect_probability: 0.0 };
-    let load = FaultLoad::start(addresses, std::slice::from_ref(&key), &options);
-    Ok(Some(PausedKeyLoad { key, load }))
-}
-
-async fn check_run(
-    fixture: &FaultFixture,
-    kind: FaultKind,
-    observations: &RunObservations,
-    recovery: &RecoveryTimes,
-) -> Result<()> {
-    ensure!(recovery.recovered_after <= RECOVERY_TIMEOUT, "Redis decided again after {:?}", recovery.recovered_after);
-    check_charge_invariant(kind, observations)?;
-    check_limits(kind, observations)?;
-    check_pauses(kind, observations)?;
-    if kind.keeps_one_store() && !kind.has_node_downtime() && kind != FaultKind::ClientsDisconnect {
-        let unanswered = observations.requests.iter().filter(|request| request.is_unanswered()).count();
-        ensure!(
-            unanswered * 1000 <= observations.requests.len(),
-            "{unanswered} of {} requests had no response",
-            observations.requests.len()
-        );
-    }
-    if kind == FaultKind::RevokedWhileRedisIsDown {
-        check_revoked_key(fixture, observations).await?;
-    }
-    Ok(())
-}
-
-/// Checks `admitted − lost ≤ charged ≤ admitted + unanswered` for each key and day.
-pub(crate) fn check_charge_invariant(kind: FaultKind, observations: &RunObservations) -> Result<()> {
-    let mut unverifiable = observations.unverifiable;
-    for (number, key) in observations.keys.iter().enumerate() {
-        let key_requests = || observations.requests.iter().filter(|request| request.key_index == number);
-        let unanswered = key_requests().filter(|request| request.is_unanswered()).count() as u64;
-        let mut admitted: BTreeMap<u64, u64> = BTreeMap::new();
-        for day in key_requests().filter(|request| request.is_admitted()).filter_map(FaultRequest::day) {
-            *admitted.entry(day).or_default() += 1;
+impl RunKeys {
+    async fn issue(fixture: &FaultFixture, recorder: &Recorder, has_burst: bool) -> Result<Self> {
+        let burst = if has_burst { 1 } else { 0 };
+        let roles: Vec<(&str, &str)> = [
+            ("small", SMALL_PLAN, 2),
+            ("steady", FREE_PLAN, 6),
+            ("switched", FREE_PLAN, 1),
+            ("rotated", FREE_PLAN, 1),
+            ("quiet", FREE_PLAN, 2),
+            ("fresh", FREE_PLAN, 2),
+            ("burst", FREE_PLAN, burst),
+        ]
+        .into_iter()
+        .flat_map(|(role, plan, count)| std::iter::repeat_n((role, plan), count))
+        .collect();
+        let plans: Vec<&str> = roles.iter().map(|(_, plan)| *plan).collect();
+        let mut keys = fixture.issue_keys(0, &plans).await?;
+        for (key, (role, plan)) in keys.iter().zip(&roles) {
+            recorder.history().keys.push(KeyFacts::new(role, &key.id, FaultFixture::plan_limit(plan)));
         }
-        for (day, admitted) in admitted {
-            let charged = observations.charges.get(&(key.id.clone(), day)).copied().unwrap_or(0);
-            let lost = key_requests()
-                .filter(|request| request.is_admitted() && may_be_lost(kind, observations, request))
-                .count() as u64;
-            let missing = admitted.saturating_sub(charged + lost);
-            ensure!(missing <= unverifiable, "{admitted} admitted, {charged} charged, at most {lost} may be lost");
-            unverifiable -= missing;
-            ensure!(
-                charged <= admitted + unanswered,
-                "{admitted} admitted, {unanswered} unanswered, {charged} charged"
-            );
-        }
+        let mut take = |count: usize| keys.drain(..count).collect::<Vec<LoadKey>>();
+        Ok(Self {
+            steady: take(8),
+            switched: take(1).remove(0),
+            rotated: take(1).remove(0),
+            quiet: take(2),
+            fresh: take(2),
+            burst: take(burst).pop(),
+        })
     }
-    Ok(())
+
+    /// Keys of the main load.
+    fn loaded(&self) -> Vec<LoadKey> {
+        self.steady.iter().chain([&self.switched, &self.rotated]).cloned().collect()
+    }
+
+    /// All but the quiet ones.
+    fn not_quiet(&self) -> Vec<LoadKey> {
+        self.loaded().into_iter().chain(self.fresh.iter().chain(&self.burst).cloned()).collect()
+    }
 }
 
-/// How many requests of each key Redis may have lost. A node rebuilds a record from flushed usage and its local counts,
-/// while the other node has not flushed its counts yet.
-fn max_lost_with_redis(kind: FaultKind, observations: &RunObservations) -> Vec<u64> {
-    let lost = |number| {
-        let key_requests =
-            observations.requests.iter().filter(|request| request.key_index == number && request.is_admitted());
-        key_requests.filter(|request| may_be_lost_with_redis(kind, observations, request)).count() as u64
+/// Runs a plan. If it fails, its history and the nodes' logs are written to the directory `logs`.
+pub(crate) async fn run_plan(fixture: &mut FaultFixture, plan: &RunPlan, logs: Option<&Path>) -> Result<RunStats> {
+    let recorder = Recorder::start();
+    let result = run_and_check(fixture, plan, &recorder).await;
+    if let (Err(error), Some(dir)) = (&result, logs) {
+        let run = format!("{}-{}", plan.seed, plan.name().replace(" + ", "-and-"));
+        dump::write(dir, &run, &recorder.history(), &fixture.logs()?, &format!("{error:#}"))?;
+    }
+    result
+}
+
+async fn run_and_check(fixture: &mut FaultFixture, plan: &RunPlan, recorder: &Recorder) -> Result<RunStats> {
+    fixture.number_processes();
+    let counted_before = CountedBefore::read(fixture).await?;
+    let load = LoadContext {
+        targets: Arc::clone(&fixture.targets),
+        recorder: recorder.clone(),
+        disconnects: Arc::new(AtomicBool::new(false)),
     };
-    (0..observations.keys.len()).map(lost).collect()
+    let keys = RunKeys::issue(fixture, recorder, plan.has_burst).await?;
+    let command_line = fixture.command_line.clone();
+    let sampler = NodeSampler::start(&fixture.ops_targets, recorder);
+    let mut injection = Injection { fixture, load: &load, rng: Rng::with_seed(plan.seed ^ 0xFA), midnight: None };
+    for step in &plan.steps {
+        injection.prepare(step.kind, plan.before + step.from).await?;
+    }
+    let options = |requests_per_second, clients, salt| FaultLoadOptions {
+        clients,
+        requests_per_second,
+        seed: plan.seed ^ salt,
+        node: None,
+    };
+    let main_load = FaultLoad::start(&load, &keys.loaded(), &options(plan.requests_per_second, 12, 0));
+    let quiet_load = FaultLoad::start(&load, &keys.quiet, &options(20, 2, 1));
+    let changed =
+        ChangedKeys { switched: keys.switched.clone(), rotated: keys.rotated.clone(), resumed: keys.burst.clone() };
+    let changes = KeyChanges::start(command_line, recorder, changed, plan.seed);
+    sleep(plan.before).await;
+    quiet_load.stop().await;
+    let fresh_load = FaultLoad::start(&load, &keys.fresh, &options(10, 2, 2));
+    let burst_load = keys.burst.as_ref().map(|key| {
+        let node = plan.has(FaultKind::NodeStalled).then_some(STALLED_NODE);
+        let options = FaultLoadOptions { node, ..options(250, 16, 3) };
+        FaultLoad::start(&load, std::slice::from_ref(key), &options)
+    });
+    let injected = inject_steps(&mut injection, plan).await;
+    sleep(plan.after).await;
+    for load in [Some(main_load), Some(fresh_load), burst_load].into_iter().flatten() {
+        load.stop().await;
+    }
+    changes.stop().await?;
+    injected?;
+    let recovered_after = counts::await_recovery(fixture).await?;
+    ensure!(recovered_after <= RECOVERY_MAX, "Redis decided again after {recovered_after:?}");
+    probe_keys(fixture, &load, &keys).await;
+    drop(sampler);
+    complete_history(fixture, recorder, &counted_before).await?;
+    let history = recorder.history();
+    let violations = checks::find_violations(&history);
+    if !violations.is_empty() {
+        bail!("{}", violations.join("\n          "));
+    }
+    Ok(RunStats::of(&history, recovered_after))
 }
 
-fn may_be_lost_with_redis(kind: FaultKind, observations: &RunObservations, request: &FaultRequest) -> bool {
-    kind.loses_counts()
-        && request.sent_at + FLUSH_INTERVAL >= observations.injected_at
-        && request.sent_at <= observations.cleared_at
-}
-
-fn may_be_lost(kind: FaultKind, observations: &RunObservations, request: &FaultRequest) -> bool {
-    let with_redis = may_be_lost_with_redis(kind, observations, request);
-    // The node decided locally for requests in flight when the fault began.
-    let with_node = kind.loses_node_state()
-        && request.node_index == 1
-        && request.finished_at() >= observations.injected_at
-        && request.sent_at <= observations.cleared_at;
-    // On a busy machine a charge may time out without a fault. It then waits in the node's memory to be reconciled.
-    let was_late = request.outcome.is_some_and(|outcome| outcome.took >= CHARGE_TIMEOUT);
-    let kills_a_node = kind.loses_node_state() || kind == FaultKind::NodeKilled;
-    let with_pending_charges = kills_a_node
-        && request.node_index == 1
-        && was_late
-        && request.sent_at + PENDING_CHARGE_MAX_AGE >= observations.injected_at;
-    with_redis || with_node || with_pending_charges
-}
-
-/// Without a fault no key exceeds its limit. With one, the excess is at most what was admitted around the fault.
-fn check_limits(kind: FaultKind, observations: &RunObservations) -> Result<()> {
-    let small = KEYS;
-    let admitted =
-        || observations.requests.iter().filter(|request| request.key_index == small && request.is_admitted());
-    let over = (admitted().count() as u64).saturating_sub(SMALL_LIMIT);
-    let is_faultless = matches!(kind, FaultKind::NoFault | FaultKind::ClientsDisconnect | FaultKind::ScriptsFlushed);
-    let near_fault =
-        admitted().filter(|request| request.sent_at + FLUSH_INTERVAL >= observations.injected_at).count() as u64;
-    // A charge that times out counts as a fault, because the node then decides locally.
-    let late = admitted()
-        .filter(|request| request.outcome.is_some_and(|outcome| outcome.took >= CHARGE_TIMEOUT))
-        .count() as u64;
-    let allowance = if is_faultless { late } else { near_fault };
-    ensure!(over <= allowance, "{over} requests above the limit, but only {allowance} were admitted around the fault");
-    Ok(())
-}
-
-/// Keys are paused only above the burst limit. After a pause no request is admitted, as long as Redis or PostgreSQL is
-/// available.
-fn check_pauses(kind: FaultKind, observations: &RunObservations) -> Result<()> {
-    for number in 0..observations.keys.len() {
-        let key_requests = || observations.requests.iter().filter(|request| request.key_index == number);
-        let burst_refusals = key_requests().filter(|request| request.outcome.is_some_and(|outcome| outcome.is_burst));
-        let Some(first) = burst_refusals.filter_map(|request| Some(request.sent_at + request.outcome?.took)).min()
-        else {
-            continue;
-        };
-        let sent = key_requests().count();
-        ensure!(sent > ipseity_domain::BURST_LIMIT, "a key was paused after {sent} requests");
-        let late = key_requests().filter(|request| request.is_admitted() && request.sent_at > first).count();
-        // The notification of a pause takes a moment to reach the other node.
-        let after_notice = key_requests()
-            .filter(|request| request.is_admitted() && request.sent_at > first + NOTIFY_DELAY_MAX)
-            .count();
-        ensure!(
-            !kind.keeps_one_store() || after_notice == 0,
-            "{after_notice} (of {late}) requests were admitted after the pause"
-        );
-        let total = key_requests().filter(|request| request.is_admitted()).count();
-        ensure!(total <= ipseity_domain::BURST_LIMIT * NODES, "{total} requests were admitted within 60 seconds");
+/// Begins and ends the faults of a plan at their times.
+async fn inject_steps(injection: &mut Injection<'_>, plan: &RunPlan) -> Result<()> {
+    let start = tokio::time::Instant::now();
+    let mut waiting = plan.steps.clone();
+    let mut active: Vec<(Duration, ActiveFault)> = Vec::new();
+    while !waiting.is_empty() || !active.is_empty() {
+        let now = start.elapsed();
+        if let Some(position) = waiting.iter().position(|step| step.from <= now) {
+            let step = waiting.remove(position);
+            active.push((step.until, injection.begin(step.kind).await?));
+        } else if let Some(position) = active.iter().position(|(until, _)| *until <= now) {
+            injection.end(active.remove(position).1).await?;
+        } else {
+            for (_, fault) in &mut active {
+                injection.tick(fault).await?;
+            }
+            sleep(TICK_INTERVAL).await;
+        }
     }
     Ok(())
 }
 
-/// Maximum delay of a PostgreSQL notification between nodes.
-const NOTIFY_DELAY_MAX: Duration = Duration::from_millis(100);
+/// After recovery, every key works as its state says, and a revocation takes effect immediately.
+async fn probe_keys(fixture: &FaultFixture, load: &LoadContext, keys: &RunKeys) {
+    let change = async |key: &LoadKey, action| fixture.command_line.change(&load.recorder, key, action).await;
+    change(&keys.switched, KeyAction::Reactivate).await;
+    if let Some(burst) = &keys.burst {
+        change(burst, KeyAction::Resume).await;
+    }
+    sleep(REFUSAL_CACHE).await;
+    send_to_all(load, &keys.not_quiet()).await;
+    let revoked = [&keys.switched, &keys.rotated, &keys.steady[0]];
+    for key in revoked {
+        let outcome = change(key, KeyAction::Deactivate).await;
+        if outcome == ChangeOutcome::InEffect {
+            send_to_all(load, std::slice::from_ref(key)).await;
+        }
+    }
+}
 
-/// A key that was revoked while Redis was down stays revoked.
-async fn check_revoked_key(fixture: &FaultFixture, observations: &RunObservations) -> Result<()> {
-    let Some(key) = observations.keys.first() else { return Ok(()) };
-    fixture.deployment.cli(&["key", "deactivate", &key.id]).await?.ensure_success()?;
-    for address in fixture.node_addresses() {
-        let reply =
-            ipseity_testkit::TestClient::new(address).get("/api/v1/ip", &[("authorization", &key.bearer)]).await?;
-        ensure!(reply.status == 403, "a revoked key returns {}", reply.status);
+/// Sends two requests of each key to each node.
+async fn send_to_all(load: &LoadContext, keys: &[LoadKey]) {
+    let mut rng = Rng::with_seed(1);
+    for node in 0..crate::fixture::NODES {
+        let mut client = LoadClient::new(load, node);
+        for key in keys.iter().chain(keys) {
+            client.send(key, &mut rng).await;
+        }
+    }
+}
+
+/// Counters at the start of a run.
+pub(crate) struct CountedBefore {
+    outcomes: BTreeMap<usize, BTreeMap<String, u64>>,
+    unverifiable_without_key: u64,
+}
+
+impl CountedBefore {
+    pub(crate) async fn read(fixture: &FaultFixture) -> Result<Self> {
+        let unverifiable = unverifiable_in_logs(&fixture.logs()?);
+        Ok(Self {
+            outcomes: node_outcomes(fixture).await?,
+            unverifiable_without_key: unverifiable.get("").copied().unwrap_or(0),
+        })
+    }
+}
+
+async fn node_outcomes(fixture: &FaultFixture) -> Result<BTreeMap<usize, BTreeMap<String, u64>>> {
+    let mut outcomes = BTreeMap::new();
+    for (process, node) in fixture.processes().into_iter().zip(&fixture.deployment.nodes) {
+        outcomes.insert(process, lookup_outcomes(&node.metrics().await?));
+    }
+    Ok(outcomes)
+}
+
+/// Adds the counts of stores and nodes to what was recorded.
+pub(crate) async fn complete_history(
+    fixture: &FaultFixture,
+    recorder: &Recorder,
+    before: &CountedBefore,
+) -> Result<()> {
+    let ids: Vec<String> = recorder.history().keys.iter().map(|key| key.id.clone()).collect();
+    let (charges, unflushed) = counts::await_flush(fixture, &ids).await?;
+    let refused: Vec<u64> = {
+        let history = recorder.history();
+        // A killed node took its refusals with it.
+        let is_lost = history.windows(FaultEffect::NodeKilled).next().is_some();
+        let requests = |key| history.key_requests(key).filter(|request| request.status() == Some(429));
+        let refused = |key| if is_lost { 0 } else { requests(key).count() as u64 };
+        (0..ids.len()).map(refused).collect()
+    };
+    let refusals = counts::await_refusals(fixture, &ids, &refused).await;
+    let outcomes = node_outcomes(fixture).await?;
+    let mut history = recorder.history();
+    (history.charges, history.unflushed, history.refusals) = (charges, unflushed, refusals);
+    for (process, outcomes) in outcomes {
+        for (outcome, count) in outcomes {
+            let earlier = before.outcomes.get(&process).and_then(|outcomes| outcomes.get(&outcome));
+            history.outcomes.insert((process, outcome), count - earlier.copied().unwrap_or(0));
+        }
+    }
+    for (id, count) in unverifiable_in_logs(&fixture.logs()?) {
+        match ids.iter().position(|key| *key == id) {
+            Some(key) => drop(history.unverifiable.by_key.insert(key, count)),
+            // Keys of earlier runs are in the log too.
+            None if id.is_empty() => history.unverifiable.without_key = count - before.unverifiable_without_key,
+            None => {}
+        }
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod banned_words;
 mod import_cycles;
 mod markdown;
+mod mutants;
 mod privacy;
 mod source_files;
 mod type_names;

@@ -43,6 +43,8 @@ fn environment_is_read_only_in_allowed_crates() {
         // Samples are complete programs.
         let is_allowed =
             ["crates/server/", "crates/testkit/", "samples/"].iter().any(|prefix| occurrence.starts_with(prefix));
+        // Test programs of every crate select a mutant. A release has no mutants.
+        let is_allowed = is_allowed || occurrence.starts_with("crates/domain/src/mutant.rs:");
         // Cargo passes the output folder to a build script.
         assert!(is_allowed || occurrence.contains("/tests/") || occurrence.contains("/build.rs:"), "{occurrence}");
     }

@@ -17,7 +17,7 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    pub(super) fn new(failures_max: u32) -> Self {
+    pub(crate) fn new(failures_max: u32) -> Self {
         let start = Instant::now();
         let (failures, last_failure_us) = (AtomicU32::new(0), AtomicU64::new(0));
         Self { failures, start, last_failure_us, failures_max, is_open: AtomicBool::new(false) }
@@ -53,7 +53,7 @@ impl Breaker {
         failures >= self.failures_max && !self.is_open.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.is_open.store(false, Ordering::Release);
     }

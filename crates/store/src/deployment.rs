@@ -1,0 +1,85 @@
+//! The identity of the deployment, and which Redis data set its nodes use.
+
+use std::time::Duration;
+
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::access::StoreDeployment;
+use crate::error::StoreError;
+
+/// How long a claim counts after its last refresh. Nodes refresh theirs every few seconds.
+const CLAIM_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// What distinguishes this database from others, and from an earlier state of it.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct StoreIdentity {
+    /// The random id of the deployment. A dump contains it.
+    pub deployment_id: String,
+    /// Eight characters that change if commits may have been lost: after the promotion of a replica, a restored dump or
+    /// a recovery to a point in time.
+    pub fingerprint: String,
+}
+
+impl StoreDeployment<'_> {
+    /// Reads the identity.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable or a replica, or does not permit the role to call the functions.
+    pub async fn identity(self) -> Result<StoreIdentity, StoreError> {
+        // A promotion starts a new timeline. A restored dump has other oids. The name of the current WAL file starts
+        // with the timeline; the control data would have that of the last checkpoint.
+        let identity = sqlx::query_as(
+            "select d.id::text as deployment_id,
+                    left(encode(sha256(convert_to(concat_ws(' ',
+                        (select system_identifier from pg_control_system()),
+                        left(pg_walfile_name(pg_current_wal_lsn()), 8),
+                        (select oid from pg_database where datname = current_database()),
+                        'keys'::regclass::oid,
+                        d.id), 'UTF8')), 'hex'), 8) as fingerprint
+             from deployment d",
+        )
+        .fetch_one(&self.store.pool);
+        self.store.with_timeout(identity).await
+    }
+
+    /// Claims a Redis data set for a node, or refreshes its claim. Returns `false`, and deletes the node's claim, if
+    /// another node uses another data set.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn claim_ledger(self, node_id: Uuid, ledger_id: &str) -> Result<bool, StoreError> {
+        let claimed = sqlx::query_scalar("select claim_ledger($1, $2, make_interval(secs => $3))")
+            .bind(node_id)
+            .bind(ledger_id)
+            .bind(CLAIM_AGE_MAX.as_secs_f64())
+            .fetch_one(&self.store.pool);
+        self.store.with_timeout(claimed).await
+    }
+
+    /// Whether a node uses another Redis data set than this one.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn is_other_ledger_claimed(self, ledger_id: &str) -> Result<bool, StoreError> {
+        let claimed = sqlx::query_scalar(
+            "select exists (select from ledger_claims
+                            where ledger_id <> $1 and seen_at >= clock_timestamp() - make_interval(secs => $2))",
+        )
+        .bind(ledger_id)
+        .bind(CLAIM_AGE_MAX.as_secs_f64())
+        .fetch_one(&self.store.pool);
+        self.store.with_timeout(claimed).await
+    }
+
+    /// Deletes a node's claim.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn release_ledger(self, node_id: Uuid) -> Result<(), StoreError> {
+        let released =
+            sqlx::query("delete from ledger_claims where node_id = $1").bind(node_id).execute(&self.store.pool);
+        self.store.with_timeout(released).await?;
+        Ok(())
+    }
+}
