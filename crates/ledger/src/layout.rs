@@ -42,7 +42,7 @@ static BUCKET_SLOTS: LazyLock<Vec<HashSlot>> =
     LazyLock::new(|| Bucket::all().map(|bucket| HashSlot::of(&bucket.fence_key())).collect());
 
 /// A group of API keys with one hash tag.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bucket(u16);
 
 impl Bucket {

@@ -17,7 +17,9 @@ use crate::redis::identity::Incarnation;
 use crate::scripts;
 
 /// Number of keys per bucket that a sweep reads at a time.
-const FIELDS_MAX: usize = 256;
+const FIELDS_MAX: usize = 32;
+/// Number of keys that one call reads or confirms, so that it ends in time and delays no charge.
+const KEYS_PER_CALL_MAX: usize = 256;
 const FIRST: Column = column("today");
 const LAST: Column = column("yesterday_count");
 
@@ -115,10 +117,12 @@ impl Ledger {
             let (first, last) = (FIRST.start as isize, LAST.end() as isize - 1);
             (bucket.slot(), Cmd::getrange(bucket.record_key(*key), first, last))
         };
-        let records: Vec<Vec<u8>> = self.read_many(&keys.iter().map(read_columns).collect::<Vec<_>>()).await?;
-        for (key, columns) in keys.into_iter().zip(records) {
-            let days = parse_days(&columns);
-            sweep.usage.push(UnflushedUsage { key, days, source: UsageSource::Record(columns) });
+        for keys in keys.chunks(KEYS_PER_CALL_MAX) {
+            let records: Vec<Vec<u8>> = self.read_many(&keys.iter().map(read_columns).collect::<Vec<_>>()).await?;
+            for (&key, columns) in keys.iter().zip(records) {
+                let days = parse_days(&columns);
+                sweep.usage.push(UnflushedUsage { key, days, source: UsageSource::Record(columns) });
+            }
         }
         let read_pauses = |bucket: &Bucket| (bucket.slot(), Cmd::hgetall(bucket.pending_pauses_key()));
         let pending: Vec<HashMap<String, String>> =
@@ -129,35 +133,34 @@ impl Ledger {
         Ok(sweep)
     }
 
-    /// Marks counts as flushed. A count that has changed since is found by the next sweep.
+    /// Marks counts of one server as flushed. A count that has changed since is found by the next sweep.
     ///
     /// # Errors
     /// Fails if Redis does not answer in time.
     pub async fn confirm_flush(&self, flushed: &[UnflushedUsage]) -> Result<(), LedgerError> {
-        let mut buckets: HashMap<Bucket, Vec<&UnflushedUsage>> = HashMap::new();
-        for usage in flushed {
-            buckets.entry(Bucket::of(usage.key)).or_default().push(usage);
-        }
-        for (bucket, usages) in buckets {
+        let Some(first) = flushed.first() else { return Ok(()) };
+        let request = self.begin_request(Bucket::of(first.key).slot()).await?;
+        let mut usages: Vec<&UnflushedUsage> = flushed.iter().collect();
+        usages.sort_by_key(|usage| Bucket::of(usage.key));
+        // In a cluster, all keys of a call must be in one slot.
+        let is_one_call = |a: &&UnflushedUsage, b: &&UnflushedUsage| {
+            !request.connection.identity.is_cluster || Bucket::of(a.key) == Bucket::of(b.key)
+        };
+        for usages in usages.chunk_by(is_one_call).flat_map(|usages| usages.chunks(KEYS_PER_CALL_MAX)) {
             let build_invocation = |_: &Incarnation| {
                 let mut invocation = scripts::CONFIRM_FLUSH.prepare_invoke();
-                invocation.key(bucket.unflushed_key());
-                let fields = usages.iter().filter(|usage| matches!(usage.source, UsageSource::Field(..)));
-                invocation.arg(fields.count());
-                for usage in &usages {
-                    if let UsageSource::Field(field, count) = &usage.source {
-                        invocation.arg(field).arg(count);
-                    }
-                }
-                for usage in &usages {
-                    if let UsageSource::Record(columns) = &usage.source {
-                        invocation.key(bucket.record_key(usage.key));
-                        invocation.arg(usage.key.as_str()).arg(columns);
-                    }
+                for usage in usages {
+                    let bucket = Bucket::of(usage.key);
+                    invocation.key(bucket.unflushed_key()).key(bucket.record_key(usage.key));
+                    match &usage.source {
+                        UsageSource::Record(columns) => invocation.arg(usage.key.as_str()).arg(columns),
+                        UsageSource::Field(field, count) => invocation.arg(field).arg(count),
+                    };
                 }
                 invocation
             };
-            self.run_script(&mut self.begin_request(bucket.slot()).await?, build_invocation).await?;
+            let slot = Bucket::of(usages[0].key).slot();
+            self.run_script(&mut self.begin_request(slot).await?, build_invocation).await?;
         }
         Ok(())
     }
