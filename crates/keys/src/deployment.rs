@@ -1,8 +1,7 @@
 //! Whether PostgreSQL and Redis belong together.
 //!
-//! Redis stores the id of the deployment and an id of its data set, the ledger id. PostgreSQL stores which
-//! ledger id each node uses. A node whose Redis has another deployment id, or another ledger id than the other nodes, does
-//! not trust its Redis.
+//! Redis stores the id of the deployment. PostgreSQL stores which Redis data set its nodes use. A node whose Redis has
+//! another deployment id, or another data set than the other nodes, does not trust its Redis.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use ipseity_domain::is_mutant;
 use ipseity_store::StoreIdentity;
 
 use crate::error::KeyServiceError;
-use crate::guard::{ClaimedLedger, DeploymentStatus};
+use crate::guard::DeploymentStatus;
 use crate::service::KeyService;
 
 /// How long a command waits for nodes to agree. They check every few seconds, for example after Redis has lost its data.
@@ -29,27 +28,25 @@ impl KeyService {
     /// # Errors
     /// If PostgreSQL or Redis is unavailable. The status stays.
     pub async fn check_deployment(&self) -> Result<DeploymentStatus, KeyServiceError> {
-        let identity = self.read_identity().await?;
-        let data_set_id = self.ledger.data_set_id().await?;
-        let marker = match self.ledger.read_deployment_marker().await? {
-            Some(marker) => marker,
-            None => {
-                self.ledger.create_deployment_marker(&self.new_marker(&identity, &data_set_id)).await?;
-                // Another node may have been first.
-                self.ledger.read_deployment_marker().await?.unwrap_or_default()
+        let store_identity = self.read_identity().await?;
+        let mut ledger_identity = self.ledger.identity().await?;
+        if ledger_identity.deployment_id.is_none() {
+            self.ledger.assign_deployment(&store_identity.deployment_id, &ledger_identity.data_set_id).await?;
+            // Another node may have been first.
+            ledger_identity = self.ledger.identity().await?;
+        }
+        let deployment = self.store.deployment();
+        let status = if ledger_identity.deployment_id.as_ref() != Some(&store_identity.deployment_id) {
+            deployment.release_data_set(self.guard.node_id).await?;
+            DeploymentStatus::ForeignRedis
+        } else if deployment.claim_data_set(self.guard.node_id, &ledger_identity.data_set_id).await? {
+            if store_identity.data_set_id != Some(ledger_identity.data_set_id) {
+                // The claim has changed the fingerprint.
+                self.read_identity().await?;
             }
-        };
-        let status = match ledger_id_of(&marker, &identity) {
-            None => {
-                self.store.deployment().release_ledger(self.guard.node_id).await?;
-                DeploymentStatus::ForeignRedis
-            }
-            Some(ledger_id) if self.store.deployment().claim_ledger(self.guard.node_id, ledger_id).await? => {
-                let claimed = ClaimedLedger { data_set_id, ledger_id: ledger_id.to_owned() };
-                *self.guard.claimed() = Some(claimed);
-                DeploymentStatus::Matching
-            }
-            Some(_) => DeploymentStatus::SplitRedis,
+            DeploymentStatus::Matching
+        } else {
+            DeploymentStatus::SplitRedis
         };
         let status = if is_mutant("deployment-always-matches") { DeploymentStatus::Matching } else { status };
         self.guard.set_status(status);
@@ -63,17 +60,16 @@ impl KeyService {
     pub async fn compare_deployment(&self) -> Result<DeploymentStatus, KeyServiceError> {
         let deadline = Instant::now() + SPLIT_WAIT;
         loop {
-            let identity = self.read_identity().await?;
-            let marker = match self.ledger.read_deployment_marker().await? {
-                Some(marker) => marker,
-                None => self.new_marker(&identity, &self.ledger.data_set_id().await?),
-            };
-            let status = match ledger_id_of(&marker, &identity) {
-                None => DeploymentStatus::ForeignRedis,
-                Some(ledger_id) if self.store.deployment().is_other_ledger_claimed(ledger_id).await? => {
-                    DeploymentStatus::SplitRedis
+            let store_identity = self.read_identity().await?;
+            let ledger_identity = self.ledger.identity().await?;
+            let is_foreign = ledger_identity.deployment_id.is_some_and(|id| id != store_identity.deployment_id);
+            let status = match store_identity.data_set_id {
+                _ if is_foreign => DeploymentStatus::ForeignRedis,
+                Some(current) if current != ledger_identity.data_set_id => {
+                    let is_claimed = self.store.deployment().is_data_set_claimed(&current).await?;
+                    if is_claimed { DeploymentStatus::SplitRedis } else { DeploymentStatus::UnclaimedRedis }
                 }
-                Some(_) => DeploymentStatus::Matching,
+                Some(_) | None => DeploymentStatus::Matching,
             };
             if status != DeploymentStatus::SplitRedis || Instant::now() > deadline {
                 self.guard.set_status(status);
@@ -87,17 +83,8 @@ impl KeyService {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable. The claim then expires after a few seconds.
-    pub async fn release_ledger(&self) -> Result<(), KeyServiceError> {
-        Ok(self.store.deployment().release_ledger(self.guard.node_id).await?)
-    }
-
-    /// The marker for a Redis without one. Its ledger id is that of the data set, so that all nodes write the same. If the
-    /// server was emptied and not restarted, it is the same as before.
-    fn new_marker(&self, identity: &StoreIdentity, data_set_id: &str) -> String {
-        let claimed = self.guard.claimed();
-        let previous = claimed.as_ref().filter(|claimed| claimed.data_set_id == data_set_id);
-        let ledger_id = previous.map_or(data_set_id, |claimed| claimed.ledger_id.as_str());
-        format!("{}:{ledger_id}", identity.deployment_id)
+    pub async fn release_data_set(&self) -> Result<(), KeyServiceError> {
+        Ok(self.store.deployment().release_data_set(self.guard.node_id).await?)
     }
 
     async fn read_identity(&self) -> Result<StoreIdentity, KeyServiceError> {
@@ -105,9 +92,4 @@ impl KeyService {
         self.guard.fingerprint().set(identity.fingerprint.as_bytes().try_into().ok());
         Ok(identity)
     }
-}
-
-/// The ledger id in a marker `<deployment id>:<ledger id>`. `None` if it belongs to another deployment.
-fn ledger_id_of<'a>(marker: &'a str, identity: &StoreIdentity) -> Option<&'a str> {
-    marker.strip_prefix(&identity.deployment_id)?.strip_prefix(':')
 }

@@ -1,7 +1,7 @@
 //! The result of checking the deployment, which all services of a process share.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ipseity_ledger::StoreFingerprint;
 use uuid::Uuid;
@@ -18,6 +18,8 @@ pub enum DeploymentStatus {
     ForeignRedis,
     /// Other nodes use another Redis.
     SplitRedis,
+    /// No node runs, and the last ones used another Redis, or this one before it was restarted.
+    UnclaimedRedis,
 }
 
 impl DeploymentStatus {
@@ -26,7 +28,7 @@ impl DeploymentStatus {
     pub const fn is_mismatch(self) -> bool {
         match self {
             Self::Unchecked | Self::Matching => false,
-            Self::ForeignRedis | Self::SplitRedis => true,
+            Self::ForeignRedis | Self::SplitRedis | Self::UnclaimedRedis => true,
         }
     }
 }
@@ -39,7 +41,11 @@ impl fmt::Display for DeploymentStatus {
             Self::ForeignRedis => {
                 "Redis belongs to another deployment. Check that [store] url and [ledger] url belong together."
             }
-            Self::SplitRedis => "other nodes use another Redis. Check that [ledger] url is the same on every node.",
+            Self::SplitRedis => {
+                "other nodes use another Redis. Check that [ledger] url is the same on every node. A node that was \
+                 killed counts for 10 s."
+            }
+            Self::UnclaimedRedis => "no node has used this Redis since it was started",
         })
     }
 }
@@ -50,14 +56,6 @@ pub struct DeploymentGuard {
     pub(crate) node_id: Uuid,
     fingerprint: Arc<StoreFingerprint>,
     status: Mutex<DeploymentStatus>,
-    claimed: Mutex<Option<ClaimedLedger>>,
-}
-
-/// The data set that this process last claimed, and its ledger id.
-#[derive(Debug)]
-pub(crate) struct ClaimedLedger {
-    pub(crate) data_set_id: String,
-    pub(crate) ledger_id: String,
 }
 
 impl DeploymentGuard {
@@ -67,7 +65,7 @@ impl DeploymentGuard {
         let mut random_bytes = [0; 16];
         getrandom::fill(&mut random_bytes).expect("the system provides random bytes");
         let node_id = uuid::Builder::from_random_bytes(random_bytes).into_uuid();
-        Self { node_id, fingerprint: Arc::default(), status: Mutex::default(), claimed: Mutex::default() }
+        Self { node_id, fingerprint: Arc::default(), status: Mutex::default() }
     }
 
     /// The fingerprint for all ledgers of the process.
@@ -80,11 +78,6 @@ impl DeploymentGuard {
     #[must_use]
     pub fn status(&self) -> DeploymentStatus {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The data set that this process last claimed.
-    pub(crate) fn claimed(&self) -> MutexGuard<'_, Option<ClaimedLedger>> {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_status(&self, status: DeploymentStatus) {

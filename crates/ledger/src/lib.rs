@@ -51,6 +51,7 @@ mod verdict;
 
 pub use charge_id::ChargeId;
 pub use demo::DemoVerdict;
+pub use deployment::LedgerIdentity;
 pub use diagnostics::RedisServerInfo;
 pub use error::{ChargeError, LedgerError, SentCharge};
 pub use key_records::Published;

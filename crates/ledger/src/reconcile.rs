@@ -198,13 +198,12 @@ fn format_log_entries(charges: &[PendingCharge]) -> String {
 fn format_unconfirmed(charges: &[UnconfirmedCharge]) -> String {
     let mut text = String::new();
     for UnconfirmedCharge { sent, id, is_admitted } in charges {
-        let (sign, data_set) =
-            (if *is_admitted { '+' } else { '-' }, String::from_utf8_lossy(sent.data_set.as_bytes()));
+        let (sign, data_set) = (if *is_admitted { '+' } else { '-' }, sent.data_set.as_str());
         let _ = write!(text, "{:0width$}{id}{sign}{data_set},", sent.at.0, width = ENTRY_MS_DIGITS);
     }
     text
 }
 
 fn format_attempt(sent: SentCharge) -> String {
-    format!("{}:{}", sent.at.0, String::from_utf8_lossy(sent.data_set.as_bytes()))
+    format!("{}:{}", sent.at.0, sent.data_set.as_str())
 }

@@ -133,7 +133,7 @@ impl Ledger {
         self.send_command_on(&mut self.begin_request(slot).await?, command).await
     }
 
-    async fn send_command_on<T: FromRedisValue>(
+    pub(crate) async fn send_command_on<T: FromRedisValue>(
         &self,
         request: &mut RedisRequest,
         command: &Cmd,

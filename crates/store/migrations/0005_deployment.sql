@@ -11,30 +11,77 @@ begin
     return null;
 end $$;
 
--- The identity of this deployment. Nodes write it to Redis and compare it.
+-- The identity of this deployment. Nodes write its id to Redis and compare it.
 create table deployment (
-    singleton boolean primary key default true check (singleton),
-    id        uuid    not null default gen_random_uuid()
+    singleton   boolean     primary key default true check (singleton),
+    id          uuid        not null default gen_random_uuid(),
+    -- The Redis data set that nodes use. Null before the first.
+    data_set_id text        check (length(data_set_id) between 1 and 64),
+    -- Raised by every change of the data set, so that key records are not trusted if nodes return to an earlier one.
+    epoch       bigint      not null default 0,
+    -- When a holder last stopped. It may start again, so nodes that asked before for another data set wait.
+    released_at timestamptz not null default '-infinity'
 );
 insert into deployment default values;
 
--- Which Redis data set each node uses. Nodes refresh their claims; old ones have no effect.
+-- Which Redis data set each node uses, or asks for.
 create table ledger_claims (
-    node_id   uuid        primary key,
-    ledger_id text        not null check (length(ledger_id) between 1 and 64),
-    seen_at   timestamptz not null default now()
+    node_id     uuid        primary key,
+    data_set_id text        not null check (length(data_set_id) between 1 and 64),
+    -- Whether the node has used a data set of this deployment. Only such nodes delay a change to another one.
+    is_holder   boolean     not null,
+    since       timestamptz not null,
+    seen_at     timestamptz not null
 );
 
--- Claims a Redis data set for a node. Returns false, and deletes the node's claim, if another node holds a claim on
--- another data set that is not older than age_max.
-create function claim_ledger(node uuid, ledger text, age_max interval) returns boolean language plpgsql as $$
+-- Claims a Redis data set for a node. Returns false if the nodes of this deployment use another one. A change to another one
+-- succeeds when all holders ask for it. The claim of a holder that does not ask for age_max has expired. The node must then
+-- have asked for that long itself: after an outage of PostgreSQL, it must not be faster than the holders.
+create function claim_data_set(node uuid, data_set text, age_max interval) returns boolean language plpgsql as $$
+declare
+    moment   timestamptz;
+    asked_at timestamptz;
+    deployed deployment;
+    previous ledger_claims;
 begin
     -- One claim at a time: of two nodes with different data sets, only the first succeeds.
     perform pg_advisory_xact_lock(hashtextextended('ipseity: ledger claims', 0));
-    delete from ledger_claims where seen_at < clock_timestamp() - age_max or node_id = node;
-    if exists (select from ledger_claims where ledger_id <> ledger) then
-        return false;
+    moment := clock_timestamp();
+    select * into deployed from deployment;
+    select * into previous from ledger_claims where node_id = node;
+    asked_at := case
+        when previous.data_set_id = data_set and previous.seen_at between moment - age_max and moment then previous.since
+        else moment
+    end;
+    insert into ledger_claims values (node, data_set, false, asked_at, moment)
+        on conflict (node_id) do update set data_set_id = data_set, since = asked_at, seen_at = moment;
+    if deployed.data_set_id is distinct from data_set then
+        if previous.data_set_id is distinct from data_set then
+            -- The other nodes may have to change too.
+            perform pg_notify('ipseity_deployment', '');
+        end if;
+        if asked_at < deployed.released_at and deployed.released_at between moment - age_max and moment
+            or exists (
+                select from ledger_claims
+                where is_holder and data_set_id <> data_set
+                  and (asked_at > moment - age_max or seen_at between moment - age_max and moment)
+            )
+        then
+            return false;
+        end if;
+        update deployment set data_set_id = data_set, epoch = epoch + 1;
+        perform pg_notify('ipseity_deployment', '');
     end if;
-    insert into ledger_claims (node_id, ledger_id, seen_at) values (node, ledger, clock_timestamp());
+    update ledger_claims set is_holder = true where node_id = node;
+    delete from ledger_claims where seen_at not between moment - age_max and moment;
     return true;
+end $$;
+
+-- Deletes the claim of a node that stops.
+create function release_data_set(node uuid) returns void language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended('ipseity: ledger claims', 0));
+    update deployment set released_at = clock_timestamp()
+        where exists (select from ledger_claims where node_id = node and is_holder);
+    delete from ledger_claims where node_id = node;
 end $$;

@@ -17,8 +17,10 @@ pub struct StoreIdentity {
     /// The random id of the deployment. A dump contains it.
     pub deployment_id: String,
     /// Eight characters that change if commits may have been lost: after the promotion of a replica, a restored dump or
-    /// a recovery to a point in time.
+    /// a recovery to a point in time. They also change with the data set.
     pub fingerprint: String,
+    /// The Redis data set that nodes use. `None` before the first.
+    pub data_set_id: Option<String>,
 }
 
 impl StoreDeployment<'_> {
@@ -30,43 +32,43 @@ impl StoreDeployment<'_> {
         // A promotion starts a new timeline. A restored dump has other oids. The name of the current WAL file starts
         // with the timeline; the control data would have that of the last checkpoint.
         let identity = sqlx::query_as(
-            "select d.id::text as deployment_id,
+            "select d.id::text as deployment_id, d.data_set_id,
                     left(encode(sha256(convert_to(concat_ws(' ',
                         (select system_identifier from pg_control_system()),
                         left(pg_walfile_name(pg_current_wal_lsn()), 8),
                         (select oid from pg_database where datname = current_database()),
                         'keys'::regclass::oid,
-                        d.id), 'UTF8')), 'hex'), 8) as fingerprint
+                        d.id, d.epoch), 'UTF8')), 'hex'), 8) as fingerprint
              from deployment d",
         )
         .fetch_one(&self.store.pool);
         self.store.with_timeout(identity).await
     }
 
-    /// Claims a Redis data set for a node, or refreshes its claim. Returns `false`, and deletes the node's claim, if
-    /// another node uses another data set.
+    /// Claims a Redis data set for a node, or refreshes its claim. Returns `false` if the nodes use another one.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn claim_ledger(self, node_id: Uuid, ledger_id: &str) -> Result<bool, StoreError> {
-        let claimed = sqlx::query_scalar("select claim_ledger($1, $2, make_interval(secs => $3))")
+    pub async fn claim_data_set(self, node_id: Uuid, data_set_id: &str) -> Result<bool, StoreError> {
+        let claimed = sqlx::query_scalar("select claim_data_set($1, $2, make_interval(secs => $3))")
             .bind(node_id)
-            .bind(ledger_id)
+            .bind(data_set_id)
             .bind(CLAIM_AGE_MAX.as_secs_f64())
             .fetch_one(&self.store.pool);
         self.store.with_timeout(claimed).await
     }
 
-    /// Whether a node uses another Redis data set than this one.
+    /// Whether a node uses this Redis data set.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn is_other_ledger_claimed(self, ledger_id: &str) -> Result<bool, StoreError> {
+    pub async fn is_data_set_claimed(self, data_set_id: &str) -> Result<bool, StoreError> {
         let claimed = sqlx::query_scalar(
             "select exists (select from ledger_claims
-                            where ledger_id <> $1 and seen_at >= clock_timestamp() - make_interval(secs => $2))",
+                            where data_set_id = $1
+                              and seen_at between clock_timestamp() - make_interval(secs => $2) and clock_timestamp())",
         )
-        .bind(ledger_id)
+        .bind(data_set_id)
         .bind(CLAIM_AGE_MAX.as_secs_f64())
         .fetch_one(&self.store.pool);
         self.store.with_timeout(claimed).await
@@ -76,9 +78,8 @@ impl StoreDeployment<'_> {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn release_ledger(self, node_id: Uuid) -> Result<(), StoreError> {
-        let released =
-            sqlx::query("delete from ledger_claims where node_id = $1").bind(node_id).execute(&self.store.pool);
+    pub async fn release_data_set(self, node_id: Uuid) -> Result<(), StoreError> {
+        let released = sqlx::query("select release_data_set($1)").bind(node_id).execute(&self.store.pool);
         self.store.with_timeout(released).await?;
         Ok(())
     }

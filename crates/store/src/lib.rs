@@ -43,7 +43,7 @@ pub use keys::audit::{Actor, HistoryRow};
 pub use keys::outbox::OutboxRow;
 pub use keys::search::{AuditRow, FoundKey};
 pub use keys::summary::{KeySummary, PauseEvidence};
-pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, WakeListener};
+pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
 pub use pool::{Store, StoreOptions};
 pub use retention::RetentionPolicy;
 pub use usage::rows::UsageRow;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use ipseity_domain::KeyId;
-use sqlx::postgres::{PgListener, PgPoolOptions};
+use sqlx::postgres::{PgListener, PgNotification, PgPoolOptions};
 
 use crate::access::{Accounts, EmailQueue, Keys, Outbox};
 use crate::error::StoreError;
 use crate::pool::Store;
 
 const OUTBOX_CHANNEL: &str = "ipseity_outbox";
+const DEPLOYMENT_CHANNEL: &str = "ipseity_deployment";
 const ACCOUNT_CHANNEL: &str = "ipseity_account";
 const EMAIL_CHANNEL: &str = "ipseity_mail";
 /// Wait before a lost connection is replaced.
@@ -18,12 +19,12 @@ const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 const PING_AFTER_TIMEOUTS: u32 = 10;
 
 impl Outbox<'_> {
-    /// Listens for new rows in the outbox.
+    /// Listens for new rows in the outbox, and for nodes that use another Redis.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn listen(self) -> Result<WakeListener, StoreError> {
-        Ok(WakeListener(self.store.open_channel_listener(OUTBOX_CHANNEL).await?))
+    pub async fn listen(self) -> Result<OutboxListener, StoreError> {
+        Ok(OutboxListener(self.store.open_channel_listener(&[OUTBOX_CHANNEL, DEPLOYMENT_CHANNEL]).await?))
     }
 }
 
@@ -33,7 +34,7 @@ impl Keys<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn listen(self) -> Result<KeyEvents, StoreError> {
-        Ok(KeyEvents(self.store.open_channel_listener(OUTBOX_CHANNEL).await?))
+        Ok(KeyEvents(self.store.open_channel_listener(&[OUTBOX_CHANNEL]).await?))
     }
 }
 
@@ -43,7 +44,7 @@ impl EmailQueue<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn listen(self) -> Result<WakeListener, StoreError> {
-        Ok(WakeListener(self.store.open_channel_listener(EMAIL_CHANNEL).await?))
+        Ok(WakeListener(self.store.open_channel_listener(&[EMAIL_CHANNEL]).await?))
     }
 }
 
@@ -53,37 +54,37 @@ impl Accounts<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn listen(self) -> Result<AccountEvents, StoreError> {
-        Ok(AccountEvents(self.store.open_channel_listener(ACCOUNT_CHANNEL).await?))
+        Ok(AccountEvents(self.store.open_channel_listener(&[ACCOUNT_CHANNEL]).await?))
     }
 }
 
 impl Store {
-    async fn open_channel_listener(&self, channel: &'static str) -> Result<ChannelListener, StoreError> {
-        Ok(ChannelListener { store: self.clone(), channel, listener: Some(self.connect_listener(channel).await?) })
+    async fn open_channel_listener(&self, channels: &'static [&'static str]) -> Result<ChannelListener, StoreError> {
+        Ok(ChannelListener { store: self.clone(), channels, listener: Some(self.connect_listener(channels).await?) })
     }
 
     /// Opens a dedicated connection, because a pooled one may be dead.
-    async fn connect_listener(&self, channel: &str) -> Result<PgListener, StoreError> {
+    async fn connect_listener(&self, channels: &[&str]) -> Result<PgListener, StoreError> {
         let options = self.pool.connect_options().as_ref().clone();
         let pool_options = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = pool_options.acquire_timeout(self.timeout).connect_lazy_with(options);
         let mut listener = self.with_timeout(PgListener::connect_with(&pool)).await?;
         listener.eager_reconnect(false);
-        self.with_timeout(listener.listen(channel)).await?;
+        self.with_timeout(listener.listen_all(channels.iter().copied())).await?;
         Ok(listener)
     }
 }
 
 struct ChannelListener {
     store: Store,
-    channel: &'static str,
+    channels: &'static [&'static str],
     /// `None` after the connection was lost.
     listener: Option<PgListener>,
 }
 
 enum ListenEvent {
-    /// A notification with its payload.
-    Notification(String),
+    /// A notification.
+    Notification(PgNotification),
     /// No notification arrived in time.
     TimedOut,
     /// The connection was lost or replaced. Notifications may have been missed.
@@ -93,11 +94,11 @@ enum ListenEvent {
 impl ChannelListener {
     async fn recv(&mut self, timeout: Duration) -> Result<ListenEvent, StoreError> {
         let Some(listener) = &mut self.listener else {
-            self.listener = Some(self.store.connect_listener(self.channel).await?);
+            self.listener = Some(self.store.connect_listener(self.channels).await?);
             return Ok(ListenEvent::Interrupted);
         };
         match tokio::time::timeout(timeout, listener.try_recv()).await {
-            Ok(Ok(Some(notification))) => Ok(ListenEvent::Notification(notification.payload().to_owned())),
+            Ok(Ok(Some(notification))) => Ok(ListenEvent::Notification(notification)),
             Ok(Ok(None) | Err(_)) => {
                 self.listener = None;
                 Ok(ListenEvent::Interrupted)
@@ -137,7 +138,7 @@ impl KeyEvents {
         loop {
             match self.0.recv(self.0.store.timeout).await? {
                 ListenEvent::Notification(key) => {
-                    return Ok(KeyId::parse(&key).map_or(KeyEvent::Resync, KeyEvent::Changed));
+                    return Ok(KeyId::parse(key.payload()).map_or(KeyEvent::Resync, KeyEvent::Changed));
                 }
                 ListenEvent::TimedOut => self.0.ping_or_disconnect().await,
                 ListenEvent::Interrupted => return Err(sqlx::Error::WorkerCrashed.into()),
@@ -146,7 +147,33 @@ impl KeyEvents {
     }
 }
 
-/// Wakes the outbox worker when the outbox has new rows, or the mailer when an email is queued.
+/// Wakes the outbox worker.
+pub struct OutboxListener(ChannelListener);
+
+/// Why the outbox worker wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutboxEvent {
+    /// There may be new rows, or nothing happened in time.
+    Rows,
+    /// Nodes change to another Redis, or PostgreSQL was not reachable.
+    Deployment,
+}
+
+impl OutboxListener {
+    /// Waits for a notification or the timeout.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn wait(&mut self, timeout: Duration) -> Result<OutboxEvent, StoreError> {
+        Ok(match self.0.recv(timeout).await? {
+            ListenEvent::Notification(notification) if notification.channel() == OUTBOX_CHANNEL => OutboxEvent::Rows,
+            ListenEvent::TimedOut => OutboxEvent::Rows,
+            ListenEvent::Notification(_) | ListenEvent::Interrupted => OutboxEvent::Deployment,
+        })
+    }
+}
+
+/// Wakes the mailer when an email is queued.
 pub struct WakeListener(ChannelListener);
 
 impl WakeListener {
@@ -186,7 +213,7 @@ impl AccountEvents {
         loop {
             match self.0.recv(self.0.store.timeout * PING_AFTER_TIMEOUTS).await? {
                 ListenEvent::Notification(account_id) => {
-                    return Ok(account_id.parse().map_or(AccountEvent::Resync, AccountEvent::Changed));
+                    return Ok(account_id.payload().parse().map_or(AccountEvent::Resync, AccountEvent::Changed));
                 }
                 ListenEvent::Interrupted => return Ok(AccountEvent::Resync),
                 ListenEvent::TimedOut => self.0.ping_or_disconnect().await,

@@ -39,12 +39,66 @@ async fn second_redis_is_not_trusted_while_other_nodes_use_the_first() {
     assert!(matches!(first.charge(&key).await, Verdict::Inactive(_)));
 
     // All nodes move to the second Redis.
-    first.service.release_ledger().await.expect("claim is deleted");
+    first.service.release_data_set().await.expect("claim is deleted");
     assert_eq!(check(&same).await, DeploymentStatus::Matching, "its claim is renewed");
     assert_eq!(check(&second).await, DeploymentStatus::SplitRedis, "one node is left");
-    same.service.release_ledger().await.expect("claim is deleted");
+    same.service.release_data_set().await.expect("claim is deleted");
+    assert_eq!(check(&second).await, DeploymentStatus::SplitRedis, "the node may start again");
+    assert_eq!(compare(&second).await, DeploymentStatus::UnclaimedRedis);
+    fixture.sql("update deployment set released_at = released_at - interval '11 s'").await;
     assert_eq!(check(&second).await, DeploymentStatus::Matching);
     assert_eq!(check(&first).await, DeploymentStatus::SplitRedis);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_a_redis_that_is_used_again_are_not_trusted() {
+    let fixture = KeysFixture::open().await;
+    let second_redis = Redis::start(RedisOptions::default()).await.expect("Redis starts");
+    let key = fixture.create_key().await;
+    let node = fixture.node();
+    assert_eq!(check(&node).await, DeploymentStatus::Matching);
+    assert!(is_admitted(&node.charge(&key).await));
+    node.service.release_data_set().await.expect("claim is deleted");
+
+    let moved = fixture.node_at(&second_redis);
+    assert_eq!(check(&moved).await, DeploymentStatus::Matching);
+    assert_in_effect(moved.service.deactivate(Actor::Operator, key.id).await.expect("key is deactivated"));
+    moved.service.release_data_set().await.expect("claim is deleted");
+
+    let returned = fixture.node();
+    assert_eq!(check(&returned).await, DeploymentStatus::Matching);
+    assert!(matches!(returned.charge(&key).await, Verdict::Inactive(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promoted_replica_is_not_trusted_while_a_node_uses_the_old_primary() {
+    let fixture = KeysFixture::open().await;
+    let replica = Redis::start(RedisOptions::default()).await.expect("Redis starts");
+    replica.replicate_from(&fixture.redis).await.expect("replica is in sync");
+    let (old, new) = (fixture.node(), fixture.node_at(&replica));
+    assert_eq!(check(&old).await, DeploymentStatus::Matching);
+    replica.promote().await.expect("replica is promoted");
+    assert_eq!(check(&new).await, DeploymentStatus::SplitRedis);
+    assert_eq!(check(&old).await, DeploymentStatus::Matching);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_data_in_a_running_redis_is_not_trusted() {
+    let fixture = KeysFixture::open().await;
+    let copy = Redis::start(RedisOptions::default()).await.expect("Redis starts");
+    let key = fixture.create_key().await;
+    let node = fixture.node();
+    // The first replica changes the identity of its primary.
+    copy.replicate_from(&fixture.redis).await.expect("replica is in sync");
+    assert_eq!(check(&node).await, DeploymentStatus::Matching);
+    assert!(is_admitted(&node.charge(&key).await));
+    copy.replicate_from(&fixture.redis).await.expect("replica is in sync");
+    copy.promote().await.expect("replica is promoted");
+    assert_in_effect(node.service.deactivate(Actor::Operator, key.id).await.expect("key is deactivated"));
+    fixture.redis.replicate_from(&copy).await.expect("replica is in sync");
+    fixture.redis.promote().await.expect("replica is promoted");
+    assert_eq!(check(&node).await, DeploymentStatus::Matching, "it is the only node");
+    assert!(matches!(node.charge(&key).await, Verdict::Inactive(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,10 +107,13 @@ async fn emptied_redis_stays_trusted() {
     let nodes = [fixture.node(), fixture.node()];
     for is_restarted in [false, true] {
         for node in &nodes {
-            assert_eq!(check_after_reconnect(node).await, DeploymentStatus::Matching, "restarted: {is_restarted}");
+            check_after_reconnect(node).await;
+        }
+        for node in &nodes {
+            assert_eq!(check(node).await, DeploymentStatus::Matching, "restarted: {is_restarted}");
         }
         fixture.redis.flushall().await.expect("Redis is emptied");
-        assert_eq!(compare(&nodes[0]).await, DeploymentStatus::Matching, "the marker will be the same");
+        assert_eq!(compare(&nodes[0]).await, DeploymentStatus::Matching, "the data set is the same");
         for node in &nodes {
             assert_eq!(check(node).await, DeploymentStatus::Matching, "restarted: {is_restarted}");
         }
@@ -67,7 +124,7 @@ async fn emptied_redis_stays_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_that_restarts_empty_is_trusted_when_all_nodes_have_noticed() {
+async fn redis_that_restarts_is_trusted_when_all_nodes_have_noticed() {
     let mut fixture = KeysFixture::open().await;
     let nodes = [fixture.node(), fixture.node(), fixture.node()];
     for node in &nodes {

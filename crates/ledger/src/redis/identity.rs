@@ -27,8 +27,8 @@ impl DataSet {
         Self(std::array::from_fn(|index| SYMBOLS[(hash >> (6 * index)) as usize % SYMBOLS.len()]))
     }
 
-    pub(crate) const fn as_bytes(&self) -> &[u8] {
-        &self.0
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 

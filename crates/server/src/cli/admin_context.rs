@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use ipseity_domain::account::EmailAddress;
-use ipseity_keys::{CommittedChange, DeploymentGuard, KeyMetrics, KeyService};
+use ipseity_keys::{CommittedChange, DeploymentGuard, DeploymentStatus, KeyMetrics, KeyService};
 use ipseity_store::{Account, Store};
 
 use crate::cli::output;
@@ -37,7 +37,8 @@ impl AdminContext {
     /// wrong Redis, or the wrong database. If one of them is unreachable, the change itself reports it.
     pub(super) async fn service_for_change(&self) -> Result<&KeyService> {
         let status = self.key_service.compare_deployment().await.unwrap_or_default();
-        ensure!(!status.is_mismatch(), "nothing changed, because {status}");
+        let is_wrong = matches!(status, DeploymentStatus::ForeignRedis | DeploymentStatus::SplitRedis);
+        ensure!(!is_wrong, "nothing changed, because {status}");
         Ok(&self.key_service)
     }
 

@@ -215,7 +215,7 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     while let Some(task_result) = tasks.join_next().await {
         task_result.map_err(|_| anyhow!("a background task panicked"))?;
     }
-    if let Err(error) = background.key_service.release_ledger().await {
+    if let Err(error) = background.key_service.release_data_set().await {
         tracing::debug!(error = &error as &dyn std::error::Error, "claim on Redis not released");
     }
     ops_drain_switch.start();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use ipseity_edge::Drain;
 use ipseity_keys::KeyService;
-use ipseity_store::{Store, WakeListener};
+use ipseity_store::{OutboxEvent, OutboxListener, Store};
 use prometheus_client::registry::Registry;
 
 use crate::tasks::charge_gate::ChargeGate;
@@ -66,7 +66,7 @@ impl OutboxWorker {
     /// tried again in the next run, and do not delay others.
     async fn run_once(
         &self,
-        wake_stream: &mut Option<WakeListener>,
+        wake_stream: &mut Option<OutboxListener>,
         checked_at: &mut Option<Instant>,
     ) -> Result<&'static str> {
         // Also after a lost connection, because another PostgreSQL server may have been promoted.
@@ -79,7 +79,9 @@ impl OutboxWorker {
             Some(wake_stream) => wake_stream,
             None => wake_stream.insert(self.store.outbox().listen().await?),
         };
-        wake_stream.wait(self.interval).await?;
+        if wake_stream.wait(self.interval).await? == OutboxEvent::Deployment {
+            *checked_at = None;
+        }
         let is_complete = run.delayed.is_empty() && run.rejected.is_empty();
         Ok(if is_complete { SUCCEEDED } else { FAILED })
     }

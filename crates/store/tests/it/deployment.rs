@@ -34,7 +34,7 @@ async fn identity_is_stable_until_a_dump_is_restored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn role_with_row_privileges_can_read_the_identity() {
+async fn role_with_row_privileges_can_claim_a_data_set() {
     let fixture = StoreFixture::open().await;
     fixture
         .sql("create role clerk login; grant select, insert, update, delete on all tables in schema public to clerk")
@@ -42,47 +42,125 @@ async fn role_with_row_privileges_can_read_the_identity() {
     let restricted_store = fixture.store_as("clerk");
     assert_eq!(identity(&restricted_store).await, identity(&fixture.store).await);
     let node = Uuid::from_u128(1);
-    assert!(restricted_store.deployment().claim_ledger(node, "a").await.expect("claim succeeds"));
-    restricted_store.deployment().release_ledger(node).await.expect("claim is deleted");
+    assert!(restricted_store.deployment().claim_data_set(node, "a").await.expect("claim succeeds"));
+    restricted_store.deployment().release_data_set(node).await.expect("claim is deleted");
 
     fixture.sql("revoke execute on function pg_control_system() from public").await;
     let refused = restricted_store.deployment().identity().await.expect_err("the function is not permitted");
     assert!(matches!(refused, StoreError::Fault(_)), "{refused:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_can_only_claim_the_same_ledger() {
-    let fixture = StoreFixture::open().await;
-    let deployment = fixture.store.deployment();
-    let [first, second, third] = [1, 2, 3].map(Uuid::from_u128);
-    let claim = async |node, ledger| deployment.claim_ledger(node, ledger).await.expect("query succeeds");
-    let is_other_claimed = async |ledger| deployment.is_other_ledger_claimed(ledger).await.expect("query succeeds");
-    assert!(claim(first, "a").await);
-    assert!(claim(second, "a").await);
-    assert!(!claim(third, "b").await);
-    assert!(claim(first, "a").await, "a refused claim does not count");
-    assert!(is_other_claimed("b").await && !is_other_claimed("a").await);
+/// Three nodes of one deployment.
+const NODES: [Uuid; 3] = [Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3)];
 
-    // The first node moves to another data set. It succeeds when no other node uses the previous one.
-    assert!(!claim(first, "b").await);
-    deployment.release_ledger(second).await.expect("claim is deleted");
-    assert!(claim(first, "b").await);
-    assert!(!claim(second, "a").await);
-    fixture.sql("update ledger_claims set seen_at = seen_at - interval '9 seconds'").await;
-    assert!(!claim(second, "a").await, "the claim is recent");
-    fixture.sql("update ledger_claims set seen_at = seen_at - interval '2 seconds'").await;
-    assert!(claim(second, "a").await, "the claim has expired");
+async fn claim(fixture: &StoreFixture, node: Uuid, data_set: &str) -> bool {
+    fixture.store.deployment().claim_data_set(node, data_set).await.expect("query succeeds")
+}
+
+/// Lets time pass for the claims.
+async fn pass_time(fixture: &StoreFixture, s: u32) {
+    let sql = format!(
+        "update ledger_claims set since = since - interval '{s} s', seen_at = seen_at - interval '{s} s';
+         update deployment set released_at = released_at - interval '{s} s'"
+    );
+    fixture.sql(&sql).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_concurrent_claims_on_different_ledgers_one_succeeds() {
+async fn nodes_can_only_claim_the_same_data_set() {
+    let fixture = StoreFixture::open().await;
+    let [first, second, third] = NODES;
+    let is_claimed =
+        async |data_set| fixture.store.deployment().is_data_set_claimed(data_set).await.expect("query succeeds");
+    assert!(claim(&fixture, first, "a").await);
+    assert!(claim(&fixture, second, "a").await);
+    assert!(!claim(&fixture, third, "b").await);
+    assert!(claim(&fixture, first, "a").await, "a refused claim does not count");
+    assert!(is_claimed("a").await);
+
+    // All nodes find another data set, for example after a restart of Redis.
+    assert!(!claim(&fixture, first, "c").await, "the second node has not noticed");
+    assert!(claim(&fixture, second, "c").await, "the third is not a holder");
+    assert!(claim(&fixture, first, "c").await);
+    assert!(!claim(&fixture, third, "b").await);
+    assert!(!is_claimed("a").await);
+    pass_time(&fixture, 9).await;
+    assert!(!claim(&fixture, third, "b").await, "the claims are recent");
+    pass_time(&fixture, 2).await;
+    assert!(claim(&fixture, third, "b").await, "the claims have expired, and the node has asked for eleven seconds");
+    assert!(!claim(&fixture, first, "c").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fingerprint_changes_with_the_data_set() {
+    let fixture = StoreFixture::open().await;
+    let mut fingerprints = Vec::new();
+    for data_set in ["a", "a", "b", "a"] {
+        assert!(claim(&fixture, NODES[0], data_set).await);
+        let identity = identity(&fixture.store).await;
+        assert_eq!(identity.data_set_id.as_deref(), Some(data_set));
+        fingerprints.push(identity.fingerprint);
+    }
+    assert_eq!(fingerprints[0], fingerprints[1], "the claim was refreshed");
+    fingerprints.sort_unstable();
+    fingerprints.dedup();
+    assert_eq!(fingerprints.len(), 3, "also if nodes return to an earlier data set");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_with_another_data_set_does_not_overtake_the_holders_after_an_outage() {
+    let fixture = StoreFixture::open().await;
+    let [holder, stray, _] = NODES;
+    assert!(claim(&fixture, holder, "a").await);
+    assert!(!claim(&fixture, stray, "b").await);
+    pass_time(&fixture, 60).await;
+    for _ in 0..3 {
+        assert!(!claim(&fixture, stray, "b").await, "it has not asked for ten seconds");
+        pass_time(&fixture, 3).await;
+    }
+    assert!(claim(&fixture, holder, "a").await);
+    pass_time(&fixture, 3).await;
+    assert!(!claim(&fixture, stray, "b").await, "the holder is back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_with_another_data_set_waits_for_a_holder_that_restarts() {
+    let fixture = StoreFixture::open().await;
+    let [holder, stray, restarted] = NODES;
+    assert!(claim(&fixture, holder, "a").await);
+    assert!(!claim(&fixture, stray, "b").await);
+    fixture.store.deployment().release_data_set(holder).await.expect("claim is deleted");
+    assert!(!claim(&fixture, stray, "b").await);
+    assert!(claim(&fixture, restarted, "a").await);
+    assert!(!claim(&fixture, stray, "b").await);
+
+    // A deployment that was stopped can start with another data set immediately.
+    for node in [restarted, stray] {
+        fixture.store.deployment().release_data_set(node).await.expect("claim is deleted");
+    }
+    assert!(claim(&fixture, holder, "c").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_from_a_clock_that_was_ahead_have_no_effect() {
+    let fixture = StoreFixture::open().await;
+    let [holder, moved, _] = NODES;
+    assert!(claim(&fixture, holder, "a").await);
+    fixture.sql("update ledger_claims set seen_at = seen_at + interval '1 hour'").await;
+    assert!(!claim(&fixture, moved, "b").await);
+    fixture.sql("update ledger_claims set since = since - interval '11 s' where data_set_id = 'b'").await;
+    assert!(claim(&fixture, moved, "b").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_concurrent_claims_on_different_data_sets_one_succeeds() {
     let fixture = StoreFixture::open().await;
     for round in 0..20 {
-        fixture.sql("delete from ledger_claims").await;
+        fixture.sql("delete from ledger_claims; update deployment set data_set_id = null").await;
         let deployment = fixture.store.deployment();
         let (one, two) = tokio::join!(
-            deployment.claim_ledger(Uuid::from_u128(1), "a"),
-            deployment.claim_ledger(Uuid::from_u128(2), "b")
+            deployment.claim_data_set(Uuid::from_u128(1), "a"),
+            deployment.claim_data_set(Uuid::from_u128(2), "b")
         );
         let claims = [one.expect("query succeeds"), two.expect("query succeeds")];
         assert_eq!(claims.into_iter().filter(|is_claimed| *is_claimed).count(), 1, "round {round}");
@@ -93,7 +171,7 @@ async fn of_concurrent_claims_on_different_ledgers_one_succeeds() {
         async {
             let is_locked = async || fixture.sql("select count(*) from pg_locks where locktype = 'advisory'").await != "0";
             eventually("the lock is taken", TEST_TIMEOUT, is_locked).await.expect("lock is taken in time");
-            blocked.deployment().claim_ledger(Uuid::from_u128(1), "a").await
+            blocked.deployment().claim_data_set(Uuid::from_u128(1), "a").await
         }
     );
     assert!(matches!(outcome.1, Err(StoreError::Outage(_))), "a claim waits no longer than the timeout");

@@ -17,6 +17,7 @@ pub(super) async fn check_deployment(config: &Config) -> Vec<DoctorFinding> {
         Ok(status @ (DeploymentStatus::ForeignRedis | DeploymentStatus::SplitRedis)) => {
             findings.error(to_sentence(&status.to_string()));
         }
+        Ok(status @ DeploymentStatus::UnclaimedRedis) => findings.warning(to_sentence(&status.to_string())),
         Err(_) => return Vec::new(),
     }
     findings.ok_unless_error("PostgreSQL and Redis belong together.")

@@ -112,6 +112,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "deployment-always-matches",
         check: test(KEYS, "deployment::second_redis_is_not_trusted_while_other_nodes_use_the_first"),
     },
+    Mutant {
+        name: "data-set-not-read-again",
+        check: test(KEYS, "deployment::old_data_in_a_running_redis_is_not_trusted"),
+    },
     // Tests of the ledger.
     Mutant {
         name: "database-not-in-incarnation",
