@@ -40,6 +40,7 @@ impl KeyService {
             deployment.release_data_set(self.guard.node_id).await?;
             DeploymentStatus::ForeignRedis
         } else if deployment.claim_data_set(self.guard.node_id, &ledger_identity.data_set_id).await? {
+            self.guard.trusted_stores().set_data_set(&ledger_identity.data_set_id);
             if store_identity.data_set_id != Some(ledger_identity.data_set_id) {
                 // The claim has changed the fingerprint.
                 self.read_identity().await?;
@@ -69,7 +70,11 @@ impl KeyService {
                     let is_claimed = self.store.deployment().is_data_set_claimed(&current).await?;
                     if is_claimed { DeploymentStatus::SplitRedis } else { DeploymentStatus::UnclaimedRedis }
                 }
-                Some(_) | None => DeploymentStatus::Matching,
+                Some(current) => {
+                    self.guard.trusted_stores().set_data_set(&current);
+                    DeploymentStatus::Matching
+                }
+                None => DeploymentStatus::Matching,
             };
             if status != DeploymentStatus::SplitRedis || Instant::now() > deadline {
                 self.guard.set_status(status);
@@ -77,6 +82,11 @@ impl KeyService {
             }
             tokio::time::sleep(SPLIT_WAIT / 30).await;
         }
+    }
+
+    /// Uses the Redis that this node finds, while PostgreSQL cannot be asked which one the nodes use.
+    pub fn allow_any_data_set(&self) {
+        self.guard.trusted_stores().allow_any_data_set();
     }
 
     /// Gives up this node's claim before it exits, so that it does not delay a move to another Redis.
@@ -89,7 +99,7 @@ impl KeyService {
 
     async fn read_identity(&self) -> Result<StoreIdentity, KeyServiceError> {
         let identity = self.store.deployment().identity().await?;
-        self.guard.fingerprint().set(identity.fingerprint.as_bytes().try_into().ok());
+        self.guard.trusted_stores().set_database(identity.fingerprint.as_bytes().try_into().ok());
         Ok(identity)
     }
 }

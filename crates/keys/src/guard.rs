@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use ipseity_ledger::StoreFingerprint;
+use ipseity_ledger::TrustedStores;
 use uuid::Uuid;
 
 /// Whether PostgreSQL and Redis belong together.
@@ -50,12 +51,22 @@ impl fmt::Display for DeploymentStatus {
     }
 }
 
+/// How long nodes may use different Redis servers before this is reported.
+const SPLIT_REPORT_DELAY: Duration = Duration::from_secs(3);
+
+#[derive(Debug)]
+struct StatusState {
+    status: DeploymentStatus,
+    since: Instant,
+    is_reported: bool,
+}
+
 /// The identity of this process and the result of its last check. All services of a process share it.
 #[derive(Debug)]
 pub struct DeploymentGuard {
     pub(crate) node_id: Uuid,
-    fingerprint: Arc<StoreFingerprint>,
-    status: Mutex<DeploymentStatus>,
+    trusted: Arc<TrustedStores>,
+    state: Mutex<StatusState>,
 }
 
 impl DeploymentGuard {
@@ -65,27 +76,42 @@ impl DeploymentGuard {
         let mut random_bytes = [0; 16];
         getrandom::fill(&mut random_bytes).expect("the system provides random bytes");
         let node_id = uuid::Builder::from_random_bytes(random_bytes).into_uuid();
-        Self { node_id, fingerprint: Arc::default(), status: Mutex::default() }
+        Self {
+            node_id,
+            trusted: Arc::default(),
+            state: Mutex::new(StatusState {
+                status: DeploymentStatus::Unchecked,
+                since: Instant::now(),
+                is_reported: false,
+            }),
+        }
     }
 
-    /// The fingerprint for all ledgers of the process.
+    /// What all ledgers of the process trust.
     #[must_use]
-    pub const fn fingerprint(&self) -> &Arc<StoreFingerprint> {
-        &self.fingerprint
+    pub const fn trusted_stores(&self) -> &Arc<TrustedStores> {
+        &self.trusted
     }
 
     /// The result of the last check.
     #[must_use]
     pub fn status(&self) -> DeploymentStatus {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).status
     }
 
     pub(crate) fn set_status(&self, status: DeploymentStatus) {
-        let previous = std::mem::replace(&mut *self.status.lock().unwrap_or_else(PoisonError::into_inner), status);
-        if status.is_mismatch() && previous != status {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.status != status {
+            if state.is_reported && !status.is_mismatch() {
+                tracing::info!("Redis trusted again");
+            }
+            *state = StatusState { status, since: Instant::now(), is_reported: false };
+        }
+        // Nodes notice a restart of Redis one after the other.
+        let is_lasting = status == DeploymentStatus::ForeignRedis || state.since.elapsed() > SPLIT_REPORT_DELAY;
+        if status.is_mismatch() && is_lasting && !state.is_reported {
             tracing::error!(reason = %status, "Redis not trusted");
-        } else if previous.is_mismatch() && !status.is_mismatch() {
-            tracing::info!("Redis trusted again");
+            state.is_reported = true;
         }
     }
 }

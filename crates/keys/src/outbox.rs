@@ -40,6 +40,7 @@ impl KeyService {
                 let keys = servers.entry(self.ledger.owner_of(row.key).address()).or_default();
                 keys.entry(row.key).or_default().push(row.id);
             }
+            let data_set_id = self.guard.trusted_stores().data_set_id();
             let runs = join_all(servers.into_values().map(|keys| self.apply_keys(keys))).await;
             let mut applied = Vec::with_capacity(rows.len());
             for server_run in runs {
@@ -48,7 +49,7 @@ impl KeyService {
                 run.delayed.extend(server_run.delayed);
                 run.rejected.extend(server_run.rejected);
             }
-            self.store.outbox().remove(&applied).await?;
+            self.store.outbox().remove(&applied, data_set_id.as_deref()).await?;
         }
     }
 

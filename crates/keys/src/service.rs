@@ -103,12 +103,13 @@ impl KeyService {
 
     /// Applies a committed change to Redis and removes it from the outbox.
     pub async fn publish(&self, change: KeyChange) -> CommittedChange {
+        let data_set_id = self.guard.trusted_stores().data_set_id();
         if let Err(error) = self.apply(change.clone()).await {
             tracing::warn!(error = &error as &dyn Error, "key change not yet applied");
             return CommittedChange { change, publish_error: Some(error) };
         }
         // A row that stays is applied again, which has no effect.
-        if let Err(error) = self.store.outbox().ack(&change).await {
+        if let Err(error) = self.store.outbox().ack(&change, data_set_id.as_deref()).await {
             tracing::warn!(error = &error as &dyn Error, "applied key change not acknowledged");
         }
         CommittedChange { change, publish_error: None }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::LedgerError;
-use crate::redis::identity::StoreFingerprint;
+use crate::redis::identity::TrustedStores;
 use crate::redis::node::{ConnectGate, NodeSettings};
 use crate::redis::router::RedisRouter;
 use crate::scripts::random_nonce;
@@ -20,17 +20,17 @@ pub struct LedgerOptions {
     pub timeout: Duration,
     /// Number of consecutive failed charges after which a server counts as unreachable.
     pub breaker_failures_max: u32,
-    /// The database that records are filled from.
-    pub store: Arc<StoreFingerprint>,
+    /// What this process trusts.
+    pub trusted: Arc<TrustedStores>,
     /// Called before a new connection is used.
     pub connect_gate: Option<ConnectGate>,
 }
 
 impl LedgerOptions {
-    /// Options for a server, without a gate, for any database.
+    /// Options for a server, without a gate, for any database and data set.
     #[must_use]
     pub fn new(url: impl Into<String>, timeout: Duration) -> Self {
-        Self { url: url.into(), timeout, breaker_failures_max: 5, store: Arc::default(), connect_gate: None }
+        Self { url: url.into(), timeout, breaker_failures_max: 5, trusted: Arc::default(), connect_gate: None }
     }
 }
 
@@ -52,7 +52,7 @@ impl Ledger {
         let settings = Arc::new(NodeSettings {
             connect_gate: options.connect_gate.clone(),
             breaker_failures_max: options.breaker_failures_max,
-            store: Arc::clone(&options.store),
+            trusted: Arc::clone(&options.trusted),
             clock_steps: AtomicU64::new(0),
         });
         Ok(Self {

@@ -64,9 +64,34 @@ impl Ledger {
         slot: HashSlot,
         deadline: Instant,
     ) -> Result<RedisRequest, LedgerError> {
+        let mut request = self.begin_untrusted_request(slot, deadline).await?;
+        self.ensure_trusted(&mut request).await?;
+        Ok(request)
+    }
+
+    /// A request to a server whose data set may be another than the trusted one.
+    pub(crate) async fn begin_untrusted_request(
+        &self,
+        slot: HashSlot,
+        deadline: Instant,
+    ) -> Result<RedisRequest, LedgerError> {
         let (node, connection) = self.router.find_owner(slot, deadline).await?;
         let sent_at = node.clock.now();
         Ok(RedisRequest { connection, node, sent_at, slot, asking: false, redirected: false, deadline })
+    }
+
+    /// Fails if the server has another data set than the trusted one.
+    async fn ensure_trusted(&self, request: &mut RedisRequest) -> Result<(), LedgerError> {
+        if request.node.trusted().include(&request.connection.identity) {
+            return Ok(());
+        }
+        // Boxed, because this case is rare: without it, the future of every charge would be larger.
+        Box::pin(self.refresh_identity(request)).await?;
+        if request.node.trusted().include(&request.connection.identity) {
+            return Ok(());
+        }
+        self.router.refresh_slot_map_in_background();
+        Err(LedgerError::Unreachable)
     }
 
     /// Reads the server's identity again after a record had another incarnation. Returns `true` if the identity has
@@ -209,7 +234,8 @@ impl Ledger {
         deadline: Instant,
     ) -> Result<(), LedgerError> {
         let (sent_at, slot) = (node.clock.now(), HashSlot(0));
-        let request = RedisRequest { connection, node, sent_at, slot, asking: false, redirected: false, deadline };
+        let mut request = RedisRequest { connection, node, sent_at, slot, asking: false, redirected: false, deadline };
+        self.ensure_trusted(&mut request).await?;
         let mut conn = RequestConnection::for_request(&request);
         self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await
     }

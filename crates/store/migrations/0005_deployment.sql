@@ -35,8 +35,8 @@ create table ledger_claims (
 );
 
 -- Claims a Redis data set for a node. Returns false if the nodes of this deployment use another one. A change to another one
--- succeeds when all holders ask for it. The claim of a holder that does not ask for age_max has expired. The node must then
--- have asked for that long itself: after an outage of PostgreSQL, it must not be faster than the holders.
+-- succeeds when all holders ask for it. If the node has asked for age_max, it succeeds when most of the holders that were
+-- seen within age_max ask for it: after an outage of PostgreSQL, a node must not be faster than the holders.
 create function claim_data_set(node uuid, data_set text, age_max interval) returns boolean language plpgsql as $$
 declare
     moment   timestamptz;
@@ -61,11 +61,10 @@ begin
             perform pg_notify('ipseity_deployment', '');
         end if;
         if asked_at < deployed.released_at and deployed.released_at between moment - age_max and moment
-            or exists (
-                select from ledger_claims
-                where is_holder and data_set_id <> data_set
-                  and (asked_at > moment - age_max or seen_at between moment - age_max and moment)
-            )
+            or exists (select from ledger_claims where is_holder and data_set_id <> data_set)
+                and (asked_at > moment - age_max
+                     or (select count(*) filter (where data_set_id <> data_set) >= greatest(1, count(*) filter (where data_set_id = data_set))
+                         from ledger_claims where is_holder and seen_at between moment - age_max and moment))
         then
             return false;
         end if;
@@ -82,6 +81,6 @@ create function release_data_set(node uuid) returns void language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(hashtextextended('ipseity: ledger claims', 0));
     update deployment set released_at = clock_timestamp()
-        where exists (select from ledger_claims where node_id = node and is_holder);
+        where data_set_id = (select claim.data_set_id from ledger_claims claim where claim.node_id = node and claim.is_holder);
     delete from ledger_claims where node_id = node;
 end $$;

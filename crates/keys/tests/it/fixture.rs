@@ -67,7 +67,7 @@ impl KeysFixture {
     pub fn node_with_timeout(&self, redis: &Redis, timeout: Duration) -> TestNode {
         let guard = Arc::new(DeploymentGuard::generate());
         let options =
-            LedgerOptions { store: Arc::clone(guard.fingerprint()), ..LedgerOptions::new(redis.url(), timeout) };
+            LedgerOptions { trusted: Arc::clone(guard.trusted_stores()), ..LedgerOptions::new(redis.url(), timeout) };
         let ledger = Arc::new(Ledger::new(&options).expect("options are valid"));
         let (store, mut registry) = (open_store(self.postgres.url(DATABASE)), Registry::default());
         let metrics = KeyMetrics::register(&mut registry);

@@ -19,7 +19,7 @@ use crate::columns::column;
 use crate::error::LedgerError;
 use crate::layout::Bucket;
 use crate::ledger_time::LedgerTime;
-use crate::redis::identity::{Incarnation, ServerIdentity, StoreFingerprint};
+use crate::redis::identity::{Incarnation, ServerIdentity, TrustedStores};
 use crate::scripts::{self, random_nonce};
 
 /// Charges per batch. Redis does nothing else while it runs a batch.
@@ -54,10 +54,10 @@ pub(crate) struct BatchHandle(mpsc::UnboundedSender<QueuedCharge>);
 
 impl BatchHandle {
     /// Starts the worker. It ends when the handle is dropped.
-    pub(crate) fn start(conn: MultiplexedConnection, identity: ServerIdentity, store: Arc<StoreFingerprint>) -> Self {
+    pub(crate) fn start(conn: MultiplexedConnection, identity: ServerIdentity, trusted: Arc<TrustedStores>) -> Self {
         // The edge limits concurrent requests, and with them the length of the queue.
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(BatchWorker { conn, identity, store }.run(receiver));
+        tokio::spawn(BatchWorker { conn, identity, trusted }.run(receiver));
         Self(sender)
     }
 
@@ -73,7 +73,7 @@ impl BatchHandle {
 struct BatchWorker {
     conn: MultiplexedConnection,
     identity: ServerIdentity,
-    store: Arc<StoreFingerprint>,
+    trusted: Arc<TrustedStores>,
 }
 
 impl BatchWorker {
@@ -101,7 +101,7 @@ impl BatchWorker {
         // The charges arrived within milliseconds, so the earliest deadline applies to all.
         let deadline = batch.iter().map(|queued| queued.deadline).min().unwrap_or_else(Instant::now);
         let mut conn = self.conn.clone();
-        let incarnation = Incarnation::new(self.identity.data_set, &self.store);
+        let incarnation = Incarnation::new(self.identity.data_set, &self.trusted);
         let batch_sent = execute_batch(&mut conn, &incarnation, self.identity.is_cluster, &charges);
         let verdicts = timeout_at(deadline, batch_sent).await;
         // If a receiver is gone, its caller has timed out and keeps the charge as unconfirmed.

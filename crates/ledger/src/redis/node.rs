@@ -19,7 +19,7 @@ use crate::ledger_time::LedgerTime;
 use crate::redis::breaker::Breaker;
 use crate::redis::clock::ServerClock;
 use crate::redis::connection::RedisConnection;
-use crate::redis::identity::StoreFingerprint;
+use crate::redis::identity::TrustedStores;
 
 /// Closes a connection whose data is not acknowledged. A slow or frozen server still acknowledges data, and keeps its
 /// connection.
@@ -35,7 +35,7 @@ pub type ConnectGate = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + S
 pub(crate) struct NodeSettings {
     pub(crate) connect_gate: Option<ConnectGate>,
     pub(crate) breaker_failures_max: u32,
-    pub(crate) store: Arc<StoreFingerprint>,
+    pub(crate) trusted: Arc<TrustedStores>,
     /// Number of steps of a server's clock.
     pub(crate) clock_steps: AtomicU64,
 }
@@ -73,6 +73,11 @@ impl RedisNode {
         }
     }
 
+    /// The data sets that this process trusts.
+    pub(crate) fn trusted(&self) -> &TrustedStores {
+        &self.settings.trusted
+    }
+
     pub(crate) fn address(&self) -> &ConnectionAddr {
         self.client.get_connection_info().addr()
     }
@@ -105,7 +110,7 @@ impl RedisNode {
         let connecting = tokio::spawn(async move {
             let _guard = guard;
             let sent = StdInstant::now();
-            let opened = timeout(CONNECT_TIMEOUT, RedisConnection::open(&node.client, &node.settings.store))
+            let opened = timeout(CONNECT_TIMEOUT, RedisConnection::open(&node.client, &node.settings.trusted))
                 .await
                 .map_err(|_late| LedgerError::Unreachable)?;
             let (connection, now) = opened.map_err(LedgerError::NotApplied)?;

@@ -136,8 +136,10 @@ impl RedisRouter {
             let source = Arc::clone(&nodes[statuses.index]);
             SlotMap::from_cluster_view(Arc::clone(&source), view, |address| self.node_at(&address, &source))?
         } else {
-            // The first primary. Without a primary, the first server, which rejects writes with READONLY.
-            let first = statuses.iter().min_by_key(|statuses| (!statuses.is_primary, statuses.index));
+            // The first primary, or the claimed one if there are several. Without a primary, the first server, which
+            // rejects writes with READONLY.
+            let first =
+                statuses.iter().min_by_key(|statuses| (!statuses.is_primary, !statuses.is_preferred, statuses.index));
             SlotMap::standalone(Arc::clone(&nodes[first.ok_or(LedgerError::Unreachable)?.index]))
         };
         let slot_map = Arc::new(slot_map);
@@ -160,6 +162,7 @@ impl RedisRouter {
 struct RedisNodeStatus {
     index: usize,
     is_primary: bool,
+    is_preferred: bool,
     view: Option<ClusterView>,
 }
 
@@ -189,5 +192,6 @@ async fn query_node(index: usize, node: &Arc<RedisNode>) -> Result<RedisNodeStat
         None => node.connection(Instant::now() + DISCOVERY_TIMEOUT).await?,
     };
     let view = if connection.identity.is_cluster { Some(ClusterView::fetch(&connection).await?) } else { None };
-    Ok(RedisNodeStatus { index, is_primary: connection.identity.is_primary, view })
+    let is_preferred = node.trusted().prefer(&connection.identity);
+    Ok(RedisNodeStatus { index, is_primary: connection.identity.is_primary, is_preferred, view })
 }

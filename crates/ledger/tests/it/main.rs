@@ -19,6 +19,7 @@ mod record_layout;
 mod repair;
 mod reshard;
 mod script_cost;
-mod store_fingerprint;
+
 mod sweep;
+mod trusted_stores;
 mod unverifiable;

@@ -21,7 +21,7 @@ impl AdminContext {
     pub(super) fn open(config: &Config) -> Result<Self> {
         let store = background_store(config, "ipseity-cli")?;
         let guard = Arc::new(DeploymentGuard::generate());
-        let ledger = background_ledger(config, guard.fingerprint())?;
+        let ledger = background_ledger(config, guard.trusted_stores())?;
         Ok(Self {
             key_service: KeyService::new(store.clone(), ledger, guard, KeyMetrics::default()),
             store,
@@ -33,12 +33,11 @@ impl AdminContext {
         Ok(self.store.accounts().get_by_email(&parse_email(email)?).await?)
     }
 
-    /// The service that changes keys. Fails if PostgreSQL and Redis do not belong together: a change would reach the
-    /// wrong Redis, or the wrong database. If one of them is unreachable, the change itself reports it.
+    /// The service that changes keys. Fails if PostgreSQL and Redis belong to different deployments: a change would reach
+    /// the wrong database. If nodes use another Redis, or one of both is unreachable, the change itself reports it.
     pub(super) async fn service_for_change(&self) -> Result<&KeyService> {
         let status = self.key_service.compare_deployment().await.unwrap_or_default();
-        let is_wrong = matches!(status, DeploymentStatus::ForeignRedis | DeploymentStatus::SplitRedis);
-        ensure!(!is_wrong, "nothing changed, because {status}");
+        ensure!(status != DeploymentStatus::ForeignRedis, "nothing changed, because {status}");
         Ok(&self.key_service)
     }
 

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::edge::EdgeConfig;
 use crate::config::secrets::{read_secret, redact_url, redact_urls};
 
+/// A node must renew its claim on Redis several times before it expires.
+const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
 const DEFAULT_TOML: &str = include_str!("default.toml");
 /// Settings whose environment variable is a comma-separated list.
 const LIST_SETTINGS: [&str; 9] = [
@@ -234,6 +236,11 @@ impl Config {
         ensure!(
             config.retention.usage_days >= 31,
             "[retention] usage_days must be at least 31, because the portal shows 31 days"
+        );
+        ensure!(
+            config.ledger.outbox_poll_interval_ms <= OUTBOX_POLL_INTERVAL_MS_MAX,
+            "[ledger] outbox_poll_interval_ms must be at most {OUTBOX_POLL_INTERVAL_MS_MAX}, because the claim of a node \
+             on its Redis lasts 10 s"
         );
         // The PostgreSQL library accepts any scheme.
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| config.store.url.starts_with(scheme));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ipseity_ledger::{ConnectGate, Ledger, LedgerOptions, StoreFingerprint};
+use ipseity_ledger::{ConnectGate, Ledger, LedgerOptions, TrustedStores};
 use ipseity_store::{Store, StoreOptions};
 
 use crate::config::{Config, millis};
@@ -19,21 +19,21 @@ pub(crate) fn background_store(config: &Config, application_name: &'static str) 
     open_store(config, application_name, BACKGROUND_CONNECTIONS_MAX, BACKGROUND_TIMEOUT)
 }
 
-/// Redis for background tasks and commands. All ledgers of a process share the fingerprint.
-pub(crate) fn background_ledger(config: &Config, fingerprint: &Arc<StoreFingerprint>) -> Result<Arc<Ledger>> {
-    open_ledger(&ledger_options(config, BACKGROUND_TIMEOUT, fingerprint))
+/// Redis for background tasks and commands. All ledgers of a process trust the same.
+pub(crate) fn background_ledger(config: &Config, trusted: &Arc<TrustedStores>) -> Result<Arc<Ledger>> {
+    open_ledger(&ledger_options(config, BACKGROUND_TIMEOUT, trusted))
 }
 
 /// PostgreSQL and Redis for API requests.
 pub(crate) fn request_backends(
     config: &Config,
-    fingerprint: &Arc<StoreFingerprint>,
+    trusted: &Arc<TrustedStores>,
     connect_gate: ConnectGate,
 ) -> Result<(Store, Arc<Ledger>)> {
     let store = &config.store;
     let options = LedgerOptions {
         connect_gate: Some(connect_gate),
-        ..ledger_options(config, millis(config.ledger.timeout_ms), fingerprint)
+        ..ledger_options(config, millis(config.ledger.timeout_ms), trusted)
     };
     Ok((
         open_store(config, "ipseity-request", store.connections_max, millis(store.timeout_ms))?,
@@ -42,12 +42,12 @@ pub(crate) fn request_backends(
 }
 
 /// PostgreSQL and Redis for pages.
-pub(crate) fn portal_backends(config: &Config, fingerprint: &Arc<StoreFingerprint>) -> Result<(Store, Arc<Ledger>)> {
+pub(crate) fn portal_backends(config: &Config, trusted: &Arc<TrustedStores>) -> Result<(Store, Arc<Ledger>)> {
     let portal = &config.portal;
     let timeout = millis(portal.query_timeout_ms);
     Ok((
         open_store(config, "ipseity-portal", portal.postgres_connections_max, timeout)?,
-        open_ledger(&ledger_options(config, timeout, fingerprint))?,
+        open_ledger(&ledger_options(config, timeout, trusted))?,
     ))
 }
 
@@ -72,10 +72,10 @@ fn open_ledger(options: &LedgerOptions) -> Result<Arc<Ledger>> {
     Ok(Arc::new(Ledger::new(options).context("invalid [ledger] url")?))
 }
 
-fn ledger_options(config: &Config, timeout: Duration, fingerprint: &Arc<StoreFingerprint>) -> LedgerOptions {
+fn ledger_options(config: &Config, timeout: Duration, trusted: &Arc<TrustedStores>) -> LedgerOptions {
     LedgerOptions {
         breaker_failures_max: config.ledger.breaker_failures_max,
-        store: Arc::clone(fingerprint),
+        trusted: Arc::clone(trusted),
         ..LedgerOptions::new(&config.ledger.url, timeout)
     }
 }

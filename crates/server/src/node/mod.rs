@@ -159,7 +159,7 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     }
     let background = Background::open(config, &guard, key_metrics)?;
     let connect_gate = background.charge_gate.as_connect_gate();
-    let request_backends = request_backends(config, guard.fingerprint(), connect_gate)?;
+    let request_backends = request_backends(config, guard.trusted_stores(), connect_gate)?;
     let api = open_api(config, request_backends, metrics, &atlas_reloader, &usage_buffer);
     background.charge_gate.set_api(&api);
     let public_service = build_public_service(config, &api, extra_routes);
@@ -242,7 +242,7 @@ struct Background {
 impl Background {
     fn open(config: &Config, guard: &Arc<DeploymentGuard>, key_metrics: KeyMetrics) -> Result<Self> {
         let store = background_store(config, "ipseity-background")?;
-        let ledger = background_ledger(config, guard.fingerprint())?;
+        let ledger = background_ledger(config, guard.trusted_stores())?;
         let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics);
         let key_service = Arc::new(key_service);
         let charge_gate = ChargeGate::new(store.clone(), Arc::clone(&ledger), Arc::clone(&key_service));

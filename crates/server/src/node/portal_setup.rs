@@ -43,7 +43,7 @@ impl PortalSetup {
         if !config.portal.enabled {
             return Ok(None);
         }
-        let (store, ledger) = portal_backends(config, guard.fingerprint())?;
+        let (store, ledger) = portal_backends(config, guard.trusted_stores())?;
         let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics.clone());
         let host_services = PortalHostServices {
             atlas_reloader: Arc::clone(atlas_reloader),

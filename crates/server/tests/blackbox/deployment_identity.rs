@@ -54,8 +54,13 @@ async fn node_with_a_second_redis_is_degraded_until_it_is_alone() {
 
     let wrong_url = second_redis.url();
     let settings = [(LEDGER_URL_ENV, wrong_url.as_str())];
-    let refused = deployment.cli_with_env(&settings, &["key", "reactivate", &key.id]).await.expect("command runs");
-    assert!(!refused.is_success() && refused.stderr.contains("nothing changed"), "{}", refused.stderr);
+    // A command with the wrong Redis leaves its change to the nodes.
+    let other_key = fresh_key(&deployment, Scope::Ip).await;
+    assert_eq!(status(&deployment.nodes[0], &other_key).await, 200);
+    let saved = deployment.cli_with_env(&settings, &["key", "deactivate", &other_key.id]).await.expect("command runs");
+    assert!(saved.is_success() && saved.stderr.contains("saved, but not in effect yet"), "{}", saved.stderr);
+    let is_refused = async || status(&deployment.nodes[0], &other_key).await == 403;
+    eventually("a node applies the change", Duration::from_secs(5), is_refused).await.expect("key is refused");
     let doctor = deployment.cli_with_env(&settings, &["doctor"]).await.expect("command runs");
     assert!(doctor.text().contains("Other nodes use another Redis."), "{}", doctor.text());
     assert_eq!(status(&deployment.nodes[0], &key).await, 403, "the key is still inactive");

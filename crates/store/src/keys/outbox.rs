@@ -32,36 +32,40 @@ impl Outbox<'_> {
         Ok(rows.into_iter().filter_map(|(id, key)| Some(OutboxRow { id, key: KeyId::parse(&key)? })).collect())
     }
 
-    /// Removes rows after their changes were applied to Redis.
+    /// Removes rows after their changes were applied to a Redis data set, if nodes still use that one.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn remove(self, row_ids: &[i64]) -> Result<(), StoreError> {
+    pub async fn remove(self, row_ids: &[i64], data_set_id: Option<&str>) -> Result<(), StoreError> {
         // Rows that another process removes at this moment are skipped. Without this, two processes could deadlock.
         let removed = sqlx::query(
-            "delete from outbox where id in (select id from outbox where id = any($1) for update skip locked)",
+            "delete from outbox where id in (select id from outbox where id = any($1) for update skip locked)
+             and exists (select from deployment where data_set_id is not distinct from $2)",
         )
         .bind(row_ids)
+        .bind(data_set_id)
         .execute(&self.store.pool);
         self.store.with_timeout(removed).await?;
         Ok(())
     }
 
-    /// Removes the rows of a change after its maker has applied it to Redis.
+    /// Removes the rows of a change after its maker has applied it to a Redis data set, if nodes still use that one.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn ack(self, change: &KeyChange) -> Result<(), StoreError> {
+    pub async fn ack(self, change: &KeyChange, data_set_id: Option<&str>) -> Result<(), StoreError> {
         let (id, generation) = match change {
             KeyChange::Updated(record) => (record.id, i64::try_from(record.generation).unwrap_or(i64::MAX)),
             KeyChange::Deleted(id) => (*id, i64::MAX),
         };
         let removed = sqlx::query(
             "delete from outbox where id in
-             (select id from outbox where key_id = $1 and generation <= $2 for update skip locked)",
+             (select id from outbox where key_id = $1 and generation <= $2 for update skip locked)
+             and exists (select from deployment where data_set_id is not distinct from $3)",
         )
         .bind(id.as_str())
         .bind(generation)
+        .bind(data_set_id)
         .execute(&self.store.pool);
         self.store.with_timeout(removed).await?;
         Ok(())

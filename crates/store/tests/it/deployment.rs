@@ -176,3 +176,23 @@ async fn of_concurrent_claims_on_different_data_sets_one_succeeds() {
     );
     assert!(matches!(outcome.1, Err(StoreError::Outage(_))), "a claim waits no longer than the timeout");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn most_holders_decide_after_ten_seconds() {
+    let fixture = StoreFixture::open().await;
+    for node in NODES {
+        assert!(claim(&fixture, node, "a").await);
+    }
+    // Redis has restarted, and the last node reaches another one.
+    let [first, second, misrouted] = NODES;
+    for _ in 0..4 {
+        for (node, data_set) in [(first, "b"), (second, "b"), (misrouted, "c")] {
+            assert!(!claim(&fixture, node, data_set).await);
+        }
+        pass_time(&fixture, 3).await;
+    }
+    assert!(!claim(&fixture, misrouted, "c").await);
+    assert!(claim(&fixture, first, "b").await);
+    assert!(claim(&fixture, second, "b").await);
+    assert!(!claim(&fixture, misrouted, "c").await);
+}

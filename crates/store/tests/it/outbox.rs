@@ -59,7 +59,7 @@ async fn every_process_can_apply_and_remove_the_same_rows() {
 
     // A row that was added after the list stays.
     let row_ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    let (one, two) = tokio::join!(fixture.store.outbox().remove(&row_ids), other.outbox().remove(&row_ids));
+    let (one, two) = tokio::join!(fixture.store.outbox().remove(&row_ids, None), other.outbox().remove(&row_ids, None));
     one.and(two).expect("rows are removed");
     assert_eq!(fixture.outbox_rows().await, [format!("{} 3", second.id)]);
 }
@@ -100,11 +100,13 @@ async fn ack_removes_outbox_rows_up_to_the_given_generation() {
     store.keys().deactivate(Actor::Operator, key.id).await.expect("key is deactivated");
     let second = store.keys().reactivate(Actor::Operator, key.id).await.expect("key is reactivated");
     store.keys().deactivate(Actor::Operator, key.id).await.expect("key is deactivated");
-    store.outbox().ack(&second).await.expect("outbox row is removed");
+    store.outbox().ack(&second, Some("another")).await.expect("query succeeds");
+    assert_eq!(fixture.outbox_rows().await.len(), 4, "nodes do not use that data set");
+    store.outbox().ack(&second, None).await.expect("outbox row is removed");
     assert_eq!(fixture.outbox_rows().await, [format!("{} 2", other.id), format!("{} 4", key.id)]);
 
     let deleted = store.keys().delete(Actor::Operator, other.id).await.expect("key is deleted");
-    store.outbox().ack(&deleted).await.expect("outbox row is removed");
+    store.outbox().ack(&deleted, None).await.expect("outbox row is removed");
     assert_eq!(fixture.outbox_rows().await, [format!("{} 4", key.id)]);
 }
 

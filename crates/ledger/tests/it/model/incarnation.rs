@@ -30,7 +30,7 @@ impl RandomWalk {
         let letters = [(); 8].map(|()| self.rng.lowercase() as u8);
         let database = Some(letters).filter(|_| self.rng.u32(..4) > 0);
         self.log_step(|| format!("database {database:?}"));
-        self.store.set(database);
+        self.store.set_database(database);
         self.incarnation.database = database;
         self.count_event("failover");
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyDigest, KeyPause, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, LedgerOptions, SentCharge, StoreFingerprint, UnflushedUsage, Verdict};
+use ipseity_ledger::{ChargeId, Ledger, LedgerOptions, SentCharge, TrustedStores, UnflushedUsage, Verdict};
 use ipseity_testkit::{Redis, TestClock};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -32,7 +32,7 @@ pub struct RandomWalk {
     pub keys: Vec<KeyModel>,
     pub nodes: Vec<NodeModel>,
     /// The database that all nodes use.
-    pub store: Arc<StoreFingerprint>,
+    pub store: Arc<TrustedStores>,
     pub incarnation: ModelIncarnation,
     pub calls: RawCalls,
     /// A lost charge to the current data set, of which copies with other times are made.
@@ -51,8 +51,8 @@ impl RandomWalk {
     pub async fn open(seed: u64) -> Self {
         let (LedgerFixture { redis, .. }, clock) = LedgerFixture::at_noon().await;
         let mut rng = fastrand::Rng::with_seed(seed);
-        let store = Arc::new(StoreFingerprint::default());
-        let options = LedgerOptions { store: Arc::clone(&store), ..LedgerOptions::new(redis.url(), REQUEST_TIMEOUT) };
+        let store = Arc::new(TrustedStores::default());
+        let options = LedgerOptions { trusted: Arc::clone(&store), ..LedgerOptions::new(redis.url(), REQUEST_TIMEOUT) };
         let node = || NodeModel {
             ledger: Arc::new(Ledger::new(&options).expect("valid URL")),
             pending: (0..KEYS).map(|_| PendingModel::default()).collect(),

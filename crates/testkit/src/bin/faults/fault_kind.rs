@@ -35,6 +35,8 @@ fault_kinds! {
     RedisDataLost "redis-data-lost" Redis,
     RedisFlushed "redis-flushed" Redis,
     RedisRestored "redis-restored" Redis,
+    ReplicaPromoted "replica-promoted" Redis,
+    ReplicaPromotedForOneNode "replica-promoted-for-one-node" Redis,
     RedisFrozen "redis-frozen" Redis,
     RedisStalled "redis-stalled" Redis,
     RedisBusy "redis-busy" Redis,
@@ -156,9 +158,21 @@ impl FaultKind {
         !self.is_solo() && !other.is_solo() && self.part().partners().contains(&other.part())
     }
 
-    /// Whether it changes so much that a second fault would not be known to strike.
+    /// Whether it changes so much that a second fault would not be known to strike. A second primary is not noticed while
+    /// PostgreSQL is unreachable.
     const fn is_solo(self) -> bool {
-        matches!(self, Self::KeysAtBurstLimit | Self::PostgresFailover | Self::PostgresSwitchover)
+        matches!(
+            self,
+            Self::KeysAtBurstLimit
+                | Self::PostgresFailover
+                | Self::PostgresSwitchover
+                | Self::ReplicaPromotedForOneNode
+        )
+    }
+
+    /// Whether it needs a replica of Redis.
+    pub(crate) const fn needs_replica(self) -> bool {
+        matches!(self, Self::ReplicaPromoted | Self::ReplicaPromotedForOneNode)
     }
 
     /// Whether it ends with the start of a node, which needs both stores.
@@ -168,7 +182,14 @@ impl FaultKind {
 
     /// Whether Redis or PostgreSQL loses data. Such a run must be longer than three flush intervals.
     pub(crate) const fn loses_data(self) -> bool {
-        matches!(self, Self::RedisDataLost | Self::RedisFlushed | Self::RedisRestored | Self::PostgresFailover)
+        matches!(
+            self,
+            Self::RedisDataLost
+                | Self::RedisFlushed
+                | Self::RedisRestored
+                | Self::ReplicaPromoted
+                | Self::PostgresFailover
+        )
     }
 }
 

@@ -147,6 +147,8 @@ pub(crate) enum FaultEffect {
     PostgresUnreachable,
     /// Redis lost its memory at some moment of the window.
     RedisMemoryLost,
+    /// Redis was killed at some moment of the window. A batch of pending charges that was being sent is unverifiable.
+    RedisKilled,
     /// PostgreSQL lost commits made in the window.
     CommitsLost,
     /// Redis's clock was set at some moment of the window.

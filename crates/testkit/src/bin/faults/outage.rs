@@ -65,7 +65,8 @@ pub(crate) async fn run_outage(outage: &OutageScenario, is_short: bool) -> Resul
     let before_kib = fixture.resident_kib()?;
     let injected_at = recorder.now();
     let duration = if is_short { OUTAGE_DURATION_SHORT } else { OUTAGE_DURATION };
-    let mut injection = Injection { fixture: &mut fixture, load: &load, rng: Rng::with_seed(1), midnight: None };
+    let mut injection =
+        Injection { fixture: &mut fixture, load: &load, rng: Rng::with_seed(1), midnight: None, redis_replica: None };
     let mut active = injection.begin(outage.kind).await?;
     let until = Instant::now() + duration;
     while Instant::now() < until {

@@ -9,6 +9,8 @@ use crate::history::{FaultEffect, FaultWindow, History, NodeSample, RequestRecor
 pub(crate) const SLOW_REQUEST: Duration = Duration::from_millis(45);
 /// Recovery from degraded mode: the probe interval (250 ms), the outbox, and a busy machine.
 pub(crate) const RECOVERY_MAX: Duration = Duration::from_secs(5);
+/// The same if a node was killed: until its claim has expired (10 s), the others do not use a Redis that has restarted.
+const RECOVERY_AFTER_KILL_MAX: Duration = Duration::from_secs(12);
 /// Usage that is not flushed when Redis loses its memory: one interval (2 s) and the duration of a flush.
 pub(crate) const FLUSH_MAX: Duration = Duration::from_millis(3_000);
 
@@ -108,6 +110,12 @@ impl LocalDecisions {
     }
 }
 
+/// How long recovery may take in this history.
+pub(crate) fn recovery_max(history: &History) -> Duration {
+    let is_killed = history.windows(FaultEffect::NodeKilled).next().is_some();
+    if is_killed { RECOVERY_AFTER_KILL_MAX } else { RECOVERY_MAX }
+}
+
 pub(crate) fn processes(history: &History) -> BTreeSet<usize> {
     let from_samples = history.samples.iter().map(|sample| sample.process);
     history.requests.iter().map(|request| request.process).chain(from_samples).collect()
@@ -139,7 +147,7 @@ pub(crate) fn recovered_at(history: &History, process: usize, cleared_at: Durati
         !sample.is_degraded && next.is_none_or(is_steady)
     };
     let recovered = (0..samples.len()).find(has_recovered);
-    recovered.map_or(cleared_at + RECOVERY_MAX, |index| samples[index].received_at)
+    recovered.map_or(cleared_at + recovery_max(history), |index| samples[index].received_at)
 }
 
 /// The last time at or before `at` when a process had no pending charge.
@@ -195,7 +203,8 @@ fn unflushed_since(history: &History, lost_at: Duration) -> Duration {
         stores.into_iter().flat_map(|effect| history.windows(effect))
     };
     for _ in 0..unreachable().count() {
-        let blocked = unreachable().filter(|window| window.from < since && window.until + RECOVERY_MAX > since);
+        let blocked =
+            unreachable().filter(|window| window.from < since && window.until + recovery_max(history) > since);
         since = blocked.map(|window| window.from.saturating_sub(FLUSH_MAX)).min().unwrap_or(since);
     }
     since

@@ -119,7 +119,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // Tests of the ledger.
     Mutant {
         name: "database-not-in-incarnation",
-        check: test(LEDGER, "store_fingerprint::record_of_another_database_is_filled_again"),
+        check: test(LEDGER, "trusted_stores::record_of_another_database_is_filled_again"),
     },
     Mutant {
         name: "sweep-skips-earlier-days",

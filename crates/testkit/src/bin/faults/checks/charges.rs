@@ -23,10 +23,14 @@ pub(super) fn check(history: &History, local: &LocalDecisions) -> Vec<String> {
         let of_uncertain_day = requests().filter(|request| has_uncertain_day(history, request)).count() as u64;
         let reported = history.unverifiable.by_key.get(&key).copied().unwrap_or(0);
         // Only a charge whose reply was lost or late can be unverifiable. A node that stops without Redis reports all
-        // that are pending.
+        // that are pending, and if Redis is killed, those that it was sending.
         let is_stopped = |process| history.windows(FaultEffect::NodeDown).any(|window| window.process == Some(process));
+        let is_sent_before_kill = |request: &RequestRecord| {
+            history.windows(FaultEffect::RedisKilled).any(|window| request.start < window.from)
+        };
         let may_be_reported = |request: &&RequestRecord| {
-            local.may_be_unconfirmed(request) || (local.may_include(request) && is_stopped(request.process))
+            local.may_be_unconfirmed(request)
+                || (local.may_include(request) && (is_stopped(request.process) || is_sent_before_kill(request)))
         };
         let unconfirmed = requests().filter(may_be_reported).count() as u64;
         if reported > unconfirmed {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ipseity_domain::BURST_LIMIT;
 
 use crate::history::{ChangeOutcome, ChangeRecord, FaultEffect, History, KeyAction, RequestRecord};
-use crate::timeline::{LocalDecisions, RECOVERY_MAX, SLOW_REQUEST};
+use crate::timeline::{LocalDecisions, SLOW_REQUEST, recovery_max};
 
 /// A node may keep refusing a key for one second after it was resumed.
 const REFUSAL_CACHE_MAX: Duration = Duration::from_millis(1_500);
@@ -158,8 +158,8 @@ fn is_visible(history: &History, local: &LocalDecisions, change: &ChangeRecord, 
     let outage_ended_at = outages
         .into_iter()
         .flat_map(|effect| history.windows(effect))
-        .filter(|window| window.from <= request.start && window.until + RECOVERY_MAX >= change.start)
-        .map(|window| window.until + RECOVERY_MAX)
+        .filter(|window| window.from <= request.start && window.until + recovery_max(history) >= change.start)
+        .map(|window| window.until + recovery_max(history))
         .max()
         .unwrap_or_default();
     match change.outcome {
@@ -168,7 +168,7 @@ fn is_visible(history: &History, local: &LocalDecisions, change: &ChangeRecord, 
             request.start > change.end.max(outage_ended_at) + REFUSAL_CACHE_MAX
         }
         ChangeOutcome::InEffect | ChangeOutcome::Saved => {
-            request.start > change.end.max(outage_ended_at) + RECOVERY_MAX
+            request.start > change.end.max(outage_ended_at) + recovery_max(history)
         }
     }
 }

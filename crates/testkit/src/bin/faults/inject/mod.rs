@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fastrand::Rng;
-use ipseity_testkit::{FaultProxy, Postgres};
+use ipseity_testkit::{FaultProxy, Postgres, Redis};
 use tokio::task::JoinSet;
 
 use crate::fault_kind::FaultKind;
@@ -26,6 +26,8 @@ pub(crate) struct Injection<'a> {
     pub(crate) rng: Rng,
     /// When midnight comes, if a fault needs it.
     pub(crate) midnight: Option<Duration>,
+    /// A replica of Redis, if a fault needs it.
+    pub(crate) redis_replica: Option<Redis>,
 }
 
 /// A fault that has begun.
@@ -45,6 +47,9 @@ impl Injection<'_> {
     pub(crate) async fn prepare(&mut self, kind: FaultKind, until_fault: Duration) -> Result<()> {
         if kind == FaultKind::Midnight {
             self.prepare_midnight(until_fault).await?;
+        }
+        if kind.needs_replica() {
+            self.prepare_replica().await?;
         }
         Ok(())
     }

@@ -3,18 +3,23 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use ipseity_testkit::eventually;
+use ipseity_testkit::{Redis, RedisOptions, eventually};
 use tokio::time::sleep;
 
 use crate::fault_kind::FaultKind;
 use crate::history::{FaultEffect, FaultWindow};
 use crate::inject::{ActiveFault, Injection};
+use crate::links::{StoreLink, proxy_of};
 
 const DAY_MS: u64 = 86_400_000;
 const CLOCK_STEP_MS: i64 = 120_000;
 const DAYS_AHEAD_MS: i64 = 2 * 86_400_000;
 /// Time for nodes to follow a clock that was set before the load started.
 const CLOCK_SETTLE: Duration = Duration::from_millis(1_500);
+/// Longer than the interval at which nodes read the identity of Redis, which its first replica changes.
+const REPLICA_SETTLE: Duration = Duration::from_millis(2_500);
+/// The node that uses the promoted replica if only one does.
+const MOVED_NODE: usize = 0;
 
 impl Injection<'_> {
     /// Sets the clock of Redis so that midnight comes a moment after the fault begins.
@@ -30,6 +35,32 @@ impl Injection<'_> {
         Ok(())
     }
 
+    pub(super) async fn prepare_replica(&mut self) -> Result<()> {
+        let clock = Some(self.fixture.clock.clone());
+        let replica = Redis::start(RedisOptions { appendonly: true, clock, ..RedisOptions::default() }).await?;
+        replica.replicate_from(&self.fixture.deployment.redis).await?;
+        self.redis_replica = Some(replica);
+        sleep(REPLICA_SETTLE).await;
+        Ok(())
+    }
+
+    /// Promotes the replica for all nodes, and kills the old primary.
+    async fn promote_replica(&mut self) -> Result<()> {
+        let Some(replica) = self.redis_replica.take() else { return Ok(()) };
+        self.kill_redis();
+        replica.promote().await?;
+        let proxies = self.fixture.link_proxies();
+        for links in proxies.nodes.iter().copied().chain([proxies.command_line]) {
+            proxy_of(links, StoreLink::Redis).set_upstream(replica.address());
+        }
+        self.fixture.deployment.redis = replica;
+        Ok(())
+    }
+
+    fn move_node_to(&self, redis: &Redis) {
+        proxy_of(self.fixture.link_proxies().nodes[MOVED_NODE], StoreLink::Redis).set_upstream(redis.address());
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds are handled in other files")]
     pub(super) async fn begin_redis(&mut self, active: &mut ActiveFault) -> Result<()> {
         match active.kind {
@@ -40,15 +71,15 @@ impl Injection<'_> {
             | FaultKind::OutboxRowsLocked
             | FaultKind::BothKilled => {
                 self.open(active, FaultEffect::RedisUnreachable);
-                self.fixture.deployment.redis.kill9();
+                self.kill_redis();
             }
             FaultKind::RedisDataLost => {
                 self.open(active, FaultEffect::RedisUnreachable);
                 let from = self.now();
-                let redis = &mut self.fixture.deployment.redis;
-                redis.kill9();
-                std::fs::remove_dir_all(redis.data_dir())?;
-                std::fs::create_dir(redis.data_dir())?;
+                self.kill_redis();
+                let data_dir = self.fixture.deployment.redis.data_dir();
+                std::fs::remove_dir_all(&data_dir)?;
+                std::fs::create_dir(&data_dir)?;
                 self.record(FaultEffect::RedisMemoryLost, from);
             }
             FaultKind::RedisFlushed => {
@@ -61,6 +92,19 @@ impl Injection<'_> {
                 self.fixture.deployment.redis.save_snapshot().await?;
                 // A snapshot blocks Redis.
                 self.record(FaultEffect::RedisUnreachable, from);
+            }
+            FaultKind::ReplicaPromoted => {
+                self.open(active, FaultEffect::RedisUnreachable);
+                let from = self.now();
+                self.promote_replica().await?;
+                self.record(FaultEffect::RedisMemoryLost, from);
+            }
+            FaultKind::ReplicaPromotedForOneNode => {
+                self.open_for_node(active, FaultEffect::RedisUnreachable, MOVED_NODE);
+                if let Some(replica) = &self.redis_replica {
+                    replica.promote().await?;
+                    self.move_node_to(replica);
+                }
             }
             FaultKind::RedisFrozen | FaultKind::BothFrozen => {
                 self.open(active, FaultEffect::RedisUnreachable);
@@ -107,7 +151,7 @@ impl Injection<'_> {
             FaultKind::RedisKilledTwice if self.rng.u8(..8) == 0 => {
                 self.fixture.deployment.redis.restart().await?;
                 sleep(self.random_ms(50..400)).await;
-                self.fixture.deployment.redis.kill9();
+                self.kill_redis();
             }
             FaultKind::RedisStalled => {
                 self.fixture.deployment.redis.freeze();
@@ -142,9 +186,11 @@ impl Injection<'_> {
             FaultKind::RedisRestored => {
                 let from = self.now();
                 self.fixture.deployment.redis.restore_snapshot().await?;
+                self.record(FaultEffect::RedisKilled, from);
                 self.record(FaultEffect::RedisMemoryLost, from);
                 self.record(FaultEffect::RedisUnreachable, from);
             }
+            FaultKind::ReplicaPromotedForOneNode => self.move_node_to(&self.fixture.deployment.redis),
             FaultKind::RedisFrozen | FaultKind::BothFrozen => self.fixture.deployment.redis.thaw(),
             FaultKind::RedisOutOfMemory => self.configure_redis("maxmemory", "0").await?,
             FaultKind::RedisReadOnly => self.configure_redis("min-replicas-to-write", "0").await?,
@@ -157,6 +203,12 @@ impl Injection<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn kill_redis(&mut self) {
+        let from = self.now();
+        self.fixture.deployment.redis.kill9();
+        self.record(FaultEffect::RedisKilled, from);
     }
 
     /// Changes a setting of a Redis that may be restarting.
