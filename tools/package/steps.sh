@@ -48,7 +48,7 @@ first_lookup() {
     documented install >/tmp/install.sh && [ -s /tmp/install.sh ] &&
         bash -euxc 'source /tmp/install.sh' | tee /tmp/installed &&
         grep --only-matching 'ips_[0-9A-Za-z_]*' /tmp/installed >/tmp/key &&
-        lookup --retry 10 --retry-delay 1 --retry-connrefused | tee /dev/stderr | grep -q '"tls_version":"TLSv1.3"'
+        lookup --retry 10 --retry-delay 1 --retry-connrefused | grep '"tls_version":"TLSv1.3"'
 }
 is_confined() {
     local status
@@ -58,8 +58,9 @@ is_confined() {
     grep -q "^Uid:.$(id -u ipseity)" <<<"$status" && grep -q '^CapEff:.0000000000000400$' <<<"$status" && grep -q '^CapBnd:.0000000000000400$' <<<"$status" &&
         grep -q '^NoNewPrivs:.1$' <<<"$status" && grep -q '^Seccomp:.2$' <<<"$status"
 }
-speaks_http3() { ss --no-header --listening --udp --numeric 'sport = :443' | grep -q 443; }
-serves_pages() { curl --silent --fail --cacert /etc/ssl/localhost.pem https://localhost/ | grep -q '<h1>'; }
+speaks_http3() { ss --no-header --listening --udp --numeric 'sport = :443' | grep 443; }
+# Not grep -q: it ends at the first match, and curl fails if it cannot write the rest.
+serves_pages() { curl --silent --show-error --fail --cacert /etc/ssl/localhost.pem https://localhost/ | grep '<h1>'; }
 logs_no_warnings() { local output; output=$(journalctl --quiet --no-pager --unit ipseity --output cat | grep -E '"level":"(WARN|ERROR)"'); echo "$output"; [ -z "$output" ]; }
 
 # Looks up until /tmp/stop exists; writes the number of successes and failures.
