@@ -109,6 +109,39 @@ async fn exactly_300_of_400_concurrent_requests_pass() {
     .expect("usage is flushed");
 }
 
+/// Number of requests that nodes have decided without Redis.
+async fn count_local_decisions(deployment: &Deployment) -> usize {
+    let mut sum = 0;
+    for node in &deployment.nodes {
+        let metrics = node.metrics().await.expect("metrics are read");
+        let series = metrics.lines().filter(|line| line.starts_with("ipseity_degraded_decisions_total"));
+        let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok());
+        sum += values.sum::<usize>();
+    }
+    sum
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_default_timeout_only_late_verdicts_exceed_the_burst_limit() {
+    let mut env = relaxed_timeouts();
+    env.remove("IPSEITY__LEDGER__TIMEOUT_MS");
+    let options = DeploymentOptions { nodes: 3, env, ..DeploymentOptions::default() };
+    let deployment = Deployment::start(options).await.expect("deployment starts");
+    for _ in 0..5 {
+        let issued = fresh_key(&deployment, Scope::Ip).await;
+        let local_before = count_local_decisions(&deployment).await;
+        let replies = send_concurrently(&deployment, LOOKUP_PATH, Some(issued.bearer()), 8).await;
+        let local = count_local_decisions(&deployment).await - local_before;
+        let counts = count_statuses(&replies);
+        if local == 0 {
+            assert_eq!(counts, BTreeMap::from([(200, 300), (403, 99), (429, 1)]));
+        } else {
+            assert!(counts.keys().all(|status| [200, 403, 429].contains(status)), "{counts:?}");
+            assert!(counts[&200] <= 300 + local, "{counts:?}, {local} decided without Redis");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn last_10_requests_of_the_day_are_exact_across_nodes() {
     let deployment = three_node_deployment().await;
