@@ -221,6 +221,18 @@ impl Deployment {
         self.postgres = postgres;
     }
 
+    /// The same for Redis.
+    pub fn replace_redis(&mut self, redis: Redis) {
+        let (old, new) = (self.redis.address().to_string(), redis.address());
+        if let Some(url) = self.env.get_mut(LEDGER_URL_ENV) {
+            *url = url.replace(&old, &new.to_string());
+        }
+        for proxies in self.nodes.iter().filter_map(Node::fault_proxies) {
+            proxies.redis.set_upstream(new);
+        }
+        self.redis = redis;
+    }
+
     /// Uses another program for new nodes and commands. Running nodes keep theirs.
     pub fn use_program(&mut self, program: &Path) {
         program.clone_into(&mut self.program);

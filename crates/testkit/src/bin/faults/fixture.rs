@@ -226,6 +226,12 @@ impl FaultFixture {
         self.command_line_proxies.postgres.set_upstream(self.deployment.postgres.address());
     }
 
+    /// The same for Redis.
+    pub(crate) fn replace_redis(&mut self, redis: Redis) {
+        self.deployment.replace_redis(redis);
+        self.command_line_proxies.redis.set_upstream(self.deployment.redis.address());
+    }
+
     /// Logs of all nodes of this fixture that ran since the last [`Self::number_processes`].
     pub(crate) fn logs(&self) -> Result<Vec<String>> {
         let running = self.deployment.nodes.iter().map(Node::log).collect::<Result<Vec<_>>>()?;

@@ -92,9 +92,16 @@ fn check_local_decisions(history: &History) -> Vec<String> {
                 let mut requests = history.requests.iter().filter(|request| request.process == process);
                 requests.any(|request| request.took() >= SLOW_REQUEST && request.overlaps(from, after.received_at))
             };
+            // A node that has paused a key itself, after late verdicts, refuses it until Redis has the pause.
+            let is_paused_here = || {
+                let requests = history.requests.iter().filter(|request| request.process == process);
+                let refused = requests
+                    .filter(|request| request.status() == Some(403) && request.overlaps(before.at, after.received_at));
+                before.pending > 0 && decided <= refused.count() as u64
+            };
             // A sample that took long shows that the machine was busy.
             let is_busy = after.received_at - before.at >= 4 * SAMPLE_MARGIN;
-            if decided > 0 && !is_faulty && !is_busy && !is_slow() {
+            if decided > 0 && !is_faulty && !is_busy && !is_slow() && !is_paused_here() {
                 violations.push(format!(
                     "process {process} decided {decided} requests without Redis at {:?}, though Redis answered",
                     after.at

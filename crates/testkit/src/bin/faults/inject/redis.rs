@@ -49,11 +49,7 @@ impl Injection<'_> {
         let Some(replica) = self.redis_replica.take() else { return Ok(()) };
         self.kill_redis();
         replica.promote().await?;
-        let proxies = self.fixture.link_proxies();
-        for links in proxies.nodes.iter().copied().chain([proxies.command_line]) {
-            proxy_of(links, StoreLink::Redis).set_upstream(replica.address());
-        }
-        self.fixture.deployment.redis = replica;
+        self.fixture.replace_redis(replica);
         Ok(())
     }
 
