@@ -112,7 +112,8 @@ fn check_local_decisions(history: &History) -> Vec<String> {
     violations
 }
 
-/// A node decides without Redis only on keys whose server was unreachable, and on keys that it has paused.
+/// A node decides without Redis only on keys whose server was unreachable, on keys that it has paused, and on those that no store
+/// knows.
 fn check_local_keys(history: &History, local: &LocalDecisions) -> Vec<String> {
     let mut violations = Vec::new();
     for process in processes(history) {
@@ -122,8 +123,8 @@ fn check_local_keys(history: &History, local: &LocalDecisions) -> Vec<String> {
             continue;
         }
         let requests = || history.requests.iter().filter(move |request| request.process == process);
-        let may_be_local =
-            requests().filter(|request| local.may_include(request) || matches!(request.status(), Some(403 | 429)));
+        let may_be_local = requests()
+            .filter(|request| local.may_include(request) || matches!(request.status(), Some(403 | 429 | 500)));
         // Requests with keys that do not exist are counted, but not recorded.
         let unrecorded = counted.saturating_sub(requests().count() as u64);
         let allowed = may_be_local.count() as u64 + unrecorded + counted / LATE_DECISIONS_ONE_IN;

@@ -57,7 +57,17 @@ fn check_numbers(history: &History, local: &LocalDecisions, key: usize) -> Optio
                 let Some(number) = used(history, request) else { continue };
                 let times = seen.entry(number).or_default();
                 *times += 1;
-                if number <= highest || *times > 1 {
+                // A node takes back the charge of a request that it refused because the verdict was late.
+                let is_taken_back = |other: &&RequestRecord| {
+                    other.response.is_some()
+                        && other.start < request.start
+                        && !other.is_admitted()
+                        && local.may_be_unconfirmed(other)
+                };
+                let taken_back = || history.key_requests(key).filter(is_taken_back).count();
+                if (number <= highest && number + taken_back() as u64 <= highest)
+                    || (*times > 1 && *times > 1 + taken_back())
+                {
                     return Some(format!(
                         "request {number} of {id} began at {:?}, after number {highest} was given",
                         request.start

@@ -14,6 +14,8 @@ const OUTBOX_MAX: Duration = Duration::from_millis(3_000);
 /// How long a node may take to connect to PostgreSQL and to listen again.
 const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
 
+const PAUSED: &str = "paused";
+
 /// From `end` until `until`, requests with these secrets must not be admitted.
 struct Revocation {
     what: &'static str,
@@ -84,7 +86,7 @@ fn revocations(history: &History, local: &LocalDecisions) -> Vec<Revocation> {
             if let Some(pause) = in_epoch.min_by_key(|request| request.end) {
                 let in_effect = !local.may_include(pause);
                 found.push(Revocation {
-                    what: "paused",
+                    what: PAUSED,
                     key,
                     secrets: usize::MAX,
                     start: pause.start,
@@ -114,6 +116,17 @@ fn effective_at(
         .windows(FaultEffect::CommitsLost)
         .any(|lost| lost.from <= revocation.end && lost.until >= revocation.start)
     {
+        return None;
+    }
+    // Redis forgot a pause before PostgreSQL had it.
+    let may_be_forgotten = history.windows(FaultEffect::PostgresUnreachable).any(|down| {
+        let recorded_at = down.until + OUTBOX_MAX;
+        let mut losses = history.windows(FaultEffect::RedisMemoryLost);
+        down.from <= revocation.end + NOTIFY_MAX
+            && recorded_at >= revocation.start
+            && losses.any(|lost| lost.until >= revocation.start && lost.from <= recorded_at)
+    });
+    if revocation.what == PAUSED && may_be_forgotten {
         return None;
     }
     // Two clocks that disagree decide in which epoch a request is.
