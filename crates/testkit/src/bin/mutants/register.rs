@@ -59,7 +59,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "known-batch-counted-again", check: long_run("redis-replies-dropped", 4) },
     Mutant { name: "expired-charge-applied", check: short_run("redis-requests-held", 5) },
     Mutant { name: "no-local-burst-limit", check: long_run("paused-while-redis-is-down", 2) },
-    Mutant { name: "reconciled-requests-not-logged", check: long_run("paused-while-redis-is-down", 2) },
     Mutant { name: "pause-not-recorded", check: long_run("redis-restored", 1) },
     Mutant { name: "incarnation-not-compared", check: long_run("redis-restored", 1) },
     Mutant { name: "one-breaker-for-all-shards", check: long_run("shard-killed", 2) },
@@ -117,6 +116,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         check: test(KEYS, "deployment::old_data_in_a_running_redis_is_not_trusted"),
     },
     // Tests of the ledger.
+    Mutant {
+        name: "reconciled-requests-not-logged",
+        check: test(LEDGER, "reconcile::reconciled_requests_count_toward_the_burst_limit"),
+    },
     Mutant {
         name: "database-not-in-incarnation",
         check: test(LEDGER, "trusted_stores::record_of_another_database_is_filled_again"),
