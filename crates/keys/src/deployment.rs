@@ -12,7 +12,7 @@ use crate::error::KeyServiceError;
 use crate::guard::DeploymentStatus;
 use crate::service::KeyService;
 
-/// How long a command waits for nodes to agree. They check every few seconds, for example after Redis has lost its data.
+/// How long a command waits for nodes to agree, for example after a restart of Redis.
 const SPLIT_WAIT: Duration = Duration::from_secs(3);
 
 impl KeyService {

@@ -22,7 +22,7 @@ impl Ledger {
     /// Reads what identifies the data in this Redis.
     ///
     /// # Errors
-    /// Fails if Redis does not answer in time.
+    /// Fails if Redis does not answer in time, or is a replica.
     pub async fn identity(&self) -> Result<LedgerIdentity, LedgerError> {
         let key = layout::deployment_key();
         let mut request = self.begin_untrusted_request(HashSlot::of(&key), Instant::now() + self.timeout).await?;

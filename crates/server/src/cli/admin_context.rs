@@ -44,8 +44,10 @@ impl AdminContext {
     /// Warns if a committed change has not reached Redis. It stays in the outbox, and a running node applies it later.
     pub(super) fn warn_unless_in_effect(&self, committed: &CommittedChange) -> Result<()> {
         let Some(error) = &committed.publish_error else { return Ok(()) };
+        let reason = error.to_string();
+        let reason = reason.trim_end_matches('.');
         output::print_warning(&format!(
-            "saved, but not in effect yet: {error}. A running node applies the change as soon as it can."
+            "saved, but not in effect yet: {reason}. A running node applies the change as soon as it can."
         ))
     }
 }

@@ -59,6 +59,7 @@ async fn node_with_a_second_redis_is_degraded_until_it_is_alone() {
     assert_eq!(status(&deployment.nodes[0], &other_key).await, 200);
     let saved = deployment.cli_with_env(&settings, &["key", "deactivate", &other_key.id]).await.expect("command runs");
     assert!(saved.is_success() && saved.stderr.contains("saved, but not in effect yet"), "{}", saved.stderr);
+    assert!(!saved.stderr.contains(".."), "{}", saved.stderr);
     let is_refused = async || status(&deployment.nodes[0], &other_key).await == 403;
     eventually("a node applies the change", Duration::from_secs(5), is_refused).await.expect("key is refused");
     let doctor = deployment.cli_with_env(&settings, &["doctor"]).await.expect("command runs");
