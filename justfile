@@ -41,7 +41,7 @@ check: format-check lint (test "--profile ci")
 
 # Full lane of CI.
 [group('everyday')]
-ci: check deny docs suites bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+ci: check deny docs suites (fuzz "4") bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
 
 # Build all programs.
 [group('ci steps')]
@@ -153,15 +153,16 @@ model steps="1000000":
 privacy rounds="10": build
     tools/privacy.sh {{ rounds }}
 
-# Fuzz all parsers of untrusted input and the geo database reader; needs a nightly toolchain and cargo-fuzz.
+# Fuzz every parser of untrusted input for `seconds` each, or the named targets; needs a C++ compiler.
 [group('faults and attacks')]
-fuzz seconds="600":
-    cargo run --quiet -p ipseity-geo --example fuzz_seeds -- crates/geo/fuzz/corpus/database
-    cd crates/geo && cargo +nightly fuzz run database -- -max_total_time={{ seconds }} -rss_limit_mb=512 -timeout=10
-    for target in key authorization x_forwarded_for forwarded proxy_header accept; do \
-        mkdir -p fuzz/corpus/$target && \
-        cargo +nightly fuzz run --fuzz-dir fuzz $target fuzz/corpus/$target fuzz/seeds/$target -- -max_total_time={{ seconds }} -rss_limit_mb=1024 -timeout=30; \
-    done
+fuzz seconds="600" *targets:
+    fuzz/run.sh {{ seconds }} {{ targets }}
+
+# Generate the seeds of the fuzz target for geo databases.
+[group('generated files')]
+fuzz-seeds:
+    cargo build --quiet {{ build_flags }} --example fuzz_seeds
+    "{{ target }}/debug/examples/fuzz_seeds" fuzz/seeds/database
 
 # Flood sign-in during steady lookups: 200 sign-ins per second for 20 seconds, with a release build.
 [group('faults and attacks')]

@@ -58,6 +58,8 @@ pub enum ApiErrorKind {
     MissingKey,
     /// 401: the key does not exist.
     InvalidKey,
+    /// 400: the key was sent over plain HTTP. Rotate it, and use an `https` base URL.
+    HttpsRequired,
     /// 403: the key is deactivated. Its owner can reactivate it.
     InactiveKey,
     /// 403: the key exceeded the burst limit and is paused until its owner resumes it. Waiting does not help.
@@ -87,6 +89,10 @@ pub enum ApiErrorKind {
     MethodNotAllowed,
     /// 414: the URL is too long.
     UriTooLong,
+    /// 400: the request is malformed, for example because a proxy changed it.
+    BadRequest,
+    /// 431: the headers are too large.
+    HeadersTooLarge,
     /// 500: the service failed.
     Internal,
     /// Any other status, or a body that is not from the service; most likely from a proxy in front of it.
@@ -128,6 +134,7 @@ impl ApiErrorKind {
         match body.error.as_str() {
             "missing_api_key" => Self::MissingKey,
             "invalid_api_key" => Self::InvalidKey,
+            "https_required" => Self::HttpsRequired,
             "inactive_api_key" if body.docs.ends_with("#paused-keys") => Self::PausedKey,
             "inactive_api_key" => Self::InactiveKey,
             "rate_limit_exceeded" => match (&body.enterprise, &body.signup) {
@@ -138,6 +145,8 @@ impl ApiErrorKind {
             "not_found" => Self::NotFound,
             "method_not_allowed" => Self::MethodNotAllowed,
             "uri_too_long" => Self::UriTooLong,
+            "bad_request" => Self::BadRequest,
+            "headers_too_large" => Self::HeadersTooLarge,
             "internal_error" => Self::Internal,
             _ => Self::Unexpected,
         }

@@ -66,6 +66,11 @@ export class InvalidKeyError extends ApiError {
   override readonly name = 'InvalidKeyError';
 }
 
+/** 400: the key was sent over plain HTTP. Rotate it, and use an `https` base URL. */
+export class HttpsRequiredError extends ApiError {
+  override readonly name = 'HttpsRequiredError';
+}
+
 /** 403: the key is deactivated. Its owner can reactivate it. */
 export class InactiveKeyError extends ApiError {
   override readonly name = 'InactiveKeyError';
@@ -89,6 +94,16 @@ export class MethodNotAllowedError extends ApiError {
 /** 414: the URL is too long. */
 export class UriTooLongError extends ApiError {
   override readonly name = 'UriTooLongError';
+}
+
+/** 400: the request is malformed, for example because a proxy changed it. */
+export class BadRequestError extends ApiError {
+  override readonly name = 'BadRequestError';
+}
+
+/** 431: the headers are too large. */
+export class HeadersTooLargeError extends ApiError {
+  override readonly name = 'HeadersTooLargeError';
 }
 
 /** 500: the service failed. */
@@ -145,9 +160,12 @@ export class DemoQuotaError extends RateLimitError {
 const CODES: Record<string, new (response: Response, body: Partial<ErrorBody>) => ApiError> = {
   missing_api_key: MissingKeyError,
   invalid_api_key: InvalidKeyError,
+  https_required: HttpsRequiredError,
   not_found: NotFoundError,
   method_not_allowed: MethodNotAllowedError,
   uri_too_long: UriTooLongError,
+  bad_request: BadRequestError,
+  headers_too_large: HeadersTooLargeError,
   internal_error: InternalError,
 };
 

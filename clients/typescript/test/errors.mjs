@@ -86,19 +86,19 @@ export function errors(context) {
     assert.deepEqual([notFound.requestCount, notAllowed.requestCount, tooLong.requestCount], [1, 1, 1]);
   });
 
-  test('400 and 431 without a body map to an unexpected response', async () => {
+  test('400 and 431 map to their errors', async () => {
     const { http: baseUrl, keys } = context.deployment;
     // fetch cannot send a malformed request, so this function writes one to a socket.
     const malformed = async (url) => {
       const socket = connect(url.port, url.hostname);
       await once(socket, 'connect');
       socket.write('GET /api/v1/ip HTTP/1.1\r\nno header\r\n\r\n');
-      const [, status] = (await text(socket)).split(' ');
-      return new Response(null, { status: Number(status) });
+      const [head, body] = (await text(socket)).split('\r\n\r\n');
+      return new Response(body, { status: Number(head.split(' ')[1]) });
     };
-    const name = 'UnexpectedResponseError';
-    const badRequest = await lookupError({ baseUrl, key: keys.ip, fetch: malformed }, name, 400, '');
-    const tooLarge = await lookupError({ baseUrl, key: 'x'.repeat(20_000) }, name, 431, '');
+    const large = { baseUrl, key: 'x'.repeat(20_000) };
+    const badRequest = await lookupError({ baseUrl, key: keys.ip, fetch: malformed }, 'BadRequestError', 400, 'bad_request');
+    const tooLarge = await lookupError(large, 'HeadersTooLargeError', 431, 'headers_too_large');
     assert.deepEqual([badRequest.requestCount, tooLarge.requestCount], [1, 1]);
   });
 

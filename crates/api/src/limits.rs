@@ -15,6 +15,8 @@ pub struct ApiLimits {
     pub unknown_cache_ttl: Duration,
     /// Maximum number of keys in the refusal cache.
     pub refusal_cache_max: usize,
+    /// Maximum number of demo requests per subnet and day.
+    pub demo_requests_per_subnet_max: u64,
     /// Maximum number of entries in the render cache.
     pub render_cache_max: usize,
     /// Limits of degraded mode.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::Refusal;
 use crate::operation::{API_VERSION, Operation};
-use crate::response::cacheable_response;
+use crate::response::{cacheable_response, json_line};
 use crate::state::Api;
 
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ fn meta_response(atlas: &Atlas) -> Result<Response, Refusal> {
         databases: atlas.editions().iter().map(|edition| describe_database(edition, now_s)).collect(),
         notices: ipseity_geo::BUILTIN_DATA_NOTICES,
     };
-    let body = serde_json::to_vec(&meta).map_err(|_| Refusal::Internal)?;
+    let body = json_line(&meta).map_err(|_| Refusal::Internal)?;
     Ok(cacheable_response(body, "application/json"))
 }
 

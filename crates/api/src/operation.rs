@@ -1,7 +1,7 @@
 //! The operations of the API: path, name, description and possible refusals of each. The router, the metrics and the
 //! OpenAPI document all derive from this list.
 
-use ipseity_domain::{DEMO_DAILY_LIMIT, plan::FREE_DAILY_LIMIT};
+use ipseity_domain::{DEMO_DAILY_LIMIT, RequestError, plan::FREE_DAILY_LIMIT};
 use ipseity_ledger::{LedgerTime, Quota};
 
 use crate::error::Refusal;
@@ -12,9 +12,20 @@ pub(crate) const API_VERSION: &str = "1.1.0";
 /// The time in all examples: 2026-11-15, 14:03:22 UTC.
 pub(crate) const EXAMPLE_NOW: LedgerTime = LedgerTime(1_794_751_402_000);
 
+/// The share of the demo quota in examples: the default of `[ledger] demo_requests_per_subnet_max`.
+const EXAMPLE_DEMO_SHARE: u64 = 100;
+
 /// Refusals of requests that match no operation.
-pub(crate) const UNMATCHED_REFUSALS: [Refusal; 4] =
-    [Refusal::NotFound, Refusal::MethodNotAllowed, Refusal::UriTooLong, Refusal::Internal];
+pub(crate) const UNMATCHED_REFUSALS: [Refusal; 8] = [
+    Refusal::NotFound,
+    Refusal::MethodNotAllowed,
+    Refusal::UriTooLong,
+    Refusal::Internal,
+    Refusal::BadRequest(RequestError::Malformed),
+    Refusal::BadRequest(RequestError::InvalidHost),
+    Refusal::BadRequest(RequestError::HeadersTooLarge),
+    Refusal::BadRequest(RequestError::PlainHttp),
+];
 
 /// An operation. Each supports GET and HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +94,7 @@ impl Operation {
             }
             Self::Demo => {
                 "Returns a fixed set of fields: those of scope `geo` and 4 connection fields. All callers share one daily \
-                 quota. Not for production."
+                 quota, and a network can use only a part of it. Not for production."
             }
             Self::Meta => {
                 "Returns the version of the service, the geo databases in use with their build dates, and attributions. \
@@ -99,13 +110,18 @@ impl Operation {
         let specific = match self {
             Self::Lookup => vec![
                 Refusal::MissingKey,
+                Refusal::MissingScheme,
                 Refusal::InvalidKey,
+                Refusal::HttpsRequired,
                 Refusal::Inactive,
                 Refusal::Paused,
                 Refusal::QuotaExhausted(exhausted(FREE_DAILY_LIMIT)),
                 Refusal::BurstExceeded(EXAMPLE_NOW),
             ],
-            Self::Demo => vec![Refusal::DemoExhausted(exhausted(DEMO_DAILY_LIMIT))],
+            Self::Demo => vec![
+                Refusal::DemoExhausted(exhausted(DEMO_DAILY_LIMIT)),
+                Refusal::DemoShareUsed(exhausted(EXAMPLE_DEMO_SHARE)),
+            ],
             Self::Meta | Self::OpenapiJson | Self::OpenapiYaml => Vec::new(),
         };
         // Any operation can return these.
@@ -143,9 +159,10 @@ mod tests {
             assert!(refusals().any(|refusal| refusal.code() == code), "no operation lists {code}");
         }
         for refusal in refusals() {
-            let heading = format!("### {} {}", refusal.status().as_u16(), refusal.code());
+            let heading = format!(" {} {}", refusal.status().as_u16(), refusal.code());
             let anchor = format!(" {{#{}}}", refusal.anchor());
-            let has_section = |line: &str| line.starts_with(&heading) && line.ends_with(&anchor);
+            let has_section =
+                |line: &str| line.starts_with("### ") && line.contains(&heading) && line.ends_with(&anchor);
             assert!(documentation.lines().any(has_section), "{heading}{anchor}");
             let message = refusal.message(&public_urls);
             assert!(documentation.contains(&format!("\"message\": \"{message}\"")), "{message}");

@@ -10,10 +10,9 @@ use crate::lookup::lookup_handler;
 use crate::meta::meta_handler;
 use crate::openapi::{openapi_json_handler, openapi_yaml_handler};
 use crate::operation::Operation;
-use crate::response::preflight_response;
 use crate::state::Api;
 
-/// Builds the router of all operations. Each supports GET, HEAD and OPTIONS.
+/// Builds the router of all operations. Each supports GET and HEAD; the service answers OPTIONS itself.
 pub fn router(api: Arc<Api>) -> Router {
     let add_route = |router: Router<Arc<Api>>, operation: Operation| {
         let handler = match operation {
@@ -23,7 +22,7 @@ pub fn router(api: Arc<Api>) -> Router {
             Operation::OpenapiJson => get(openapi_json_handler),
             Operation::OpenapiYaml => get(openapi_yaml_handler),
         };
-        router.route(operation.path(), handler.options(async || preflight_response()))
+        router.route(operation.path(), handler)
     };
     Operation::ALL.into_iter().fold(Router::new(), add_route).with_state(api)
 }

@@ -23,6 +23,10 @@ pub struct Api {
     pub(crate) error_bodies: ErrorBodies,
     pub(crate) openapi_documents: OpenApiDocuments,
     pub(crate) metrics: ApiMetrics,
+    /// Whether the base URL uses HTTPS, so that responses carry HSTS.
+    pub(crate) has_https_url: bool,
+    /// Whether a key that a client sends over plain HTTP is refused.
+    pub(crate) require_https: bool,
 }
 
 impl Api {
@@ -41,9 +45,17 @@ impl Api {
             admission: Admission::new(ledger, store, usage_buffer, metrics.clone(), &limits),
             renderer: Renderer::new(atlas, limits.render_cache_max),
             openapi_documents: OpenApiDocuments::new(&public_urls),
+            has_https_url: public_urls.base.starts_with("https://"),
+            require_https: false,
             error_bodies: ErrorBodies::new(public_urls),
             metrics,
         }
+    }
+
+    /// Sets whether a key that a client sends over plain HTTP is refused.
+    #[must_use]
+    pub fn with_https_required(self, require_https: bool) -> Self {
+        Self { require_https, ..self }
     }
 
     /// The admission of requests, for tasks that recover it and for readiness checks.

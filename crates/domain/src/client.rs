@@ -1,42 +1,91 @@
 //! The client of a request and its connection. The edge identifies it once; no other crate reads forwarding headers.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::LazyLock;
 
-/// The client's address.
+/// The client's address, or that it is unknown.
 ///
 /// It has no `Debug`, `Display` or `Serialize`, so it cannot be logged or stored by accident. [`Address::expose`] is
 /// the only way to read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Address(IpAddr);
+pub struct Address(Option<IpAddr>);
 
 impl Address {
+    /// The address of a client that a trusted proxy does not name.
+    pub const UNKNOWN: Self = Self(None);
+
     /// Wraps the address of a socket or from a trusted proxy. An IPv4-mapped IPv6 address becomes IPv4.
     #[must_use]
     pub fn new(address: IpAddr) -> Self {
-        Self(address.to_canonical())
+        Self(Some(address.to_canonical()))
     }
 
-    /// The plain address, to look it up and to return it to the client.
+    /// The plain address, to look it up and to return it to the client. `None` if it is unknown.
     #[must_use]
-    pub fn expose(self) -> IpAddr {
+    pub fn expose(self) -> Option<IpAddr> {
         self.0
     }
 
-    /// The subnet of one subscriber, for counters in memory.
+    /// Whether the address is for use within a machine or a local network: loopback, private or link-local.
+    #[must_use]
+    pub fn is_private(self) -> bool {
+        self.0.is_some_and(|address| match address {
+            IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+            IpAddr::V6(address) => {
+                address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+            }
+        })
+    }
+
+    /// The networks that may belong to the client, for counters in memory. Clients with an unknown address share one.
     #[must_use]
     pub fn subnet(self) -> ClientSubnet {
-        ClientSubnet(match self.0 {
-            IpAddr::V4(address) => IpAddr::V4(address),
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        })
+        match self.0 {
+            None => ClientSubnet::V4(NetworkId::new(0, 0)),
+            Some(IpAddr::V4(address)) => ClientSubnet::V4(NetworkId::new(32, address.to_bits().into())),
+            Some(IpAddr::V6(address)) => ClientSubnet::V6(
+                IPV6_PREFIXES.map(|(length, _)| NetworkId::new(length, address.to_bits() >> (128 - length))),
+            ),
+        }
     }
 }
 
-/// An IPv4 address, or the /64 network of an IPv6 address, within which a subscriber can choose any address.
-///
-/// It can be compared and hashed, but not read.
+/// Lengths of the IPv6 prefixes that are counted, and how many times the limit of a /64 each has. Providers give a
+/// subscriber a /64, a /56 or a /48, which has 65,536 networks of /64.
+const IPV6_PREFIXES: [(u32, u32); 3] = [(64, 1), (56, 2), (48, 4)];
+
+/// An IPv4 address, or the /64, /56 and /48 networks of an IPv6 address. A subscriber has one of them, and can choose any
+/// address in it.
+#[derive(Clone, Copy)]
+pub enum ClientSubnet {
+    /// An IPv4 address, or all clients with an unknown address.
+    V4(NetworkId),
+    /// The networks of an IPv6 address, from the smallest to the largest.
+    V6([NetworkId; IPV6_PREFIXES.len()]),
+}
+
+impl ClientSubnet {
+    /// The networks to count, each with the factor by which its limit is larger than that of the smallest.
+    pub fn networks(&self) -> impl Iterator<Item = (NetworkId, u32)> + Clone {
+        let networks = match self {
+            Self::V4(network) => std::slice::from_ref(network),
+            Self::V6(networks) => networks,
+        };
+        networks.iter().copied().zip(IPV6_PREFIXES.map(|(_, factor)| factor))
+    }
+}
+
+/// A network in a counter: its hash, with a random key that only this process has. So no counter contains an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClientSubnet(IpAddr);
+pub struct NetworkId(u64);
+
+impl NetworkId {
+    fn new(prefix_length: u32, prefix: u128) -> Self {
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Self(KEY.hash_one((prefix_length, prefix)))
+    }
+}
 
 /// The client of a request.
 #[derive(Clone, Copy)]
@@ -52,6 +101,8 @@ pub struct Client {
 pub struct ConnectionFacts {
     /// HTTP version of the request.
     pub http_protocol: Option<HttpProtocol>,
+    /// Whether the client used TLS. Known even where the session is not.
+    pub is_encrypted: Option<bool>,
     /// TLS session. `None` on a plaintext connection.
     pub tls: Option<TlsInfo>,
     /// Round-trip time, in whole milliseconds.
@@ -141,17 +192,49 @@ mod tests {
     #[test]
     fn ipv4_mapped_address_becomes_ipv4() {
         let mapped = Address::new("::ffff:198.51.100.7".parse().expect("address parses"));
-        assert_eq!(mapped.expose(), "198.51.100.7".parse::<IpAddr>().expect("address parses"));
+        assert_eq!(mapped.expose(), Some("198.51.100.7".parse::<IpAddr>().expect("address parses")));
     }
 
     #[test]
-    fn subnet_is_one_ipv4_address_or_an_ipv6_64() {
-        let subnet_of = |text: &str| Address::new(text.parse().expect("address parses")).subnet();
-        assert!(subnet_of("198.51.100.7") == subnet_of("::ffff:198.51.100.7"));
-        assert!(subnet_of("198.51.100.7") != subnet_of("198.51.100.8"));
-        assert!(subnet_of("2001:db8:1:2::1") == subnet_of("2001:db8:1:2:ffff::"));
-        assert!(subnet_of("2001:db8:1:2::1") != subnet_of("2001:db8:1:3::1"));
-        assert!(subnet_of("0.0.0.0") != subnet_of("::"));
+    fn loopback_private_and_link_local_addresses_are_private() {
+        let is_private = |text: &str| Address::new(text.parse().expect("address parses")).is_private();
+        for private in ["127.0.0.2", "10.1.2.3", "192.168.1.1", "169.254.1.1", "::1", "fd12::1", "fe80::1"] {
+            assert!(is_private(private), "{private}");
+        }
+        for public in ["198.51.100.7", "8.8.8.8", "100.64.0.1", "2001:db8::1", "::2"] {
+            assert!(!is_private(public), "{public}");
+        }
+    }
+
+    fn networks_of(text: &str) -> Vec<NetworkId> {
+        let subnet = Address::new(text.parse().expect("address parses")).subnet();
+        subnet.networks().map(|(network, _)| network).collect()
+    }
+
+    #[test]
+    fn ipv4_client_has_one_network() {
+        assert!(networks_of("198.51.100.7") == networks_of("::ffff:198.51.100.7"));
+        assert!(networks_of("198.51.100.7") != networks_of("198.51.100.8"));
+        assert_eq!(networks_of("198.51.100.7").len(), 1);
+        let unknown = || Address::UNKNOWN.subnet().networks().map(|(network, _)| network).collect::<Vec<_>>();
+        assert!(unknown() == unknown() && unknown() != networks_of("0.0.0.0"));
+    }
+
+    #[test]
+    fn ipv6_client_has_a_64_a_56_and_a_48() {
+        let client = networks_of("2001:db8:1:2::1");
+        for (other, shared) in [
+            ("2001:db8:1:2:ffff::", [true, true, true]),
+            ("2001:db8:1:3::1", [false, true, true]),
+            ("2001:db8:1:102::1", [false, false, true]),
+            ("2001:db8:2:2::1", [false, false, false]),
+        ] {
+            let is_shared: Vec<bool> = networks_of(other).iter().zip(&client).map(|(a, b)| a == b).collect();
+            assert_eq!(is_shared, shared, "{other}");
+        }
+        let unspecified = networks_of("::");
+        assert!(unspecified[0] != unspecified[1] && unspecified[1] != unspecified[2]);
+        assert!(!unspecified.contains(&networks_of("0.0.0.0")[0]));
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-const PREFIX: &str = "ips_";
+/// The start of every key.
+pub const KEY_PREFIX: &str = "ips_";
 const ID_CHARS: usize = 10;
 const SECRET_CHARS: usize = 32;
 const CHECKSUM_CHARS: usize = 6;
-const PAYLOAD_CHARS: usize = PREFIX.len() + ID_CHARS + SECRET_CHARS;
+const PAYLOAD_CHARS: usize = KEY_PREFIX.len() + ID_CHARS + SECRET_CHARS;
 const KEY_CHARS: usize = PAYLOAD_CHARS + CHECKSUM_CHARS;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -24,7 +25,7 @@ impl KeyId {
     /// Parses an id, with or without the prefix `ips_`, which lists show.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let id: [u8; ID_CHARS] = text.strip_prefix(PREFIX).unwrap_or(text).as_bytes().try_into().ok()?;
+        let id: [u8; ID_CHARS] = text.strip_prefix(KEY_PREFIX).unwrap_or(text).as_bytes().try_into().ok()?;
         is_base62(&id).then_some(Self(id))
     }
 
@@ -91,14 +92,14 @@ impl ApiKey {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        if bytes.len() != KEY_CHARS || !text.starts_with(PREFIX) || !is_base62(&bytes[PREFIX.len()..]) {
+        if bytes.len() != KEY_CHARS || !text.starts_with(KEY_PREFIX) || !is_base62(&bytes[KEY_PREFIX.len()..]) {
             return None;
         }
         let (payload, checksum) = bytes.split_at(PAYLOAD_CHARS);
         if checksum != checksum_of(payload) {
             return None;
         }
-        let id = payload[PREFIX.len()..][..ID_CHARS].try_into().ok()?;
+        let id = payload[KEY_PREFIX.len()..][..ID_CHARS].try_into().ok()?;
         Some(Self { id: KeyId(id), digest: KeyDigest(Sha256::digest(bytes).into()) })
     }
 }
@@ -120,7 +121,7 @@ impl PlaintextKey {
 
     fn with_id(id: &[u8], mut random_byte: impl FnMut() -> u8) -> Self {
         let mut text = Vec::with_capacity(KEY_CHARS);
-        text.extend_from_slice(PREFIX.as_bytes());
+        text.extend_from_slice(KEY_PREFIX.as_bytes());
         text.extend_from_slice(id);
         text.extend((0..SECRET_CHARS).map(|_| random_char(&mut random_byte)));
         let checksum = checksum_of(&text);

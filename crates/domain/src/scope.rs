@@ -33,10 +33,13 @@ impl Scope {
         Self::ALL.into_iter().find(|scope| scope.name() == text)
     }
 
-    /// This scope, narrowed to the requested one. A missing, invalid or wider request changes nothing.
+    /// This scope, narrowed to the requested one. Letter case does not matter: a person who narrows for privacy must
+    /// not get more because of a capital letter. A missing, invalid or wider request changes nothing.
     #[must_use]
     pub fn narrowed_to(self, requested: Option<&str>) -> Self {
-        requested.and_then(Self::parse).map_or(self, |requested| requested.min(self))
+        let requested =
+            requested.and_then(|text| Self::ALL.into_iter().find(|scope| scope.name().eq_ignore_ascii_case(text)));
+        requested.map_or(self, |requested| requested.min(self))
     }
 }
 
@@ -55,8 +58,9 @@ mod tests {
         for scope in Scope::ALL {
             for requested in Scope::ALL {
                 assert_eq!(scope.narrowed_to(Some(requested.name())), scope.min(requested));
+                assert_eq!(scope.narrowed_to(Some(&requested.name().to_uppercase())), scope.min(requested));
             }
-            for invalid in [None, Some(""), Some("GEO"), Some("everything")] {
+            for invalid in [None, Some(""), Some(" ip"), Some("everything")] {
                 assert_eq!(scope.narrowed_to(invalid), scope);
             }
         }

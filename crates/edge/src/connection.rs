@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ipseity_domain::Address;
-use tokio::io::AsyncBufReadExt;
+use ipseity_domain::{Address, RequestError};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::http::h1h2;
+use crate::http::refusal::{encode_http1, linger};
 use crate::http::service::{Application, ConnectionService};
 use crate::identify::Peer;
 use crate::proxy::protocol::ProxyHeader;
@@ -57,8 +58,14 @@ impl<S: Application> ListenerContext<S> {
         let peer = Peer { edge, address, proxy_header: None, tls: None, rtt: socket.rtt() };
         // Boxed separately, so that a waiting connection takes the memory of its transport and not of the largest one.
         match self.transport.clone() {
-            Transport::Plaintext => Box::pin(self.serve_plaintext(socket, peer, Arc::clone(&watchdog))).await,
-            Transport::Tls(tls) => Box::pin(self.serve_tls(tls, socket, peer, Arc::clone(&watchdog))).await,
+            Transport::Plaintext => {
+                watchdog.set_client_network(subnet_permit.as_ref());
+                Box::pin(self.serve_plaintext(socket, peer, Arc::clone(&watchdog))).await;
+            }
+            Transport::Tls(tls) => {
+                watchdog.set_client_network(subnet_permit.as_ref());
+                Box::pin(self.serve_tls(tls, socket, peer, Arc::clone(&watchdog))).await;
+            }
             Transport::ProxyProtocol(inner) => {
                 Box::pin(self.serve_proxy_protocol(*inner, socket, peer, Arc::clone(&watchdog))).await;
             }
@@ -90,6 +97,7 @@ impl<S: Application> ListenerContext<S> {
         let Ok(subnet_permit) = edge.acquire_subnet_permit(peer.address) else {
             return edge.stats().record_closed(CloseReason::SubnetLimit, 1);
         };
+        watchdog.set_client_network(subnet_permit.as_ref());
         match inner {
             Transport::Plaintext => Box::pin(self.serve_plaintext(socket, peer, Arc::clone(&watchdog))).await,
             Transport::Tls(tls) => Box::pin(self.serve_tls(tls, socket, peer, Arc::clone(&watchdog))).await,
@@ -114,6 +122,12 @@ impl<S: Application> ListenerContext<S> {
         mut peer: Peer,
         watchdog: Arc<ConnectionWatchdog>,
     ) {
+        match timeout(self.edge.limits.handshake_timeout, socket.peek_byte()).await {
+            // No TLS record starts with a letter, and every HTTP request does.
+            Ok(Ok(byte)) if byte.is_ascii_uppercase() => return self.refuse_plain_http(socket).await,
+            Ok(Ok(_) | Err(_)) => {}
+            Err(_elapsed) => return self.edge.stats().record_closed(CloseReason::HandshakeTimeout, 1),
+        }
         // Boxed, so that its memory is freed when the handshake ends.
         let handshake = Box::pin(tls.acceptor.accept(socket));
         match timeout(self.edge.limits.handshake_timeout, handshake).await {
@@ -138,6 +152,15 @@ impl<S: Application> ListenerContext<S> {
             }
             Ok(Err(_failed)) => self.edge.stats().handshakes_failed.add(1),
             Err(_elapsed) => self.edge.stats().record_closed(CloseReason::HandshakeTimeout, 1),
+        }
+    }
+
+    /// Answers plain HTTP on a port for TLS, so that the client learns its mistake.
+    async fn refuse_plain_http(self, mut socket: AcceptedSocket) {
+        let refusal = encode_http1(&self.application.refuse(RequestError::PlainHttp));
+        // The send buffer of a new socket is larger than this. An error means that the client has gone.
+        if socket.write_all(&refusal).await.is_ok() {
+            linger(socket).await;
         }
     }
 

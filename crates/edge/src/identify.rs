@@ -26,9 +26,15 @@ impl Peer {
     pub(crate) fn identify(&self, version: Version, headers: &HeaderMap) -> Client {
         let trust = &self.edge.trust;
         let origin = match self.proxy_header {
-            None | Some(ProxyHeader::Client(_)) => trust.client_origin(self.address, headers),
-            // Only the proxy's address is known, and the client may have written the headers.
-            Some(ProxyHeader::Unknown) => ClientOrigin { address: self.address, distance: Distance::Unknown },
+            None | Some(ProxyHeader::Client(_)) => {
+                let origin = trust.client_origin(self.address, headers);
+                if origin.address == Address::UNKNOWN {
+                    self.edge.note_unidentified_client();
+                }
+                origin
+            }
+            // The header does not name the client, and the client may have written the other headers.
+            Some(ProxyHeader::Unknown) => ClientOrigin { address: Address::UNKNOWN, distance: Distance::Unknown },
             Some(ProxyHeader::Local) => ClientOrigin { address: self.address, distance: Distance::Direct },
         };
         let mut connection = match origin.distance {
@@ -46,18 +52,24 @@ impl Peer {
         let proxied_client = match self.proxy_header {
             Some(ProxyHeader::Client(proxied_client)) => proxied_client,
             None | Some(ProxyHeader::Local | ProxyHeader::Unknown) => {
-                let (http_protocol, rtt_ms) = (http_protocol(version), self.rtt.measure_ms());
-                return ConnectionFacts { http_protocol, tls: self.tls, rtt_ms, colo: None };
+                return ConnectionFacts {
+                    http_protocol: http_protocol(version),
+                    is_encrypted: Some(self.tls.is_some()),
+                    tls: self.tls,
+                    rtt_ms: self.rtt.measure_ms(),
+                    colo: None,
+                };
             }
         };
-        let (passed_http, passed_tls) = match self.edge.trust.pass_through() {
-            PassThrough::Nothing => (None, None),
-            PassThrough::Http => (http_protocol(version), None),
-            PassThrough::Tls => (http_protocol(version), self.tls),
+        let (passed_http, passed_tls, passed_encryption) = match self.edge.trust.pass_through() {
+            PassThrough::Nothing => (None, None, None),
+            PassThrough::Http => (http_protocol(version), None, None),
+            PassThrough::Tls => (http_protocol(version), self.tls, Some(self.tls.is_some())),
         };
         // The socket ends at the proxy, so its round-trip time is not the client's.
         ConnectionFacts {
             http_protocol: passed_http.or(proxied_client.http_protocol),
+            is_encrypted: proxied_client.is_encrypted.or(passed_encryption),
             tls: proxied_client.tls.or(passed_tls),
             ..ConnectionFacts::default()
         }

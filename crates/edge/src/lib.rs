@@ -22,6 +22,7 @@ mod http;
 mod identify;
 mod limits;
 mod listen;
+mod memory_budget;
 mod proxy;
 mod quic;
 mod serve;

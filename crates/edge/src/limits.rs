@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct EdgeLimits {
     /// Concurrent connections over all listeners. Each TCP listener reserves one of them for its next client.
     pub connections_max: usize,
-    /// Concurrent connections per client subnet. Counts clients in PROXY headers, but not trusted proxies.
+    /// Concurrent connections per IPv4 address or IPv6 /64. A /56 has twice and a /48 four times as many, but not more than
+    /// a quarter of all. Counts clients in PROXY headers, but not trusted proxies.
     pub connections_per_subnet_max: usize,
     /// How long a listener waits after accept(2) failed.
     pub accept_backoff: Duration,
@@ -17,17 +18,27 @@ pub struct EdgeLimits {
     pub proxy_header_bytes_max: usize,
     /// Timeout for the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Timeout for the first request of a connection and, on HTTP/1, for each header block after the previous response.
+    /// Timeout for the first request of a connection and, on HTTP/1, for each header block from its first byte.
     pub header_timeout: Duration,
     /// How long a connection may stay open without a request in flight.
     pub idle_timeout: Duration,
-    /// How long the peer may accept no byte while data is ready to be sent.
+    /// How long a client may take to receive a part of a response, plus the time that `write_rate_min` allows.
     pub write_timeout: Duration,
+    /// Minimum rate at which a client must receive each response after `write_timeout`, in bytes per second.
+    pub write_rate_min: u64,
+    /// How long a response waits for the rest of a request body that the application has not read.
+    pub unread_body_timeout: Duration,
+    /// Memory of the requests and unsent responses of a connection, of a client subnet, and of the node, in bytes.
+    pub memory_per_connection_max: usize,
+    /// See `memory_per_connection_max`.
+    pub memory_per_subnet_max: usize,
+    /// See `memory_per_connection_max`.
+    pub memory_max: usize,
     /// How long open requests may take to finish after the drain has started.
     pub drain_timeout: Duration,
     /// Maximum size of a request's header block.
     pub header_bytes_max: usize,
-    /// Maximum number of header fields of a request (HTTP/1).
+    /// Maximum number of header fields of a request.
     pub headers_max: usize,
     /// Concurrent streams of an HTTP/2 or HTTP/3 connection.
     pub streams_max: u32,
@@ -56,7 +67,7 @@ pub enum CloseReason {
     HeaderTimeout,
     /// The connection was idle for too long.
     IdleTimeout,
-    /// The peer accepted no byte for too long.
+    /// The peer received a response too slowly.
     WriteTimeout,
     /// The peer reset too many streams.
     StreamResets,

@@ -37,6 +37,17 @@ impl AcceptedSocket {
         Rtt::tcp(&self.read)
     }
 
+    /// The next byte that the peer sends, which stays unread.
+    pub(crate) async fn peek_byte(&self) -> io::Result<u8> {
+        if let Some(byte) = self.buffered.first() {
+            return Ok(*byte);
+        }
+        let mut byte = [0];
+        let stream: &TcpStream = (*self.read).as_ref();
+        stream.peek(&mut byte).await?;
+        Ok(byte[0])
+    }
+
     /// Whether the peer sends the HTTP/2 preface. Returns at the first byte that differs.
     pub(crate) async fn has_http2_preface(&mut self) -> io::Result<bool> {
         let mut buffer = [0; HTTP2_PREFACE.len()];

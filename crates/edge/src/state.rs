@@ -1,12 +1,17 @@
 //! State that all listeners of a node share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ipseity_domain::{Address, Colo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::memory_budget::MemoryBudget;
 use crate::subnet_limit::{SubnetLimiter, SubnetPermit};
 use crate::{EdgeLimits, EdgeStats, Trust};
+
+/// Minimum interval between warnings about clients that a trusted proxy did not name.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Limits, trusted proxies, site code, counters and permits of a node's listeners.
 pub struct EdgeState {
@@ -14,8 +19,10 @@ pub struct EdgeState {
     pub(crate) trust: Trust,
     pub(crate) colo: Option<Colo>,
     stats: EdgeStats,
+    warned_at: Mutex<Option<Instant>>,
     connection_permits: Arc<Semaphore>,
     subnet_limiter: Arc<SubnetLimiter>,
+    memory_budget: Arc<MemoryBudget>,
 }
 
 impl EdgeState {
@@ -23,14 +30,35 @@ impl EdgeState {
     #[must_use]
     pub fn new(limits: EdgeLimits, trust: Trust, colo: Option<Colo>) -> Self {
         let connection_permits = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
-        let subnet_limiter = SubnetLimiter::new(limits.connections_per_subnet_max);
-        Self { limits, trust, colo, stats: EdgeStats::default(), connection_permits, subnet_limiter }
+        let memory_budget = MemoryBudget::new(limits.memory_max, None);
+        let subnet_limiter = SubnetLimiter::new(
+            limits.connections_per_subnet_max,
+            limits.connections_max,
+            limits.memory_per_subnet_max,
+            Arc::clone(&memory_budget),
+        );
+        let (stats, warned_at) = (EdgeStats::default(), Mutex::default());
+        Self { limits, trust, colo, stats, warned_at, connection_permits, subnet_limiter, memory_budget }
     }
 
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> &EdgeStats {
         &self.stats
+    }
+
+    /// Counts a request whose client a trusted proxy did not name, and warns the operator from time to time.
+    pub(crate) fn note_unidentified_client(&self) {
+        self.stats.unidentified_clients.add(1);
+        let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned_at.is_none_or(|warned_at| warned_at.elapsed() >= WARNING_INTERVAL) {
+            *warned_at = Some(Instant::now());
+            // Never the text of the header, which may contain an address.
+            tracing::warn!(
+                forwarding_header = %self.trust.forwarding_header().name(),
+                "a trusted proxy did not name its client in a readable way"
+            );
+        }
     }
 
     /// Waits until one more connection is allowed.
@@ -44,6 +72,11 @@ impl EdgeState {
             return Ok(None);
         }
         self.subnet_limiter.try_acquire(address).map(Some).ok_or(SubnetLimitReached)
+    }
+
+    /// The memory that a connection with this permit shares with others.
+    pub(crate) fn memory_budget(&self, subnet_permit: Option<&SubnetPermit>) -> Arc<MemoryBudget> {
+        Arc::clone(subnet_permit.map_or(&self.memory_budget, SubnetPermit::memory_budget))
     }
 
     pub(crate) fn try_acquire_connection_permit(&self) -> Option<ConnectionPermit> {

@@ -37,6 +37,10 @@ pub struct EdgeStats {
     pub handshakes_failed: EdgeCounter,
     /// Retry packets sent to QUIC clients with an unvalidated address.
     pub quic_retries: EdgeCounter,
+    /// Requests that were refused, and responses that were reset, because the memory for them was exhausted.
+    pub requests_out_of_memory: EdgeCounter,
+    /// Requests whose client a trusted proxy did not name in a readable way.
+    pub unidentified_clients: EdgeCounter,
     closed_by_reason: [EdgeCounter; CloseReason::ALL.len()],
 }
 

@@ -2,17 +2,28 @@
 //!
 //! It never touches the connection itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::memory_budget::{MemoryBudget, Reservation};
+use crate::subnet_limit::SubnetPermit;
 use crate::{CloseReason, EdgeLimits, EdgeState};
+
+/// Memory of a request or of an unsent chunk besides its bytes: the stream, its task and its headers.
+const OVERHEAD_BYTES: usize = 4 << 10;
 
 /// Records the activity of a connection and checks it against the limits.
 pub(crate) struct ConnectionWatchdog {
     edge: Arc<EdgeState>,
+    /// Set when the client is known, before its first request.
+    budget: OnceLock<Arc<MemoryBudget>>,
     activity: Mutex<ConnectionActivity>,
+    is_streaming: AtomicBool,
     first_request: Notify,
     flood_detected: Notify,
 }
@@ -23,18 +34,36 @@ struct ConnectionActivity {
     /// When the last response ended, or the connection was ready for its first request.
     idle_since: Instant,
     has_requested: bool,
+    /// When the first byte of the next request arrived on an idle HTTP/1 connection.
+    header_started_at: Option<Instant>,
     /// Since when the socket has accepted no write.
     write_blocked_since: Option<Instant>,
-    /// Responses with a chunk that waits for the peer's flow control, and when the last chunk was sent.
-    pending_writes: usize,
-    last_write_at: Instant,
+    /// Chunks of responses that the peer has not received.
+    writes: Vec<WriteProgress>,
+    last_write_id: u64,
     stream_resets: usize,
     /// Bytes read since the last request started.
     unsolicited_bytes: usize,
-    /// On HTTP/1, the timeout of the next header starts at the end of the previous response.
+    /// On HTTP/1, an incomplete header has a timeout.
     is_http1: bool,
+    has_unread_body: bool,
     has_protocol_error: bool,
     closing_since: Option<Instant>,
+}
+
+/// The progress of one chunk of a response.
+struct WriteProgress {
+    id: u64,
+    started_at: Instant,
+    bytes_sent: usize,
+}
+
+impl WriteProgress {
+    /// The time by which the peer must have received more.
+    fn deadline(&self, limits: &EdgeLimits) -> Instant {
+        let sent_ms = self.bytes_sent as u64 * 1000 / limits.write_rate_min.max(1);
+        self.started_at + limits.write_timeout + Duration::from_millis(sent_ms)
+    }
 }
 
 impl ConnectionWatchdog {
@@ -44,16 +73,39 @@ impl ConnectionWatchdog {
             in_flight: 0,
             idle_since: now,
             has_requested: false,
+            header_started_at: None,
             write_blocked_since: None,
-            pending_writes: 0,
-            last_write_at: now,
+            writes: Vec::new(),
+            last_write_id: 0,
             stream_resets: 0,
             unsolicited_bytes: 0,
             is_http1: false,
+            has_unread_body: false,
             has_protocol_error: false,
             closing_since: None,
         };
-        Self { edge, activity: Mutex::new(activity), first_request: Notify::new(), flood_detected: Notify::new() }
+        Self {
+            edge,
+            budget: OnceLock::new(),
+            activity: Mutex::new(activity),
+            is_streaming: AtomicBool::new(false),
+            first_request: Notify::new(),
+            flood_detected: Notify::new(),
+        }
+    }
+
+    /// Makes the memory of this connection count toward that of its client's network, if it has a permit of one.
+    pub(crate) fn set_client_network(&self, subnet_permit: Option<&SubnetPermit>) {
+        let shared = self.edge.memory_budget(subnet_permit);
+        let _ = self.budget.set(MemoryBudget::new(self.edge.limits.memory_per_connection_max, Some(shared)));
+    }
+
+    fn try_reserve_memory(&self, bytes: usize) -> Option<Reservation> {
+        let reservation = self.budget.get()?.try_reserve(bytes);
+        if reservation.is_none() {
+            self.edge.stats().requests_out_of_memory.add(1);
+        }
+        reservation
     }
 
     fn lock_activity(&self) -> MutexGuard<'_, ConnectionActivity> {
@@ -70,16 +122,20 @@ impl ConnectionWatchdog {
         self.lock_activity().is_http1 = true;
     }
 
-    /// Records a new request. It is in flight until the return value is dropped.
-    pub(crate) fn start_request(self: &Arc<Self>) -> InFlightRequest {
+    /// Records a new request. It is in flight until the return value is dropped. `None` if there is no memory for it.
+    pub(crate) fn start_request(self: &Arc<Self>) -> Option<InFlightRequest> {
+        let memory = self.try_reserve_memory(OVERHEAD_BYTES)?;
+        self.is_streaming.store(false, Ordering::Relaxed);
         let mut activity = self.lock_activity();
         activity.in_flight += 1;
         activity.unsolicited_bytes = 0;
+        activity.header_started_at = None;
         if !activity.has_requested {
             activity.has_requested = true;
             self.first_request.notify_one();
         }
-        InFlightRequest { watchdog: Arc::clone(self), response_started: false, is_write_pending: false }
+        drop(activity);
+        Some(InFlightRequest { watchdog: Arc::clone(self), response_started: false, _memory: memory })
     }
 
     /// Waits for the first request. Wakes one waiter, once.
@@ -93,6 +149,9 @@ impl ConnectionWatchdog {
     pub(crate) fn record_read(&self, bytes: usize) -> bool {
         let mut activity = self.lock_activity();
         activity.unsolicited_bytes = activity.unsolicited_bytes.saturating_add(bytes);
+        if activity.is_http1 && activity.in_flight == 0 && activity.has_requested {
+            activity.header_started_at.get_or_insert_with(Instant::now);
+        }
         let is_flooded = activity.unsolicited_bytes > self.edge.limits.unsolicited_bytes_max;
         if is_flooded {
             self.flood_detected.notify_one();
@@ -120,6 +179,25 @@ impl ConnectionWatchdog {
         }
     }
 
+    /// Records that the response has no known length. It ends when the client leaves.
+    pub(crate) fn mark_streaming(&self) {
+        self.is_streaming.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the last response of this HTTP/1 connection is a stream.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.is_streaming.load(Ordering::Relaxed)
+    }
+
+    /// Records that a request's body was not read to its end.
+    pub(crate) fn mark_unread_body(&self) {
+        self.lock_activity().has_unread_body = true;
+    }
+
+    pub(crate) fn has_unread_body(&self) -> bool {
+        self.lock_activity().has_unread_body
+    }
+
     /// Records that the connection is shutting down.
     pub(crate) fn mark_closing(&self) {
         self.lock_activity().closing_since = Some(Instant::now());
@@ -141,15 +219,6 @@ impl ConnectionWatchdog {
 }
 
 impl ConnectionActivity {
-    /// Updates whether one response has a pending chunk.
-    fn set_write_pending(&mut self, was_pending: bool, is_pending: bool) {
-        self.pending_writes = self.pending_writes - usize::from(was_pending) + usize::from(is_pending);
-        // The clock is read only if the value will be used.
-        if self.pending_writes > 0 {
-            self.last_write_at = Instant::now();
-        }
-    }
-
     fn flood_reason(&self, limits: &EdgeLimits) -> Option<CloseReason> {
         let reset_flood = (self.stream_resets > limits.resets_max).then_some(CloseReason::StreamResets);
         let unsolicited_flood =
@@ -167,15 +236,17 @@ impl ConnectionActivity {
             Some(closing_since) => {
                 (closing_since.max(self.idle_since) + limits.write_timeout, CloseReason::IdleTimeout)
             }
-            None if self.has_requested => (self.idle_since + limits.idle_timeout, CloseReason::IdleTimeout),
+            None if self.has_requested => match self.header_started_at {
+                Some(header_started_at) => (header_started_at + limits.header_timeout, CloseReason::HeaderTimeout),
+                None => (self.idle_since + limits.idle_timeout, CloseReason::IdleTimeout),
+            },
             None => (self.idle_since + limits.header_timeout, CloseReason::HeaderTimeout),
         };
+        let write_deadline = self.writes.iter().map(|write| write.deadline(limits)).min();
         let deadlines = [
-            (self.in_flight == 0).then_some(idle_deadline),
-            (self.in_flight == 0 && self.is_http1)
-                .then_some((self.idle_since + limits.header_timeout, CloseReason::HeaderTimeout)),
+            (self.in_flight == 0 && self.writes.is_empty()).then_some(idle_deadline),
             self.write_blocked_since.map(|since| (since + limits.write_timeout, CloseReason::WriteTimeout)),
-            (self.pending_writes > 0).then_some((self.last_write_at + limits.write_timeout, CloseReason::WriteTimeout)),
+            write_deadline.map(|deadline| (deadline, CloseReason::WriteTimeout)),
         ];
         // Activity that starts after this check cannot expire before the shortest timeout, so it need not wake us.
         let shortest_timeout = limits.write_timeout.min(limits.idle_timeout).min(limits.header_timeout);
@@ -189,27 +260,35 @@ impl ConnectionActivity {
 pub(crate) struct InFlightRequest {
     watchdog: Arc<ConnectionWatchdog>,
     response_started: bool,
-    is_write_pending: bool,
+    _memory: Reservation,
 }
 
 impl InFlightRequest {
     /// Records that the response header is ready.
     pub(crate) fn start_response(&mut self) {
         self.response_started = true;
-        self.set_write_pending(true);
     }
 
-    /// Records whether a chunk of the response waits for the peer.
-    pub(crate) fn set_write_pending(&mut self, is_pending: bool) {
-        self.watchdog.lock_activity().set_write_pending(self.is_write_pending, is_pending);
-        self.is_write_pending = is_pending;
+    /// Records a chunk of the response, which the peer has received when the return value is dropped. Bytes that are
+    /// shared, such as those of a file, take no memory. `None` if there is no memory for the others.
+    pub(crate) fn start_write(&self, bytes: &Bytes) -> Option<PendingWrite> {
+        self.start_write_of(if bytes.is_unique() { bytes.len() } else { 0 })
+    }
+
+    /// Records a chunk that takes this much memory.
+    pub(crate) fn start_write_of(&self, memory_bytes: usize) -> Option<PendingWrite> {
+        let memory = self.watchdog.try_reserve_memory(OVERHEAD_BYTES + memory_bytes)?;
+        let mut activity = self.watchdog.lock_activity();
+        activity.last_write_id += 1;
+        let id = activity.last_write_id;
+        activity.writes.push(WriteProgress { id, started_at: Instant::now(), bytes_sent: 0 });
+        Some(PendingWrite { watchdog: Arc::clone(&self.watchdog), id, _memory: memory })
     }
 }
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let mut activity = self.watchdog.lock_activity();
-        activity.set_write_pending(self.is_write_pending, false);
         activity.in_flight -= 1;
         activity.idle_since = Instant::now();
         if !self.response_started {
@@ -218,5 +297,30 @@ impl Drop for InFlightRequest {
                 self.watchdog.flood_detected.notify_one();
             }
         }
+    }
+}
+
+/// A chunk of a response that the peer has not received.
+pub(crate) struct PendingWrite {
+    watchdog: Arc<ConnectionWatchdog>,
+    id: u64,
+    _memory: Reservation,
+}
+
+impl PendingWrite {
+    /// Records that a part of the chunk was sent.
+    pub(crate) fn record_sent(&self, bytes: usize) {
+        let mut activity = self.watchdog.lock_activity();
+        if let Some(write) = activity.writes.iter_mut().find(|write| write.id == self.id) {
+            write.bytes_sent += bytes;
+        }
+    }
+}
+
+impl Drop for PendingWrite {
+    fn drop(&mut self) {
+        let mut activity = self.watchdog.lock_activity();
+        activity.writes.retain(|write| write.id != self.id);
+        activity.idle_since = Instant::now();
     }
 }

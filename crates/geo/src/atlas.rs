@@ -98,7 +98,7 @@ impl Atlas {
     #[must_use]
     pub fn locate(&self, address: Address, now_s: i64) -> GeoFacts<'_> {
         let address = address.expose();
-        let records = self.databases.iter().filter_map(|database| database.lookup(address));
+        let records = self.databases.iter().filter_map(|database| database.lookup(address?));
         self.enriched(records.fold(GeoFacts::default(), merge_facts), now_s)
     }
 
@@ -110,7 +110,7 @@ impl Atlas {
             return None;
         }
         for (offset, database) in offsets.iter_mut().zip(&self.databases) {
-            *offset = database.record_offset(address.expose()).unwrap_or(NO_RECORD);
+            *offset = address.expose().and_then(|address| database.record_offset(address)).unwrap_or(NO_RECORD);
         }
         Some(RecordKey { atlas_id: self.id, offsets })
     }

@@ -55,17 +55,26 @@ mod tests {
 
     #[test]
     fn well_known_operators_are_in_the_builtin_list() {
-        for asn in [16509, 14618, 15169, 396_982, 8075, 14061, 24940, 16276, 13335, 54113] {
+        for asn in [16509, 14618, 15169, 396_982, 8075, 14061, 24940, 16276, 13335, 54113, 36183] {
             assert!(is_in_builtin_list(asn, AsnCategory::Hosting), "{asn}");
         }
-        for asn in [9009, 212_238, 60068, 62371, 39351, 216_025, 197_141] {
+        for asn in [9009, 212_238, 60068, 62371, 39351, 216_025, 197_141, 36183, 64267, 4224] {
             assert!(is_in_builtin_list(asn, AsnCategory::Proxy), "{asn}");
         }
     }
 
     #[test]
+    fn networks_shared_with_a_relay_are_not_proxies() {
+        // Cloudflare and Fastly use the same AS for WARP or Private Relay and for everything else.
+        for asn in [13335, 54113] {
+            assert!(!is_in_builtin_list(asn, AsnCategory::Proxy), "{asn}");
+        }
+    }
+
+    #[test]
     fn access_providers_are_not_in_the_builtin_list() {
-        for asn in [7922, 3320, 9318, 12389, 11426] {
+        // 35540 is the access network of OVH, not its servers.
+        for asn in [7922, 3320, 9318, 12389, 11426, 35540] {
             assert!(
                 !is_in_builtin_list(asn, AsnCategory::Hosting) && !is_in_builtin_list(asn, AsnCategory::Proxy),
                 "{asn}"

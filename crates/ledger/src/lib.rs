@@ -35,6 +35,8 @@ mod demo;
 mod deployment;
 mod diagnostics;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod key_records;
 mod layout;
 mod ledger;

@@ -167,13 +167,13 @@ impl Ledger {
 }
 
 /// Parses `<key id>:<day>` and the count.
-fn parse_count_field(field: &str, count: &str) -> Option<(KeyId, DailyUsage)> {
+pub(crate) fn parse_count_field(field: &str, count: &str) -> Option<(KeyId, DailyUsage)> {
     let (key, day) = field.split_once(':')?;
     Some((KeyId::parse(key)?, DailyUsage { day: UtcDay(day.parse().ok()?), count: count.parse().ok()? }))
 }
 
 /// Parses the columns `today` to `yesterday_count`. Days without requests are left out.
-fn parse_days(columns: &[u8]) -> Vec<DailyUsage> {
+pub(crate) fn parse_days(columns: &[u8]) -> Vec<DailyUsage> {
     let number = |name: &str| -> Option<u64> {
         let column = column(name);
         let range = column.start - FIRST.start..column.end() - FIRST.start;

@@ -31,7 +31,7 @@ impl Ledger {
 }
 
 /// The columns are empty if there is no record.
-fn parse_usage(columns: &[u8]) -> Option<DailyUsage> {
+pub(crate) fn parse_usage(columns: &[u8]) -> Option<DailyUsage> {
     let (day, count) = std::str::from_utf8(columns).ok()?.split_at_checked(TODAY.width)?;
     Some(DailyUsage { day: UtcDay(day.parse().ok()?), count: count.parse().ok()? })
 }

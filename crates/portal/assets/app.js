@@ -43,16 +43,25 @@ const CEREMONIES = {
   create: (options) => navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) }),
 };
 
+/** The server rejected a request. The message is that of its error page. */
+class Rejection extends Error {
+  static async from(response) {
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    return new Rejection(page.querySelector("main .lead")?.textContent);
+  }
+}
+
 async function submitPasskey(form) {
-  const { csrf, credential } = form.elements;
-  const response = await fetch(form.dataset.begin, { method: "POST", body: new URLSearchParams({ csrf: csrf.value }) });
-  if (!response.ok) throw new Error(`the server returned ${response.status}`);
+  const { credential } = form.elements;
+  const response = await fetch(form.dataset.begin, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+  if (!response.ok) throw await Rejection.from(response);
   const { publicKey } = await response.json();
   credential.value = JSON.stringify(await CEREMONIES[form.dataset.passkey](publicKey));
   form.submit();
 }
 
 function passkeyErrorText(error) {
+  if (error instanceof Rejection && error.message) return error.message;
   switch (error.name) {
     case "NotAllowedError":
       return "Passkey request canceled or timed out. Nothing changed.";

@@ -11,6 +11,7 @@ use ipseity_store::{AlertPreferences, SessionSummary, StoreError, StoreRefusal, 
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
+use crate::auth::session_cookie::SecretToken;
 use crate::auth::signin::sign_out_response;
 use crate::auth::signup::{EMAIL_TAKEN, INVALID_EMAIL};
 use crate::error::PortalError;
@@ -21,7 +22,7 @@ use crate::view::account::{AccountPage, AlertSettings, DeleteAccountPage, Passke
 use crate::view::auth::EmailSentPage;
 use crate::view::frame::Tab;
 
-const WRONG_PASSWORD: &str = "Incorrect password.";
+pub(crate) const WRONG_PASSWORD: &str = "Incorrect password.";
 
 /// The errors of the page's forms, and the new email as typed.
 #[derive(Default)]
@@ -64,6 +65,7 @@ async fn account_page(
         sessions: sessions.into_iter().map(session_item).collect(),
         passkeys: passkeys.into_iter().map(passkey_item).collect(),
         passkeys_available: portal.webauthn.is_some(),
+        needs_password: !member.is_confirmed,
         new_email: errors.email_input,
         email_error: errors.email_error,
         password_error: errors.password_error,
@@ -71,17 +73,26 @@ async fn account_page(
 }
 
 impl Portal {
-    /// Verifies the member's password. Attempts count like sign-ins, so that a stolen session cannot be used to guess it.
-    async fn verify_member_password(
+    /// Confirms that the owner makes a change, and not only someone with the session: by a passkey in the last five minutes or by
+    /// the password. Attempts count by account, so that a stolen session cannot guess the password from many networks.
+    pub(crate) async fn confirm_member(
         &self,
         member: &CurrentMember,
-        client: &Client,
         password_input: &str,
     ) -> Result<bool, PortalError> {
-        self.subnet_throttle.record_attempt(client.address.subnet())?;
+        if member.is_confirmed {
+            return Ok(true);
+        }
+        let account_id = member.account.id;
+        self.confirmation_throttle.record_attempt(account_id)?;
         let Some(password) = Password::parse(password_input) else { return Ok(false) };
-        let hash = self.store.accounts().password_hash(member.account.id).await?;
-        Ok(self.password_pool.verify(password, hash).await?)
+        let hash = self.store.accounts().password_hash(account_id).await?;
+        let verified = self.password_pool.verify(member.password_requester(), password, hash).await;
+        let is_correct = verified.inspect_err(|_| self.confirmation_throttle.give_back(&account_id))?;
+        if is_correct {
+            self.confirmation_throttle.reset(&account_id);
+        }
+        Ok(is_correct)
     }
 }
 
@@ -100,7 +111,7 @@ pub(crate) async fn change_email(
     let Some(email) = EmailAddress::parse(email_input) else {
         return account_page(&portal, &member, with_error(INVALID_EMAIL)).await;
     };
-    if !portal.verify_member_password(&member, &client, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password")).await? {
         return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
     if portal.settings.email_enabled {
@@ -121,22 +132,24 @@ pub(crate) async fn change_email(
 
 pub(crate) async fn change_password(
     State(portal): State<Arc<Portal>>,
-    Extension(client): Extension<Client>,
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
     let with_error =
         |message: &str| AccountFormErrors { password_error: Some(message.to_owned()), ..AccountFormErrors::default() };
-    let password = match Password::parse_new(form.field("password")) {
+    let password = match Password::parse_new(form.field("password"), &member.account.email) {
         Ok(password) => password,
         Err(message) => return account_page(&portal, &member, with_error(message)).await,
     };
-    if !portal.verify_member_password(&member, &client, form.field("current")).await? {
+    if !portal.confirm_member(&member, form.field("current")).await? {
         return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
-    let hash = portal.password_pool.hash(password).await?;
-    portal.store.accounts().set_password(member.account.id, &hash, Some(member.session_id)).await?;
-    Ok(redirect_with_notice("/account", "password"))
+    let hash = portal.password_pool.hash(member.password_requester(), password).await?;
+    let (account_id, delete_passkeys) = (member.account.id, form.is_checked("delete_passkeys"));
+    portal.store.accounts().set_password(account_id, &hash, member.session_id, delete_passkeys).await?;
+    let mut response = redirect_with_notice("/account", "password");
+    portal.remember_device(account_id, &SecretToken::generate(), &mut response).await?;
+    Ok(response)
 }
 
 pub(crate) async fn update_alerts(
@@ -194,16 +207,16 @@ async fn delete_page(
 ) -> Result<Response, PortalError> {
     let key_count = portal.store.keys().list(member.account.id).await?.len();
     let frame = member.frame(portal, "Delete your account", Tab::Account);
-    Ok(render_page(&DeleteAccountPage { frame, key_count, form_error: form_error.map(str::to_owned) }))
+    let (needs_password, form_error) = (!member.is_confirmed, form_error.map(str::to_owned));
+    Ok(render_page(&DeleteAccountPage { frame, key_count, needs_password, form_error }))
 }
 
 pub(crate) async fn delete(
     State(portal): State<Arc<Portal>>,
-    Extension(client): Extension<Client>,
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    if !portal.verify_member_password(&member, &client, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password")).await? {
         return delete_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
     for id in portal.store.accounts().delete(member.account.id).await? {

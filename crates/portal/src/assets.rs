@@ -1,10 +1,13 @@
 //! Styles, scripts, icons and fonts, embedded in the binary. Their path contains a version derived from their bytes, so that
 //! browsers can cache them forever.
 
+use std::sync::LazyLock;
+
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
+
+use crate::static_file::StaticFile;
 
 struct Asset {
     name: &'static str,
@@ -32,6 +35,15 @@ assets! {
     "favicon.svg"            "image/svg+xml";
     "fonts/geist.woff2"      "font/woff2";
     "fonts/geist-mono.woff2" "font/woff2";
+}
+
+static FILES: LazyLock<Vec<(&str, StaticFile)>> = LazyLock::new(|| {
+    ASSETS.iter().map(|asset| (asset.name, StaticFile::new(asset.content_type, asset.bytes))).collect()
+});
+
+/// Compresses the files.
+pub(crate) fn prepare() {
+    LazyLock::force(&FILES);
 }
 
 /// Version of the files, used in their path.
@@ -68,13 +80,13 @@ const fn to_hex_digits(number: u64) -> [u8; 16] {
     digits
 }
 
-pub(crate) async fn serve_asset(Path((version, name)): Path<(String, String)>) -> Response {
-    let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
+pub(crate) async fn serve_asset(Path((version, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
+    let Some((_, file)) = FILES.iter().find(|(file_name, _)| *file_name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     // A page from before an upgrade requests the old version. It gets the new file, but must not cache it under the old path.
     let cache_control = if version == VERSION { "public, max-age=31536000, immutable" } else { "no-cache" };
-    ([(CONTENT_TYPE, asset.content_type), (CACHE_CONTROL, cache_control)], asset.bytes).into_response()
+    file.respond(&headers, cache_control)
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub(crate) enum PortalError {
     SignupClosed,
     /// The passkey is unknown or its verification failed.
     PasskeyRefused,
+    /// The current password is wrong.
+    WrongPassword,
     /// The account has ten passkeys.
     PasskeyLimitReached,
     /// Too many attempts to sign in.
@@ -39,6 +41,8 @@ pub(crate) enum PortalError {
     EmailsThrottled(RetryAfter),
     /// Too many requests for emails on this node.
     EmailLimitReached(RetryAfter),
+    /// The account has the maximum number of event streams.
+    StreamLimitReached,
     /// The password queue or the number of event streams is at its limit.
     Busy,
     /// PostgreSQL or Redis failed. The cause is logged where it occurs.

@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
+use ipseity_domain::Client;
 
 use crate::auth::session_cookie::SessionCookie;
 use crate::auth::throttle::RetryAfter;
@@ -69,6 +70,12 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
             "The passkey isn’t registered here, or it took longer than five minutes. Try again, or sign in with your password.",
             ("/signin", "Sign in"),
         ),
+        PortalError::WrongPassword => content(
+            StatusCode::FORBIDDEN,
+            "Incorrect password",
+            "Incorrect password. Enter the current password of your account, or confirm with a passkey first.",
+            ("/account", "Back to your account"),
+        ),
         PortalError::PasskeyLimitReached => content(
             StatusCode::CONFLICT,
             "Limit reached (10 passkeys)",
@@ -91,21 +98,13 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
             "You can still deactivate and delete keys.",
             ("/keys", "Go to your keys"),
         ),
-        PortalError::EmailsThrottled(wait) => rate_limit_content(
+        PortalError::EmailsThrottled(wait) => emails_throttled_content(*wait),
+        PortalError::EmailLimitReached(wait) => email_limit_content(*wait),
+        PortalError::StreamLimitReached => content(
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many emails",
-            "Your network requested too many emails. We didn’t send this one.",
-            *wait,
-            "Check your inbox and spam folder for an earlier email.",
-            ("/signin", "Sign in"),
-        ),
-        PortalError::EmailLimitReached(wait) => rate_limit_content(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "We can’t send emails right now",
-            "There were too many requests for emails in the last hour. We didn’t send yours, and nothing changed.",
-            *wait,
-            "You can still sign in.",
-            ("/signin", "Sign in"),
+            "Too many open pages",
+            "Your account has too many open pages with live updates. Close some, or reload this page to update it.",
+            ("/keys", "Go to your keys"),
         ),
         PortalError::Busy => content(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -145,6 +144,28 @@ fn rate_limit_content(
     ErrorPageContent { status, heading, message, next_link }
 }
 
+fn emails_throttled_content(wait: RetryAfter) -> ErrorPageContent {
+    rate_limit_content(
+        StatusCode::TOO_MANY_REQUESTS,
+        "Too many emails",
+        "Your network requested too many emails. We didn’t send this one.",
+        wait,
+        "Check your inbox and spam folder for an earlier email.",
+        ("/signin", "Sign in"),
+    )
+}
+
+fn email_limit_content(wait: RetryAfter) -> ErrorPageContent {
+    rate_limit_content(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "We can’t send emails right now",
+        "There were too many requests for emails in the last hour. We didn’t send yours, and nothing changed.",
+        wait,
+        "You can still sign in.",
+        ("/signin", "Sign in"),
+    )
+}
+
 fn retry_after_s(error: &PortalError) -> Option<u64> {
     match error {
         PortalError::Throttled(RetryAfter(wait))
@@ -160,7 +181,9 @@ fn retry_after_s(error: &PortalError) -> Option<u64> {
         | PortalError::LinkExpired
         | PortalError::SignupClosed
         | PortalError::PasskeyRefused
-        | PortalError::PasskeyLimitReached => None,
+        | PortalError::WrongPassword
+        | PortalError::PasskeyLimitReached
+        | PortalError::StreamLimitReached => None,
     }
 }
 
@@ -174,6 +197,7 @@ fn format_minutes(seconds: u64) -> String {
 /// Applies the page timeout, and replaces a [`PortalError`] with its page.
 pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Request, next: Next) -> Response {
     let session_cookie = SessionCookie::from_headers(request.headers());
+    let client = request.extensions().get::<Client>().copied();
     let timeout = portal.settings.page_timeout;
     let mut response = tokio::time::timeout(timeout, next.run(request)).await.unwrap_or_else(|_elapsed| {
         tracing::error!("page timed out");
@@ -183,7 +207,7 @@ pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Re
     let Some(ErrorPageContent { status, heading, message, next_link }) = page_content(&error) else {
         return Redirect::to("/signin").into_response();
     };
-    let visitor = Visitor::load_or_anonymous(&portal, session_cookie).await;
+    let visitor = Visitor::load_or_anonymous(&portal, session_cookie, client).await;
     let frame = visitor.frame(&portal, heading, Tab::None);
     let mut response = visitor.render(&portal, &ErrorPage { frame, heading, message, next_link });
     *response.status_mut() = status;

@@ -7,15 +7,19 @@ use axum::extract::FromRequestParts;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::request::Parts;
+use ipseity_domain::Client;
 use ipseity_store::{Account, Actor, AuthenticatedAccount};
 
+use crate::auth::password::Requester;
+use crate::auth::session::email_digest;
 use crate::auth::session_cookie::SessionCookie;
+use crate::auth::throttle::RetryAfter;
 use crate::error::PortalError;
 use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// The notices that `?done=NAME` shows on the page after a form.
-const NOTICES: [(&str, &str); 17] = [
+const NOTICES: [(&str, &str); 18] = [
     ("renamed", "Key renamed."),
     ("deactivated", "Key deactivated. Requests with it are now rejected."),
     ("reactivated", "Key reactivated."),
@@ -31,6 +35,7 @@ const NOTICES: [(&str, &str); 17] = [
     ("sessions", "All other devices signed out."),
     ("passkey", "Passkey added. You can now sign in with it."),
     ("passkey-deleted", "Passkey removed."),
+    ("confirmed", "Confirmed. For five minutes, changes to your account don’t need your password."),
     ("signed-out", "You’re signed out."),
     ("account-deleted", "Your account, its keys and its history were deleted."),
 ];
@@ -39,6 +44,8 @@ const NOTICES: [(&str, &str); 17] = [
 pub(crate) struct Visitor {
     pub(crate) session_cookie: SessionCookie,
     pub(crate) member: Option<AuthenticatedAccount>,
+    /// Set if the session was not looked up, because the network sent too many unknown cookies.
+    throttled: Option<RetryAfter>,
     notice: Option<Notice>,
 }
 
@@ -47,8 +54,13 @@ impl FromRequestParts<Arc<Portal>> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
         let session_cookie = SessionCookie::from_headers(&parts.headers);
-        let member = if session_cookie.is_new() { None } else { portal.find_member(&session_cookie).await? };
-        Ok(Self { session_cookie, member, notice: notice_from_query(parts) })
+        let client = parts.extensions.get::<Client>().ok_or(PortalError::Unavailable)?;
+        let (member, throttled) = match portal.find_member(&session_cookie, client).await {
+            Ok(member) => (member, None),
+            Err(PortalError::Throttled(wait)) => (None, Some(wait)),
+            Err(error) => return Err(error),
+        };
+        Ok(Self { session_cookie, member, throttled, notice: notice_from_query(parts) })
     }
 }
 
@@ -59,12 +71,16 @@ fn notice_from_query(parts: &Parts) -> Option<Notice> {
 
 impl Visitor {
     /// Loads the visitor of an error page. While PostgreSQL is unavailable, the visitor is anonymous.
-    pub(crate) async fn load_or_anonymous(portal: &Portal, session_cookie: SessionCookie) -> Self {
-        let member = match session_cookie.is_new() {
-            true => None,
-            false => portal.find_member(&session_cookie).await.unwrap_or(None),
+    pub(crate) async fn load_or_anonymous(
+        portal: &Portal,
+        session_cookie: SessionCookie,
+        client: Option<Client>,
+    ) -> Self {
+        let member = match client {
+            Some(client) => portal.find_member(&session_cookie, &client).await.unwrap_or(None),
+            None => None,
         };
-        Self { session_cookie, member, notice: None }
+        Self { session_cookie, member, throttled: None, notice: None }
     }
 
     pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> PageFrame {
@@ -110,6 +126,8 @@ pub(crate) struct CurrentMember {
     visitor: Visitor,
     pub(crate) account: Account,
     pub(crate) session_id: i64,
+    /// Whether the member confirmed this session with a passkey in the last five minutes.
+    pub(crate) is_confirmed: bool,
 }
 
 impl FromRequestParts<Arc<Portal>> for CurrentMember {
@@ -117,8 +135,9 @@ impl FromRequestParts<Arc<Portal>> for CurrentMember {
 
     async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
         let visitor = Visitor::from_request_parts(parts, portal).await?;
-        let AuthenticatedAccount { account, session_id } = visitor.member.clone().ok_or(PortalError::NotSignedIn)?;
-        Ok(Self { visitor, account, session_id })
+        let AuthenticatedAccount { account, session_id, is_confirmed } =
+            visitor.member.clone().ok_or(visitor.throttled.map_or(PortalError::NotSignedIn, PortalError::Throttled))?;
+        Ok(Self { visitor, account, session_id, is_confirmed })
     }
 }
 
@@ -129,6 +148,11 @@ impl CurrentMember {
 
     pub(crate) fn session_cookie(&self) -> &SessionCookie {
         &self.visitor.session_cookie
+    }
+
+    /// The member in the password queue.
+    pub(crate) fn password_requester(&self) -> Requester {
+        Requester::Owner(email_digest(&self.account.email))
     }
 
     /// The actor of changes by this member.

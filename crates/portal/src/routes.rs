@@ -7,9 +7,8 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use http::header::{CONTENT_SECURITY_POLICY, STRICT_TRANSPORT_SECURITY};
+use http::header::CONTENT_SECURITY_POLICY;
 use http::{HeaderName, HeaderValue};
-use tower_http::compression::CompressionLayer;
 use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
@@ -18,15 +17,19 @@ use crate::error::PortalError;
 use crate::keys::{detail, list, usage};
 use crate::live::events;
 use crate::state::Portal;
-use crate::{account, assets, docs, error_page, landing, reference, site_files};
+use crate::{account, assets, docs, error_page, https_redirect, landing, reference, site_files};
 
 /// Allows no other origin and nothing inline.
 const CSP: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
-/// Half a year; set only if the base URL uses HTTPS.
-const HSTS: HeaderValue = HeaderValue::from_static("max-age=15552000");
+/// Denies the browser features that no page uses.
+const PERMISSIONS_POLICY: HeaderValue = HeaderValue::from_static(
+    "accelerometer=(), autoplay=(), camera=(), display-capture=(), encrypted-media=(), fullscreen=(), geolocation=(), \
+     gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), \
+     screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()",
+);
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +107,8 @@ routes! {
     post "/account/alerts"                  Member account::update_alerts;
     post "/account/sessions/end-others"     Member account::end_other_sessions;
     post "/account/sessions/{id}/end"       Member account::end_session;
+    post "/account/confirm/begin"           Member passkeys::begin_confirmation;
+    post "/account/confirm"                 Member passkeys::finish_confirmation;
     post "/account/passkeys/begin"          Member passkeys::begin_registration;
     post "/account/passkeys"                Member passkeys::finish_registration;
     post "/account/passkeys/{id}/delete"    Member passkeys::delete;
@@ -114,7 +119,7 @@ routes! {
 /// Builds the router of all pages and files.
 pub fn router(portal: Arc<Portal>) -> Router {
     let csrf_layer = CsrfLayer::new().with_rejection_response(|_| PortalError::CrossOrigin.into_response());
-    let mut page_routes = page_router()
+    let page_routes = page_router()
         .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
         .layer(csrf_layer)
         .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors))
@@ -122,13 +127,17 @@ pub fn router(portal: Arc<Portal>) -> Router {
         .layer(SetResponseHeaderLayer::overriding(
             HeaderName::from_static("cross-origin-opener-policy"),
             HeaderValue::from_static("same-origin"),
-        ));
-    if portal.settings.base_url.starts_with("https://") {
-        page_routes = page_routes.layer(SetResponseHeaderLayer::overriding(STRICT_TRANSPORT_SECURITY, HSTS));
-    }
+        ))
+        .layer(SetResponseHeaderLayer::overriding(
+            HeaderName::from_static("cross-origin-resource-policy"),
+            HeaderValue::from_static("same-origin"),
+        ))
+        .layer(SetResponseHeaderLayer::overriding(HeaderName::from_static("permissions-policy"), PERMISSIONS_POLICY));
+    assets::prepare();
     // Pages are not compressed: with a token and attacker-controlled text on one page, the compressed length leaks the token (BREACH).
-    let file_routes = site_files::router()
-        .route("/assets/{version}/{*file}", get(assets::serve_asset))
-        .layer(CompressionLayer::new());
-    page_routes.merge(file_routes).with_state(portal)
+    let file_routes = site_files::router().route("/assets/{version}/{*file}", get(assets::serve_asset));
+    page_routes
+        .merge(file_routes)
+        .layer(from_fn_with_state(Arc::clone(&portal), https_redirect::redirect_to_https))
+        .with_state(portal)
 }

@@ -108,7 +108,7 @@ async fn api_catalog(State(portal): State<Arc<Portal>>) -> Response {
     }] });
     let content_type = "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"";
     let link_header = format!("<{base}{API_CATALOG_PATH}>; rel=\"api-catalog\"");
-    ([(LINK, link_header)], text_file(content_type, linkset.to_string())).into_response()
+    ([(LINK, link_header)], text_file(content_type, format!("{linkset}\n"))).into_response()
 }
 
 async fn favicon() -> Response {

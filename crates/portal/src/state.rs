@@ -3,30 +3,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipseity_domain::ClientSubnet;
+use ipseity_domain::Client;
 use ipseity_keys::{CommittedChange, KeyService};
 use ipseity_ledger::Ledger;
-use ipseity_store::{AuthenticatedAccount, EmailRequests, Store, StoreError};
+use ipseity_store::{AuthenticatedAccount, EmailRequests, Store};
 use tokio::sync::Semaphore;
 use webauthn_rs::Webauthn;
 
 use crate::auth::email_limits::EmailLimits;
 use crate::auth::password::PasswordPool;
+use crate::auth::secret_lookups::SecretLookups;
 use crate::auth::session_cookie::SessionCookie;
-use crate::auth::throttle::Throttle;
+use crate::auth::throttle::{SubnetThrottle, Throttle};
 use crate::auth::webauthn::build_webauthn;
 use crate::docs::index::DocsIndex;
+use crate::error::PortalError;
 use crate::host::HostServices;
 use crate::live::feed::ChangeFeed;
+use crate::permits::Permits;
 
-/// How long sign-in attempts and key actions count.
-const THROTTLE_PERIOD: Duration = Duration::from_secs(600);
+/// How long key actions count.
+const KEY_ACTIONS_PERIOD: Duration = Duration::from_secs(600);
+/// How long lookups on the landing page count.
+const SELF_LOOKUPS_PERIOD: Duration = Duration::from_secs(60);
 
 /// Settings and limits of the portal.
 #[derive(Clone, Debug)]
 pub struct PortalSettings {
     /// Public URL of this service, without a trailing slash.
     pub base_url: String,
+    /// Whether pages requested over plain HTTP redirect to the base URL.
+    pub require_https: bool,
     /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
     pub security_contact: String,
     /// Whether anyone may sign up.
@@ -35,26 +42,37 @@ pub struct PortalSettings {
     pub email_enabled: bool,
     /// How long a session may stay unused.
     pub session_idle_timeout: Duration,
-    /// Number of threads that hash passwords.
+    /// Number of threads that hash the passwords of strangers.
     pub password_threads: usize,
-    /// Maximum number of passwords that wait for a thread.
+    /// Number of threads that hash the passwords of members and known browsers.
+    pub owner_password_threads: usize,
+    /// Maximum number of passwords that wait in each of the two queues.
     pub password_queue_max: usize,
-    /// Maximum number of attempts per subnet in ten minutes.
+    /// How long attempts to sign in count.
+    pub login_attempts_period: Duration,
+    /// Maximum number of attempts per subnet in that period.
     pub login_attempts_per_subnet_max: u32,
-    /// Maximum number of wrong passwords per account in ten minutes, from browsers that never signed in to it.
+    /// Maximum number of wrong passwords per account in that period, from browsers that never signed in to it. The same number
+    /// is allowed from each browser that did, and to members who confirm their password.
     pub login_attempts_per_account_max: u32,
     /// Maximum number of subnets and of accounts whose attempts are counted.
     pub login_attempts_entries_max: usize,
+    /// Maximum number of lookups of unknown cookies and links per subnet in ten minutes.
+    pub unknown_lookups_per_subnet_max: u32,
     /// Maximum number of emails of a kind per address per hour.
     pub emails_per_address_per_hour_max: u32,
     /// Maximum number of requests for emails per subnet in ten minutes.
     pub emails_per_subnet_per_10_min_max: u32,
     /// Maximum number of requests for sign-up and password reset emails per hour.
     pub emails_per_node_per_hour_max: u32,
+    /// Maximum number of landing pages with the visitor's lookup per subnet per minute.
+    pub self_lookups_per_subnet_per_min_max: u32,
     /// Maximum number of key actions per account in ten minutes.
     pub key_actions_per_account_max: u32,
     /// Maximum number of open event streams.
     pub event_streams_max: usize,
+    /// Maximum number of open event streams per account.
+    pub event_streams_per_account_max: usize,
     /// Maximum size of a form, in bytes.
     pub form_bytes_max: usize,
     /// Maximum time to produce a page.
@@ -68,16 +86,21 @@ pub struct Portal {
     pub(crate) key_service: KeyService,
     pub(crate) settings: PortalSettings,
     pub(crate) password_pool: PasswordPool,
-    pub(crate) subnet_throttle: Throttle<ClientSubnet>,
+    pub(crate) subnet_throttle: SubnetThrottle,
     pub(crate) account_throttle: Throttle<[u8; 32]>,
     pub(crate) device_throttle: Throttle<[u8; 32]>,
+    /// Passwords that members confirm, by account.
+    pub(crate) confirmation_throttle: Throttle<i64>,
+    pub(crate) secret_lookups: SecretLookups,
     pub(crate) email_limits: EmailLimits,
+    pub(crate) self_lookup_throttle: SubnetThrottle,
     /// By account.
     pub(crate) key_action_throttle: Throttle<i64>,
     /// `None` if passkeys cannot be bound to the host of the base URL.
     pub(crate) webauthn: Option<Webauthn>,
     pub(crate) change_feed: ChangeFeed,
     pub(crate) stream_permits: Arc<Semaphore>,
+    pub(crate) account_stream_permits: Permits<i64>,
     pub(crate) docs_index: DocsIndex,
     pub(crate) host: Box<dyn HostServices>,
 }
@@ -94,28 +117,45 @@ impl Portal {
     ) -> Self {
         let (attempts_entries_max, attempts_per_account_max) =
             (settings.login_attempts_entries_max, settings.login_attempts_per_account_max);
+        let attempts_period = settings.login_attempts_period;
         Self {
-            password_pool: PasswordPool::start(settings.password_threads, settings.password_queue_max),
-            subnet_throttle: Throttle::new(
+            password_pool: PasswordPool::start(
+                settings.password_threads,
+                settings.owner_password_threads,
+                settings.password_queue_max,
+            ),
+            subnet_throttle: SubnetThrottle::new(
                 settings.login_attempts_per_subnet_max,
-                THROTTLE_PERIOD,
+                attempts_period,
                 attempts_entries_max,
             ),
-            account_throttle: Throttle::new(attempts_per_account_max, THROTTLE_PERIOD, attempts_entries_max),
-            device_throttle: Throttle::new(attempts_per_account_max, THROTTLE_PERIOD, attempts_entries_max),
+            account_throttle: Throttle::new(attempts_per_account_max, attempts_period, attempts_entries_max),
+            device_throttle: Throttle::new(attempts_per_account_max, attempts_period, attempts_entries_max),
+            confirmation_throttle: Throttle::new(attempts_per_account_max, attempts_period, attempts_entries_max),
+            secret_lookups: SecretLookups::new(
+                settings.unknown_lookups_per_subnet_max,
+                attempts_period,
+                attempts_entries_max,
+            ),
             email_limits: EmailLimits::new(
                 settings.emails_per_subnet_per_10_min_max,
                 settings.emails_per_node_per_hour_max,
                 attempts_entries_max,
             ),
+            self_lookup_throttle: SubnetThrottle::new(
+                settings.self_lookups_per_subnet_per_min_max,
+                SELF_LOOKUPS_PERIOD,
+                attempts_entries_max,
+            ),
             key_action_throttle: Throttle::new(
                 settings.key_actions_per_account_max,
-                THROTTLE_PERIOD,
+                KEY_ACTIONS_PERIOD,
                 attempts_entries_max,
             ),
             webauthn: build_webauthn(&settings.base_url),
             change_feed: ChangeFeed::new(),
             stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
+            account_stream_permits: Permits::new(settings.event_streams_per_account_max),
             docs_index: DocsIndex::build(&settings.base_url),
             host,
             store,
@@ -129,8 +169,26 @@ impl Portal {
     pub(crate) async fn find_member(
         &self,
         session_cookie: &SessionCookie,
-    ) -> Result<Option<AuthenticatedAccount>, StoreError> {
-        self.store.sessions().authenticate(&session_cookie.digest(), self.settings.session_idle_timeout).await
+        client: &Client,
+    ) -> Result<Option<AuthenticatedAccount>, PortalError> {
+        if session_cookie.is_new() {
+            return Ok(None);
+        }
+        let digest = session_cookie.digest();
+        let lookup = self.store.sessions().authenticate(&digest, self.settings.session_idle_timeout);
+        self.secret_lookups.find(digest, client.address.subnet(), lookup).await
+    }
+
+    /// Removes the networks, accounts and browsers whose attempts no longer count.
+    pub(crate) fn remove_expired_attempts(&self) {
+        self.subnet_throttle.remove_expired();
+        self.account_throttle.remove_expired();
+        self.device_throttle.remove_expired();
+        self.confirmation_throttle.remove_expired();
+        self.secret_lookups.remove_expired();
+        self.email_limits.remove_expired();
+        self.self_lookup_throttle.remove_expired();
+        self.key_action_throttle.remove_expired();
     }
 
     /// Requests for emails, with the limit per address.

@@ -1,4 +1,4 @@
-//! The portal's background task: sends queued emails, and notifies open pages of changes.
+//! The portal's background task: sends queued emails, notifies open pages of changes, and removes expired counts of attempts.
 //!
 //! The email queue is in PostgreSQL. Emails that a crash or an SMTP outage left unsent are sent later, by any node. The token of
 //! a link is generated when its email is written; PostgreSQL stores only its digest.
@@ -20,6 +20,8 @@ use crate::state::Portal;
 
 /// How often the queue is polled without a notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How often expired counts of attempts are removed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct EmailOutcome {
@@ -61,12 +63,19 @@ impl PortalWorker {
 
     /// Runs until it is dropped.
     pub async fn run(&self) {
-        tokio::join!(self.portal.change_feed.run(&self.store), self.deliver_emails());
+        tokio::join!(self.portal.change_feed.run(&self.store), self.deliver_emails(), self.remove_expired_attempts());
     }
 
     /// Ends the event streams of open pages. Call it when the service starts to drain.
     pub fn close_streams(&self) {
         self.portal.change_feed.close();
+    }
+
+    async fn remove_expired_attempts(&self) {
+        loop {
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+            self.portal.remove_expired_attempts();
+        }
     }
 
     async fn deliver_emails(&self) {
@@ -89,6 +98,14 @@ impl PortalWorker {
             let content = EmailContent::for_email_token(queued.kind, base_url, &token);
             if self.send_email(mailer, &queued.email, &content).await {
                 self.store.email_queue().mark_sent(queued.token_id).await?;
+            }
+        }
+        loop {
+            let token = SecretToken::generate();
+            let Some(notice) = self.store.notice_queue().claim_next(&token.digest()).await? else { break };
+            let content = EmailContent::for_notice(notice.kind, base_url, &token);
+            if self.send_email(mailer, &notice.email, &content).await {
+                self.store.notice_queue().mark_sent(notice.id).await?;
             }
         }
         while let Some(alert) = self.store.alert_queue().claim_next().await? {

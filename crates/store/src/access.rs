@@ -64,7 +64,7 @@ pub struct WebauthnStates<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// Single-use tokens in email links: sign-up, invitation, password reset, email change.
+/// Single-use tokens in email links: sign-up, invitation, password reset, email change and its reversal.
 #[derive(Clone, Copy)]
 pub struct EmailTokens<'a> {
     pub(crate) store: &'a Store,
@@ -80,6 +80,12 @@ pub struct EmailRequests<'a> {
 /// Emails to be sent.
 #[derive(Clone, Copy)]
 pub struct EmailQueue<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Notices to be sent.
+#[derive(Clone, Copy)]
+pub struct NoticeQueue<'a> {
     pub(crate) store: &'a Store,
 }
 
@@ -156,7 +162,7 @@ impl Store {
         WebauthnStates { store: self }
     }
 
-    /// Single-use tokens in email links: sign-up, invitation, password reset, email change.
+    /// Single-use tokens in email links: sign-up, invitation, password reset, email change and its reversal.
     #[must_use]
     pub const fn email_tokens(&self) -> EmailTokens<'_> {
         EmailTokens { store: self }
@@ -172,6 +178,12 @@ impl Store {
     #[must_use]
     pub const fn email_queue(&self) -> EmailQueue<'_> {
         EmailQueue { store: self }
+    }
+
+    /// Notices to be sent.
+    #[must_use]
+    pub const fn notice_queue(&self) -> NoticeQueue<'_> {
+        NoticeQueue { store: self }
     }
 
     /// Alerts to be sent.

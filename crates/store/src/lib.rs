@@ -26,16 +26,17 @@ mod retention;
 mod usage;
 
 pub use access::{
-    Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, Outbox, Passkeys, Plans,
-    Sessions, StoreDeployment, Usage, WebauthnStates,
+    Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, NoticeQueue, Outbox,
+    Passkeys, Plans, Sessions, StoreDeployment, Usage, WebauthnStates,
 };
 pub use accounts::Account;
 pub use accounts::credentials::{AlertPreferences, Credentials};
-pub use accounts::passkeys::StoredPasskey;
+pub use accounts::passkeys::{FoundPasskey, StoredPasskey};
 pub use accounts::sessions::{AuthenticatedAccount, SessionSummary};
 pub use deployment::StoreIdentity;
 pub use diagnostics::PostgresServerInfo;
 pub use email::alerts::{AlertKind, QueuedAlert};
+pub use email::notices::{NoticeKind, QueuedNotice, RESTORE_EMAIL_DAYS};
 pub use email::queue::{QueuedEmail, QueuedEmailKind};
 pub use email::tokens::{EmailToken, EmailTokenKind};
 pub use error::{StoreError, StoreRefusal};

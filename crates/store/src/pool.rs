@@ -12,6 +12,7 @@ use crate::error::StoreError;
 
 /// The migrations of this version.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!();
+const NODE_ROLE_GRANTS: &str = include_str!("node_role.sql");
 
 /// Settings with which PostgreSQL ends the session of a process that froze in a transaction or became unreachable, within
 /// about 8 seconds. Its locks would block other nodes.
@@ -65,7 +66,7 @@ impl Store {
         Ok(Self { pool, timeout: options.timeout })
     }
 
-    /// Applies pending migrations.
+    /// Applies pending migrations, and grants the role `ipseity_node` what a node needs.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable or has a schema of a newer version.
@@ -79,7 +80,9 @@ impl Store {
             } else {
                 StoreError::Fault(sqlx::Error::Migrate(Box::new(error)))
             }
-        })
+        })?;
+        sqlx::raw_sql(NODE_ROLE_GRANTS).execute(&mut connection).await?;
+        Ok(())
     }
 
     /// Checks that PostgreSQL responds and has the schema.

@@ -18,7 +18,7 @@ pub struct RetentionPolicy {
 }
 
 impl Store {
-    /// Deletes idle sessions, expired email tokens and WebAuthn states, and alerts older than three days.
+    /// Deletes idle sessions, expired email tokens, WebAuthn states and notices, and alerts older than three days.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
@@ -36,10 +36,12 @@ impl Store {
                            limit $1 for update skip locked)";
         let webauthn_states = "delete from ceremonies where digest in (
                               select digest from ceremonies where expires_at <= now() limit $1 for update skip locked)";
+        let notices = "delete from notices where id in (
+                      select id from notices where expires_at <= now() limit $1 for update skip locked)";
         let alerts = "delete from alerts where (key_id, day, kind) in (
                           select key_id, day, kind from alerts where day < (now() at time zone 'UTC')::date - 3
                           limit $1 for update skip locked)";
-        for statement in [email_tokens, webauthn_states, alerts] {
+        for statement in [email_tokens, webauthn_states, notices, alerts] {
             self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).execute(&self.pool)).await?;
         }
         Ok(())

@@ -20,6 +20,8 @@ pub enum Needle {
     Address(IpAddr),
     /// A text, such as a key.
     Text(String),
+    /// Bytes in this order.
+    Bytes(Vec<u8>),
 }
 
 /// How a needle was encoded.
@@ -166,6 +168,9 @@ fn build_automaton(
 
 fn encodings_of(needle: &Needle) -> Vec<(NeedleEncoding, BoundaryRule, Vec<u8>)> {
     let (texts, raw) = match needle {
+        Needle::Bytes(bytes) => {
+            return vec![(NeedleEncoding::Binary, BoundaryRule::Unrestricted, bytes.clone())];
+        }
         Needle::Text(text) => (vec![text.clone()], None),
         Needle::Address(address) => (notations(*address), Some(octets(*address))),
     };

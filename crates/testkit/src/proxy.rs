@@ -59,10 +59,11 @@ impl ReverseProxy {
         self.ports.iter().map(ReservedPort::address).collect()
     }
 
-    /// Log of the proxy.
+    /// Logs of the proxy: errors, and nginx's access log unless the configuration changes it.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("proxy.log")).unwrap_or_default()
+        let read_log = |name| fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
+        ["proxy.log", "access.log"].map(read_log).concat()
     }
 }
 
@@ -72,7 +73,7 @@ fn full_config(kind: ReverseProxyKind, dir: &Path, configuration: &str) -> Strin
     match kind {
         ReverseProxyKind::Nginx => format!(
             "daemon off;\nuser root;\nworker_processes 1;\npid {dir}/pid;\nerror_log stderr;\nevents {{ worker_connections 512; }}\nhttp {{\n\
-             access_log off;\nclient_body_temp_path {dir}/body;\nproxy_temp_path {dir}/proxy;\nfastcgi_temp_path {dir}/fastcgi;\n\
+             access_log {dir}/access.log;\nclient_body_temp_path {dir}/body;\nproxy_temp_path {dir}/proxy;\nfastcgi_temp_path {dir}/fastcgi;\n\
              uwsgi_temp_path {dir}/uwsgi;\nscgi_temp_path {dir}/scgi;\n{configuration}\n}}\n"
         ),
         ReverseProxyKind::Haproxy => format!(

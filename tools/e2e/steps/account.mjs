@@ -35,6 +35,7 @@ export async function settings({ report, snapshots, deployment }, member) {
     await member.visit(linkIn(email));
     await snapshots.save(member.page, 'link-email');
     await member.submit(member.path);
+    await deployment.mailbox.take(member.email, 'was changed');
     member.email = address;
     await member.visit('/account');
     await member.expectText(address);
@@ -81,7 +82,7 @@ function newestOtherSession(member) {
   return member.page.locator('form[action^="/account/sessions/"][action$="/end"]').first().getAttribute('action');
 }
 
-export async function passkeys({ report, snapshots }, member) {
+export async function passkeys({ report, snapshots, deployment }, member) {
   const { page } = member;
   const cdp = await page.context().newCDPSession(page);
   await cdp.send('WebAuthn.enable', { enableUI: false });
@@ -97,14 +98,22 @@ export async function passkeys({ report, snapshots }, member) {
   });
   await report.require('a passkey is added', async () => {
     await member.visit('/account');
-    await member.submit('/account/passkeys', { name: 'laptop' });
+    await member.submit('/account/passkeys', { name: 'laptop', password: member.password });
     await member.expectText('laptop');
+    await deployment.mailbox.take(member.email, 'passkey was added');
     await snapshots.save(page, 'account-passkey');
   });
   await report.require('the passkey signs in', async () => {
     await signOut(member);
     await member.submit('/signin/passkey/finish');
     await page.waitForURL('**/keys');
+  });
+  await report.check('a passkey confirms a change instead of the password', async () => {
+    await member.visit('/account');
+    await member.submit('/account/confirm');
+    await member.expectText('Passkeys');
+    if (await member.has('[name=password][autocomplete=current-password]')) throw new Error('the password is still required');
+    await snapshots.save(page, 'account-confirmed');
   });
   await report.check('the passkey is removed', async () => {
     await member.visit('/account');

@@ -128,15 +128,17 @@ async fn client_maps_404_405_and_414_to_their_kinds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_maps_400_and_431_without_body_to_unexpected() {
+async fn client_maps_400_and_431() {
     let (deployment, proxy) = (deployment().await, passthrough_proxy().await);
     let garbling_proxy =
         CountingProxy::start(vec![deployment.nodes[0].http()], |text| text.replacen("\r\naccept:", "\r\naccept ", 1))
             .await;
     let garbled = lookup_error(&garbling_proxy, "", UNKNOWN_KEY).await;
     let large = lookup_error(&proxy, "", &"x".repeat(20_000)).await;
-    assert_eq!((garbled.status, garbled.kind), (400, ApiErrorKind::Unexpected));
-    assert_eq!((large.status, large.kind), (431, ApiErrorKind::Unexpected));
+    assert_api_error(&garbled, 400, "bad_request", "bad_request");
+    assert_eq!(garbled.kind, ApiErrorKind::BadRequest);
+    assert_api_error(&large, 431, "headers_too_large", "bad_request");
+    assert_eq!(large.kind, ApiErrorKind::HeadersTooLarge);
 }
 
 #[tokio::test(flavor = "multi_thread")]

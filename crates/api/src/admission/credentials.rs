@@ -2,14 +2,28 @@
 
 use std::borrow::Cow;
 
+use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use ipseity_domain::KEY_PREFIX;
 
 /// Returns the token of the first `Authorization` header if it is a bearer token, otherwise the first `key`
 /// parameter. An empty key counts as missing.
 pub(crate) fn find_api_key(parts: &Parts) -> Option<Cow<'_, str>> {
     let token = parts.headers.get(AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()));
     token.map(Cow::Borrowed).or_else(|| query_param(parts, "key")).filter(|key| !key.is_empty())
+}
+
+/// Whether a request has a key, valid or not.
+pub(crate) fn has_key(parts: &Parts) -> bool {
+    find_api_key(parts).is_some() || has_key_without_bearer(parts)
+}
+
+/// Whether the first `Authorization` header has a key that [`find_api_key`] does not read, because the scheme is
+/// missing, is another one, or is not followed by a space.
+pub(crate) fn has_key_without_bearer(parts: &Parts) -> bool {
+    let value = parts.headers.get(AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
+    value.split(u8::is_ascii_whitespace).any(|word| word.starts_with(KEY_PREFIX.as_bytes()))
 }
 
 /// Returns the first value of a query parameter.
@@ -52,6 +66,20 @@ mod tests {
         for value in ["Basic h", "Bearer", "Bearer ", "Bearer   ", "Bearerh", ""] {
             assert_eq!(api_key_of("/?key=q", &[value]).as_deref(), Some("q"), "{value:?}");
             assert_eq!(api_key_of("/", &[value]), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn key_without_the_bearer_scheme_is_recognized() {
+        let is_recognized = |value: &str| {
+            let request = Request::builder().header(AUTHORIZATION, value).body(()).expect("valid request");
+            has_key_without_bearer(&request.into_parts().0)
+        };
+        for value in ["ips_x", " ips_x ", "Bearer\tips_x", "Token ips_x", "Basic ips_x"] {
+            assert!(is_recognized(value) && api_key_of("/", &[value]).is_none(), "{value:?}");
+        }
+        for value in ["", "Bearer", "Basic dXNlcjpwYXNz", "Token x", "IPS_x"] {
+            assert!(!is_recognized(value), "{value:?}");
         }
     }
 

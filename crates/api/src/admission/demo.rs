@@ -1,19 +1,33 @@
-//! Admission of demo requests: no key, no burst limit, one daily quota for all callers.
+//! Admission of demo requests: no key, no burst limit, one daily quota for all callers, and a share of it per network.
 
-use ipseity_domain::DailyUsage;
-use ipseity_ledger::DemoVerdict;
+use ipseity_domain::{Address, DailyUsage};
+use ipseity_ledger::{DemoVerdict, Quota};
 
 use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
 use crate::error::Refusal;
 
 impl Admission {
-    /// Charges a demo request.
-    pub(crate) async fn admit_demo(&self) -> Result<Admitted, Refusal> {
+    /// Charges a demo request, unless the client's network has used its share of the quota.
+    pub(crate) async fn admit_demo(&self, client: Address) -> Result<Admitted, Refusal> {
         if let Some(quota) = self.demo_refusal_cache.get() {
             self.usage_buffer.record_demo_refused(quota.day);
             return Err(Refusal::DemoExhausted(quota));
         }
+        let now = self.ledger.owner_of_demo().now();
+        let day = now.day();
+        self.demo_shares.take(client, day).map_err(|limit| {
+            self.usage_buffer.record_demo_refused(day);
+            Refusal::DemoShareUsed(Quota { now, limit, day, used: limit })
+        })?;
+        let admitted = self.admit_demo_to_quota().await;
+        if admitted.is_err() {
+            self.demo_shares.give_back(client, day);
+        }
+        admitted
+    }
+
+    async fn admit_demo_to_quota(&self) -> Result<Admitted, Refusal> {
         let Some(verdict) = self.charge_demo().await else { return self.admit_demo_degraded().await };
         if let DemoVerdict::Admitted { quota, yesterday } = verdict.verdict() {
             let usage = DailyUsage { day: quota.day, count: quota.used };

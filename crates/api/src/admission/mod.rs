@@ -9,6 +9,7 @@ pub(crate) mod admitted;
 pub(crate) mod credentials;
 pub(crate) mod degraded;
 mod demo;
+mod demo_shares;
 mod key_lookups;
 mod refusal_cache;
 pub(crate) mod usage_buffer;
@@ -26,6 +27,7 @@ use tracing::{Instrument, info_span};
 
 use crate::admission::admitted::{Admitted, Issued};
 use crate::admission::degraded::DegradedMode;
+use crate::admission::demo_shares::DemoShares;
 use crate::admission::key_lookups::KeyLookups;
 use crate::admission::refusal_cache::{DemoRefusalCache, PersistentRefusal, RefusalCache, RefusalEntry};
 use crate::admission::usage_buffer::UsageBuffer;
@@ -48,6 +50,7 @@ pub struct Admission {
     key_lookups: KeyLookups,
     refusal_cache: RefusalCache,
     demo_refusal_cache: DemoRefusalCache,
+    demo_shares: DemoShares,
     /// Whether Redis is the one of this deployment. Otherwise no verdict of it is used.
     is_ledger_trusted: AtomicBool,
 }
@@ -69,6 +72,7 @@ impl Admission {
             key_lookups: KeyLookups::new(limits),
             refusal_cache: RefusalCache::new(limits.refusal_cache_max),
             demo_refusal_cache: DemoRefusalCache::default(),
+            demo_shares: DemoShares::new(limits.demo_requests_per_subnet_max),
             is_ledger_trusted: AtomicBool::new(true),
         }
     }
@@ -77,7 +81,10 @@ impl Admission {
     ///
     /// Rare branches are boxed, here and below. Otherwise every request's future would include their state.
     pub(crate) async fn admit(&self, parts: &Parts) -> Result<Admitted, Refusal> {
-        let api_key = credentials::find_api_key(parts).ok_or(Refusal::MissingKey)?;
+        let Some(api_key) = credentials::find_api_key(parts) else {
+            let has_key = credentials::has_key_without_bearer(parts);
+            return Err(if has_key { Refusal::MissingScheme } else { Refusal::MissingKey });
+        };
         let key = ApiKey::parse(&api_key).ok_or(Refusal::InvalidKey)?;
         let entry = self.refusal_cache.get(&key.digest);
         if let Some(cached) = entry.and_then(RefusalEntry::cached_refusal) {
@@ -308,6 +315,7 @@ impl Admission {
             unknown_cache_max: 1,
             unknown_cache_ttl: timeout,
             refusal_cache_max: 1,
+            demo_requests_per_subnet_max: 1,
             render_cache_max: 1,
             degraded: crate::limits::DegradedLimits { local_keys_max: 1, max_age: timeout, store_timeout: timeout },
         };
@@ -323,9 +331,11 @@ impl Admission {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use http::Request;
     use http::header::AUTHORIZATION;
-    use ipseity_domain::PlaintextKey;
+    use ipseity_domain::{Address, PlaintextKey};
     use prometheus_client::registry::Registry;
 
     use super::*;
@@ -345,6 +355,6 @@ mod tests {
         let bearer = format!("Bearer {}", key.expose());
         assert_eq!(admit_with_header(&admission, &bearer).await, Some(Refusal::Internal));
         assert!(admission.is_degraded() && !admission.can_serve_degraded());
-        assert_eq!(admission.admit_demo().await.err(), Some(Refusal::Internal));
+        assert_eq!(admission.admit_demo(Address::new(Ipv4Addr::LOCALHOST.into())).await.err(), Some(Refusal::Internal));
     }
 }

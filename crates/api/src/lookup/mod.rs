@@ -12,6 +12,7 @@ use http::request::Parts;
 use ipseity_domain::Client;
 
 use crate::admission::credentials;
+use crate::error::Refusal;
 use crate::operation::Operation;
 use crate::state::Api;
 
@@ -25,6 +26,10 @@ pub(crate) async fn lookup_handler(
 
 pub(crate) async fn lookup(api: &Api, client: &Client, parts: &Parts) -> Response {
     let result = async {
+        let is_plaintext = client.connection.is_encrypted == Some(false);
+        if is_plaintext && api.require_https && credentials::has_key(parts) {
+            return Err(Refusal::HttpsRequired);
+        }
         let admitted = api.admission.admit(parts).await?;
         let requested_scope = credentials::query_param(parts, "scope");
         Ok(api.renderer.render(client, admitted.narrowed_to(requested_scope.as_deref())))

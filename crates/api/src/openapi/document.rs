@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use ipseity_domain::Scope;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,8 @@ use crate::error::ErrorBodies;
 use crate::openapi::{example, header, schema, yaml};
 use crate::operation::{API_VERSION, Operation};
 use crate::public_urls::PublicUrls;
-use crate::response::{insert_common_headers, insert_server_timing, preflight_response};
+use crate::response::preflight::preflight_response;
+use crate::response::{insert_common_headers, insert_cross_origin_headers, insert_server_timing};
 
 /// The request id in examples.
 const EXAMPLE_REQUEST_ID: &str = "5d2c8f0a9b314e67";
@@ -28,7 +29,7 @@ pub(crate) struct OpenApiDocuments {
 impl OpenApiDocuments {
     pub(crate) fn new(public_urls: &PublicUrls) -> Self {
         let document = openapi_document(public_urls);
-        Self { json: document.to_string().into(), yaml: yaml::to_yaml(&document).into() }
+        Self { json: format!("{document}\n").into(), yaml: yaml::to_yaml(&document).into() }
     }
 }
 
@@ -82,7 +83,7 @@ fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
             "description": "The request that a browser sends before a call from another origin. Free.",
             "security": [],
             "responses": {
-                "204": { "description": "Allowed. Browsers may cache this for a day.", "headers": header_references(preflight_response()) },
+                "204": { "description": "Allowed. Browsers may cache this for a day.", "headers": header_references(preflight_response(&HeaderMap::new())) },
                 "414": refusal_response_object(StatusCode::URI_TOO_LONG, operation, public_urls, true),
                 "500": refusal_response_object(StatusCode::INTERNAL_SERVER_ERROR, operation, public_urls, true),
             },
@@ -131,7 +132,7 @@ fn operation_object(
 fn scope_parameter() -> Value {
     json!({
         "name": "scope", "in": "query", "required": false,
-        "description": "Narrows the key's scope for this request. A wider scope or any other value is ignored.",
+        "description": "Narrows the key's scope for this request, in upper or lower case. A wider scope or any other value is ignored.",
         "schema": { "type": "string", "enum": Scope::ALL.map(Scope::name) },
         "example": Scope::Geo.name(),
     })
@@ -162,6 +163,7 @@ fn refusal_response_object(
 fn header_references(mut response: Response) -> Value {
     let headers = response.headers_mut();
     insert_common_headers(headers, EXAMPLE_REQUEST_ID);
+    insert_cross_origin_headers(headers);
     insert_server_timing(headers, Duration::ZERO);
     headers.remove(CONTENT_TYPE);
     let present = header::NAMES.iter().filter(|name| headers.contains_key(**name));
@@ -221,7 +223,7 @@ mod tests {
             examples.expect("examples object").keys().cloned().collect::<Vec<_>>()
         };
         assert_eq!(examples("200"), ["ip", "geo", "full"]);
-        assert_eq!(examples("401"), ["missing_api_key", "invalid_api_key"]);
+        assert_eq!(examples("401"), ["missing_api_key", "missing_scheme", "invalid_api_key"]);
         assert_eq!(examples("403"), ["inactive_api_key", "paused"]);
         assert_eq!(examples("429"), ["quota_exhausted", "burst_exceeded"]);
     }

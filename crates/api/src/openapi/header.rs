@@ -46,10 +46,14 @@ headers! {
         { "type": "string" } "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing";
     "Access-Control-Allow-Methods" "Allowed methods."
         { "type": "string" } "GET, HEAD, OPTIONS";
-    "Access-Control-Allow-Headers" "Request headers that scripts may set."
+    "Access-Control-Allow-Headers" "Request headers that scripts may set: those of the preflight, and always these two."
         { "type": "string" } "Authorization, Content-Type";
     "Access-Control-Max-Age" "Seconds for which browsers may cache the preflight."
         { "type": "integer" } 86400;
+    "Cross-Origin-Resource-Policy" "Pages of any origin may load the response."
+        { "type": "string", "const": "cross-origin" } "cross-origin";
+    "Timing-Allow-Origin" "Pages of any origin may read how long the request took, with the Resource Timing API."
+        { "type": "string", "const": "*" } "*";
     "X-Content-Type-Options" "Disables content type sniffing."
         { "type": "string", "const": "nosniff" } "nosniff";
     "Referrer-Policy" "Disables the Referer header."

@@ -1,4 +1,5 @@
-//! The schemas of response bodies.
+//! The schemas of response bodies. They allow additional properties, so that a client generated from the document
+//! accepts a field that a later version adds.
 
 use ipseity_domain::{Field, FieldSet, Scope};
 use serde_json::{Map, Value, json};
@@ -38,7 +39,6 @@ fn lookup_schema(field_set: FieldSet, required: &[&str], description: &str) -> V
     let properties: Map<String, Value> = field_set.fields().map(property).collect();
     json!({
         "type": "object", "description": description, "required": required, "properties": properties,
-        "additionalProperties": false,
     })
 }
 
@@ -55,7 +55,6 @@ fn error_schema() -> Value {
             "enterprise": link("Page to request higher limits. Only if the daily quota is reached."),
             "signup": link("Page to create a key. Only if the demo quota is reached."),
         },
-        "additionalProperties": false,
     })
 }
 
@@ -83,7 +82,6 @@ fn meta_schema() -> Value {
                         "attribution": nullable_text("Attribution that the license requires."),
                         "attribution_url": nullable_text("Link of the attribution."),
                     },
-                    "additionalProperties": false,
                 },
             },
             "notices": {
@@ -91,6 +89,5 @@ fn meta_schema() -> Value {
                 "description": "Attributions of the data that is built into the service.",
             },
         },
-        "additionalProperties": false,
     })
 }

@@ -1,6 +1,7 @@
 //! Building blocks of responses: common headers, the CORS preflight and cacheable bodies.
 
 pub(crate) mod header_value;
+pub(crate) mod preflight;
 pub(crate) mod rate_limit_headers;
 
 use std::time::Duration;
@@ -8,11 +9,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, Entry, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
 
 use crate::response::header_value::HeaderValueBuilder;
 
@@ -20,9 +21,18 @@ const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing",
 );
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const TIMING_ALLOW_ORIGIN: HeaderName = HeaderName::from_static("timing-allow-origin");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Number of headers of a lookup's response, including those that the HTTP server adds.
-const HEADER_CAPACITY: usize = 16;
+const HEADER_CAPACITY: usize = 19;
+
+/// A value as JSON with a newline at the end, which terminals and text tools expect.
+pub(crate) fn json_line(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
+}
 
 /// A JSON response with capacity for all the headers that follow.
 pub(crate) fn json_response(body: impl Into<Body>) -> Response {
@@ -40,16 +50,6 @@ pub(crate) fn cacheable_response(body: impl Into<Body>, content_type: &'static s
     ([content_type, cacheable], body.into()).into_response()
 }
 
-/// The response to a CORS preflight. It allows Content-Type, because some browser clients set it on a GET.
-pub(crate) fn preflight_response() -> Response {
-    let headers = [
-        (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
-        (ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type"),
-        (ACCESS_CONTROL_MAX_AGE, "86400"),
-    ];
-    (StatusCode::NO_CONTENT, headers).into_response()
-}
-
 /// Adds the headers that every public response carries.
 pub(crate) fn insert_common_headers(headers: &mut HeaderMap, request_id: &str) {
     headers.reserve(HEADER_CAPACITY);
@@ -61,6 +61,14 @@ pub(crate) fn insert_common_headers(headers: &mut HeaderMap, request_id: &str) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
         headers.insert(X_REQUEST_ID, request_id);
+    }
+}
+
+/// Lets any page load the response and read how long it took, unless the response restricts that, as pages do.
+pub(crate) fn insert_cross_origin_headers(headers: &mut HeaderMap) {
+    if let Entry::Vacant(policy) = headers.entry(CROSS_ORIGIN_RESOURCE_POLICY) {
+        policy.insert(HeaderValue::from_static("cross-origin"));
+        headers.insert(TIMING_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     }
 }
 

@@ -3,6 +3,7 @@
 mod fast_path;
 pub(crate) mod metrics;
 pub(crate) mod request_id;
+mod request_path;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -14,9 +15,9 @@ use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::CONTENT_TYPE;
-use http::{Method, Request, StatusCode};
-use ipseity_domain::Client;
+use http::header::{ALLOW, CONTENT_TYPE, STRICT_TRANSPORT_SECURITY};
+use http::{HeaderValue, Method, Request, StatusCode};
+use ipseity_domain::{Client, RequestError};
 use tower::{BoxError, ServiceExt};
 use tracing::Instrument;
 use tracing::field::Empty;
@@ -24,7 +25,8 @@ use tracing::field::Empty;
 use crate::error::Refusal;
 use crate::lookup::lookup;
 use crate::operation::Operation;
-use crate::response::{insert_common_headers, insert_server_timing};
+use crate::response::preflight::preflight_response;
+use crate::response::{insert_common_headers, insert_cross_origin_headers, insert_server_timing};
 use crate::service::metrics::{NO_OPERATION_LABEL, PAGE_LABEL};
 use crate::service::request_id::RequestId;
 use crate::state::Api;
@@ -34,9 +36,12 @@ use crate::trace::TRACE_TARGET;
 static LABELED_METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
+/// Half a year.
+const HSTS: HeaderValue = HeaderValue::from_static("max-age=15552000");
+
 /// Wraps all public routes:
 ///
-/// - handles unmatched routes, disallowed methods and 404s without a body,
+/// - handles CORS preflights, unmatched routes, disallowed methods and 404s without a body,
 /// - limits the length of the URL and the duration of a request,
 /// - turns a panic into a 500,
 /// - adds the common headers, and counts and logs every request.
@@ -86,14 +91,25 @@ impl PublicService {
         // Boxed once here, so that the callers move a pointer instead of the whole future.
         Box::pin(Arc::clone(&self.0).handle(client, request))
     }
+
+    /// Responds to a request that was refused before it got here.
+    #[must_use]
+    pub fn refuse(&self, error: RequestError) -> http::Response<Bytes> {
+        let (api, refusal, id) = (&self.0.api, Refusal::BadRequest(error), RequestId::generate());
+        let (mut head, _body) = api.finish_response(NO_OPERATION_LABEL, Err(refusal)).into_parts();
+        tracing::info!(target: "access", request_id = id.as_str(), operation = NO_OPERATION_LABEL, status = head.status.as_u16());
+        insert_common_headers(&mut head.headers, id.as_str());
+        http::Response::from_parts(head, api.error_bodies.body(refusal))
+    }
 }
 
 impl PublicServiceInner {
-    async fn handle<B>(self: Arc<Self>, client: Client, request: Request<B>) -> Response
+    async fn handle<B>(self: Arc<Self>, client: Client, mut request: Request<B>) -> Response
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let (start, method) = (Instant::now(), method_label(request.method()));
+        request_path::decode_unreserved(request.uri_mut());
         let matched = Operation::at_path(request.uri().path());
         let id = RequestId::generate();
         let span = tracing::info_span!(target: TRACE_TARGET, "request", "otel.kind" = "server", method, operation = Empty, status = Empty);
@@ -114,6 +130,12 @@ impl PublicServiceInner {
         // Never the path, the query or anything about the client: the query may contain a key.
         tracing::info!(target: "access", request_id = id.as_str(), method, operation, status, duration_us);
         insert_common_headers(response.headers_mut(), id.as_str());
+        // Not over plain HTTP (RFC 6797, section 7.2). Behind a proxy that does not report the scheme, browsers ignore it
+        // where it does not belong.
+        if self.api.has_https_url && client.connection.is_encrypted != Some(false) {
+            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, HSTS);
+        }
+        insert_cross_origin_headers(response.headers_mut());
         // Not on pages: the duration of a sign-in could reveal something about the password.
         if matched.is_some() {
             insert_server_timing(response.headers_mut(), elapsed);
@@ -167,11 +189,21 @@ impl PublicServiceInner {
         if fast_path::skips_router(matched, request.method()) {
             return lookup(&self.api, &client, &request.into_parts().0).await;
         }
+        if request.method() == Method::OPTIONS {
+            // Not routed: after a preflight on a mistyped path, a script can read the 404 of its request.
+            return mark_unmatched(preflight_response(request.headers()));
+        }
         request.extensions_mut().insert(client);
-        match Box::pin(self.router.clone().oneshot(request.map(Body::new))).await {
+        let mut response = match Box::pin(self.router.clone().oneshot(request.map(Body::new))).await {
             Ok(response) => response,
             Err(never) => match never {},
+        };
+        if let Some(allow) = response.headers_mut().get_mut(ALLOW)
+            && let Ok(with_options) = HeaderValue::from_bytes(&[allow.as_bytes(), b",OPTIONS"].concat())
+        {
+            *allow = with_options;
         }
+        response
     }
 
     fn refusal_response(&self, refusal: Refusal) -> Response {
@@ -216,6 +248,8 @@ mod tests {
             openapi_documents: OpenApiDocuments::new(&urls),
             error_bodies: ErrorBodies::new(urls),
             metrics,
+            has_https_url: true,
+            require_https: true,
         })
     }
 

@@ -155,6 +155,7 @@ impl TestApi {
             unknown_cache_max: 1_000,
             unknown_cache_ttl: UNKNOWN_TTL,
             refusal_cache_max: 100,
+            demo_requests_per_subnet_max: 100,
             render_cache_max: 1,
             degraded: DegradedLimits { local_keys_max: 1_000, max_age: PATIENCE, store_timeout: CHARGE_TIMEOUT },
         };

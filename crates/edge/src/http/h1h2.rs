@@ -1,7 +1,7 @@
 //! HTTP/1 and HTTP/2 on one TCP connection, within its limits.
 
 use std::error::Error;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
+use crate::http::http1_io::Http1Io;
+use crate::http::refusal::linger;
 use crate::http::service::{Application, ConnectionService};
 use crate::watchdog::ConnectionWatchdog;
 use crate::{CloseReason, Drain, EdgeLimits, EdgeState};
@@ -19,6 +21,8 @@ use crate::{CloseReason, Drain, EdgeLimits, EdgeState};
 const HTTP1_BUFFER_BYTES_MIN: usize = 8192;
 /// hyper's default header count. hyper reserves space for these and allocates for any other count on every request.
 const HYPER_DEFAULT_HEADERS_MAX: usize = 100;
+/// How much larger a header block may be for h2 than for us. h2 answers a larger one with an empty response.
+const HTTP2_HEADER_FACTOR: usize = 8;
 /// How much an HTTP/2 client may send before it is read. Small, because request bodies are.
 const HTTP2_WINDOW_BYTES: u32 = 65_535;
 
@@ -34,14 +38,18 @@ where
 {
     let (edge, watchdog) = (Arc::clone(&service.peer.edge), Arc::clone(&service.watchdog));
     let drain = service.drain.clone();
-    let io = TokioIo::new(io);
     if is_http2 {
-        let connection = http2_builder(&edge.limits).serve_connection(io, service);
+        let connection = pin!(http2_builder(&edge.limits).serve_connection(TokioIo::new(io), service));
         drive(connection, &edge, &watchdog, &drain, Duration::ZERO).await;
     } else {
         watchdog.mark_http1();
-        let connection = http1_builder(&edge.limits).serve_connection(io, service);
-        drive(connection, &edge, &watchdog, &drain, HTTP1_DRAIN_GRACE).await;
+        let io = TokioIo::new(Http1Io::new(io, service.application.clone(), Arc::clone(&watchdog)));
+        let mut connection = http1_builder(&edge.limits).serve_connection(io, service);
+        drive(Pin::new(&mut connection), &edge, &watchdog, &drain, HTTP1_DRAIN_GRACE).await;
+        let io = connection.into_parts().io.into_inner();
+        if io.is_refused() || watchdog.has_unread_body() {
+            linger(io.into_inner()).await;
+        }
     }
 }
 
@@ -50,6 +58,7 @@ fn http1_builder(limits: &EdgeLimits) -> http1::Builder {
     // The watchdog enforces the header timeout, without a timer for every request.
     builder
         .header_read_timeout(None)
+        .half_close(true)
         .max_header_size(limits.header_bytes_max)
         .max_buf_size(limits.header_bytes_max.max(HTTP1_BUFFER_BYTES_MIN));
     if limits.headers_max != HYPER_DEFAULT_HEADERS_MAX {
@@ -64,7 +73,7 @@ fn http2_builder(limits: &EdgeLimits) -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(limits.header_bytes_max * HTTP2_HEADER_FACTOR).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(limits.resets_max)
         .max_local_error_reset_streams(limits.resets_max)
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)
@@ -79,11 +88,15 @@ fn is_local_goaway(error: &hyper::Error) -> bool {
 }
 
 /// Drives a connection until it ends, the drain ends it, or it exceeds a limit. Counts a close reason once.
-async fn drive<C>(connection: C, edge: &EdgeState, watchdog: &ConnectionWatchdog, drain: &Drain, drain_grace: Duration)
-where
+async fn drive<C>(
+    mut connection: Pin<&mut C>,
+    edge: &EdgeState,
+    watchdog: &ConnectionWatchdog,
+    drain: &Drain,
+    drain_grace: Duration,
+) where
     C: GracefulConnection<Error = hyper::Error>,
 {
-    let mut connection = pin!(connection);
     // The first request of a new connection may be on its way, so it is answered before the connection closes.
     let mut drained = pin!(async {
         drain.started().await;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes};
 use h3::error::Code;
+use h3::quic::SendStream as _;
 use h3::server::{RequestResolver, RequestStream};
 use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
 use http::{Response, StatusCode};
@@ -15,8 +16,9 @@ use quinn::VarInt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::http::service::check_and_handle;
 use crate::identify::Peer;
-use crate::quic::streams::{AcceptedStream, H3SendStream, H3Transport};
+use crate::quic::streams::{AcceptedStream, H3SendStream, H3Transport, HEADER_BYTES_MAX};
 use crate::serve::log_panic;
 use crate::watchdog::{ConnectionWatchdog, InFlightRequest};
 use crate::{Application, CloseReason, Drain, RequestBody};
@@ -25,6 +27,8 @@ use crate::{Application, CloseReason, Drain, RequestBody};
 const GOAWAY_GRACE_ROUND_TRIPS: u32 = 2;
 const GOAWAY_GRACE_MIN: Duration = Duration::from_millis(500);
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// How much of a response is sent before its progress is recorded.
+const WRITE_PART_BYTES: usize = 16 << 10;
 /// HTTP/3's H3_EXCESSIVE_LOAD, for clients that exceed a limit.
 const H3_EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
 
@@ -61,10 +65,10 @@ impl<S: Application> Http3Connection<S> {
     pub(crate) async fn serve(self, connection: quinn::Connection) {
         let edge = Arc::clone(&self.peer.edge);
         let limits = &edge.limits;
-        let streams = H3Transport::new(connection.clone(), limits.header_bytes_max);
+        let streams = H3Transport::new(connection.clone());
         let last_accepted = streams.last_accepted();
         let mut builder = h3::server::builder();
-        builder.max_field_section_size(limits.header_bytes_max as u64).send_grease(false);
+        builder.max_field_section_size(HEADER_BYTES_MAX as u64).send_grease(false);
         let mut h3_connection = match timeout(limits.header_timeout, builder.build(streams)).await {
             Ok(Ok(h3_connection)) => h3_connection,
             Ok(Err(_disconnected)) => return,
@@ -131,20 +135,30 @@ impl<S: Application> Http3Connection<S> {
     }
 
     /// Reads a request and responds to it, unless the client cancels it.
-    async fn handle_request(self, resolver: RequestResolver<H3Transport, Bytes>, accepted: AcceptedStream) {
-        let mut in_flight = self.watchdog.start_request();
+    async fn handle_request(self, mut resolver: RequestResolver<H3Transport, Bytes>, accepted: AcceptedStream) {
+        let Some(mut in_flight) = self.watchdog.start_request() else {
+            // The client may retry: nothing was processed.
+            return resolver.frame_stream.reset(Code::H3_REQUEST_REJECTED.value());
+        };
         let header_timeout = self.peer.edge.limits.header_timeout;
         let Ok(Ok((request, h3_stream))) = timeout(header_timeout, resolver.resolve_request()).await else { return };
         accepted.budget.extend_for_body();
         let (mut send, receive) = h3_stream.split();
         let client = self.peer.identify(request.version(), request.headers());
-        let response_future = self.application.handle(client, request.map(|()| RequestBody::quic(receive)));
+        let (body, unread_body) = RequestBody::quic(receive);
+        let limits = &self.peer.edge.limits;
+        let response_future = check_and_handle(&self.application, client, request.map(|()| body), limits);
+        let response_future = async {
+            let response = response_future.await;
+            unread_body.read_to_end(limits.unread_body_timeout).await;
+            response
+        };
         let response = tokio::select! {
             response = response_future => response,
             () = accepted.canceled => return,
         };
         in_flight.start_response();
-        if send_response(response, &mut send, &mut in_flight).await.is_none() {
+        if send_response(response, &mut send, &in_flight).await.is_none() {
             send.stop_stream(Code::H3_INTERNAL_ERROR);
         }
     }
@@ -158,10 +172,10 @@ fn goaway_grace(connection: &quinn::Connection) -> Duration {
 async fn send_response<B>(
     response: Response<B>,
     send: &mut RequestStream<H3SendStream, Bytes>,
-    in_flight: &mut InFlightRequest,
+    in_flight: &InFlightRequest,
 ) -> Option<()>
 where
-    B: Body<Data: Send> + Send,
+    B: Body<Data = Bytes> + Send,
 {
     let (mut head, body) = response.into_parts();
     if !head.headers.contains_key(DATE)
@@ -174,15 +188,27 @@ where
     } else if let Some(length) = body.size_hint().exact() {
         head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
     }
+    // QUIC keeps a copy of all bytes until they are acknowledged.
+    let mut write = in_flight.start_write_of(0)?;
     send.send_response(Response::from_parts(head, ())).await.ok()?;
     let mut body = pin!(body);
-    while let Some(frame) = body.frame().await {
-        if let Ok(mut data) = frame.ok()?.into_data() {
-            in_flight.set_write_pending(true);
-            send.send_data(data.copy_to_bytes(data.remaining())).await.ok()?;
+    while !body.is_end_stream() {
+        drop(write);
+        let frame = body.frame().await;
+        let Some(frame) = frame else {
+            write = in_flight.start_write_of(0)?;
+            break;
+        };
+        let mut data = frame.ok()?.into_data().unwrap_or_default();
+        write = in_flight.start_write_of(data.len())?;
+        while data.has_remaining() {
+            let part = data.split_to(data.len().min(WRITE_PART_BYTES));
+            let part_bytes = part.len();
+            send.send_data(part).await.ok()?;
+            write.record_sent(part_bytes);
         }
-        in_flight.set_write_pending(false);
     }
-    in_flight.set_write_pending(true);
-    send.finish().await.ok()
+    let finished = send.finish().await.ok();
+    drop(write);
+    finished
 }

@@ -57,6 +57,7 @@ impl ForwardingHeader {
     }
 
     /// Visits the hops of all lines of the header, from the right, while `visit` returns true. Invalid text is `None`.
+    /// Empty list elements are skipped (RFC 9110, section 5.6.1.2).
     ///
     /// A single-address header has one hop. If it is repeated, that hop is invalid.
     pub(crate) fn walk_hops(self, headers: &HeaderMap, mut visit: impl FnMut(Option<Address>) -> bool) {
@@ -66,9 +67,11 @@ impl ForwardingHeader {
         match self {
             Self::XForwardedFor => values
                 .flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','))
+                .filter(|hop| !hop.trim_ascii().is_empty())
                 .all(|hop| visit_hop(parse_node_address(hop))),
             Self::Forwarded => values
                 .flat_map(|value| rsplit_unquoted(value.as_bytes(), b','))
+                .filter(|hop| !hop.trim_ascii().is_empty())
                 .all(|hop| visit_hop(parse_forwarded_for(hop))),
             Self::CfConnectingIp | Self::TrueClientIp | Self::FlyClientIp | Self::XRealIp => {
                 let single = values.next().filter(|_| values.next().is_none());

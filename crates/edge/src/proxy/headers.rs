@@ -12,6 +12,8 @@ use crate::tls::cipher_names;
 /// The proxies must set or remove each of them on every request. Otherwise clients can choose the values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionHeaders {
+    /// `https` or `http`: whether the client used TLS.
+    pub scheme: Option<HeaderName>,
     /// `TLSv1.2` or `TLSv1.3`.
     pub tls_version: Option<HeaderName>,
     /// The cipher suite, by its IANA name or by OpenSSL's.
@@ -29,7 +31,9 @@ impl ConnectionHeaders {
     pub(crate) fn read_connection(&self, headers: &HeaderMap) -> ConnectionFacts {
         let version = single_value(headers, self.tls_version.as_ref()).and_then(parse_tls_version);
         let cipher = single_value(headers, self.tls_cipher.as_ref()).and_then(parse_tls_cipher);
+        let scheme = single_value(headers, self.scheme.as_ref()).and_then(parse_scheme);
         ConnectionFacts {
+            is_encrypted: version.map(|_| true).or(scheme),
             http_protocol: single_value(headers, self.http_protocol.as_ref()).and_then(parse_http_protocol),
             tls: version.map(|version| TlsInfo { version, cipher }),
             rtt_ms: single_value(headers, self.rtt.as_ref()).and_then(parse_rtt_ms),
@@ -43,6 +47,14 @@ fn single_value<'a>(headers: &'a HeaderMap, name: Option<&HeaderName>) -> Option
     let mut values = headers.get_all(name?).iter();
     let value = values.next()?;
     values.next().is_none().then(|| value.to_str().ok().map(str::trim))?
+}
+
+fn parse_scheme(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "https" => Some(true),
+        "http" => Some(false),
+        _ => None,
+    }
 }
 
 pub(crate) fn parse_tls_version(value: &str) -> Option<TlsVersion> {
@@ -101,6 +113,27 @@ mod tests {
         for invalid in ["", "fra", "FRA1", "8f2b-", "SJC-8f2b"] {
             assert!(parse_colo(invalid).is_none(), "{invalid}");
         }
+    }
+
+    #[test]
+    fn scheme_or_tls_version_reports_encryption() {
+        let (scheme, version) = (HeaderName::from_static("x-forwarded-proto"), HeaderName::from_static("x-tls"));
+        let connection_headers = ConnectionHeaders {
+            scheme: Some(scheme.clone()),
+            tls_version: Some(version.clone()),
+            ..ConnectionHeaders::default()
+        };
+        let mut headers = HeaderMap::new();
+        assert_eq!(connection_headers.read_connection(&headers).is_encrypted, None);
+        for (value, expected) in
+            [("https", Some(true)), ("HTTP", Some(false)), ("", None), ("https, http", None), ("wss", None)]
+        {
+            headers.insert(&scheme, HeaderValue::from_static(value));
+            assert_eq!(connection_headers.read_connection(&headers).is_encrypted, expected, "{value}");
+        }
+        headers.insert(&version, HeaderValue::from_static("TLSv1.3"));
+        assert_eq!(connection_headers.read_connection(&headers).is_encrypted, Some(true));
+        assert_eq!(ConnectionHeaders::default().read_connection(&headers), ConnectionFacts::default());
     }
 
     #[test]

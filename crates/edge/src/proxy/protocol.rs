@@ -39,6 +39,8 @@ pub enum ProxyHeader {
 pub struct ProxiedClient {
     /// The client's address.
     pub address: Address,
+    /// Whether the client used TLS, if the proxy reports it.
+    pub is_encrypted: Option<bool>,
     /// The TLS session between client and proxy.
     pub tls: Option<TlsInfo>,
     /// The protocol that this session negotiated.
@@ -94,6 +96,7 @@ fn parse_v1(bytes: &[u8]) -> Option<ProxyHeaderStatus> {
             is_canonical_port(words.next()?) && is_canonical_port(words.next()?) && words.next().is_none();
         ports_are_valid.then_some(ProxyHeader::Client(ProxiedClient {
             address: Address::new(address),
+            is_encrypted: None,
             tls: None,
             http_protocol: None,
         }))?
@@ -139,15 +142,33 @@ fn parse_v2_payload(header: &[u8], family: u8, rest: &[u8]) -> Option<ProxyHeade
         0x00 => (None, rest),
         _ => return None,
     };
-    let (tls, http_protocol) = parse_v2_tlvs(header, tlvs)?;
+    let Extensions { tls, http_protocol } = parse_v2_tlvs(header, tlvs)?;
     Some(address.map_or(ProxyHeader::Unknown, |address| {
-        ProxyHeader::Client(ProxiedClient { address: Address::new(address), tls, http_protocol })
+        ProxyHeader::Client(ProxiedClient {
+            address: Address::new(address),
+            is_encrypted: tls.map(|tls| tls.is_encrypted),
+            tls: tls.and_then(|tls| tls.session),
+            http_protocol,
+        })
     }))
 }
 
-/// The TLS session and HTTP protocol in the extensions. `None` if an extension is truncated or repeated, or the
-/// checksum does not match.
-fn parse_v2_tlvs(header: &[u8], mut rest: &[u8]) -> Option<(Option<TlsInfo>, Option<HttpProtocol>)> {
+/// What the extensions report.
+struct Extensions {
+    tls: Option<TlsExtension>,
+    http_protocol: Option<HttpProtocol>,
+}
+
+/// The TLS extension. A proxy may send it for a plaintext connection too.
+#[derive(Clone, Copy)]
+struct TlsExtension {
+    is_encrypted: bool,
+    /// `None` if the client did not use TLS of a known version.
+    session: Option<TlsInfo>,
+}
+
+/// `None` if an extension is truncated or repeated, or the checksum does not match.
+fn parse_v2_tlvs(header: &[u8], mut rest: &[u8]) -> Option<Extensions> {
     let (mut tls, mut alpn, mut checksum) = (None, None, None);
     while let Some(Tlv { kind, value, remaining }) = next_tlv(rest)? {
         let is_duplicate = match kind {
@@ -170,7 +191,7 @@ fn parse_v2_tlvs(header: &[u8], mut rest: &[u8]) -> Option<(Option<TlsInfo>, Opt
         rest = remaining;
     }
     let http_protocol = alpn.and_then(|name| std::str::from_utf8(name).ok()).and_then(headers::parse_http_protocol);
-    (checksum != Some(false)).then_some((tls.flatten(), http_protocol))
+    (checksum != Some(false)).then_some(Extensions { tls, http_protocol })
 }
 
 /// An extension (type, length, value), and the bytes after it.
@@ -190,8 +211,8 @@ fn next_tlv(bytes: &[u8]) -> Option<Option<Tlv<'_>>> {
     Some(Some(Tlv { kind: *kind, value, remaining }))
 }
 
-/// The session in a TLS extension, if the client used TLS of a known version. `None` if it is truncated.
-fn parse_tls_tlv(value: &[u8]) -> Option<Option<TlsInfo>> {
+/// `None` if the extension is truncated.
+fn parse_tls_tlv(value: &[u8]) -> Option<TlsExtension> {
     // The flags, then the verification result of a client certificate, which this service does not use.
     let ([client_flags, _, _, _, _], mut rest) = value.split_first_chunk::<5>()?;
     let (mut version, mut cipher) = (None, None);
@@ -204,8 +225,9 @@ fn parse_tls_tlv(value: &[u8]) -> Option<Option<TlsInfo>> {
         }
         rest = remaining;
     }
-    let uses_tls = client_flags & CLIENT_USED_TLS != 0;
-    Some(version.filter(|_| uses_tls).map(|version| TlsInfo { version, cipher }))
+    let is_encrypted = client_flags & CLIENT_USED_TLS != 0;
+    let session = version.filter(|_| is_encrypted).map(|version| TlsInfo { version, cipher });
+    Some(TlsExtension { is_encrypted, session })
 }
 
 /// CRC-32C of the header, with the four bytes of the checksum taken as zeros.
@@ -224,6 +246,20 @@ fn crc32c_with_zeroed_checksum(header: &[u8], checksum_offset: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tls_extension_reports_whether_the_connection_is_encrypted() {
+        for (flags, is_encrypted) in [(None, None), (Some(0), Some(false)), (Some(CLIENT_USED_TLS), Some(true))] {
+            let tlv = flags.map_or(Vec::new(), |flags| vec![TLV_TLS, 0, 5, flags, 0, 0, 0, 0]);
+            let length = u8::try_from(12 + tlv.len()).expect("short header");
+            let header = [V2_SIGNATURE, &[0x21, 0x11, 0, length], &[198, 51, 100, 7, 192, 0, 2, 1, 0, 1, 0, 2], &tlv];
+            let ProxyHeaderStatus::Complete(ProxyHeader::Client(client), _) = parse_proxy_header(&header.concat(), 100)
+            else {
+                panic!("invalid header")
+            };
+            assert_eq!((client.is_encrypted, client.tls), (is_encrypted, None));
+        }
+    }
 
     #[test]
     fn proxy_header_checksum_is_crc32c() {

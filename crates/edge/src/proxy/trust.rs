@@ -52,7 +52,7 @@ pub enum UnsafeTrust {
 
 /// The client of a request.
 pub struct ClientOrigin {
-    /// The client's address.
+    /// The client's address. Unknown if a trusted proxy does not name it.
     pub address: Address,
     /// The distance between client and peer.
     pub distance: Distance,
@@ -65,7 +65,7 @@ pub enum Distance {
     Direct,
     /// The peer is a trusted proxy that accepted the client's connection.
     OneHop,
-    /// There are more proxies between them, or the header has an invalid entry.
+    /// There are more proxies between them, or the client is unknown.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ pub enum TrustStep {
     Untrusted(Address),
     /// The trusted peer sent no forwarding header, so it is the client.
     NoHeader,
-    /// The entry is not an address, so the client is the last valid one.
+    /// The entry is missing or not an address, so the client is unknown. A proxy's own address is never the client's.
     Unparsable,
 }
 
@@ -144,26 +144,27 @@ impl Trust {
             on_step(TrustStep::NoHeader);
             return ClientOrigin { address: peer, distance: Distance::Direct };
         }
-        let (mut client, mut hops, mut is_named) = (peer, 0, true);
+        let (mut client, mut hops) = (Address::UNKNOWN, 0);
         self.forwarding_header.walk_hops(headers, |hop| {
-            let Some(hop) = hop else {
-                is_named = false;
-                on_step(TrustStep::Unparsable);
-                return false;
-            };
-            (client, hops) = (hop, hops + 1);
-            let is_trusted = self.is_trusted(hop);
-            on_step(if is_trusted { TrustStep::Trusted(hop) } else { TrustStep::Untrusted(hop) });
+            (client, hops) = (hop.unwrap_or(Address::UNKNOWN), hops + 1);
+            let is_trusted = self.is_trusted(client);
+            if let Some(hop) = hop {
+                on_step(if is_trusted { TrustStep::Trusted(hop) } else { TrustStep::Untrusted(hop) });
+            }
             is_trusted
         });
-        let distance = if is_named && hops == 1 { Distance::OneHop } else { Distance::Unknown };
+        if client == Address::UNKNOWN {
+            on_step(TrustStep::Unparsable);
+            return ClientOrigin { address: client, distance: Distance::Unknown };
+        }
+        let distance = if hops == 1 { Distance::OneHop } else { Distance::Unknown };
         ClientOrigin { address: client, distance }
     }
 
     /// Whether the address is in a trusted network.
     #[must_use]
     pub fn is_trusted(&self, address: Address) -> bool {
-        self.networks.iter().any(|network| network.contains(&address.expose()))
+        address.expose().is_some_and(|address| self.networks.iter().any(|network| network.contains(&address)))
     }
 
     /// The forwarding header that is read.

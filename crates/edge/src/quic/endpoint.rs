@@ -31,7 +31,7 @@ const INCOMING_BUFFERS_TOTAL_BYTES_MAX: u64 = 4 << 20;
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 256 << 10;
 /// Bytes of responses that may wait for a client's acknowledgment.
-const SEND_WINDOW_BYTES: u64 = 1 << 20;
+const SEND_WINDOW_BYTES: u64 = 256 << 10;
 /// The control stream, two QPACK streams, and some reserved ones without meaning (RFC 9114, section 6.2.3).
 const UNI_STREAMS_MAX: u32 = 8;
 /// HTTP/3's H3_NO_ERROR.
@@ -176,6 +176,7 @@ impl<S: Application> QuicAcceptor<S> {
                     rtt,
                 };
                 let watchdog = Arc::new(ConnectionWatchdog::new(edge));
+                watchdog.set_client_network(subnet_permit.as_ref());
                 Http3Connection { application, peer, watchdog, drain }.serve(connection).await;
             }
             drop((permit, subnet_permit));

@@ -19,8 +19,10 @@ use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// Bytes for frame types and lengths, for unknown frames before the header, and for the settings on a control stream.
 const FRAMING_BYTES_MAX: usize = 4 << 10;
+/// Maximum size of a header block that h3 reads. Larger than our limit, so that the response to one comes from us.
+pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Bytes received on all open streams of a connection.
-const CONNECTION_BUFFER_BYTES_MAX: usize = 1 << 20;
+const CONNECTION_BUFFER_BYTES_MAX: usize = 128 << 10;
 /// Additional bytes that control streams may carry for each request, such as its priority.
 const CONTROL_BYTES_PER_REQUEST: usize = 256;
 const READ_CHUNK_BYTES: usize = 4 << 10;
@@ -66,20 +68,18 @@ pub(crate) struct H3Transport {
     accepting_bidi: Option<BoxedFuture<Result<QuinnBidiStream, ConnectionError>>>,
     accepting_uni: Option<BoxedFuture<Result<quinn::RecvStream, ConnectionError>>>,
     opening_uni: Option<BoxedFuture<Result<quinn::SendStream, ConnectionError>>>,
-    header_bytes_max: usize,
     buffered_bytes: Arc<AtomicUsize>,
     control_budget: ByteBudget,
     last_accepted: LastAcceptedStream,
 }
 
 impl H3Transport {
-    pub(crate) fn new(connection: quinn::Connection, header_bytes_max: usize) -> Self {
+    pub(crate) fn new(connection: quinn::Connection) -> Self {
         Self {
             connection,
             accepting_bidi: None,
             accepting_uni: None,
             opening_uni: None,
-            header_bytes_max,
             buffered_bytes: Arc::default(),
             control_budget: ByteBudget::new(FRAMING_BYTES_MAX),
             last_accepted: LastAcceptedStream::default(),
@@ -127,7 +127,7 @@ impl quic::Connection<Bytes> for H3Transport {
         self.accepting_bidi = None;
         let (send, recv) = accepted.map_err(to_h3_connection_error)?;
         self.control_budget.0.fetch_add(CONTROL_BYTES_PER_REQUEST, Ordering::Relaxed);
-        let budget = ByteBudget::new(self.header_bytes_max + FRAMING_BYTES_MAX);
+        let budget = ByteBudget::new(HEADER_BYTES_MAX + FRAMING_BYTES_MAX);
         let stopped = send.stopped();
         let canceled = Box::pin(async move { drop(stopped.await) });
         let accepted = AcceptedStream { canceled, budget: budget.clone() };

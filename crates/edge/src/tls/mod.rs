@@ -100,9 +100,59 @@ fn rustls_cipher_name(suite: CipherSuite) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use rustls::crypto::aws_lc_rs;
+    use rustls::crypto::CryptoProvider;
+    use rustls::crypto::aws_lc_rs::{self, kx_group};
+    use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore, ServerConnection};
 
     use super::*;
+    use crate::CertificateFiles;
+
+    /// Completes a handshake with a client that offers the groups of current browsers, in their order.
+    fn negotiated_group(server_config: &Arc<ServerConfig>, roots: &RootCertStore) -> Option<NamedGroup> {
+        let kx_groups = vec![kx_group::X25519MLKEM768, kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1];
+        let provider = CryptoProvider { kx_groups, ..aws_lc_rs::default_provider() };
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .expect("provider supports both versions")
+            .with_root_certificates(roots.clone())
+            .with_no_client_auth();
+        // Not all of them: the last one is for ACME challenges.
+        config.alpn_protocols = server_config.alpn_protocols[..1].to_vec();
+        let name = "localhost".try_into().expect("name is valid");
+        let mut client = ClientConnection::new(Arc::new(config), name).expect("client is configured");
+        let mut server = ServerConnection::new(Arc::clone(server_config)).expect("server is configured");
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut sent = Vec::new();
+            client.write_tls(&mut sent).expect("write to memory");
+            server.read_tls(&mut &sent[..]).expect("read from memory");
+            server.process_new_packets().expect("messages are valid");
+            sent.clear();
+            server.write_tls(&mut sent).expect("write to memory");
+            client.read_tls(&mut &sent[..]).expect("read from memory");
+            client.process_new_packets().expect("messages are valid");
+        }
+        client.negotiated_key_exchange_group().map(|group| group.name())
+    }
+
+    #[test]
+    fn browsers_negotiate_a_post_quantum_key_exchange() {
+        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("certificate is generated");
+        let files = ["certificate", "key"]
+            .map(|name| std::env::temp_dir().join(format!("ipseity-kx-{}-{name}.pem", std::process::id())));
+        std::fs::write(&files[0], issued.cert.pem()).expect("file is written");
+        std::fs::write(&files[1], issued.signing_key.serialize_pem()).expect("file is written");
+        let [certificate, private_key] = files.clone();
+        let cert_resolver =
+            CertResolver::open(&[CertificateFiles { certificate, private_key }]).expect("certificate loads");
+        files.iter().for_each(|file| std::fs::remove_file(file).expect("file is removed"));
+        let mut roots = RootCertStore::empty();
+        roots.add(issued.cert.der().clone()).expect("certificate is a root");
+
+        let config = TlsServerConfig::new(&Arc::new(cert_resolver));
+        for (transport, server_config) in [("TCP", config.acceptor.config()), ("QUIC", &config.quic_config)] {
+            assert_eq!(negotiated_group(server_config, &roots), Some(NamedGroup::X25519MLKEM768), "{transport}");
+        }
+    }
 
     #[test]
     fn every_rustls_cipher_suite_has_an_iana_name() {

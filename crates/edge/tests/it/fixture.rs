@@ -41,6 +41,11 @@ pub fn generous_limits() -> EdgeLimits {
         header_timeout: TEST_TIMEOUT,
         idle_timeout: TEST_TIMEOUT,
         write_timeout: TEST_TIMEOUT,
+        write_rate_min: 1,
+        unread_body_timeout: SHORT_TIMEOUT,
+        memory_per_connection_max: 1 << 30,
+        memory_per_subnet_max: 1 << 30,
+        memory_max: 1 << 30,
         drain_timeout: TEST_TIMEOUT,
         header_bytes_max: 16384,
         headers_max: 100,
@@ -146,7 +151,7 @@ async fn respond(client: Client, request: Request<RequestBody>, gate: Arc<Reques
 
 fn describe_client(client: &Client) -> String {
     let connection = client.connection;
-    let mut text = format!("ip={}", client.address.expose());
+    let mut text = format!("ip={}", client.address.expose().map_or("-".to_owned(), |address| address.to_string()));
     let _ = write!(text, " protocol={}", connection.http_protocol.map_or("-", HttpProtocol::name));
     let _ = write!(text, " tls={}", connection.tls.map_or("-", |tls| tls.version.name()));
     let _ = write!(text, " cipher={}", connection.tls.and_then(|tls| tls.cipher).unwrap_or("-"));

@@ -1,6 +1,7 @@
 //! HTTP/2: limits of connections and streams, with hyper's client.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::Request;
@@ -153,6 +154,88 @@ async fn http2_client_without_window_is_closed() {
     let _ = timeout(TEST_TIMEOUT, connection).await.expect("connection closes in time");
     assert_eq!(fixture.edge.stats().connections_closed(CloseReason::WriteTimeout), 1);
     assert!(response.into_body().collect().await.is_err());
+}
+
+/// A client whose other streams progress, which must not save the one that does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_stream_without_window_is_found_among_others_that_progress() {
+    let limits = EdgeLimits { write_timeout: SHORT_TIMEOUT, write_rate_min: 1000, ..generous_limits() };
+    let fixture = EdgeFixture::start_plaintext(limits);
+    let (mut sender, connection) = connect_http2(&fixture, 40).await;
+    let unread = sender.send_request(get_request("/")).await.expect("response header arrives");
+    let start = Instant::now();
+    while !connection.is_finished() && start.elapsed() < TEST_TIMEOUT {
+        // The response is longer than the window, which opens as it is read.
+        if let Ok(read) = sender.send_request(get_request("/")).await {
+            let _ = read.into_body().collect().await;
+        }
+    }
+    assert!(start.elapsed() < SHORT_TIMEOUT * 10, "{:?}", start.elapsed());
+    assert_eq!(fixture.edge.stats().connections_closed(CloseReason::WriteTimeout), 1);
+    drop(unread);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_client_below_the_minimum_rate_is_closed() {
+    let limits = EdgeLimits { write_timeout: SHORT_TIMEOUT, write_rate_min: 1 << 20, ..generous_limits() };
+    let fixture = EdgeFixture::start_plaintext(limits);
+    let (mut sender, connection) = connect_http2(&fixture, 20_000).await;
+    let mut body = sender.send_request(get_request("/big")).await.expect("response header arrives").into_body();
+    let mut received = 0;
+    // 20,000 bytes each 100 ms are less than the minimum.
+    while let Some(Ok(frame)) = body.frame().await {
+        received += frame.data_ref().map_or(0, Bytes::len);
+        tokio::time::sleep(SHORT_TIMEOUT / 3).await;
+    }
+    assert!(received < 1 << 20, "{received}");
+    let _ = timeout(TEST_TIMEOUT, connection).await.expect("connection closes in time");
+    assert_eq!(fixture.edge.stats().connections_closed(CloseReason::WriteTimeout), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_beyond_the_memory_limits_are_refused_and_others_served() {
+    let fixture = EdgeFixture::start_plaintext(EdgeLimits { memory_per_connection_max: 40_000, ..generous_limits() });
+    let (sender, _connection) = connect_http2(&fixture, 0).await;
+    let mut outcomes = Vec::new();
+    for _ in 0..20 {
+        let mut sender = sender.clone();
+        outcomes.push(sender.send_request(get_request("/")).await);
+    }
+    let answered = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert!((2..10).contains(&answered), "{answered} of 20");
+    assert!(fixture.edge.stats().requests_out_of_memory.value() >= 10);
+    // Other connections have memory, and this one has it again after its streams end.
+    let (mut other, _other_connection) = connect_http2(&fixture, 65_535).await;
+    assert!(get_text(&mut other, "/").await.starts_with("ip=127.0.0.1"));
+    drop(outcomes);
+    let mut sender = sender.clone();
+    wait_until_served(&mut sender).await;
+}
+
+async fn wait_until_served(sender: &mut Http2Sender) {
+    let served = async {
+        while sender.send_request(get_request("/")).await.is_err() {
+            tokio::time::sleep(SHORT_TIMEOUT / 10).await;
+        }
+    };
+    timeout(TEST_TIMEOUT, served).await.expect("memory is free again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_of_all_connections_of_a_subnet_is_limited() {
+    let fixture = EdgeFixture::start_plaintext(EdgeLimits { memory_per_subnet_max: 40_000, ..generous_limits() });
+    let mut held = Vec::new();
+    let mut answered = 0;
+    for _ in 0..20 {
+        let (mut sender, connection) = connect_http2(&fixture, 0).await;
+        let outcome = sender.send_request(get_request("/")).await;
+        answered += usize::from(outcome.is_ok());
+        held.push((sender, connection, outcome));
+    }
+    assert!((2..10).contains(&answered), "{answered} of 20");
+    let mut elsewhere = fixture.connect_from("127.0.0.9".parse().expect("address parses")).await;
+    let reply = exchange(&mut elsewhere, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(reply.ends_with("colo=FRA"), "{reply}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -41,7 +41,8 @@ async fn forwarded_client_has_no_connection_facts_of_the_proxy() {
     let (_, text) = curl(&["--header", "X-Forwarded-For: 203.0.113.9, 198.51.100.7", &url]).await;
     assert_eq!(text, "ip=198.51.100.7 protocol=- tls=- cipher=- rtt=- colo=FRA");
     let (_, text) = curl(&["--header", "X-Forwarded-For: 203.0.113.9, unknown", &url]).await;
-    assert_eq!(text, "ip=127.0.0.1 protocol=- tls=- cipher=- rtt=- colo=FRA");
+    assert_eq!(text, "ip=- protocol=- tls=- cipher=- rtt=- colo=FRA");
+    assert_eq!(fixture.edge.stats().unidentified_clients.value(), 1);
     let (_, text) = curl(&["--header", "Forwarded: for=198.51.100.7", &url]).await;
     assert_eq!(text, "ip=127.0.0.1 protocol=HTTP/1.1 tls=- cipher=- rtt=short colo=FRA");
 }

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use crate::fixture::{
     CertificateKeyPair, EdgeFixture, SHORT_TIMEOUT, generous_limits, read_to_end, read_until, wait_until,
 };
-use crate::spoofing::{TRUSTED_PROXY, request_bytes, response_summary, trust_with_header};
+use crate::spoofing::{TRUSTED_PROXY, UNKNOWN_CLIENT, request_bytes, response_summary, trust_with_header};
 
 /// Number of test vectors in this file.
 pub const VECTOR_COUNT: usize = 18 + 53 + 8;
@@ -49,16 +49,16 @@ pub fn valid_headers() -> [(Vec<u8>, &'static str); 18] {
         (b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n".to_vec(), "2001:db8::7"),
         (b"PROXY TCP6 ::ffff:198.51.100.7 ::ffff:192.0.2.1 4711 443\r\n".to_vec(), "198.51.100.7"),
         (b"PROXY TCP6 ::ffff:c633:6407 ::1 4711 443\r\n".to_vec(), "198.51.100.7"),
-        (b"PROXY UNKNOWN\r\n".to_vec(), TRUSTED_PROXY),
-        (b"PROXY UNKNOWN 198.51.100.7 192.0.2.1 4711 443\r\n".to_vec(), TRUSTED_PROXY),
+        (b"PROXY UNKNOWN\r\n".to_vec(), UNKNOWN_CLIENT),
+        (b"PROXY UNKNOWN 198.51.100.7 192.0.2.1 4711 443\r\n".to_vec(), UNKNOWN_CLIENT),
         (v2_header(0x21, 0x11, V2_IPV4_ADDRESSES), "198.51.100.7"),
         (v2_header(0x21, 0x12, V2_IPV4_ADDRESSES), "198.51.100.7"),
         (v2_header(0x21, 0x21, &v2_ipv6_addresses("2001:db8::7")), "2001:db8::7"),
         (v2_header(0x21, 0x21, &v2_ipv6_addresses("::ffff:198.51.100.7")), "198.51.100.7"),
         (v2_header(0x21, 0x11, &[V2_IPV4_ADDRESSES, &tlv(0x04, &[0; 300])].concat()), "198.51.100.7"),
         (header_with_checksum([0xad, 0xae, 0xa2, 0x58]), "198.51.100.7"),
-        (v2_header(0x21, 0x00, b""), TRUSTED_PROXY),
-        (v2_header(0x21, 0x31, &unix), TRUSTED_PROXY),
+        (v2_header(0x21, 0x00, b""), UNKNOWN_CLIENT),
+        (v2_header(0x21, 0x31, &unix), UNKNOWN_CLIENT),
         (v2_header(0x20, 0x00, b""), TRUSTED_PROXY),
         (v2_header(0x20, 0x11, V2_IPV4_ADDRESSES), TRUSTED_PROXY),
         (v2_header(0x20, 0xff, b"anything"), TRUSTED_PROXY),
@@ -138,9 +138,9 @@ pub fn forwarding_header_cases() -> [(&'static [u8], &'static str, &'static str)
         (UNTRUSTED_CLIENT, "forwarded: for=203.0.113.9", "198.51.100.7"),
         (UNTRUSTED_CLIENT, "x-client-protocol: HTTP/3", "198.51.100.7"),
         (TRUSTED_CLIENT, "x-forwarded-for: 203.0.113.9", "203.0.113.9"),
-        (TRUSTED_CLIENT, "x-forwarded-for: 203.0.113.9, unknown", "10.2.3.4"),
+        (TRUSTED_CLIENT, "x-forwarded-for: 203.0.113.9, unknown", UNKNOWN_CLIENT),
         (TRUSTED_CLIENT, "forwarded: for=203.0.113.9", "10.2.3.4"),
-        (b"PROXY UNKNOWN\r\n", "x-forwarded-for: 203.0.113.9", TRUSTED_PROXY),
+        (b"PROXY UNKNOWN\r\n", "x-forwarded-for: 203.0.113.9", UNKNOWN_CLIENT),
         (b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0", "x-forwarded-for: 203.0.113.9", TRUSTED_PROXY),
     ]
 }
@@ -196,7 +196,7 @@ async fn local_proxy_header_reports_the_connection_of_the_proxy() {
     let response = response_summary(&fixture, TRUSTED_PROXY, &request_bytes(&v2_header(0x20, 0, b""), &[])).await;
     assert_eq!(response, "ip=127.0.0.1 protocol=HTTP/1.1 tls=- cipher=- rtt=short colo=FRA");
     let response = response_summary(&fixture, TRUSTED_PROXY, &request_bytes(b"PROXY UNKNOWN\r\n", &[])).await;
-    assert_eq!(response, "ip=127.0.0.1 protocol=- tls=- cipher=- rtt=- colo=FRA");
+    assert_eq!(response, "ip=- protocol=- tls=- cipher=- rtt=- colo=FRA");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,8 @@ use crate::spoofing_vectors::{self, SpoofingVector};
 
 pub const TRUSTED_PROXY: &str = "127.0.0.1";
 pub const UNTRUSTED_PEER: &str = "127.0.0.2";
+/// A client that the trusted proxy does not name.
+pub const UNKNOWN_CLIENT: &str = "-";
 /// The summary of a connection that ends without a response.
 pub const NO_RESPONSE: &str = "";
 const VECTORS_MIN: usize = 150;
@@ -20,6 +22,7 @@ pub fn trust_with_header(header: ForwardingHeader) -> Trust {
     let networks = ["127.0.0.1/32", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("network parses"));
     let name = |name| Some(HeaderName::from_static(name));
     Trust::new(networks.to_vec(), header).expect("trust is safe").with_connection_headers(ConnectionHeaders {
+        scheme: name("x-client-scheme"),
         tls_version: name("x-client-tls-version"),
         tls_cipher: name("x-client-tls-cipher"),
         http_protocol: name("x-client-protocol"),
@@ -161,7 +164,8 @@ async fn connection_headers_describe_only_the_next_hop() {
         ("203.0.113.9, 198.51.100.7", "198.51.100.7", reported),
         // The proxy reports the connection of the proxy before it.
         ("198.51.100.7, 10.2.3.4", "198.51.100.7", unreported),
-        ("198.51.100.7, unknown", TRUSTED_PROXY, unreported),
+        ("198.51.100.7, unknown", UNKNOWN_CLIENT, unreported),
+        ("198.51.100.7,", "198.51.100.7", reported),
     ];
     for (hops, client, facts) in vectors {
         assert_eq!(

@@ -15,6 +15,7 @@ const _: () = assert!(2 * PART_BYTES == column("incarnation").width);
 /// The identity of a Redis data set: one of a server's databases. It changes when the server is restarted, restored or
 /// promoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "fuzzing", derive(Default))]
 pub(crate) struct DataSet([u8; PART_BYTES]);
 
 impl DataSet {

@@ -88,7 +88,7 @@ impl ClusterView {
 }
 
 /// Parses `[first, last, [host, port, …], replicas …]`.
-fn parse_slot_range(entry: &Value) -> Option<(u16, u16, &str, u16)> {
+pub(crate) fn parse_slot_range(entry: &Value) -> Option<(u16, u16, &str, u16)> {
     let [Value::Int(first), Value::Int(last), primary, ..] = entry.as_sequence()? else { return None };
     let [host, Value::Int(port), ..] = primary.as_sequence()? else { return None };
     let host = if let Value::BulkString(host) = host { std::str::from_utf8(host).ok()? } else { "" };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, RawForm, Request};
 
+use crate::auth::form_fields::parse_fields;
 use crate::auth::session_cookie::SessionCookie;
 use crate::error::PortalError;
 use crate::state::Portal;
@@ -19,8 +20,7 @@ impl FromRequest<Arc<Portal>> for CsrfForm {
     async fn from_request(request: Request, portal: &Arc<Portal>) -> Result<Self, PortalError> {
         let session_cookie = SessionCookie::from_headers(request.headers());
         let RawForm(body) = RawForm::from_request(request, portal).await.map_err(|_| PortalError::StaleForm)?;
-        let fields: HashMap<String, String> = form_urlencoded::parse(&body).into_owned().collect();
-        let form = Self(fields);
+        let form = Self(parse_fields(&body));
         if session_cookie.verify_csrf_token(form.field("csrf")) { Ok(form) } else { Err(PortalError::StaleForm) }
     }
 }

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::auth::throttle::Throttle;
+use crate::auth::throttle::{SubnetThrottle, Throttle};
 use crate::error::PortalError;
 
 /// How long requests of a subnet count, like its sign-in attempts.
@@ -26,7 +26,7 @@ const NODE: EmailLimitLabel = EmailLimitLabel { limit: "node" };
 
 /// Counts requested emails in memory.
 pub(crate) struct EmailLimits {
-    subnet_throttle: Throttle<ClientSubnet>,
+    subnet_throttle: SubnetThrottle,
     node_throttle: Throttle<()>,
     rejections: Family<EmailLimitLabel, Counter>,
 }
@@ -39,7 +39,7 @@ impl EmailLimits {
             drop(rejections.get_or_create(&label));
         }
         Self {
-            subnet_throttle: Throttle::new(per_subnet_max, SUBNET_PERIOD, subnets_max),
+            subnet_throttle: SubnetThrottle::new(per_subnet_max, SUBNET_PERIOD, subnets_max),
             node_throttle: Throttle::new(per_node_max, NODE_PERIOD, 1),
             rejections,
         }
@@ -48,6 +48,11 @@ impl EmailLimits {
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         let help = "Requests for emails that were rejected, by limit";
         registry.register("email_requests_rejected", help, self.rejections.clone());
+    }
+
+    /// Removes the subnets whose requests no longer count.
+    pub(crate) fn remove_expired(&self) {
+        self.subnet_throttle.remove_expired();
     }
 
     /// Counts a request from a subnet, if it is allowed.

@@ -7,10 +7,13 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use http::HeaderMap;
 use ipseity_domain::Client;
+use ipseity_domain::account::EmailAddress;
 use ipseity_store::{EmailToken, EmailTokenKind, StoreError, StoreRefusal};
 
+use crate::account::WRONG_PASSWORD;
 use crate::auth::csrf_form::CsrfForm;
-use crate::auth::password::Password;
+use crate::auth::password::{Password, Requester};
+use crate::auth::session::email_digest;
 use crate::auth::session_cookie::SecretToken;
 use crate::auth::signup::EMAIL_TAKEN;
 use crate::error::PortalError;
@@ -24,10 +27,11 @@ const WRONG_SIGNUP_PASSWORD: &str =
 
 pub(crate) async fn link_form(
     State(portal): State<Arc<Portal>>,
+    Extension(client): Extension<Client>,
     Path(token): Path<String>,
     visitor: Visitor,
 ) -> Result<Response, PortalError> {
-    let (_, email_token) = portal.find_email_token(&token).await?;
+    let (_, email_token) = portal.find_email_token(&token, &client).await?;
     Ok(link_page(&portal, &visitor, &email_token, token, None))
 }
 
@@ -43,14 +47,16 @@ fn link_page(
         LinkAction::ConfirmSignup { .. } => "Confirm your email",
         LinkAction::ResetPassword => "Choose a new password",
         LinkAction::AcceptInvitation => "Welcome",
-        LinkAction::ConfirmNewEmail => "Confirm your new email",
+        LinkAction::ConfirmNewEmail { .. } => "Confirm your new email",
+        LinkAction::RestoreEmail => "Restore your email",
     };
     let frame = visitor.frame(portal, title, Tab::None);
     visitor.render(portal, &LinkPage { frame, action, email: email_token.email.to_string(), token, form_error })
 }
 
-/// Confirming in another browser than the one that signed up requires the password. Otherwise the owner of an address could
-/// confirm, by mistake, an account whose password a stranger chose.
+/// Confirming a sign-up in another browser than the one that signed up requires the password. Otherwise the owner of an address
+/// could confirm, by mistake, an account whose password a stranger chose. Confirming a new email requires the account's session or
+/// password. Otherwise a mistyped address would give the account to its owner.
 fn link_action(email_token: &EmailToken, visitor: &Visitor) -> LinkAction {
     match email_token.kind {
         EmailTokenKind::SignUp => LinkAction::ConfirmSignup {
@@ -58,7 +64,10 @@ fn link_action(email_token: &EmailToken, visitor: &Visitor) -> LinkAction {
         },
         EmailTokenKind::PasswordReset => LinkAction::ResetPassword,
         EmailTokenKind::Invite => LinkAction::AcceptInvitation,
-        EmailTokenKind::EmailChange => LinkAction::ConfirmNewEmail,
+        EmailTokenKind::EmailChange => LinkAction::ConfirmNewEmail {
+            needs_password: email_token.account_id != visitor.member.as_ref().map(|member| member.account.id),
+        },
+        EmailTokenKind::RestoreEmail => LinkAction::RestoreEmail,
     }
 }
 
@@ -70,16 +79,21 @@ pub(crate) async fn redeem_link(
     visitor: Visitor,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let (digest, email_token) = portal.find_email_token(&token).await?;
+    let (digest, email_token) = portal.find_email_token(&token, &client).await?;
     let show_error =
         |message: &str| Ok(link_page(&portal, &visitor, &email_token, token.clone(), Some(message.to_owned())));
     let password_input = form.field("password");
-    match link_action(&email_token, &visitor) {
+    let action = link_action(&email_token, &visitor);
+    match action {
         LinkAction::ConfirmSignup { needs_password } => {
             if needs_password {
                 portal.subnet_throttle.record_attempt(client.address.subnet())?;
                 let Some(password) = Password::parse(password_input) else { return show_error(WRONG_SIGNUP_PASSWORD) };
-                if !portal.password_pool.verify(password, email_token.password_hash.clone()).await? {
+                if !portal
+                    .password_pool
+                    .verify(Requester::Stranger, password, email_token.password_hash.clone())
+                    .await?
+                {
                     return show_error(WRONG_SIGNUP_PASSWORD);
                 }
             }
@@ -89,21 +103,36 @@ pub(crate) async fn redeem_link(
                 Err(error) => Err(error.into()),
             }
         }
-        LinkAction::ResetPassword | LinkAction::AcceptInvitation => {
-            let password = match Password::parse_new(password_input) {
+        LinkAction::ResetPassword | LinkAction::AcceptInvitation | LinkAction::RestoreEmail => {
+            let password = match Password::parse_new(password_input, email_token.email.as_str()) {
                 Ok(password) => password,
                 Err(message) => return show_error(message),
             };
             portal.subnet_throttle.record_attempt(client.address.subnet())?;
-            let hash = portal.password_pool.hash(password).await?;
-            let account_id = portal.store.email_tokens().redeem_password(&digest, &hash).await?;
-            portal.open_session(account_id, &headers).await
+            let requester = Requester::Owner(email_digest(email_token.email.as_str()));
+            let hash = portal.password_pool.hash(requester, password).await?;
+            let redeemed = if action == LinkAction::RestoreEmail {
+                portal.store.email_tokens().restore_email(&digest, &hash).await
+            } else {
+                portal.store.email_tokens().redeem_password(&digest, &hash).await
+            };
+            match redeemed {
+                Ok(account_id) => portal.open_session_after_reset(account_id, &headers).await,
+                Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),
+                Err(error) => Err(error.into()),
+            }
         }
-        LinkAction::ConfirmNewEmail => match portal.store.email_tokens().redeem_email_change(&digest).await {
-            Ok(_) => Ok(redirect_with_notice("/account", "email")),
-            Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),
-            Err(error) => Err(error.into()),
-        },
+        LinkAction::ConfirmNewEmail { needs_password } => {
+            if needs_password && !portal.verify_link_password(&email_token, &client, &headers, password_input).await? {
+                return show_error(WRONG_PASSWORD);
+            }
+            match portal.store.email_tokens().redeem_email_change(&digest).await {
+                Ok(account_id) if needs_password => portal.open_session(account_id, &headers).await,
+                Ok(_) => Ok(redirect_with_notice("/account", "email")),
+                Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),
+                Err(error) => Err(error.into()),
+            }
+        }
     }
 }
 
@@ -115,9 +144,27 @@ pub fn generate_invitation() -> (String, [u8; 32]) {
 }
 
 impl Portal {
-    async fn find_email_token(&self, token: &str) -> Result<([u8; 32], EmailToken), PortalError> {
+    async fn find_email_token(&self, token: &str, client: &Client) -> Result<([u8; 32], EmailToken), PortalError> {
         let digest = SecretToken::parse(token).ok_or(PortalError::LinkExpired)?.digest();
-        let email_token = self.store.email_tokens().find(&digest).await?.ok_or(PortalError::LinkExpired)?;
-        Ok((digest, email_token))
+        let lookup = self.store.email_tokens().find(&digest);
+        let found = self.secret_lookups.find(digest, client.address.subnet(), lookup).await?;
+        Ok((digest, found.ok_or(PortalError::LinkExpired)?))
+    }
+
+    /// Verifies the password of the account that an email change belongs to. Attempts count like sign-ins to it.
+    async fn verify_link_password(
+        &self,
+        email_token: &EmailToken,
+        client: &Client,
+        headers: &HeaderMap,
+        password_input: &str,
+    ) -> Result<bool, PortalError> {
+        let account_id = email_token.account_id.ok_or(PortalError::LinkExpired)?;
+        let account = self.store.accounts().find(account_id).await?.ok_or(PortalError::LinkExpired)?;
+        let (Some(email), Some(password)) = (EmailAddress::parse(&account.email), Password::parse(password_input))
+        else {
+            return Ok(false);
+        };
+        Ok(self.verify_login(client, headers, &email, password).await? == Some(account_id))
     }
 }

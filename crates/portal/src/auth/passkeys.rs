@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use ipseity_domain::Client;
-use ipseity_store::{StoreError, StoreRefusal};
+use ipseity_store::{FoundPasskey, StoreError, StoreRefusal};
 use serde_json::Value;
 use webauthn_rs::Webauthn;
 use webauthn_rs::prelude::{
@@ -17,6 +17,7 @@ use webauthn_rs::prelude::{
 };
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::session_cookie::SessionCookie;
 use crate::error::PortalError;
 use crate::page::{CurrentMember, Visitor, redirect_with_notice};
 use crate::state::Portal;
@@ -49,8 +50,11 @@ fn json_response(value: &Value) -> Response {
 pub(crate) async fn begin_registration(
     State(portal): State<Arc<Portal>>,
     member: CurrentMember,
-    _: CsrfForm,
+    form: CsrfForm,
 ) -> Result<Response, PortalError> {
+    if !portal.confirm_member(&member, form.field("password")).await? {
+        return Err(PortalError::WrongPassword);
+    }
     let account = &member.account;
     let handle = portal.store.passkeys().user_handle(account.id).await?;
     let rows = portal.store.passkeys().list(account.id).await?;
@@ -106,31 +110,70 @@ pub(crate) async fn begin_sign_in(
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
     portal.subnet_throttle.record_attempt(client.address.subnet())?;
-    let (challenge, state) = portal.webauthn()?.start_discoverable_authentication()?;
-    portal.store.webauthn_states().save(&visitor.session_cookie.digest(), &serde_json::to_value(state)?).await?;
-    Ok(json_response(&serde_json::to_value(challenge)?))
+    portal.begin_authentication(&visitor.session_cookie).await
 }
 
 pub(crate) async fn finish_sign_in(
     State(portal): State<Arc<Portal>>,
+    Extension(client): Extension<Client>,
     headers: HeaderMap,
     visitor: Visitor,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let credential: PublicKeyCredential = serde_json::from_str(form.field("credential"))?;
-    let state: DiscoverableAuthentication = portal.take_webauthn_state(&visitor.session_cookie.digest()).await?;
-    let id = credential.get_credential_id().to_vec();
-    let (account_id, stored_passkey) = portal.store.passkeys().find(&id).await?.ok_or(PortalError::PasskeyRefused)?;
-    let mut passkey: Passkey = serde_json::from_value(stored_passkey)?;
-    let key = DiscoverableKey::from(&passkey);
-    let outcome = portal.webauthn()?.finish_discoverable_authentication_v2(&credential, state, &key)?;
-    if passkey.update_credential(&outcome) == Some(true) {
-        portal.store.passkeys().update(&id, &serde_json::to_value(&passkey)?).await?;
-    }
+    let subnet = client.address.subnet();
+    portal.subnet_throttle.record_attempt(subnet)?;
+    let account_id = portal.verify_passkey(&visitor.session_cookie.digest(), &form).await?;
+    portal.subnet_throttle.give_back(&subnet);
     portal.open_session(account_id, &headers).await
 }
 
+pub(crate) async fn begin_confirmation(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    portal.begin_authentication(member.session_cookie()).await
+}
+
+pub(crate) async fn finish_confirmation(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    if portal.verify_passkey(&member.session_cookie().digest(), &form).await? != member.account.id {
+        return Err(PortalError::PasskeyRefused);
+    }
+    portal.store.sessions().confirm(member.session_id).await?;
+    Ok(redirect_with_notice("/account", "confirmed"))
+}
+
 impl Portal {
+    async fn begin_authentication(&self, session_cookie: &SessionCookie) -> Result<Response, PortalError> {
+        let (challenge, state) = self.webauthn()?.start_discoverable_authentication()?;
+        self.store.webauthn_states().save(&session_cookie.digest(), &serde_json::to_value(state)?).await?;
+        Ok(json_response(&serde_json::to_value(challenge)?))
+    }
+
+    /// Verifies the passkey that a form contains, and returns its account.
+    async fn verify_passkey(&self, session_digest: &[u8; 32], form: &CsrfForm) -> Result<i64, PortalError> {
+        let credential: PublicKeyCredential = serde_json::from_str(form.field("credential"))?;
+        let state: DiscoverableAuthentication = self.take_webauthn_state(session_digest).await?;
+        let id = credential.get_credential_id().to_vec();
+        let FoundPasskey { account_id, user_handle, passkey } =
+            self.store.passkeys().find(&id).await?.ok_or(PortalError::PasskeyRefused)?;
+        // The library does not compare it (WebAuthn, section 7.2, step 6).
+        if credential.get_user_unique_id().is_some_and(|handle| handle != user_handle.as_bytes()) {
+            return Err(PortalError::PasskeyRefused);
+        }
+        let mut passkey: Passkey = serde_json::from_value(passkey)?;
+        let key = DiscoverableKey::from(&passkey);
+        let outcome = self.webauthn()?.finish_discoverable_authentication_v2(&credential, state, &key)?;
+        if passkey.update_credential(&outcome) == Some(true) {
+            self.store.passkeys().update(&id, &serde_json::to_value(&passkey)?).await?;
+        }
+        Ok(account_id)
+    }
+
     /// Takes the state that was saved when the ceremony began. It can be used once, by the same browser.
     async fn take_webauthn_state<T: serde::de::DeserializeOwned>(
         &self,

@@ -1,6 +1,7 @@
 //! Password hashing: argon2id on a few dedicated low-priority threads, so that a flood of sign-ins does not take CPU or memory
-//! from lookups.
+//! from lookups. Owners have a separate queue and threads, so that the flood does not prevent them from signing in.
 
+use std::cell::LazyCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -9,6 +10,9 @@ use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::auth::common_passwords::is_common;
+use crate::permits::Permits;
 
 /// OWASP's parameters for argon2id: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1024;
@@ -29,12 +33,16 @@ const PASSWORD_BYTES_MAX: usize = 1024;
 pub(crate) struct Password(String);
 
 impl Password {
-    /// Parses a password for a new account or a password change.
-    pub(crate) fn parse_new(text: &str) -> Result<Self, &'static str> {
+    /// Parses a password for a new account or a password change. The email must not be a part of it.
+    pub(crate) fn parse_new(text: &str, email: &str) -> Result<Self, &'static str> {
         if text.chars().count() < PASSWORD_CHARS_MIN {
             return Err("Use at least 10 characters. A few words are easy to remember.");
         }
-        Self::parse(text).ok_or("This password is too long. The maximum is 1,024 bytes.")
+        let password = Self::parse(text).ok_or("This password is too long. The maximum is 1,024 bytes.")?;
+        if is_common(text, email) {
+            return Err("This password is easy to guess. Avoid common words, sequences and your email address.");
+        }
+        Ok(password)
     }
 
     /// Parses a password for sign-in.
@@ -47,6 +55,15 @@ impl Password {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PasswordQueueFull;
 
+/// Who waits for a password thread.
+#[derive(Clone, Copy)]
+pub(crate) enum Requester {
+    /// Anyone.
+    Stranger,
+    /// A signed-in member, a known browser or the holder of an emailed link, with the digest of the account's email.
+    Owner([u8; 32]),
+}
+
 enum PasswordJob {
     Hash(Password, oneshot::Sender<String>),
     Verify(Password, String, oneshot::Sender<bool>),
@@ -54,47 +71,76 @@ enum PasswordJob {
 
 /// The pool of hashing threads.
 pub(crate) struct PasswordPool {
-    jobs: mpsc::Sender<PasswordJob>,
+    stranger_jobs: mpsc::Sender<PasswordJob>,
+    owner_jobs: mpsc::Sender<PasswordJob>,
+    /// One password per account waits in the owners' queue, so that a member cannot fill it. Others wait with strangers.
+    owner_permits: Permits<[u8; 32]>,
     /// Verified for emails without an account, so that both cases take the same time.
     dummy_hash: String,
 }
 
 impl PasswordPool {
-    /// Starts `threads` threads with a queue of at most `queue_max` passwords.
-    pub(crate) fn start(threads: usize, queue_max: usize) -> Self {
-        let (jobs, job_receiver) = mpsc::channel(queue_max.max(1));
-        let job_receiver = Arc::new(Mutex::new(job_receiver));
-        for _ in 0..threads.max(1) {
-            let job_receiver = Arc::clone(&job_receiver);
-            thread::spawn(move || run_worker(&job_receiver));
+    /// Starts threads for strangers and for owners. Each of the two queues holds at most `queue_max` passwords.
+    pub(crate) fn start(stranger_threads: usize, owner_threads: usize, queue_max: usize) -> Self {
+        Self {
+            stranger_jobs: start_workers(stranger_threads, queue_max),
+            owner_jobs: start_workers(owner_threads, queue_max),
+            owner_permits: Permits::new(1),
+            dummy_hash: Argon2Hasher::new().hash(&Password("a password that no account has".to_owned())),
         }
-        Self { jobs, dummy_hash: Argon2Hasher::new().hash(&Password("a password that no account has".to_owned())) }
     }
 
     /// Hashes a password.
-    pub(crate) async fn hash(&self, password: Password) -> Result<String, PasswordQueueFull> {
+    pub(crate) async fn hash(&self, requester: Requester, password: Password) -> Result<String, PasswordQueueFull> {
         let (reply_sender, reply) = oneshot::channel();
-        self.submit(PasswordJob::Hash(password, reply_sender), reply).await
+        self.submit(requester, PasswordJob::Hash(password, reply_sender), reply).await
     }
 
     /// Verifies a password. Without a hash the result is `false`, after the same time.
-    pub(crate) async fn verify(&self, password: Password, hash: Option<String>) -> Result<bool, PasswordQueueFull> {
+    pub(crate) async fn verify(
+        &self,
+        requester: Requester,
+        password: Password,
+        hash: Option<String>,
+    ) -> Result<bool, PasswordQueueFull> {
         let has_hash = hash.is_some();
         let (reply_sender, reply) = oneshot::channel();
         let job = PasswordJob::Verify(password, hash.unwrap_or_else(|| self.dummy_hash.clone()), reply_sender);
-        Ok(self.submit(job, reply).await? && has_hash)
+        Ok(self.submit(requester, job, reply).await? && has_hash)
     }
 
-    async fn submit<T>(&self, job: PasswordJob, reply: oneshot::Receiver<T>) -> Result<T, PasswordQueueFull> {
-        self.jobs.try_send(job).map_err(|_| PasswordQueueFull)?;
+    async fn submit<T>(
+        &self,
+        requester: Requester,
+        job: PasswordJob,
+        reply: oneshot::Receiver<T>,
+    ) -> Result<T, PasswordQueueFull> {
+        let permit = match requester {
+            Requester::Stranger => None,
+            Requester::Owner(account) => self.owner_permits.try_acquire(account),
+        };
+        let jobs = if permit.is_some() { &self.owner_jobs } else { &self.stranger_jobs };
+        jobs.try_send(job).map_err(|_| PasswordQueueFull)?;
         tokio::time::timeout(QUEUE_TIMEOUT, reply).await.map_err(|_| PasswordQueueFull)?.map_err(|_| PasswordQueueFull)
     }
+}
+
+/// Starts threads that share a queue.
+fn start_workers(threads: usize, queue_max: usize) -> mpsc::Sender<PasswordJob> {
+    let (jobs, job_receiver) = mpsc::channel(queue_max.max(1));
+    let job_receiver = Arc::new(Mutex::new(job_receiver));
+    for _ in 0..threads.max(1) {
+        let job_receiver = Arc::clone(&job_receiver);
+        thread::spawn(move || run_worker(&job_receiver));
+    }
+    jobs
 }
 
 fn run_worker(jobs: &Mutex<mpsc::Receiver<PasswordJob>>) {
     // If the system denies it, the number of threads still limits the CPU time.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
-    let mut hasher = Argon2Hasher::new();
+    // Its memory is allocated for the first password.
+    let mut hasher = LazyCell::new(Argon2Hasher::new);
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         match job {
@@ -168,35 +214,62 @@ fn argon2_hash(
 mod tests {
     use super::*;
 
+    const EMAIL: &str = "ada@example.com";
+    const STRANGER: Requester = Requester::Stranger;
+
     fn password(text: &str) -> Password {
         Password::parse(text).expect("password length is valid")
     }
 
     #[tokio::test]
     async fn hash_verifies_only_its_password() {
-        let passwords = PasswordPool::start(1, 4);
+        let passwords = PasswordPool::start(1, 1, 4);
         let hash = passwords
-            .hash(Password::parse_new("correct horse").expect("password length is valid"))
+            .hash(STRANGER, Password::parse_new("correct horse", EMAIL).expect("password length is valid"))
             .await
             .expect("queue has capacity");
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
-        assert_eq!(passwords.verify(password("correct horse"), Some(hash.clone())).await, Ok(true));
-        assert_eq!(passwords.verify(password("correct mouse"), Some(hash)).await, Ok(false));
-        assert_eq!(passwords.verify(password("a password that no account has"), None).await, Ok(false));
+        assert_eq!(passwords.verify(STRANGER, password("correct horse"), Some(hash.clone())).await, Ok(true));
+        assert_eq!(passwords.verify(STRANGER, password("correct mouse"), Some(hash)).await, Ok(false));
+        assert_eq!(passwords.verify(STRANGER, password("a password that no account has"), None).await, Ok(false));
     }
 
     #[test]
     fn password_length_is_limited() {
-        assert!(Password::parse_new("nine char").is_err() && Password::parse_new(&"x".repeat(1025)).is_err());
-        assert!(Password::parse_new("ten chars!").is_ok() && Password::parse_new("ünïcödé wörds").is_ok());
+        let is_accepted = |text: &str| Password::parse_new(text, EMAIL).is_ok();
+        assert!(!is_accepted("nine char") && !is_accepted(&"correct horse ".repeat(80)));
+        assert!(is_accepted("ten chars!") && is_accepted("ünïcödé wörds"));
     }
 
     #[tokio::test]
     async fn full_password_queue_rejects_immediately() {
-        let passwords = PasswordPool::start(1, 1);
-        let requests = (0..20).map(|_| passwords.hash(password("correct horse")));
+        let passwords = PasswordPool::start(1, 1, 1);
+        let requests = (0..20).map(|_| passwords.hash(STRANGER, password("correct horse")));
         let outcomes = futures_util::future::join_all(requests).await;
         let rejected = outcomes.iter().filter(|outcome| outcome.is_err()).count();
         assert!((17..=19).contains(&rejected), "{rejected} rejected");
+    }
+
+    #[tokio::test]
+    async fn owner_is_served_while_strangers_fill_the_queue() {
+        let passwords = PasswordPool::start(1, 1, 4);
+        let hash = passwords.hash(STRANGER, password("correct horse")).await.expect("queue has capacity");
+        let strangers = futures_util::future::join_all((0..20).map(|_| passwords.hash(STRANGER, password("a guess"))));
+        let owner = passwords.verify(Requester::Owner([1; 32]), password("correct horse"), Some(hash));
+        let (strangers, owner) = tokio::join!(strangers, owner);
+        assert!(strangers.iter().any(Result::is_err), "the flood is too small");
+        assert_eq!(owner, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn account_cannot_fill_the_queue_of_owners() {
+        let passwords = PasswordPool::start(1, 1, 4);
+        let flood = futures_util::future::join_all(
+            (0..20).map(|_| passwords.hash(Requester::Owner([1; 32]), password("a guess"))),
+        );
+        let other = passwords.hash(Requester::Owner([2; 32]), password("correct horse"));
+        let (flood, other) = tokio::join!(flood, other);
+        assert!(flood.iter().any(Result::is_err), "the flood is too small");
+        assert!(other.is_ok());
     }
 }

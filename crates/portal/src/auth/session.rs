@@ -3,7 +3,6 @@
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
 use http::header::{SET_COOKIE, USER_AGENT};
-use ipseity_domain::account::EmailAddress;
 use sha2::{Digest, Sha256};
 
 use crate::auth::session_cookie::{self, SecretToken, SessionCookie};
@@ -13,22 +12,52 @@ use crate::state::Portal;
 impl Portal {
     /// Opens a session with a new cookie and redirects to the keys. The previous session ends, which prevents session fixation.
     pub(crate) async fn open_session(&self, account_id: i64, headers: &HeaderMap) -> Result<Response, PortalError> {
+        let device_token = session_cookie::device_token(headers).unwrap_or_else(SecretToken::generate);
+        self.open_session_with_device(account_id, headers, &device_token).await
+    }
+
+    /// Opens a session after a password reset. The browser gets a new device token, because others may have the old one.
+    pub(crate) async fn open_session_after_reset(
+        &self,
+        account_id: i64,
+        headers: &HeaderMap,
+    ) -> Result<Response, PortalError> {
+        self.open_session_with_device(account_id, headers, &SecretToken::generate()).await
+    }
+
+    async fn open_session_with_device(
+        &self,
+        account_id: i64,
+        headers: &HeaderMap,
+        device_token: &SecretToken,
+    ) -> Result<Response, PortalError> {
         let session_cookie = SessionCookie::generate();
         self.store.sessions().end_by_digest(&SessionCookie::from_headers(headers).digest()).await?;
         self.store.sessions().open(account_id, &session_cookie.digest(), &session_label(headers)).await?;
+        self.secret_lookups.remember(session_cookie.digest());
         let mut response = Redirect::to("/keys").into_response();
         response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(self.session_idle_timeout_s()));
-        let device_token = session_cookie::device_token(headers).unwrap_or_else(SecretToken::generate);
-        self.store.devices().remember(account_id, &device_token.digest()).await?;
-        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(&device_token));
+        self.remember_device(account_id, device_token, &mut response).await?;
         Ok(response)
+    }
+
+    /// Makes the browser that gets this response a known device of the account.
+    pub(crate) async fn remember_device(
+        &self,
+        account_id: i64,
+        device_token: &SecretToken,
+        response: &mut Response,
+    ) -> Result<(), PortalError> {
+        self.store.devices().remember(account_id, &device_token.digest()).await?;
+        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(device_token));
+        Ok(())
     }
 }
 
-/// Key of an email in a throttle. Two emails of the same account have the same key, because [`EmailAddress`] folds case for
-/// the store too. The email itself is not stored.
-pub(crate) fn email_digest(email: &EmailAddress) -> [u8; 32] {
-    Sha256::digest(email.as_str()).into()
+/// Key of an email in a throttle. Two spellings of the email of an account have the same key if the email is as
+/// [`EmailAddress`](ipseity_domain::account::EmailAddress) writes it. The email itself is not stored.
+pub(crate) fn email_digest(email: &str) -> [u8; 32] {
+    Sha256::digest(email).into()
 }
 
 /// Label of a session in the list of sessions: browser and system, from the user agent.
@@ -65,6 +94,7 @@ fn session_label(headers: &HeaderMap) -> String {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use ipseity_domain::account::EmailAddress;
 
     use super::*;
 
@@ -96,7 +126,7 @@ mod tests {
 
     #[test]
     fn email_digest_ignores_case() {
-        let digest = |text: &str| email_digest(&EmailAddress::parse(text).expect("email is valid"));
+        let digest = |text: &str| email_digest(EmailAddress::parse(text).expect("email is valid").as_str());
         assert_eq!(digest("Ada@Ipseity.example"), digest("ada@ipseity.EXAMPLE"));
         assert_ne!(digest("ada@ipseity.example"), digest("bob@ipseity.example"));
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use http::HeaderMap;
 use http::header::SET_COOKIE;
-use ipseity_domain::Client;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ipseity_domain::account::EmailAddress;
+use ipseity_domain::{Client, ClientSubnet};
 
 use crate::auth::csrf_form::CsrfForm;
-use crate::auth::password::Password;
+use crate::auth::password::{Password, Requester};
 use crate::auth::session::email_digest;
 use crate::auth::session_cookie::{self, SessionCookie};
 use crate::error::PortalError;
@@ -44,57 +44,104 @@ pub(crate) async fn sign_in(
         portal.subnet_throttle.record_attempt(client.address.subnet())?;
         return Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned())));
     };
-    let attempt_source = portal.check_login_attempt(&client, &headers, &email).await?;
-    let credentials = portal.store.accounts().find_credentials(&email).await?;
-    let (account_id, hash) =
-        credentials.map_or((None, None), |credentials| (Some(credentials.account_id), credentials.password_hash));
-    let is_correct = portal.password_pool.verify(password, hash).await?;
-    match account_id.filter(|_| is_correct) {
-        Some(account_id) => {
-            portal.reset_login_attempts(&attempt_source, &email);
-            portal.open_session(account_id, &headers).await
-        }
-        None => {
-            if let AttemptSource::UnknownDevice = attempt_source {
-                // At the limit, this attempt still gets its response; the next one is rejected.
-                let _ = portal.account_throttle.record_attempt(email_digest(&email));
-            }
-            Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned())))
+    match portal.verify_login(&client, &headers, &email, password).await? {
+        Some(account_id) => portal.open_session(account_id, &headers).await,
+        None => Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned()))),
+    }
+}
+
+/// An attempt to sign in, and where it counts.
+enum LoginAttempt {
+    /// From a browser that signed in to this account before.
+    KnownBrowser { device: [u8; 32], account: [u8; 32] },
+    /// From any other browser.
+    Stranger { subnet: ClientSubnet, account: [u8; 32] },
+}
+
+impl LoginAttempt {
+    fn requester(&self) -> Requester {
+        match self {
+            Self::KnownBrowser { account, .. } => Requester::Owner(*account),
+            Self::Stranger { .. } => Requester::Stranger,
         }
     }
 }
 
-/// Which throttle counts an attempt.
-enum AttemptSource {
-    KnownDevice([u8; 32]),
-    UnknownDevice,
-}
-
 impl Portal {
-    /// Checks whether a password may be tried now. A browser that signed in to this account before has a separate limit, so that
-    /// strangers cannot lock the owner out.
-    async fn check_login_attempt(
+    /// Verifies the password of a visitor who is not signed in. Returns the account if it is correct.
+    pub(crate) async fn verify_login(
         &self,
         client: &Client,
         headers: &HeaderMap,
         email: &EmailAddress,
-    ) -> Result<AttemptSource, PortalError> {
-        if let Some(device_token) = session_cookie::device_token(headers)
-            && self.store.devices().is_known(email, &device_token.digest()).await?
-        {
-            self.device_throttle.record_attempt(device_token.digest())?;
-            return Ok(AttemptSource::KnownDevice(device_token.digest()));
+        password: Password,
+    ) -> Result<Option<i64>, PortalError> {
+        let attempt = self.count_login_attempt(client, headers, email).await?;
+        let credentials = self.store.accounts().find_credentials(email).await?;
+        let (account_id, hash) =
+            credentials.map_or((None, None), |credentials| (Some(credentials.account_id), credentials.password_hash));
+        let verified = self.password_pool.verify(attempt.requester(), password, hash).await;
+        let is_correct = verified.inspect_err(|_| self.give_back_login_attempt(&attempt))?;
+        if is_correct {
+            self.reset_login_attempts(&attempt);
         }
-        self.subnet_throttle.record_attempt(client.address.subnet())?;
-        self.account_throttle.check(&email_digest(email))?;
-        Ok(AttemptSource::UnknownDevice)
+        Ok(account_id.filter(|_| is_correct))
+    }
+
+    /// Counts an attempt before its password is verified, if it is allowed. A browser that signed in to this account before has
+    /// a separate limit, so that strangers cannot lock the owner out.
+    async fn count_login_attempt(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+        email: &EmailAddress,
+    ) -> Result<LoginAttempt, PortalError> {
+        let account = email_digest(email.as_str());
+        let subnet = client.address.subnet();
+        if let Some(device_token) = session_cookie::device_token(headers)
+            && self.is_known_device(device_token.digest(), subnet, email).await?
+        {
+            let device = device_token.digest();
+            self.device_throttle.record_attempt(device)?;
+            return Ok(LoginAttempt::KnownBrowser { device, account });
+        }
+        self.subnet_throttle.record_attempt(subnet)?;
+        self.account_throttle.record_attempt(account)?;
+        Ok(LoginAttempt::Stranger { subnet, account })
+    }
+
+    /// Whether a browser signed in to this account before. A browser that cannot be looked up, because its network sent too many
+    /// unknown cookies, counts as a stranger.
+    async fn is_known_device(
+        &self,
+        device: [u8; 32],
+        subnet: ClientSubnet,
+        email: &EmailAddress,
+    ) -> Result<bool, PortalError> {
+        let lookup = async { Ok(self.store.devices().is_known(email, &device).await?.then_some(())) };
+        match self.secret_lookups.find_limited(device, subnet, lookup).await {
+            Ok(found) => Ok(found.is_some()),
+            Err(PortalError::Throttled(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives an attempt back whose password was not verified, because the service is busy.
+    fn give_back_login_attempt(&self, attempt: &LoginAttempt) {
+        match attempt {
+            LoginAttempt::KnownBrowser { device, .. } => self.device_throttle.give_back(device),
+            LoginAttempt::Stranger { subnet, account } => {
+                self.subnet_throttle.give_back(subnet);
+                self.account_throttle.give_back(account);
+            }
+        }
     }
 
     /// Resets the attempts after a correct password.
-    fn reset_login_attempts(&self, source: &AttemptSource, email: &EmailAddress) {
-        match source {
-            AttemptSource::KnownDevice(device) => self.device_throttle.reset(device),
-            AttemptSource::UnknownDevice => self.account_throttle.reset(&email_digest(email)),
+    fn reset_login_attempts(&self, attempt: &LoginAttempt) {
+        match attempt {
+            LoginAttempt::KnownBrowser { device, .. } => self.device_throttle.reset(device),
+            LoginAttempt::Stranger { account, .. } => self.account_throttle.reset(account),
         }
     }
 }
@@ -108,9 +155,13 @@ pub(crate) async fn sign_out(
     Ok(sign_out_response(&portal, "signed-out"))
 }
 
+/// What the browser deletes at sign-out. Not `"cookies"`, because the device cookie stays.
+const CLEAR_SITE_DATA: HeaderValue = HeaderValue::from_static("\"cache\", \"storage\"");
+
 /// Redirects to the sign-in page with a new session cookie.
 pub(crate) fn sign_out_response(portal: &Portal, notice: &'static str) -> Response {
     let mut response = redirect_with_notice("/signin", notice);
+    response.headers_mut().insert(HeaderName::from_static("clear-site-data"), CLEAR_SITE_DATA);
     response.headers_mut().append(SET_COOKIE, SessionCookie::generate().to_set_cookie(portal.session_idle_timeout_s()));
     response
 }

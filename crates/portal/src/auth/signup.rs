@@ -11,7 +11,7 @@ use ipseity_domain::account::EmailAddress;
 use ipseity_store::{StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
-use crate::auth::password::Password;
+use crate::auth::password::{Password, Requester};
 use crate::error::PortalError;
 use crate::page::Visitor;
 use crate::state::Portal;
@@ -54,7 +54,7 @@ pub(crate) async fn sign_up(
     let Some(email) = EmailAddress::parse(&email_input) else {
         return Ok(signup_page(&portal, &visitor, email_input, Some(INVALID_EMAIL)));
     };
-    let password = match Password::parse_new(form.field("password")) {
+    let password = match Password::parse_new(form.field("password"), email.as_str()) {
         Ok(password) => password,
         Err(message) => return Ok(signup_page(&portal, &visitor, email_input, Some(message))),
     };
@@ -62,7 +62,7 @@ pub(crate) async fn sign_up(
     if portal.settings.email_enabled {
         portal.email_limits.record_for_subnet(client.address.subnet())?;
     }
-    let hash = portal.password_pool.hash(password).await?;
+    let hash = portal.password_pool.hash(Requester::Stranger, password).await?;
     if portal.settings.email_enabled {
         portal.email_limits.record_for_node()?;
         portal.email_requests().request_signup(&email, &hash, &visitor.session_cookie.digest()).await?;

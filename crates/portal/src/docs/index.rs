@@ -7,6 +7,7 @@ use crate::docs::markdown::{DocsSection, render_markdown};
 use crate::docs::{sample, search};
 use crate::host::DataAttribution;
 use crate::html::escape_html;
+use crate::static_file::StaticFile;
 
 macro_rules! sources {
     ($($group:literal { $($slug:literal $file:literal)+ })+) => {
@@ -48,7 +49,7 @@ const ATTRIBUTIONS_PLACEHOLDER: &str = "{{attributions}}";
 /// All pages of the documentation.
 pub(crate) struct DocsIndex {
     groups: Vec<(&'static str, Vec<DocsArticle>)>,
-    search_json: String,
+    search_json: StaticFile,
 }
 
 impl DocsIndex {
@@ -69,7 +70,7 @@ impl DocsIndex {
         let groups: Vec<_> =
             SOURCES.iter().map(|(group, pages)| (*group, pages.iter().map(page).collect::<Vec<_>>())).collect();
         let search_json = search::search_index_json(groups.iter().flat_map(|(_, pages)| pages));
-        Self { groups, search_json }
+        Self { groups, search_json: StaticFile::new("application/json", search_json) }
     }
 
     pub(crate) fn groups(&self) -> &[(&'static str, Vec<DocsArticle>)] {
@@ -92,7 +93,7 @@ impl DocsIndex {
     }
 
     /// All sections as JSON, for the search in the browser.
-    pub(crate) fn search_json(&self) -> &str {
+    pub(crate) fn search_json(&self) -> &StaticFile {
         &self.search_json
     }
 }

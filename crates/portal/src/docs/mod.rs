@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::error::PortalError;
@@ -78,7 +79,6 @@ pub(crate) async fn show_search(
 }
 
 /// `/docs/search.json`: the index for the search in the browser.
-pub(crate) async fn serve_search_index(State(portal): State<Arc<Portal>>) -> Response {
-    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "public, max-age=300")];
-    (headers, portal.docs_index.search_json().to_owned()).into_response()
+pub(crate) async fn serve_search_index(State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Response {
+    portal.docs_index.search_json().respond(&headers, "public, max-age=300")
 }

@@ -66,7 +66,7 @@ pub(super) fn search_index_json<'a>(pages: impl Iterator<Item = &'a DocsArticle>
                 .map(move |section| json!([section_href(page, section), section.title, page.title, section.text]))
         })
         .collect();
-    json!(entries).to_string()
+    format!("{}\n", json!(entries))
 }
 
 #[cfg(test)]

@@ -29,9 +29,12 @@ pub(crate) fn usage_csv(keys: &[KeySummary], rows: &[UsageRow]) -> String {
     text
 }
 
+/// Characters that start a formula in a spreadsheet. Some programs also accept them in full width, or after a line break.
+const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n'];
+
 /// Quotes a cell, and prevents spreadsheets from reading it as a formula.
 fn quote_cell(name: &str) -> String {
-    let formula_guard = if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    let formula_guard = if name.starts_with(FORMULA_STARTS) { "'" } else { "" };
     format!("\"{formula_guard}{}\"", name.replace('"', "\"\""))
 }
 
@@ -42,6 +45,9 @@ mod tests {
     #[test]
     fn csv_cells_are_quoted_and_never_formulas() {
         assert_eq!(quote_cell("web, \"shop\""), "\"web, \"\"shop\"\"\"");
-        assert_eq!(quote_cell("=1+1"), "\"'=1+1\"");
+        assert_eq!(quote_cell("1=1"), "\"1=1\"");
+        for start in ["=", "+", "-", "@", "\u{ff1d}", "\u{ff0b}", "\u{ff0d}", "\u{ff20}", "\t=", "\r=", "\n="] {
+            assert_eq!(quote_cell(&format!("{start}1+1")), format!("\"'{start}1+1\""));
+        }
     }
 }

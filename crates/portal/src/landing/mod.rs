@@ -1,4 +1,7 @@
 //! The landing page, with the visitor's lookup as a map and as JSON, and the enterprise page. The lookup is free and not stored.
+//!
+//! Every response can be read from any origin. So the page contains the lookup only if a person opened it, and only so often
+//! per network. Otherwise any site could use it as an API without a key.
 
 mod map;
 pub(crate) mod self_view;
@@ -9,6 +12,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use http::header::{ORIGIN, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ipseity_domain::{Client, Field};
 
 use self_view::SelfView;
@@ -18,33 +23,52 @@ use crate::error::PortalError;
 use crate::page::{Visitor, render_page};
 use crate::state::Portal;
 use crate::view::frame::Tab;
-use crate::view::public::LandingPage;
+use crate::view::public::{LandingLookup, LandingPage};
 use crate::view::static_pages::EnterprisePage;
 
 const TITLE: &str = "Ipseity: who you are on the network";
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 pub(crate) async fn show_landing(
     State(portal): State<Arc<Portal>>,
     visitor: Visitor,
     Extension(client): Extension<Client>,
+    headers: HeaderMap,
 ) -> Result<Response, PortalError> {
-    let lookup = portal.host.self_lookup(&client).ok_or(PortalError::Unavailable)?;
-    let self_view = SelfView::from_lookup(&lookup).ok_or(PortalError::Unavailable)?;
+    let is_shown =
+        is_navigation(&headers) && portal.self_lookup_throttle.record_attempt(client.address.subnet()).is_ok();
+    let lookup = if is_shown { Some(landing_lookup(&portal, &client)?) } else { None };
     let description = format!(
         "One API call returns the caller's IP address, location, network and connection. Free API keys, {} fields, \
          round-trip time and TLS measured on the connection, no addresses stored.",
         Field::ALL.len()
     );
     let frame = visitor.public_frame(&portal, TITLE, Tab::None, &description, "/");
-    Ok(render_page(&LandingPage {
-        frame,
-        base_url: &portal.settings.base_url,
+    let attributions = portal.host.data_attributions();
+    let mut response = render_page(&LandingPage { frame, base_url: &portal.settings.base_url, lookup, attributions });
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Origin, Sec-Fetch-Dest, Sec-Fetch-Mode"));
+    Ok(response)
+}
+
+/// Whether a person opened the page. Browsers send the two headers over https. Without them, a script of another origin is
+/// recognized by `Origin`.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    match (headers.get(SEC_FETCH_MODE), headers.get(SEC_FETCH_DEST)) {
+        (None, None) => !headers.contains_key(ORIGIN),
+        (mode, dest) => mode.is_some_and(|mode| mode == "navigate") && dest.is_some_and(|dest| dest == "document"),
+    }
+}
+
+fn landing_lookup(portal: &Portal, client: &Client) -> Result<LandingLookup, PortalError> {
+    let lookup = portal.host.self_lookup(client).ok_or(PortalError::Unavailable)?;
+    let self_view = SelfView::from_lookup(&lookup).ok_or(PortalError::Unavailable)?;
+    Ok(LandingLookup {
         map_svg: self_view.map_svg(),
         json_html: highlight_code(&lookup.json, "json"),
         elapsed: format_duration(lookup.elapsed),
         summary: self_view.summary(),
-        attributions: portal.host.data_attributions(),
-    }))
+    })
 }
 
 pub(crate) async fn show_enterprise(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
@@ -63,6 +87,29 @@ fn format_duration(elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_navigation_without_a_foreign_origin_counts_as_opened() {
+        let is_opened = |pairs: &[(&'static str, &'static str)]| {
+            let headers =
+                pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            is_navigation(&headers.collect())
+        };
+        let navigation = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        assert!(is_opened(&[]), "curl, and browsers over http");
+        assert!(is_opened(&navigation));
+        for script in [
+            &[("origin", "https://a.example")][..],
+            &[("origin", "null")],
+            &[("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty"), ("origin", "https://a.example")],
+            &[("sec-fetch-mode", "same-origin"), ("sec-fetch-dest", "empty")],
+            &[("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")],
+            &navigation[..1],
+            &navigation[1..],
+        ] {
+            assert!(!is_opened(script), "{script:?}");
+        }
+    }
 
     #[test]
     fn duration_is_shown_in_microseconds_or_milliseconds() {

@@ -1,7 +1,6 @@
 //! The visitor's lookup for people: short texts and a map, derived from the JSON on the same page.
 
-use std::net::IpAddr;
-
+use ipseity_domain::Address;
 use serde::Deserialize;
 
 use crate::host::VisitorLookup;
@@ -86,7 +85,7 @@ impl SelfView {
         let (address, family) = match (&self.ip, &self.ipv6) {
             (Some(address), _) => (address.clone(), "IPv4"),
             (None, Some(address)) => (address.clone(), "IPv6"),
-            (None, None) => ("Unknown".to_owned(), "no address"),
+            (None, None) => return ["Unknown", "The proxy in front of this site did not report it"].map(str::to_owned),
         };
         let visibility = if self.is_private() { "private address" } else { "as the network sees you" };
         [address, format!("{family}, {visibility}")]
@@ -149,6 +148,7 @@ impl SelfView {
             (Some(_), Some(km)) => format!("Accurate to about {km} km"),
             (Some(_), None) => "No accuracy data; the location is approximate".to_owned(),
             (None, _) if self.is_private() => "Private address: no location to show".to_owned(),
+            (None, _) if self.ip.is_none() && self.ipv6.is_none() => "Location unknown, like your address".to_owned(),
             (None, _) => "Location unknown: no database lists this address".to_owned(),
         }
     }
@@ -156,11 +156,7 @@ impl SelfView {
     /// Whether the address is private, loopback or link-local.
     fn is_private(&self) -> bool {
         let address = self.ip.as_deref().or(self.ipv6.as_deref()).and_then(|text| text.parse().ok());
-        match address {
-            Some(IpAddr::V4(v4)) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
-            Some(IpAddr::V6(v6)) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
-            None => false,
-        }
+        address.is_some_and(|address| Address::new(address).is_private())
     }
 }
 
@@ -219,6 +215,9 @@ mod tests {
             assert!(!view.map_svg().contains("class=\"dot\""));
         }
         assert!(self_view(&json!({ "ipv6": "::1" }), None).summary().map_caption.contains("Private"));
+        let unknown = self_view(&json!({ "ip": null, "ipv6": null }), None).summary();
+        assert_eq!(unknown.address, ["Unknown", "The proxy in front of this site did not report it"]);
+        assert!(unknown.map_caption.contains("like your address"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::error::PortalError;
 use crate::keys::list::key_list_version;
 use crate::live::feed::ChangeSubscription;
 use crate::page::CurrentMember;
+use crate::permits::Permit;
 use crate::state::Portal;
 
 /// How often today's usage is polled.
@@ -41,7 +42,7 @@ struct EventStream {
     /// The page was rendered before the latest change.
     is_page_stale: bool,
     has_ended: bool,
-    _permit: OwnedSemaphorePermit,
+    _permits: (Permit<i64>, OwnedSemaphorePermit),
 }
 
 pub(crate) async fn stream(
@@ -50,6 +51,8 @@ pub(crate) async fn stream(
     member: CurrentMember,
 ) -> Result<Response, PortalError> {
     let page_version = uri.query().and_then(|query| query.strip_prefix("version=")).unwrap_or_default().to_owned();
+    let account_permit =
+        portal.account_stream_permits.try_acquire(member.account.id).ok_or(PortalError::StreamLimitReached)?;
     let permit = Arc::clone(&portal.stream_permits).try_acquire_owned().map_err(|_| PortalError::Busy)?;
     let mut usage_poll = interval(USAGE_POLL_INTERVAL);
     usage_poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -62,7 +65,7 @@ pub(crate) async fn stream(
         last_usage: Vec::new(),
         is_page_stale: false,
         has_ended: false,
-        _permit: permit,
+        _permits: (account_permit, permit),
         portal,
     };
     // After subscribing: later changes arrive as events, earlier ones show in the version.
@@ -129,6 +132,7 @@ impl EventStream {
 
     async fn is_signed_out(&mut self) -> bool {
         self.heartbeat_at = Instant::now();
-        matches!(self.portal.find_member(self.member.session_cookie()).await, Ok(None))
+        let (digest, idle_timeout) = (self.member.session_cookie().digest(), self.portal.settings.session_idle_timeout);
+        matches!(self.portal.store.sessions().authenticate(&digest, idle_timeout).await, Ok(None))
     }
 }

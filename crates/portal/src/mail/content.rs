@@ -1,6 +1,6 @@
 //! Subjects and texts of emails.
 
-use ipseity_store::{AlertKind, QueuedAlert, QueuedEmailKind};
+use ipseity_store::{AlertKind, NoticeKind, QueuedAlert, QueuedEmailKind, RESTORE_EMAIL_DAYS};
 
 use crate::auth::session_cookie::SecretToken;
 
@@ -44,6 +44,29 @@ impl EmailContent {
                 format!(
                     "Open this link to use this address for your Ipseity account. It works once, for 24 hours:\n\n{link}\n\n\
                      Didn't request this? Ignore this email. Nothing will change."
+                ),
+            ),
+        };
+        Self { subject: subject.to_owned(), text: text + SIGNATURE }
+    }
+
+    /// A warning about a change of the account.
+    pub(crate) fn for_notice(kind: NoticeKind, base_url: &str, token: &SecretToken) -> Self {
+        let (subject, text) = match kind {
+            NoticeKind::PasskeyAdded => (
+                "A passkey was added to your Ipseity account",
+                format!(
+                    "A passkey was added to your Ipseity account. It can be used to sign in.\n\n\
+                     Wasn't it you? Reset your password. This also removes all passkeys and signs out all devices:\n\n{base_url}/forgot"
+                ),
+            ),
+            NoticeKind::EmailChanged => (
+                "The email of your Ipseity account was changed",
+                format!(
+                    "Your Ipseity account has a new email address. Emails no longer go to this one.\n\n\
+                     Wasn't it you? Open this link to restore this address and choose a new password. This also removes all passkeys and \
+                     signs out all devices. It works once, for {RESTORE_EMAIL_DAYS} days:\n\n{base_url}/link/{}",
+                    token.expose()
                 ),
             ),
         };

@@ -49,6 +49,8 @@ pub(crate) struct AccountPage {
     pub(crate) passkeys: Vec<PasskeyItem>,
     /// Whether passkeys work with the base URL.
     pub(crate) passkeys_available: bool,
+    /// Whether changes need the password. They do not after the session was confirmed with a passkey.
+    pub(crate) needs_password: bool,
     /// The new email as typed.
     pub(crate) new_email: String,
     pub(crate) email_error: Option<String>,
@@ -61,5 +63,7 @@ pub(crate) struct AccountPage {
 pub(crate) struct DeleteAccountPage {
     pub(crate) frame: PageFrame,
     pub(crate) key_count: usize,
+    /// Whether the password is needed.
+    pub(crate) needs_password: bool,
     pub(crate) form_error: Option<String>,
 }

@@ -61,8 +61,10 @@ pub(crate) enum LinkAction {
     ResetPassword,
     /// Choose a password for a new account, by invitation.
     AcceptInvitation,
-    /// Confirm a new email.
-    ConfirmNewEmail,
+    /// Confirm a new email. Anyone who is not signed in to the account needs its password.
+    ConfirmNewEmail { needs_password: bool },
+    /// Restore the email from before a change, and choose a new password.
+    RestoreEmail,
 }
 
 /// `/link/{token}`: a page with one button, so that programs that open links in emails change nothing.

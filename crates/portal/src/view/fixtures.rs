@@ -13,18 +13,20 @@ use crate::view::auth::{EmailSentPage, ForgotPage, LinkAction, LinkPage, SignInP
 use crate::view::chart::{daily_chart, pause_chart};
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 use crate::view::keys::{DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice};
-use crate::view::public::{DocsPage, LandingPage, ReferencePage, SearchPage};
+use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
 use crate::view::static_pages::{EnterprisePage, ErrorPage};
 use crate::view::usage::{KeyUsageRow, UsageDayRow, UsagePage, UsageView};
 
 const BASE: &str = "https://ip.example";
 const NAME: &str = "<i>Web & \"shop\"</i>";
-const LINK_ACTIONS: [LinkAction; 5] = [
+const LINK_ACTIONS: [LinkAction; 7] = [
     LinkAction::ConfirmSignup { needs_password: false },
     LinkAction::ConfirmSignup { needs_password: true },
     LinkAction::ResetPassword,
     LinkAction::AcceptInvitation,
-    LinkAction::ConfirmNewEmail,
+    LinkAction::ConfirmNewEmail { needs_password: false },
+    LinkAction::ConfirmNewEmail { needs_password: true },
+    LinkAction::RestoreEmail,
 ];
 
 fn frame(member: Option<&str>) -> PageFrame {
@@ -126,16 +128,18 @@ fn landing_page() -> String {
     render(&LandingPage {
         frame: public_frame(),
         base_url: BASE,
-        map_svg: "<svg></svg>".to_owned(),
-        json_html: "{}".to_owned(),
-        elapsed: "42 µs".to_owned(),
-        summary: SelfViewSummary {
-            address: two_lines("203.0.113.7"),
-            location: two_lines("Paris"),
-            network: two_lines("Example"),
-            connection: two_lines("HTTP/2"),
-            map_caption: "A caption.".to_owned(),
-        },
+        lookup: Some(LandingLookup {
+            map_svg: "<svg></svg>".to_owned(),
+            json_html: "{}".to_owned(),
+            elapsed: "42 µs".to_owned(),
+            summary: SelfViewSummary {
+                address: two_lines("203.0.113.7"),
+                location: two_lines("Paris"),
+                network: two_lines("Example"),
+                connection: two_lines("HTTP/2"),
+                map_caption: "A caption.".to_owned(),
+            },
+        }),
         attributions: vec![DataAttribution { text: NAME.to_owned(), url: Some("https://a.example".to_owned()) }],
     })
 }
@@ -213,7 +217,7 @@ fn public_pages() -> Vec<String> {
     pages
 }
 
-fn account_page() -> AccountPage {
+fn account_page(needs_password: bool) -> AccountPage {
     let session = |id, current| SessionItem {
         id,
         label: "Firefox on Linux".to_owned(),
@@ -231,6 +235,7 @@ fn account_page() -> AccountPage {
         sessions: vec![session(1, true), session(2, false)],
         passkeys: vec![PasskeyItem { id: 1, name: NAME.to_owned(), created: "3 Sep 2026".to_owned() }],
         passkeys_available: true,
+        needs_password,
         new_email: "new@example.org".to_owned(),
         email_error: form_error(),
         password_error: form_error(),
@@ -277,8 +282,14 @@ pub(super) fn member_pages() -> Vec<String> {
         render(&new_secret_page(Some(Some("16 Nov 2026, 14:03 UTC".to_owned())))),
         render(&DeleteKeyPage { frame: member_frame(), id: "0123456789".to_owned(), name: NAME.to_owned() }),
         render(&UsagePage { frame: member_frame(), total: usage_view(), keys: vec![key_usage] }),
-        render(&account_page()),
-        render(&DeleteAccountPage { frame: member_frame(), key_count: 1, form_error: form_error() }),
+        render(&account_page(true)),
+        render(&account_page(false)),
+        render(&DeleteAccountPage {
+            frame: member_frame(),
+            key_count: 1,
+            needs_password: true,
+            form_error: form_error(),
+        }),
     ]
 }
 

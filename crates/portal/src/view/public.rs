@@ -16,13 +16,19 @@ use crate::view::frame::PageFrame;
 pub(crate) struct LandingPage<'a> {
     pub(crate) frame: PageFrame,
     pub(crate) base_url: &'a str,
+    /// `None` if it is not for this request.
+    pub(crate) lookup: Option<LandingLookup>,
+    pub(crate) attributions: Vec<DataAttribution>,
+}
+
+/// The visitor's lookup on the landing page.
+pub(crate) struct LandingLookup {
     pub(crate) map_svg: String,
     /// The visitor's response, highlighted.
     pub(crate) json_html: String,
     /// Time taken by the lookup.
     pub(crate) elapsed: String,
     pub(crate) summary: SelfViewSummary,
-    pub(crate) attributions: Vec<DataAttribution>,
 }
 
 /// `/docs` and `/docs/{page}`

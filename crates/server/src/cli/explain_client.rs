@@ -48,7 +48,7 @@ impl ExplainClient {
             }
             Distance::Direct => "Connection details: measured on this connection.",
             Distance::OneHop => "Connection details: from the connection headers of the proxy; otherwise null.",
-            Distance::Unknown => "Connection details: null, because the client is more than one hop away.",
+            Distance::Unknown => "Connection details: null, because the client is unknown or more than one hop away.",
         })
     }
 
@@ -97,8 +97,13 @@ impl ExplainClient {
                 ))?;
                 Ok(Some(client.address))
             }
-            ProxyHeaderStatus::Complete(ProxyHeader::Unknown | ProxyHeader::Local, _) => {
+            ProxyHeaderStatus::Complete(ProxyHeader::Unknown, _) => {
                 output::print_line("The PROXY header names no client. No other header is read.")?;
+                print_client(Address::UNKNOWN)?;
+                Ok(None)
+            }
+            ProxyHeaderStatus::Complete(ProxyHeader::Local, _) => {
+                output::print_line("The connection is the proxy's own. No other header is read.")?;
                 print_client(peer)?;
                 Ok(None)
             }
@@ -128,12 +133,14 @@ fn print_step(trust: &Trust, step: &TrustStep) {
             format!("{} is not in [edge] trusted_proxies. It is the client.", exposed_ip(*address))
         }
         TrustStep::NoHeader => format!("It sent no {header} header. It is the client."),
-        TrustStep::Unparsable => "The next entry is not an address. The last valid address is the client.".to_owned(),
+        TrustStep::Unparsable => {
+            format!("Its {header} header has no readable address there. The client is unknown, and null in responses.")
+        }
     };
     // The next print reports a closed output.
     let _ = output::print_line(&text);
 }
 
-fn exposed_ip(address: Address) -> IpAddr {
-    address.expose()
+fn exposed_ip(address: Address) -> String {
+    address.expose().map_or_else(|| "unknown".to_owned(), |address| address.to_string())
 }

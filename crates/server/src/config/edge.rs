@@ -24,6 +24,7 @@ pub(crate) struct EdgeConfig {
     pub(crate) forwarding_header: String,
     pub(crate) proxy_protocol: Vec<SocketAddr>,
     pub(crate) pass_through: String,
+    pub(crate) scheme_header: String,
     pub(crate) tls_version_header: String,
     pub(crate) tls_cipher_header: String,
     pub(crate) http_protocol_header: String,
@@ -39,6 +40,11 @@ pub(crate) struct EdgeConfig {
     pub(crate) header_timeout_ms: u64,
     pub(crate) idle_timeout_ms: u64,
     pub(crate) write_timeout_ms: u64,
+    pub(crate) write_bytes_per_second_min: u64,
+    pub(crate) unread_body_timeout_ms: u64,
+    pub(crate) memory_per_connection_bytes_max: usize,
+    pub(crate) memory_per_subnet_bytes_max: usize,
+    pub(crate) memory_bytes_max: usize,
     pub(crate) request_timeout_ms: u64,
     pub(crate) drain_delay_ms: u64,
     pub(crate) drain_timeout_ms: u64,
@@ -71,6 +77,9 @@ pub(crate) enum ProxyPreset {
     AwsNlb,
     AwsAlb,
 }
+
+/// The header in which most proxies report the scheme that the client used.
+const SCHEME_HEADER: &str = "x-forwarded-proto";
 
 /// The networks from which Cloudflare connects to origins: <https://www.cloudflare.com/ips/>.
 const CLOUDFLARE_NETWORKS: [&str; 22] = [
@@ -110,6 +119,7 @@ impl ProxyPreset {
         match self {
             Self::None => {}
             Self::Nginx => {
+                set_if_empty(&mut edge.scheme_header, SCHEME_HEADER);
                 set_if_empty(&mut edge.tls_version_header, "x-client-tls-version");
                 set_if_empty(&mut edge.tls_cipher_header, "x-client-tls-cipher");
                 set_if_empty(&mut edge.http_protocol_header, "x-client-protocol");
@@ -126,10 +136,12 @@ impl ProxyPreset {
                     edge.trusted_proxies = cloudflare_networks();
                 }
                 set_if_empty(&mut edge.forwarding_header, "cf-connecting-ip");
+                set_if_empty(&mut edge.scheme_header, SCHEME_HEADER);
                 set_if_empty(&mut edge.colo_header, "cf-ray");
             }
-            // By default the ALB does not set TLS headers and passes those of the client through, so none is trusted.
-            Self::AwsAlb => {}
+            // By default the ALB does not set TLS headers and passes those of the client through, so none is trusted. It
+            // always sets the scheme.
+            Self::AwsAlb => set_if_empty(&mut edge.scheme_header, SCHEME_HEADER),
         }
         set_if_empty(&mut edge.forwarding_header, "x-forwarded-for");
         set_if_empty(&mut edge.pass_through, "none");

@@ -13,13 +13,13 @@ use config::{Environment, File, FileFormat};
 use serde::{Deserialize, Serialize};
 
 use crate::config::edge::EdgeConfig;
-use crate::config::secrets::{read_secret, redact_url, redact_urls};
+use crate::config::secrets::{read_secret, redact_setting};
 
 /// A node must renew its claim on Redis several times before it expires.
 const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
 const DEFAULT_TOML: &str = include_str!("default.toml");
 /// Settings whose environment variable is a comma-separated list.
-const LIST_SETTINGS: [&str; 9] = [
+const LIST_SETTINGS: [&str; 10] = [
     "edge.http",
     "edge.https",
     "edge.trusted_proxies",
@@ -29,6 +29,7 @@ const LIST_SETTINGS: [&str; 9] = [
     "geo.files",
     "geo.hosting_asn_lists",
     "geo.proxy_asn_lists",
+    "ops.hosts",
 ];
 
 /// All settings; `default.toml` documents them.
@@ -53,6 +54,7 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublicConfig {
     pub(crate) base_url: String,
+    pub(crate) allow_plain_http: bool,
     pub(crate) docs_url: String,
     pub(crate) signup_url: String,
     pub(crate) enterprise_url: String,
@@ -93,6 +95,7 @@ pub(crate) struct LedgerConfig {
     pub(crate) unknown_cache_keys_max: usize,
     pub(crate) unknown_cache_ttl_s: u64,
     pub(crate) refusal_cache_keys_max: usize,
+    pub(crate) demo_requests_per_subnet_max: u64,
     pub(crate) breaker_failures_max: u32,
     pub(crate) probe_interval_ms: u64,
     pub(crate) degraded_max_age_s: u64,
@@ -141,12 +144,17 @@ pub(crate) struct PortalConfig {
     pub(crate) signup: SignupMode,
     pub(crate) session_idle_days: u32,
     pub(crate) password_threads: usize,
+    pub(crate) owner_password_threads: usize,
     pub(crate) password_queue_max: usize,
+    pub(crate) login_attempts_period_s: u64,
     pub(crate) login_attempts_per_subnet_max: u32,
     pub(crate) login_attempts_per_account_max: u32,
     pub(crate) login_attempts_entries_max: usize,
+    pub(crate) unknown_lookups_per_subnet_max: u32,
     pub(crate) key_actions_per_account_max: u32,
+    pub(crate) self_lookups_per_subnet_per_min_max: u32,
     pub(crate) event_streams_max: usize,
+    pub(crate) event_streams_per_account_max: usize,
     pub(crate) form_bytes_max: usize,
     pub(crate) postgres_connections_max: u32,
     pub(crate) query_timeout_ms: u64,
@@ -183,6 +191,7 @@ pub(crate) struct RetentionConfig {
 #[serde(deny_unknown_fields)]
 pub(crate) struct OpsConfig {
     pub(crate) listen: SocketAddr,
+    pub(crate) hosts: Vec<String>,
     pub(crate) connections_max: usize,
 }
 
@@ -256,28 +265,20 @@ impl Config {
         Ok(config)
     }
 
-    /// One line per setting, with passwords in URLs redacted.
+    /// One line per setting. Every URL is redacted, whatever its setting is called.
     pub(crate) fn redacted_lines(&self) -> Result<Vec<String>> {
-        let mut redacted = self.clone();
-        redacted.ledger.url = redact_urls(&redacted.ledger.url);
-        let urls = [&mut redacted.store.url, &mut redacted.mail.smtp_url];
-        for url in urls.into_iter().filter(|url| !url.is_empty()) {
-            *url = redact_url(url);
-        }
-        for source in &mut redacted.geo.sources {
-            for url in [&mut source.url, &mut source.sha256_url].into_iter().filter(|url| !url.is_empty()) {
-                *url = redact_url(url);
-            }
-        }
-        let sections = serde_json::to_value(redacted)?;
-        let mut lines = Vec::new();
-        for (section, settings) in sections.as_object().into_iter().flatten() {
-            for (name, value) in settings.as_object().into_iter().flatten() {
-                lines.push(format!("{section}.{name} = {value}"));
-            }
-        }
-        Ok(lines)
+        Ok(redacted_lines_of(&serde_json::to_value(self)?))
     }
+}
+
+fn redacted_lines_of(sections: &serde_json::Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (section, settings) in sections.as_object().into_iter().flatten() {
+        for (name, value) in settings.as_object().into_iter().flatten() {
+            lines.push(format!("{section}.{name} = {}", redact_setting(section, name, value.clone())));
+        }
+    }
+    lines
 }
 
 pub(crate) const fn millis(value_ms: u64) -> Duration {
@@ -293,6 +294,48 @@ mod tests {
         let settings = config::Config::builder().add_source(File::from_str(DEFAULT_TOML, FileFormat::Toml)).build();
         let config: Config = settings.and_then(config::Config::try_deserialize).expect("default.toml is valid");
         assert_eq!(config.ledger.timeout_ms, 50);
+    }
+
+    fn replace_texts(value: &mut serde_json::Value, canary: &str) {
+        match value {
+            serde_json::Value::String(text) => canary.clone_into(text),
+            serde_json::Value::Array(values) => values.iter_mut().for_each(|value| replace_texts(value, canary)),
+            serde_json::Value::Object(fields) => fields.values_mut().for_each(|value| replace_texts(value, canary)),
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+        }
+    }
+
+    #[test]
+    fn no_text_setting_prints_a_secret() {
+        let settings = config::Config::builder().add_source(File::from_str(DEFAULT_TOML, FileFormat::Toml)).build();
+        let mut config: Config = settings.and_then(config::Config::try_deserialize).expect("default.toml is valid");
+        let text = String::new;
+        config.geo.sources.push(GeoSourceConfig {
+            url: text(),
+            file: PathBuf::new(),
+            sha256_url: text(),
+            account_id: text(),
+            license_key_file: PathBuf::new(),
+        });
+        config.ops.hosts.push(text());
+        for canary in [
+            "https://user:CANARY@h/path",
+            "https://CANARY@h",
+            "https://h/path?anything=CANARY",
+            "https://h?CANARY",
+            "redis://:CANARY@h:1,redis://:CANARY@i:2",
+            "postgres://u:CAN?CANARY@h/d",
+        ] {
+            let mut sections = serde_json::to_value(&config).expect("settings are serialized");
+            replace_texts(&mut sections, canary);
+            let printed = redacted_lines_of(&sections).join("\n");
+            assert!(!printed.contains("CANARY"), "{canary}: {printed}");
+        }
+        let mut sections = serde_json::to_value(&config).expect("settings are serialized");
+        replace_texts(&mut sections, "https://h/account/CANARY/db?token=CANARY");
+        sections["public"].take();
+        sections["acme"].take();
+        assert!(!redacted_lines_of(&sections).join("\n").contains("CANARY"));
     }
 
     #[test]

@@ -1,8 +1,15 @@
-//! URLs in API responses: the configured ones, or pages of this service.
+//! Public URLs: those in API responses, and whether clients must use HTTPS.
 
 use ipseity_api::PublicUrls;
 
 use crate::config::PublicConfig;
+
+impl PublicConfig {
+    /// Whether clients must use HTTPS.
+    pub(crate) fn requires_https(&self) -> bool {
+        self.base_url.starts_with("https://") && !self.allow_plain_http
+    }
+}
 
 pub(crate) fn public_urls(public: &PublicConfig) -> PublicUrls {
     let base = public.base_url.trim_end_matches('/');

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
 /// Replaces a setting by the content of its file, if one is configured.
 pub(super) fn read_secret(value: &mut String, file: &Path) -> Result<()> {
@@ -24,7 +25,14 @@ pub(crate) fn redact_urls(urls: &str) -> String {
     urls.into_iter().map(redact_url).collect::<Vec<_>>().join(",")
 }
 
-/// Redacts the passwords in `postgres://user:password@host/…?password=…`. A URL that cannot be parsed is redacted entirely.
+/// Parameters of a URL that hold no secret. All others are redacted.
+const SHOWN_PARAMS: [&str; 8] =
+    ["application_name", "dbname", "edition_id", "host", "port", "sslmode", "suffix", "user"];
+/// Sections whose URLs are public. Elsewhere, the path of an HTTP URL may contain a key.
+const PUBLIC_SECTIONS: [&str; 2] = ["public", "acme"];
+
+/// Redacts the credentials and parameters in `postgres://user:password@host/…?password=…`. A URL that cannot be parsed is
+/// redacted entirely.
 pub(crate) fn redact_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "…".to_owned() };
     let (authority_and_path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -32,22 +40,49 @@ pub(crate) fn redact_url(url: &str) -> String {
         // Possibly an unescaped question mark in the password.
         return format!("{scheme}://…");
     }
-    let authority_and_path = match authority_and_path.rsplit_once('@') {
-        Some((credentials, host)) => format!("{}:…@{host}", credentials.split(':').next().unwrap_or_default()),
+    let authority_and_path = match authority_and_path.rsplit_once('@').map(|(user, host)| (user.split_once(':'), host))
+    {
+        Some((Some((user, _)), host)) => format!("{user}:…@{host}"),
+        // A user without a password may be a token.
+        Some((None, host)) => format!("…@{host}"),
         None => authority_and_path.to_owned(),
     };
     let redact_param = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if is_secret_param(name) => format!("{name}=…"),
-        Some(_) | None => pair.to_owned(),
+        Some((name, _)) if !SHOWN_PARAMS.contains(&name) => format!("{name}=…"),
+        Some(_) => pair.to_owned(),
+        None => "…".to_owned(),
     };
     let query: Vec<_> = query.split('&').filter(|pair| !pair.is_empty()).map(redact_param).collect();
     let separator = if query.is_empty() { "" } else { "?" };
     format!("{scheme}://{authority_and_path}{separator}{}", query.join("&"))
 }
 
-fn is_secret_param(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["pass", "key", "token", "secret", "sig"].iter().any(|word| name.contains(word))
+/// Redacts every text of a setting that is a URL, whatever its name is, and every text that should be one.
+pub(super) fn redact_setting(section: &str, name: &str, value: Value) -> Value {
+    match value {
+        Value::String(text) if text.contains("://") || (!text.is_empty() && is_url_setting(name)) => {
+            let redacted = redact_urls(&text);
+            let hides_path = redacted.starts_with("http") && !PUBLIC_SECTIONS.contains(&section);
+            Value::String(if hides_path { redact_path(&redacted) } else { redacted })
+        }
+        Value::Array(values) => values.into_iter().map(|value| redact_setting(section, name, value)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name.clone(), redact_setting(section, &name, value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+fn is_url_setting(name: &str) -> bool {
+    name.ends_with("url") || name == "endpoint"
+}
+
+fn redact_path(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let query = path.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));
+    let hidden = if path.starts_with('/') { "/…" } else { "" };
+    format!("{scheme}://{host}{hidden}{query}")
 }
 
 #[cfg(test)]
@@ -60,6 +95,8 @@ mod tests {
         assert_eq!(redact_url("redis://h:1"), "redis://h:1");
         assert_eq!(redact_url("postgres://h/d?user=u&password=secret"), "postgres://h/d?user=u&password=…");
         assert_eq!(redact_url("https://h/d?edition_id=e&license_key=secret"), "https://h/d?edition_id=e&license_key=…");
+        assert_eq!(redact_url("https://token@h/d"), "https://…@h/d");
+        assert_eq!(redact_url("https://h/d?sslmode=require&anything=secret"), "https://h/d?sslmode=require&anything=…");
         assert_eq!(redact_url("u:secret@h"), "…");
         assert_eq!(redact_url("postgres://u:se?cret@h/d"), "postgres://…");
         assert_eq!(redact_urls("redis://u:secret@h:1, redis://:secret@i:2"), "redis://u:…@h:1,redis://:…@i:2");

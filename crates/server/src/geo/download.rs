@@ -13,6 +13,7 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
 use crate::config::{GeoConfig, GeoSourceConfig, millis};
+use crate::geo::extract::too_large_message;
 
 const REDIRECTS_MAX: usize = 5;
 const CHECKSUM_BYTES_MAX: u64 = 4096;
@@ -161,10 +162,6 @@ fn without_url(error: reqwest::Error) -> anyhow::Error {
         cause = source;
     }
     anyhow::anyhow!("{cause}")
-}
-
-pub(crate) fn too_large_message(bytes_max: u64) -> String {
-    format!("the file is larger than the {bytes_max} bytes of [geo] update_bytes_max")
 }
 
 /// Parses seconds or a date; RFC 9110, section 10.2.3, allows both.

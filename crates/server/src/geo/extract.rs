@@ -1,20 +1,28 @@
 //! Extracts the database from a download: plain, gzipped or in a tar archive. The format is detected from the bytes.
 
-use std::fs::File;
-use std::io::{self, Cursor, Read, Seek};
+use std::io::{self, Cursor, Read, Seek, Write};
 
 use anyhow::{Context, Result, ensure};
 use flate2::read::MultiGzDecoder;
-
-use crate::geo::download::too_large_message;
+use tar::PaxExtensions;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Size of a tar block, and the offset of the magic bytes in the first one.
 const TAR_BLOCK_BYTES: usize = 512;
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
+/// Maximum size of an entry that holds the long name of the next entry. It is read into memory.
+const TAR_NAME_BYTES_MAX: usize = 4096;
+
+pub(crate) fn too_large_message(bytes_max: u64) -> String {
+    format!("the file is larger than the {bytes_max} bytes of [geo] update_bytes_max")
+}
 
 /// Extracts a database of at most `bytes_max` bytes.
-pub(crate) fn extract_database(archive: &mut File, output: &mut File, bytes_max: u64) -> Result<()> {
+pub(crate) fn extract_database(
+    archive: &mut (impl Read + Seek),
+    output: &mut impl Write,
+    bytes_max: u64,
+) -> Result<()> {
     archive.rewind()?;
     let magic = read_up_to(archive, GZIP_MAGIC.len())?;
     archive.rewind()?;
@@ -26,7 +34,7 @@ pub(crate) fn extract_database(archive: &mut File, output: &mut File, bytes_max:
     result.context("the archive is damaged")
 }
 
-fn copy_database(input: &mut impl Read, output: &mut File) -> Result<()> {
+fn copy_database(input: &mut impl Read, output: &mut impl Write) -> Result<()> {
     let first_block = read_up_to(input, TAR_BLOCK_BYTES)?;
     let (offset, magic) = TAR_MAGIC;
     let is_tar = first_block.get(offset..offset + magic.len()) == Some(magic);
@@ -35,16 +43,37 @@ fn copy_database(input: &mut impl Read, output: &mut File) -> Result<()> {
         io::copy(&mut full, output)?;
         return Ok(());
     }
-    for entry in tar::Archive::new(full).entries()? {
+    let mut long_name = None;
+    // Raw: otherwise the library reads long names without a limit.
+    for entry in tar::Archive::new(full).entries()?.raw(true) {
         let mut entry = entry?;
-        if entry.header().entry_type().is_file()
-            && entry.path()?.extension().is_some_and(|extension| extension == "mmdb")
-        {
-            io::copy(&mut entry, output)?;
-            return Ok(());
+        let entry_type = entry.header().entry_type();
+        if entry_type.is_gnu_longname() {
+            long_name = Some(read_name_entry(&mut entry)?);
+        } else if entry_type.is_pax_local_extensions() {
+            long_name = pax_path(&read_name_entry(&mut entry)?);
+        } else {
+            let name = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
+            if entry_type.is_file() && name.ends_with(b".mmdb") {
+                io::copy(&mut entry, output)?;
+                return Ok(());
+            }
         }
     }
     Err(anyhow::anyhow!("it contains no .mmdb file"))
+}
+
+fn read_name_entry(entry: &mut impl Read) -> Result<Vec<u8>> {
+    let mut content = read_up_to(entry, TAR_NAME_BYTES_MAX + 1)?;
+    ensure!(content.len() <= TAR_NAME_BYTES_MAX, "it contains a name longer than {TAR_NAME_BYTES_MAX} bytes");
+    // GNU tar ends the name with a zero byte.
+    content.truncate(content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+    Ok(content)
+}
+
+fn pax_path(extensions: &[u8]) -> Option<Vec<u8>> {
+    let path = PaxExtensions::new(extensions).flatten().find(|extension| extension.key_bytes() == b"path");
+    path.map(|extension| extension.value_bytes().to_vec())
 }
 
 fn read_up_to(input: &mut impl Read, bytes_max: usize) -> Result<Vec<u8>> {
@@ -55,8 +84,6 @@ fn read_up_to(input: &mut impl Read, bytes_max: usize) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
@@ -81,18 +108,8 @@ mod tests {
     }
 
     fn extract_from(bytes: &[u8], bytes_max: u64) -> Result<Vec<u8>> {
-        let temp_file = || {
-            let path = std::env::temp_dir().join(format!("ipseity-extract-{:016x}", fastrand::u64(..)));
-            let file = File::options().read(true).write(true).create_new(true).open(&path).expect("create file");
-            std::fs::remove_file(path).expect("remove file");
-            file
-        };
-        let (mut archive, mut output) = (temp_file(), temp_file());
-        archive.write_all(bytes).expect("write file");
-        extract_database(&mut archive, &mut output, bytes_max)?;
-        output.rewind()?;
         let mut extracted = Vec::new();
-        output.read_to_end(&mut extracted)?;
+        extract_database(&mut Cursor::new(bytes), &mut extracted, bytes_max)?;
         Ok(extracted)
     }
 
@@ -120,5 +137,23 @@ mod tests {
         assert!(bomb.len() < 1_000);
         let error = format!("{:#}", extract_from(&bomb, 50_000).expect_err("is rejected"));
         assert!(error.contains("50000 bytes"), "{error}");
+    }
+
+    #[test]
+    fn long_names_in_an_archive_are_read_up_to_a_limit() {
+        let long_name = |name_bytes: usize| format!("{}/GeoLite2-City.mmdb", "d".repeat(name_bytes));
+        assert_eq!(extract_from(&tar_archive(&long_name(300)), 100_000).expect("extracts"), CONTENT);
+
+        let mut with_pax = tar::Builder::new(Vec::new());
+        let name = long_name(300);
+        with_pax.append_pax_extensions([("path", name.as_bytes())]).expect("write to memory");
+        let mut header = tar::Header::new_ustar();
+        header.set_size(CONTENT.len() as u64);
+        with_pax.append_data(&mut header, "cut", CONTENT).expect("write to memory");
+        let with_pax = with_pax.into_inner().expect("write to memory");
+        assert_eq!(extract_from(&with_pax, 100_000).expect("extracts"), CONTENT);
+
+        let error = extract_from(&tar_archive(&long_name(1_000_000)), 10_000_000).expect_err("is rejected");
+        assert!(format!("{error:#}").contains("longer than 4096 bytes"), "{error:#}");
     }
 }

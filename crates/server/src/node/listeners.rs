@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
+use axum::body::{Body, Bytes};
+use http::{Request, Response};
 use ipseity_api::PublicService;
-use ipseity_edge::{Application, CertResolver, Drain, EdgeState, Listener, TlsServerConfig, Transport};
+use ipseity_domain::{Client, RequestError};
+use ipseity_edge::{Application, CertResolver, Drain, EdgeState, Listener, RequestBody, TlsServerConfig, Transport};
 use tokio::task::JoinSet;
 
 use crate::config::edge::EdgeConfig;
@@ -69,8 +72,26 @@ impl PublicListeners {
         ipseity_edge::serve(listener, transport, Arc::clone(&self.edge), self.application(), self.drain.clone())
     }
 
-    fn application(&self) -> impl Application + use<> {
-        let service = self.service.clone();
-        move |client, request| service.call(client, request)
+    fn application(&self) -> PublicApplication {
+        PublicApplication(self.service.clone())
+    }
+}
+
+#[derive(Clone)]
+struct PublicApplication(PublicService);
+
+impl Application for PublicApplication {
+    type ResponseBody = Body;
+
+    fn handle(
+        &self,
+        client: Client,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Response<Body>> + Send + 'static {
+        self.0.call(client, request)
+    }
+
+    fn refuse(&self, error: RequestError) -> Response<Bytes> {
+        self.0.refuse(error)
     }
 }

@@ -48,6 +48,11 @@ impl Collector for NodeCollector {
             ("connections_accepted", "Accepted connections", stats.connections_accepted.value()),
             ("accept_errors", "Failed accept calls", stats.accept_errors.value()),
             ("quic_retries", "QUIC Retry packets sent", stats.quic_retries.value()),
+            (
+                "unidentified_clients",
+                "Requests whose client a trusted proxy did not name",
+                stats.unidentified_clients.value(),
+            ),
             ("tls_handshake_failures", "Failed TLS and QUIC handshakes", stats.handshakes_failed.value()),
         ];
         for (name, help, value) in counters {
@@ -64,6 +69,9 @@ impl Collector for NodeCollector {
             ConstGauge::new(i64::from(self.guard.status() == status))
                 .encode(mismatch.encode_family(&[("reason", reason)])?)?;
         }
+        let refused = ConstCounter::new(stats.requests_out_of_memory.value());
+        let help = "Requests refused and responses reset because they exceeded a memory limit";
+        refused.encode(encoder.encode_descriptor("requests_out_of_memory", help, None, refused.metric_type())?)?;
         let prototype = ConstCounter::new(0_u64);
         let help = "Connections closed by a limit, by reason";
         let mut closed = encoder.encode_descriptor("connections_closed", help, None, prototype.metric_type())?;

@@ -110,6 +110,11 @@ fn edge_limits(config: &Config) -> EdgeLimits {
         header_timeout: millis(settings.header_timeout_ms),
         idle_timeout: millis(settings.idle_timeout_ms),
         write_timeout: millis(settings.write_timeout_ms),
+        write_rate_min: settings.write_bytes_per_second_min,
+        unread_body_timeout: millis(settings.unread_body_timeout_ms),
+        memory_per_connection_max: settings.memory_per_connection_bytes_max,
+        memory_per_subnet_max: settings.memory_per_subnet_bytes_max,
+        memory_max: settings.memory_bytes_max,
         drain_timeout: millis(settings.drain_timeout_ms),
         header_bytes_max: settings.header_bytes_max,
         headers_max: settings.headers_max,
@@ -177,6 +182,7 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
         registry: metrics_registry,
         draining: AtomicBool::new(false),
         log_control,
+        hosts: config.ops.hosts.clone(),
     });
 
     let mut sockets = ListenSockets::open(&config.edge)?;
@@ -327,6 +333,7 @@ fn open_api(
         unknown_cache_max: config.ledger.unknown_cache_keys_max,
         unknown_cache_ttl: Duration::from_secs(config.ledger.unknown_cache_ttl_s),
         refusal_cache_max: config.ledger.refusal_cache_keys_max,
+        demo_requests_per_subnet_max: config.ledger.demo_requests_per_subnet_max,
         render_cache_max: config.geo.render_cache_entries_max,
         degraded: DegradedLimits {
             local_keys_max: config.ledger.local_cache_keys_max,
@@ -334,7 +341,7 @@ fn open_api(
             store_timeout: millis(config.ledger.timeout_ms),
         },
     };
-    Arc::new(Api::new(
+    let api = Api::new(
         ledger,
         store,
         Arc::clone(atlas_reloader),
@@ -342,7 +349,8 @@ fn open_api(
         Arc::clone(usage_buffer),
         metrics,
         limits,
-    ))
+    );
+    Arc::new(api.with_https_required(config.public.requires_https()))
 }
 
 fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {

@@ -1,5 +1,9 @@
 //! The ops listener: /live, /ready, /metrics and /log. It must not be public.
+//!
+//! It rejects requests of web pages. A page could reach it from a browser in the same network, also under the name of
+//! the page (DNS rebinding).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +12,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Form, Router};
-use http::Request;
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, Request, StatusCode};
 use ipseity_api::Api;
 use ipseity_domain::Client;
 use ipseity_edge::{Application, RequestBody};
@@ -30,6 +36,8 @@ pub(crate) struct OpsState {
     pub(crate) registry: Registry,
     pub(crate) draining: AtomicBool,
     pub(crate) log_control: Arc<LogControl>,
+    /// Host names that requests may use.
+    pub(crate) hosts: Vec<String>,
 }
 
 pub(crate) fn ops_application(ops: Arc<OpsState>) -> impl Application {
@@ -38,14 +46,44 @@ pub(crate) fn ops_application(ops: Arc<OpsState>) -> impl Application {
         .route("/ready", get(get_ready))
         .route("/metrics", get(get_metrics))
         .route("/log", get(get_log).put(put_log))
-        .with_state(ops);
+        .with_state(Arc::clone(&ops));
     move |_client: Client, request: Request<RequestBody>| {
+        let rejection = reject_web_page(&ops.hosts, &request);
         let response = router.clone().oneshot(request.map(Body::new));
-        async {
+        async move {
+            if let Some((status, message)) = rejection {
+                return (status, message).into_response();
+            }
             let Ok(response) = response.await;
             response
         }
     }
+}
+
+/// The response to a request that a web page may have caused.
+fn reject_web_page<B>(hosts: &[String], request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+    if request.headers().contains_key(ORIGIN) || is_cross_site(request.headers()) {
+        return Some((StatusCode::FORBIDDEN, "The ops listener does not answer requests of web pages.\n"));
+    }
+    let host_headers = request.headers().get_all(HOST).iter().map(|host| host.as_bytes().try_into().ok());
+    let mut authorities = host_headers.chain(request.uri().authority().cloned().map(Some));
+    let is_allowed = authorities
+        .all(|authority| authority.is_some_and(|authority: Authority| is_allowed_host(hosts, authority.host())));
+    let message = "The ops listener answers to IP addresses, localhost and the names in [ops] hosts.\n";
+    (!is_allowed).then_some((StatusCode::MISDIRECTED_REQUEST, message))
+}
+
+/// A browser sends `none` if a person entered the URL.
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    headers.get_all("sec-fetch-site").iter().any(|site| site != "none" && site != "same-origin")
+}
+
+/// A page can let its name lead to any address, but the browser sends the name.
+fn is_allowed_host(hosts: &[String], host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<IpAddr>().is_ok()
+        || host.eq_ignore_ascii_case("localhost")
+        || hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
 }
 
 /// A node is ready unless it drains or can serve no key. In degraded mode it serves keys that it knows, even without Redis and PostgreSQL.
@@ -62,7 +100,7 @@ async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
         "store": ok_or_error(store.err().map(|error| error.to_string())),
         "ledger": ok_or_error(ledger.err().map(|error| error.to_string()).or(mismatch.map(|status| status.to_string()))),
     });
-    let status = if ready { http::StatusCode::OK } else { http::StatusCode::SERVICE_UNAVAILABLE };
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(http::header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
@@ -71,7 +109,7 @@ async fn get_metrics(State(ops): State<Arc<OpsState>>) -> Response {
     ops.api.admission().report_pending_charges();
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &ops.registry).is_err() {
-        return http::StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     }
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(http::header::CONTENT_TYPE, content_type)], text).into_response()
@@ -95,6 +133,46 @@ struct LogOverrideRequest {
 async fn put_log(State(ops): State<Arc<OpsState>>, Form(request): Form<LogOverrideRequest>) -> Response {
     match ops.log_control.set_override(request.level.as_deref(), request.access, request.duration_s) {
         Ok(()) => get_log(State(ops)).await,
-        Err(error) => (http::StatusCode::BAD_REQUEST, format!("{error:#}\n")).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}\n")).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status_of(headers: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().uri("/metrics");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(()).expect("valid request");
+        reject_web_page(&["ops.internal.example".to_owned()], &request).map_or(200, |(status, _)| status.as_u16())
+    }
+
+    #[test]
+    fn ops_listener_rejects_unknown_hosts_and_web_pages() {
+        for host in
+            ["127.0.0.1:9090", "10.0.0.7", "[::1]:9090", "localhost", "LocalHost:9090", "Ops.internal.example:9090"]
+        {
+            assert_eq!(status_of(&[("host", host)]), 200, "{host}");
+        }
+        for host in [
+            "rebind.evil.example",
+            "rebind.evil.example:9090",
+            "127.0.0.1.evil.example",
+            "",
+            "a b",
+            "localhost.evil.example",
+        ] {
+            assert_eq!(status_of(&[("host", host)]), 421, "{host}");
+        }
+        assert_eq!(status_of(&[("host", "localhost"), ("host", "rebind.evil.example")]), 421);
+        assert_eq!(status_of(&[("host", "localhost"), ("origin", "http://localhost")]), 403);
+        assert_eq!(status_of(&[("host", "localhost"), ("origin", "null")]), 403);
+        for (site, status) in [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)] {
+            assert_eq!(status_of(&[("host", "localhost"), ("sec-fetch-site", site)]), status, "{site}");
+        }
+        assert_eq!(status_of(&[]), 200, "a probe over HTTP/1.0 sends no Host, which a browser always does");
     }
 }

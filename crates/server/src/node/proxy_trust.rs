@@ -56,6 +56,7 @@ fn connection_headers(settings: &EdgeConfig, forwarding: ForwardingHeader) -> Re
         Ok(Some(header))
     };
     Ok(ConnectionHeaders {
+        scheme: parse_header("scheme_header", &settings.scheme_header)?,
         tls_version: parse_header("tls_version_header", &settings.tls_version_header)?,
         tls_cipher: parse_header("tls_cipher_header", &settings.tls_cipher_header)?,
         http_protocol: parse_header("http_protocol_header", &settings.http_protocol_header)?,

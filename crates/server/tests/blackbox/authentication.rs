@@ -98,6 +98,20 @@ async fn other_scheme_or_empty_key_counts_as_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn key_without_bearer_scheme_gets_an_error_that_names_the_scheme() {
+    let deployment = shared_deployment().await;
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
+    for prefix in ["", "Bearer\t", "Token ", "Basic "] {
+        let value = format!("{prefix}{}", key.key);
+        let reply = lookup_with_credentials(&mut caller, &[&value], "").await;
+        let body = ExpectedError::MISSING_KEY.assert_matches(&reply).to_string();
+        assert!(body.contains("Scheme `Bearer` missing") && body.contains("key=<API_KEY>"), "{body}");
+        assert!(!body.contains(&key.key), "the response repeats the key");
+    }
+    assert_eq!(rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining, 9_999, "a refusal was charged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn first_of_several_credentials_is_used() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);

@@ -72,7 +72,7 @@ async fn served_serial(node: &Node, name: &str) -> String {
     text.strip_prefix("serial=").unwrap_or_default().to_lowercase()
 }
 
-async fn metric_value(node: &Node, line: &str) -> i64 {
+pub(crate) async fn metric_value(node: &Node, line: &str) -> i64 {
     let metrics = node.metrics().await.expect("read metrics");
     let value = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap_or_else(|| panic!("no {line}"));
     value.trim().parse().expect("number")

@@ -232,6 +232,7 @@ fn check_prints_settings_without_passwords() {
     let settings = [
         ("IPSEITY__STORE__URL", "postgres://me:s3cr3t-a@db.example:5432/ipseity?password=s3cr3t-b"),
         ("IPSEITY__LEDGER__URL", "redis://:s3cr3t-c@counters.example:6379/2"),
+        ("IPSEITY__OTLP__ENDPOINT", "http://me:s3cr3t-d@collector.example:4318"),
         ("IPSEITY__EDGE__COLO", "FRA"),
     ];
     let output = run_isolated(&settings, &["check"]);
@@ -240,7 +241,7 @@ fn check_prints_settings_without_passwords() {
     for line in ["edge.colo = \"FRA\"", "ledger.timeout_ms = 50", "The configuration is valid."] {
         assert!(text.lines().any(|shown| shown == line), "{line} is missing: {text}");
     }
-    for host in ["me:…@db.example:5432/ipseity", "counters.example:6379/2"] {
+    for host in ["me:…@db.example:5432/ipseity", "counters.example:6379/2", "me:…@collector.example:4318"] {
         assert!(text.contains(host), "{text}");
     }
     assert!(!text.contains("s3cr3t"), "{text}");

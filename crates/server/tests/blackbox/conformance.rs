@@ -13,7 +13,8 @@ const REFUSAL_SOURCE: &str = include_str!("../../../api/src/error.rs");
 const SECTIONS: [&str; 16] =
     ["0", "1", "2.1", "2.2", "2.3", "3", "4.1", "4.2", "4.3", "4.4", "5", "6", "7", "8", "9", "D"];
 /// Modules that contain only tests of the contract.
-const CONTRACT_MODULES: [&str; 7] = ["authentication", "conformance", "cors", "demo", "errors", "limits", "lookup"];
+const CONTRACT_MODULES: [&str; 8] =
+    ["authentication", "conformance", "cors", "demo", "errors", "limits", "lookup", "plain_http"];
 
 struct ConformanceRow {
     section: &'static str,

@@ -272,7 +272,7 @@ async fn assert_rtt_converges(
 ) {
     let expected_ms = link_rtt_ms - link_rtt_ms / 10..=link_rtt_ms + link_rtt_ms / 10;
     let authorization = format!("Authorization: {}", key.bearer());
-    let common = ["--header", &authorization, "--write-out", "\n%{num_connects} %{time_connect}\n"];
+    let common = ["--header", &authorization, "--write-out", "%{num_connects} %{time_connect}\n"];
     let arguments = [&common[..], &[url; REQUESTS_PER_CONNECTION]].concat();
     for _ in 0..ATTEMPTS_MAX {
         let (reported_ms, connect_ms) = parse_round_trips(caller(&arguments).await.expect("curl runs"));

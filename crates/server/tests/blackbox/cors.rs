@@ -37,7 +37,8 @@ async fn one_response_of_each_kind(deployment: &Deployment) -> Vec<(u16, TestRes
         (Method::GET, "/api/v1/ip?key=x", 401),
         (Method::GET, &bad, 403),
         (Method::GET, "/nowhere", 404),
-        (Method::OPTIONS, "/nowhere", 404),
+        (Method::OPTIONS, "/nowhere", 204),
+        (Method::OPTIONS, "/signin", 204),
         (Method::POST, "/api/v1/ip", 405),
         (Method::DELETE, "/docs", 405),
         (Method::GET, &long, 414),
@@ -86,6 +87,35 @@ async fn no_response_is_cached_sniffed_or_sends_a_referrer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn api_responses_and_their_timing_are_readable_from_any_origin() {
+    for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
+        let is_page = reply.headers.contains_key("content-security-policy");
+        let (policy, timing) = if is_page { ("same-origin", None) } else { ("cross-origin", Some("*")) };
+        assert_eq!(reply.header("cross-origin-resource-policy"), Some(policy), "{status}");
+        assert_eq!(reply.header("timing-allow-origin"), timing, "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_json_body_ends_with_one_newline() {
+    let deployment = shared_deployment().await;
+    let mut caller = deployment.nodes[0].client();
+    let files = ["/api/v1/meta", "/api/v1/openapi.json", "/docs/search.json", "/.well-known/api-catalog"];
+    let mut replies = one_response_of_each_kind(deployment).await;
+    for path in files {
+        replies.push((200, caller.get(path, &[]).await.expect("response arrives")));
+    }
+    for (status, reply) in replies {
+        if reply.body.is_empty() || !reply.header("content-type").is_some_and(|kind| kind.contains("json")) {
+            continue;
+        }
+        let text = reply.text();
+        assert!(text.ends_with("}\n") || text.ends_with("]\n"), "{status}: {text}");
+        assert_eq!(reply.header("content-length"), Some(&*text.len().to_string()), "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_api_response_is_json() {
     for (status, reply) in one_response_of_each_kind(shared_deployment().await).await {
         match reply.header("content-type") {
@@ -101,24 +131,37 @@ async fn every_api_response_is_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn preflight_is_204_without_body_key_or_charge() {
+async fn preflight_on_any_path_is_204_without_body_key_or_charge() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
     let before = rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining;
     let preflight_headers = [
         ORIGIN,
         ("access-control-request-method", "GET"),
-        ("access-control-request-headers", "authorization, content-type"),
+        ("access-control-request-headers", "authorization,sentry-trace,traceparent"),
     ];
-    for path in ["/api/v1/ip", "/api/v1/ip/demo", &format!("/api/v1/ip?key={}", key.key)] {
-        for headers in [&[][..], &preflight_headers] {
+    let with_key = format!("/api/v1/ip?key={}", key.key);
+    let api_paths = ["/api/v1/ip", "/api/v1/ip/demo", "/api/v1/meta", &with_key];
+    let other_paths = ["/", "/keys", "/signin", "/signout", "/robots.txt", "/nowhere", "/api/v1/ip/"];
+    for path in api_paths.into_iter().chain(other_paths) {
+        for (headers, allowed) in [
+            (&[][..], "Authorization, Content-Type"),
+            (&preflight_headers, "Authorization, Content-Type, sentry-trace, traceparent"),
+        ] {
             let reply = caller.send(Method::OPTIONS, path, headers).await.expect("response arrives");
             assert_eq!((reply.status, reply.body.len()), (204, 0), "{path}");
             assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
             assert_eq!(reply.header("access-control-allow-methods"), Some("GET, HEAD, OPTIONS"));
-            assert_eq!(reply.header("access-control-allow-headers"), Some("Authorization, Content-Type"));
+            assert_eq!(reply.header("access-control-allow-headers"), Some(allowed));
             assert_eq!(reply.header("access-control-max-age"), Some("86400"));
-            for absent in ["content-type", "content-length", "x-ratelimit-limit", "www-authenticate"] {
+            for absent in [
+                "content-type",
+                "content-length",
+                "x-ratelimit-limit",
+                "www-authenticate",
+                "set-cookie",
+                "access-control-allow-credentials",
+            ] {
                 assert!(!reply.headers.contains_key(absent), "{absent}");
             }
         }

@@ -123,7 +123,32 @@ async fn demo_has_no_burst_limit() {
     let node = fixture.deployment.start_node(&Env::new()).await.expect("node starts");
     let mut caller = node.client();
     for used in 1..=350 {
-        let reply = demo_from(&mut caller, "198.51.100.1").await;
+        let reply = demo_from(&mut caller, "127.0.0.1").await;
         assert_eq!((reply.status, rate_limit_headers(&reply).remaining), (200, 1_000 - used));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn network_can_use_a_tenth_of_the_demo_quota() {
+    let fixture = frozen_clock().await;
+    fixture.record_demo_usage(0).await;
+    let node = fixture.deployment.start_node(&Env::new()).await.expect("node starts");
+    let mut caller = node.client();
+    // The node learns the day from the clock of Redis.
+    assert_eq!(demo_from(&mut caller, "127.0.0.1").await.status, 200);
+    let expected = ReceivedRateLimit { limit: 100, remaining: 0, reset_s: fixture.midnight_s };
+    for [one, another] in [["198.51.100.1", "198.51.100.2"], ["2001:db8:1::1", "2001:db8:1:1::1"]] {
+        for _ in 0..100 {
+            assert_eq!(demo_from(&mut caller, one).await.status, 200);
+        }
+        let reply = demo_from(&mut caller, one).await;
+        let body = ExpectedError::DEMO_QUOTA.assert_matches(&reply);
+        assert!(body["message"].as_str().is_some_and(|message| message.starts_with("Your network")), "{body}");
+        assert_eq!(rate_limit_headers(&reply), expected);
+        let retry_after: u64 = reply.header("retry-after").and_then(|value| value.parse().ok()).expect("valid seconds");
+        assert!((43_100..=43_200).contains(&retry_after), "{retry_after}");
+        assert_eq!(demo_from(&mut caller, another).await.status, 200);
+    }
+    let last = demo_from(&mut caller, "198.51.100.3").await;
+    assert_eq!(rate_limit_headers(&last).remaining, 1_000 - 204, "refused requests are not charged");
 }

@@ -208,9 +208,10 @@ async fn doctor_names_each_postgres_problem_and_its_fix() {
     let grants = "create role reader login; grant select on all tables in schema public to reader";
     sql("guarded", grants).await;
     let as_role = |role: &str| postgres.url("guarded").replace("postgres@", &format!("{role}@"));
-    assert_finding("may only read", as_role("reader"), &["cannot write to every table", "`grant select, insert"]);
+    assert_finding("may only read", as_role("reader"), &["cannot write to every table", "`grant ipseity_node to"]);
     let grants =
         "create role clerk login; grant select, insert, update, delete on all tables in schema public to clerk;
+                  grant execute on all functions in schema public to clerk;
                   revoke execute on function pg_control_system() from public";
     sql("guarded", grants).await;
     assert_finding("may not read the identity", as_role("clerk"), &["identity", "`grant execute on function"]);
@@ -321,6 +322,15 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     );
     let plain_http = vec![("PUBLIC__BASE_URL", "http://ip.example.com".to_owned())];
     reference.assert_finding("pages over plain HTTP", plain_http, &["only over TLS", "https://"]);
+    let mut without_tls = reference.env();
+    for name in ["EDGE__HTTPS", "EDGE__TRUSTED_PROXIES", "PUBLIC__ALLOW_PLAIN_HTTP"] {
+        without_tls.remove(&format!("IPSEITY__{name}"));
+    }
+    assert_single_error(
+        "keys over plain HTTP",
+        &errors_found(&run_doctor(&without_tls, None)),
+        &["Keys are accepted only over TLS", "[public] allow_plain_http"],
+    );
     let few = errors_found(&run_doctor(&reference.env(), Some(256)));
     assert_single_error("few open files", &few, &["open file limit is 256", "`LimitNOFILE=`"]);
     let level = vec![("LOG__LEVEL", "loud".to_owned())];

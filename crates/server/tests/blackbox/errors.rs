@@ -28,6 +28,7 @@ pub(crate) struct ExpectedError {
 impl ExpectedError {
     pub(crate) const MISSING_KEY: Self = Self::new(401, "missing_api_key", "missing_api_key");
     pub(crate) const INVALID_KEY: Self = Self::new(401, "invalid_api_key", "invalid_api_key");
+    pub(crate) const HTTPS_REQUIRED: Self = Self::new(400, "https_required", "https_required");
     pub(crate) const INACTIVE_KEY: Self = Self::new(403, "inactive_api_key", "inactive-keys");
     pub(crate) const PAUSED_KEY: Self = Self::new(403, "inactive_api_key", "paused-keys");
     pub(crate) const BURST_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "burst-limit");
@@ -73,9 +74,10 @@ impl ExpectedError {
     }
 }
 
-const ALL_ERRORS: [ExpectedError; 11] = [
+const ALL_ERRORS: [ExpectedError; 12] = [
     ExpectedError::MISSING_KEY,
     ExpectedError::INVALID_KEY,
+    ExpectedError::HTTPS_REQUIRED,
     ExpectedError::INACTIVE_KEY,
     ExpectedError::PAUSED_KEY,
     ExpectedError::BURST_LIMIT,
@@ -115,12 +117,27 @@ async fn unknown_path_is_not_found() {
         "/api/v1/ip/198.51.100.1",
         "/api/v1/events",
         "/api/v1/keys",
+        "/api%2Fv1/ip",
+        "/api/v1/%2569p",
+        "/api/v1/ip%2F",
         "/docs/",
     ] {
-        for method in [Method::GET, Method::POST, Method::OPTIONS] {
+        for method in [Method::GET, Method::POST] {
             ExpectedError::NOT_FOUND.assert_matches(&caller.send(method, path, &[]).await.expect("response arrives"));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encoded_letters_in_a_path_equal_plain_ones() {
+    let deployment = shared_deployment().await;
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
+    for path in ["/api/v1/%69p", "/%61pi/v1/i%70", "/api/v1/%69%70?scope=geo"] {
+        let reply = caller.get(path, &[("authorization", &key.bearer())]).await.expect("response arrives");
+        assert_eq!((reply.status, reply.header("x-ratelimit-limit")), (200, Some("10000")), "{path}");
+        ExpectedError::MISSING_KEY.assert_matches(&caller.get(path, &[]).await.expect("response arrives"));
+    }
+    assert_eq!(caller.get("/%64ocs/errors", &[]).await.expect("response arrives").status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -144,19 +144,19 @@ async fn scope_parameter_narrows_one_request_and_never_widens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_scope_is_ignored_and_the_first_scope_counts() {
+async fn invalid_scope_is_ignored_and_the_first_scope_counts_in_any_case() {
     let deployment = shared_deployment().await;
     let mut caller = deployment.nodes[0].client();
     for key_scope in Scope::ALL {
         let key = fresh_key(deployment, key_scope).await;
-        for invalid in
-            ["scope", "scope=", "scope=GEO", "scope=all", "scope=%20ip", "scope=ip,geo", "Scope=ip", "scope[]=ip"]
-        {
+        for invalid in ["scope", "scope=", "scope=all", "scope=%20ip", "scope=ip,geo", "Scope=ip", "scope[]=ip"] {
             let body = lookup_as(&mut caller, &key, &format!("?{invalid}"), samples::PARIS.address).await;
             assert_eq!(field_names(&body), fields_of(key_scope), "{key_scope}, requested {invalid}");
         }
         for (requested, effective) in [
             ("ip&scope=full", Scope::Ip),
+            ("IP", Scope::Ip),
+            ("Geo", key_scope.min(Scope::Geo)),
             ("full&scope=ip", key_scope),
             ("x&scope=ip", key_scope),
             ("&scope=ip", key_scope),

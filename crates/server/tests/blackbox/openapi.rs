@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use ipseity_domain::Scope;
+use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::{Deployment, DeploymentOptions, TestClient, TestResponse};
 use serde_json::Value;
 
 use crate::fixture::{fresh_key, relaxed_timeouts, shared_deployment};
 
 /// Transport headers, which any response may have.
-const TRANSPORT_HEADERS: [&str; 5] = ["allow", "alt-svc", "content-length", "content-type", "date"];
+const TRANSPORT_HEADERS: [&str; 6] =
+    ["allow", "alt-svc", "content-length", "content-type", "date", "strict-transport-security"];
 const METHODS: [Method; 8] = [
     Method::GET,
     Method::HEAD,
@@ -122,6 +124,9 @@ async fn every_documented_status_occurs_with_its_headers() {
     let (lookup, demo) = ("/api/v1/ip", "/api/v1/ip/demo");
     observed.request_and_check(&mut caller, &document, lookup, "", &[]).await;
     observed.request_and_check(&mut caller, &document, lookup, "?key=x", &[]).await;
+    let https_only = Env::from([("IPSEITY__PUBLIC__ALLOW_PLAIN_HTTP".to_owned(), "false".to_owned())]);
+    let https_node = deployment.start_node(&https_only).await.expect("node starts");
+    observed.request_and_check(&mut https_node.client(), &document, lookup, "?key=x", &[]).await;
     let [inactive, exhausted] = [fresh_key(&deployment, Scope::Ip).await, fresh_key(&deployment, Scope::Ip).await];
     deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivate the key");
     observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &inactive.bearer())]).await;

@@ -1,14 +1,16 @@
 //! Proxy trust as an operator configures it: presets, settings rejected at startup, the explanations of `ipseity
 //! check`, and spoofed headers through a real proxy.
 
+use std::net::SocketAddr;
 use std::process::Command;
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node;
 use ipseity_testkit::deployment::node::Env;
-use ipseity_testkit::{CommandOutput, ReverseProxy, ReverseProxyKind};
+use ipseity_testkit::{CommandOutput, ReverseProxy, ReverseProxyKind, curl};
 use serde_json::{Value, json};
 
+use crate::certificates::metric_value;
 use crate::connection::curl_lookup;
 use crate::fixture::{fresh_key, shared_deployment};
 
@@ -68,13 +70,19 @@ fn preset_fills_defaults_without_overriding() {
     const NETWORK: (&str, &str) = ("TRUSTED_PROXIES", "10.0.0.0/8");
     let shown: [(EdgeEnvPairs, ArgumentList); 6] = [
         (&[("PRESET", "none")], &["edge.forwarding_header = \"x-forwarded-for\"", "edge.proxy_protocol = []"]),
-        (&[("PRESET", "nginx"), NETWORK], &["edge.rtt_header = \"x-client-rtt\""]),
+        (
+            &[("PRESET", "nginx"), NETWORK],
+            &["edge.rtt_header = \"x-client-rtt\"", "edge.scheme_header = \"x-forwarded-proto\""],
+        ),
         (
             &[("PRESET", "haproxy"), NETWORK],
             &["edge.proxy_protocol = [\"127.0.0.1:8080\"]", "edge.pass_through = \"none\""],
         ),
         (&[("PRESET", "aws-nlb"), NETWORK, ("PASS_THROUGH", "http")], &["edge.pass_through = \"http\""]),
-        (&[("PRESET", "aws-alb"), NETWORK], &["edge.forwarding_header = \"x-forwarded-for\""]),
+        (
+            &[("PRESET", "aws-alb"), NETWORK],
+            &["edge.forwarding_header = \"x-forwarded-for\"", "edge.scheme_header = \"x-forwarded-proto\""],
+        ),
         (&[("PRESET", "cloudflare")], &["edge.forwarding_header = \"cf-connecting-ip\"", "173.245.48.0/20", "cf-ray"]),
     ];
     for (settings, lines) in shown {
@@ -113,8 +121,8 @@ fn check_explains_which_client_address_is_used() {
         (
             TRUSTED,
             &["--peer", "10.0.0.1", "--header", "X-Forwarded-For: 9.9.9.9, unknown"],
-            "10.0.0.1",
-            "is not an address",
+            "unknown",
+            "has no readable address",
         ),
         (
             BEHIND_HAPROXY,
@@ -131,6 +139,41 @@ fn check_explains_which_client_address_is_used() {
             text.contains(&format!("Client: {expected_address}")) && text.contains(reason),
             "{arguments:?}: {text}"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_a_proxy_does_not_name_is_null_and_reported_to_the_operator() {
+    let deployment = shared_deployment().await;
+    let key = fresh_key(deployment, Scope::Full).await;
+    for (header, unreadable, readable) in [
+        ("x-forwarded-for", &["unknown", "garbage", "8.8.8.8, garbage", "", ","][..], "198.51.100.7, "),
+        ("forwarded", &["for=unknown", "for=8.8.8.8, by=10.0.0.1", "for=\"_hidden\"", ""], "for=198.51.100.7,"),
+        ("cf-connecting-ip", &["unknown", "198.51.100.7, 198.51.100.8", ""], "198.51.100.7"),
+        ("x-real-ip", &["garbage", ""], "198.51.100.7"),
+    ] {
+        let node = deployment.start_node(&edge_env(&[("FORWARDING_HEADER", header)])).await.expect("node starts");
+        let mut caller = node.client();
+        let bearer = key.bearer();
+        for value in unreadable {
+            let headers = [("authorization", &*bearer), (header, value)];
+            let reply = caller.get("/api/v1/ip", &headers).await.expect("response arrives");
+            let body = reply.json().expect("valid JSON");
+            let fields = body.as_object().expect("value is an object");
+            let known: Vec<_> =
+                fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()).collect();
+            assert_eq!((reply.status, known), (200, vec!["status"]), "{header}: {value:?}");
+        }
+        let page = caller.get("/", &[(header, unreadable[0])]).await.expect("page loads");
+        assert!(page.status == 200 && page.text().contains("Unknown"), "{header}");
+        let headers = [("authorization", &*bearer), (header, readable)];
+        let reply = caller.get("/api/v1/ip", &headers).await.expect("response arrives");
+        assert_eq!(reply.json().expect("valid JSON")["ip"], "198.51.100.7", "{header}: {readable:?}");
+        let counted = metric_value(&node, "ipseity_unidentified_clients_total").await;
+        assert_eq!(counted, unreadable.len() as i64 + 1, "{header}");
+        let log = node.log().expect("log is readable");
+        assert_eq!(log.matches("a trusted proxy did not name its client").count(), 1, "{header}: {log}");
+        assert!(!log.contains("8.8.8.8") && !log.contains("garbage"), "the log repeats the header: {log}");
     }
 }
 
@@ -155,21 +198,46 @@ fn documented_proxy_settings_are_valid() {
     }
 }
 
+/// nginx with this configuration, without TLS.
+async fn start_nginx(configuration: &str, node: SocketAddr) -> ReverseProxy {
+    let configure = |ports: &[u16]| {
+        let mut text = configuration.replace("listen 80;", &format!("listen 127.0.0.1:{};", ports[0]));
+        for line in ["listen [::]:80;", "listen 443 ssl http2;", "listen [::]:443 ssl http2;"] {
+            text = text.replace(line, "");
+        }
+        let kept_lines = text.lines().filter(|line| !line.contains("/etc/ssl/"));
+        kept_lines.collect::<Vec<_>>().join("\n").replace("10.0.0.5:8080", &node.to_string())
+    };
+    ReverseProxy::start(ReverseProxyKind::Nginx, 1, configure).await.expect("nginx starts")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_nginx_logs_neither_keys_nor_addresses() {
+    // No node listens there, so each request is also an error.
+    let no_node = "127.0.0.1:1".parse().expect("valid address");
+    let documented = snippet("nginx");
+    let logging = documented.replace("access_log off;", "").replace("error_log /dev/null;", "");
+    for (configuration, is_logged) in [(documented, false), (logging, true)] {
+        let proxy = start_nginx(&configuration, no_node).await;
+        let url = format!("http://{}/api/v1/ip?key=ips_canary", proxy.addresses()[0]);
+        // nginx logs a request after its response. The only worker has logged the first one before it answers the second.
+        for _ in 0..2 {
+            let output = curl(&["--interface", "127.0.0.77", &url]).await.expect("curl runs").text();
+            assert!(output.contains("502"), "{output}");
+        }
+        for canary in ["127.0.0.77", "ips_canary"] {
+            assert_eq!(proxy.log().contains(canary), is_logged, "{canary}: {}", proxy.log());
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn spoofed_headers_through_nginx_are_ignored() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Full).await;
     let settings = edge_env(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
     let node = deployment.start_node(&settings).await.expect("node starts");
-    let configure = |ports: &[u16]| {
-        let mut text = snippet("nginx").replace("listen 80;", &format!("listen 127.0.0.1:{};", ports[0]));
-        for line in ["listen [::]:80;", "listen 443 ssl http2;", "listen [::]:443 ssl http2;"] {
-            text = text.replace(line, "");
-        }
-        let kept_lines = text.lines().filter(|line| !line.contains("/etc/ssl/"));
-        kept_lines.collect::<Vec<_>>().join("\n").replace("10.0.0.5:8080", &node.http().to_string())
-    };
-    let proxy = ReverseProxy::start(ReverseProxyKind::Nginx, 1, configure).await.expect("nginx starts");
+    let proxy = start_nginx(&snippet("nginx"), node.http()).await;
     let url = format!("http://{}/api/v1/ip", proxy.addresses()[0]);
     let spoofed_headers = [
         "X-Forwarded-For: 203.0.113.9",

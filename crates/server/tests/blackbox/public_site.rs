@@ -52,6 +52,42 @@ async fn landing_page_shows_the_full_lookup_without_charge() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn landing_page_shows_no_data_to_scripts() {
+    let mut caller = shared_deployment().await.nodes[0].client();
+    for script in [
+        &[("origin", "https://shop.example.com")][..],
+        &[("origin", "https://shop.example.com"), ("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty")],
+        &[("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")],
+    ] {
+        let page = get_ok(&mut caller, "/", &[&[("x-forwarded-for", PARIS.address)], script].concat()).await;
+        assert_eq!(page.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(page.header("vary"), Some("Origin, Sec-Fetch-Dest, Sec-Fetch-Mode"));
+        let text = page.text();
+        assert!(
+            !text.contains(PARIS.address) && !text.contains("Paris") && text.contains("Get a free key"),
+            "{script:?}"
+        );
+    }
+    let navigation = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+    let page = get_ok(&mut caller, "/", &[&[("x-forwarded-for", PARIS.address)], &navigation[..]].concat()).await;
+    assert!(page.text().contains(PARIS.address));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn landing_page_shows_data_to_a_network_60_times_a_minute() {
+    let mut caller = shared_deployment().await.nodes[0].client();
+    let mut shown_count = 0;
+    for number in 1..=70 {
+        let address = format!("2001:db8:60:1::{number:x}");
+        shown_count +=
+            usize::from(get_ok(&mut caller, "/", &[("x-forwarded-for", &address)]).await.text().contains(&address));
+    }
+    assert_eq!(shown_count, 60);
+    let other = "2001:db8:60:2::1";
+    assert!(get_ok(&mut caller, "/", &[("x-forwarded-for", other)]).await.text().contains(other));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn landing_map_has_no_marker_without_a_location() {
     let mut caller = shared_deployment().await.nodes[0].client();
     for (address, words) in

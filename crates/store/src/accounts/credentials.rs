@@ -50,7 +50,8 @@ impl Accounts<'_> {
         Ok(self.store.with_timeout(found).await?.flatten())
     }
 
-    /// Changes an account's password. Ends all its sessions except the given one, and invalidates its email tokens.
+    /// Changes an account's password. Ends all its sessions except the given one, forgets its devices, and invalidates its
+    /// email tokens. Deletes its passkeys if requested.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
@@ -58,11 +59,12 @@ impl Accounts<'_> {
         self,
         account_id: i64,
         hash: &str,
-        keep_session_id: Option<i64>,
+        keep_session_id: i64,
+        delete_passkeys: bool,
     ) -> Result<(), StoreError> {
         let set = async {
             let mut transaction = self.store.pool.begin().await?;
-            replace_password(&mut transaction, account_id, hash, keep_session_id).await?;
+            replace_password(&mut transaction, account_id, hash, Some(keep_session_id), delete_passkeys).await?;
             transaction.commit().await
         };
         self.store.with_timeout(set).await
@@ -111,17 +113,21 @@ impl Accounts<'_> {
     }
 }
 
-/// Sets the password, and removes all other access that someone with the old one may have obtained.
+/// Sets the password. Ends sessions, forgets devices and invalidates links that someone with the old password may have
+/// obtained. Passkeys stay unless `delete_passkeys` is set. Links that restore a previous email address stay.
 pub(crate) async fn replace_password(
     connection: &mut PgConnection,
     account_id: i64,
     hash: &str,
     keep_session_id: Option<i64>,
+    delete_passkeys: bool,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "with changed as (update accounts set password_hash = $2 where id = $1 returning id, email),
               ended_sessions as (delete from sessions using changed
-                        where sessions.account_id = changed.id and sessions.id is distinct from $3)
+                        where sessions.account_id = changed.id and sessions.id is distinct from $3),
+              forgotten_devices as (delete from devices using changed where devices.account_id = changed.id),
+              deleted_passkeys as (delete from passkeys using changed where $4 and passkeys.account_id = changed.id)
          delete from tickets using changed
          where tickets.account_id = changed.id
             or (tickets.email collate \"C\" = changed.email and tickets.kind in ('reset', 'invite'))",
@@ -129,6 +135,7 @@ pub(crate) async fn replace_password(
     .bind(account_id)
     .bind(hash)
     .bind(keep_session_id)
+    .bind(delete_passkeys)
     .execute(connection)
     .await?;
     Ok(())

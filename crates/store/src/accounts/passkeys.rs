@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::access::{Passkeys, WebauthnStates};
 use crate::accounts;
+use crate::email::notices;
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
 /// Maximum number of passkeys per account.
@@ -24,6 +25,17 @@ pub struct StoredPasskey {
     pub passkey: Value,
 }
 
+/// A passkey with its account.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct FoundPasskey {
+    /// The account.
+    pub account_id: i64,
+    /// The WebAuthn user handle of the account.
+    pub user_handle: Uuid,
+    /// The passkey as JSON.
+    pub passkey: Value,
+}
+
 impl Passkeys<'_> {
     /// The WebAuthn user handle of an account.
     ///
@@ -36,7 +48,7 @@ impl Passkeys<'_> {
         self.store.with_timeout(handle).await?.ok_or(StoreRefusal::UnknownAccount.into())
     }
 
-    /// Adds a passkey to an account. The name is truncated to 60 characters.
+    /// Adds a passkey to an account, and queues an email to its owner. The name is truncated to 60 characters.
     ///
     /// # Errors
     /// If the account has ten passkeys or does not exist, or the passkey is already registered.
@@ -67,8 +79,11 @@ impl Passkeys<'_> {
                 let taken = violates_constraint(&error, "passkeys_credential_id_key");
                 if taken { StoreRefusal::PasskeyExists.into() } else { StoreError::from(error) }
             })?;
-            transaction.commit().await?;
-            if added.rows_affected() == 1 { Ok(()) } else { Err(StoreRefusal::PasskeyLimitReached.into()) }
+            if added.rows_affected() == 0 {
+                return Err(StoreRefusal::PasskeyLimitReached.into());
+            }
+            notices::queue_passkey_notice(&mut transaction, account_id).await?;
+            Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(added).await
     }
@@ -91,10 +106,13 @@ impl Passkeys<'_> {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn find(self, credential_id: &[u8]) -> Result<Option<(i64, Value)>, StoreError> {
-        let found = sqlx::query_as("select account_id, passkey from passkeys where credential_id = $1")
-            .bind(credential_id)
-            .fetch_optional(&self.store.pool);
+    pub async fn find(self, credential_id: &[u8]) -> Result<Option<FoundPasskey>, StoreError> {
+        let found = sqlx::query_as(
+            "select p.account_id, a.handle as user_handle, p.passkey
+             from passkeys p join accounts a on a.id = p.account_id where p.credential_id = $1",
+        )
+        .bind(credential_id)
+        .fetch_optional(&self.store.pool);
         self.store.with_timeout(found).await
     }
 

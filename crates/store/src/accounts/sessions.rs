@@ -22,6 +22,8 @@ pub struct AuthenticatedAccount {
     pub account: Account,
     /// The id of the session.
     pub session_id: i64,
+    /// Whether the session was confirmed with a passkey in the last five minutes.
+    pub is_confirmed: bool,
 }
 
 /// A session, as its owner sees it.
@@ -79,7 +81,7 @@ impl Sessions<'_> {
         // With a short idle timeout, the last use must be updated more often than hourly.
         let found = sqlx::query_as(
             "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s,
-                    s.id as session_id,
+                    s.id as session_id, coalesce(s.confirmed_at > now() - interval '5 minutes', false) as is_confirmed,
                     s.seen_at < now() - least(interval '1 hour', make_interval(secs => $2) / 2) as is_stale
              from sessions s join accounts a on a.id = s.account_id join plans p on p.name = a.plan
              where s.digest = $1 and s.seen_at > now() - make_interval(secs => $2)",
@@ -95,6 +97,16 @@ impl Sessions<'_> {
             self.store.with_timeout(touch.execute(&self.store.pool)).await?;
         }
         Ok(Some(authenticated))
+    }
+
+    /// Records that the owner confirmed a session with a passkey.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn confirm(self, session_id: i64) -> Result<(), StoreError> {
+        let confirmed = sqlx::query("update sessions set confirmed_at = now() where id = $1").bind(session_id);
+        self.store.with_timeout(confirmed.execute(&self.store.pool)).await?;
+        Ok(())
     }
 
     /// An account's sessions, newest first.

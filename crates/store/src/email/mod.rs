@@ -1,6 +1,7 @@
-//! Email tokens, requests for them, the email queue and alerts.
+//! Email tokens, requests for them, the email queue, notices and alerts.
 
 pub(crate) mod alerts;
+pub(crate) mod notices;
 pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod tokens;

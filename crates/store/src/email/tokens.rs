@@ -7,6 +7,7 @@ use sqlx::{FromRow, PgConnection};
 use crate::access::EmailTokens;
 use crate::accounts::credentials::{replace_email, replace_password};
 use crate::accounts::{self, Account};
+use crate::email::notices::{RESTORE_EMAIL_DAYS, queue_email_notice};
 use crate::error::{StoreError, StoreRefusal};
 
 /// The purpose of an email token.
@@ -20,10 +21,12 @@ pub enum EmailTokenKind {
     EmailChange,
     /// Accepts an operator's invitation.
     Invite,
+    /// Restores the email address from before a change, and sets a new password.
+    RestoreEmail,
 }
 
 impl EmailTokenKind {
-    const ALL: [Self; 4] = [Self::SignUp, Self::PasswordReset, Self::EmailChange, Self::Invite];
+    const ALL: [Self; 5] = [Self::SignUp, Self::PasswordReset, Self::EmailChange, Self::Invite, Self::RestoreEmail];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -31,6 +34,7 @@ impl EmailTokenKind {
             Self::PasswordReset => "reset",
             Self::EmailChange => "email",
             Self::Invite => "invite",
+            Self::RestoreEmail => "restore",
         }
     }
 
@@ -39,6 +43,7 @@ impl EmailTokenKind {
             Self::PasswordReset => 1,
             Self::SignUp | Self::EmailChange => 24,
             Self::Invite => 7 * 24,
+            Self::RestoreEmail => RESTORE_EMAIL_DAYS * 24,
         }
     }
 }
@@ -50,7 +55,7 @@ pub struct EmailToken {
     pub kind: EmailTokenKind,
     /// The email address.
     pub email: EmailAddress,
-    /// The account of an email change. `None` for other kinds.
+    /// The account of an email change or its reversal. `None` for other kinds.
     pub account_id: Option<i64>,
     /// The digest of the requesting browser's cookie. `None` if any browser may use the token.
     pub browser_digest: Option<[u8; 32]>,
@@ -93,7 +98,10 @@ impl EmailTokens<'_> {
     pub async fn find(self, digest: &[u8; 32]) -> Result<Option<EmailToken>, StoreError> {
         let found = sqlx::query_as(
             "select kind, email, account_id, visit, password_hash from tickets
-             where digest = $1 and expires_at > now()",
+             where digest = $1 and expires_at > now()
+             union all
+             select 'restore', email, account_id, null, null from notices
+             where digest = $1 and kind = 'email' and expires_at > now()",
         )
         .bind(digest.as_slice())
         .fetch_optional(&self.store.pool);
@@ -121,7 +129,8 @@ impl EmailTokens<'_> {
     }
 
     /// Sets the password of a reset or an invitation, and returns the account's id. Creates the account of an
-    /// invitation if needed. Ends all sessions and invalidates other tokens that set a password.
+    /// invitation if needed. Ends all sessions, forgets devices, deletes passkeys, and invalidates other tokens that set a
+    /// password.
     ///
     /// # Errors
     /// If the token is invalid.
@@ -142,7 +151,7 @@ impl EmailTokens<'_> {
                 .fetch_optional(&mut *transaction)
                 .await?;
             if let Some(account_id) = found {
-                replace_password(&mut transaction, account_id, hash, None).await?;
+                replace_password(&mut transaction, account_id, hash, None, true).await?;
             }
             transaction.commit().await?;
             found.ok_or(StoreRefusal::InvalidEmailToken.into())
@@ -150,7 +159,38 @@ impl EmailTokens<'_> {
         self.store.with_timeout::<_, StoreError>(taken).await
     }
 
-    /// Sets the new email address of an account, and returns its id.
+    /// Restores the email address from before a change, sets a new password, and returns the account's id. Ends all other
+    /// access, like a password reset. Links that restore an address of a later change stop working, those of an earlier one do
+    /// not: after several changes, the first address is the owner's.
+    ///
+    /// # Errors
+    /// If the token is invalid. If another account has the address now; the token then stays valid.
+    pub async fn restore_email(self, digest: &[u8; 32], hash: &str) -> Result<i64, StoreError> {
+        let restored = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let token: Option<(i64, i64, String)> = sqlx::query_as(
+                "delete from notices where digest = $1 and kind = 'email' and expires_at > now()
+                 returning id, account_id, email",
+            )
+            .bind(digest.as_slice())
+            .fetch_optional(&mut *transaction)
+            .await?;
+            let (notice_id, account_id, email) = token.ok_or(StoreRefusal::InvalidEmailToken)?;
+            let email = EmailAddress::parse(&email).ok_or(StoreRefusal::InvalidEmailToken)?;
+            replace_email(&mut transaction, account_id, &email).await?;
+            replace_password(&mut transaction, account_id, hash, None, true).await?;
+            sqlx::query("delete from notices where account_id = $1 and kind = 'email' and id > $2")
+                .bind(account_id)
+                .bind(notice_id)
+                .execute(&mut *transaction)
+                .await?;
+            transaction.commit().await?;
+            Ok(account_id)
+        };
+        self.store.with_timeout::<_, StoreError>(restored).await
+    }
+
+    /// Sets the new email address of an account, and returns its id. Queues a notice to the previous address.
     ///
     /// # Errors
     /// If the token is invalid, or the address has been taken since.
@@ -159,7 +199,16 @@ impl EmailTokens<'_> {
             let mut transaction = self.store.pool.begin().await?;
             let token = consume_token(&mut transaction, digest, &[EmailTokenKind::EmailChange]).await?;
             let account_id = token.account_id.ok_or(StoreRefusal::InvalidEmailToken)?;
+            let previous: Option<String> = sqlx::query_scalar("select email from accounts where id = $1 for update")
+                .bind(account_id)
+                .fetch_optional(&mut *transaction)
+                .await?;
             let changed = replace_email(&mut transaction, account_id, &token.email).await;
+            if let (Ok(()), Some(previous)) = (&changed, previous)
+                && previous != token.email.as_str()
+            {
+                queue_email_notice(&mut transaction, account_id, &previous).await?;
+            }
             if let Ok(()) | Err(StoreError::Refused(_)) = changed {
                 transaction.commit().await?;
             }

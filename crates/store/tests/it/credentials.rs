@@ -77,7 +77,12 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
         store.email_tokens().create_invite(&address(owner), &random_digest()).await.expect("invitation is created");
     }
 
-    store.accounts().set_password(account.id, "new", Some(kept_session)).await.expect("password is set");
+    for owner in [&account, &other] {
+        store.devices().remember(owner.id, &random_digest()).await.expect("device is recorded");
+        store.passkeys().add(owner.id, &random_digest(), "phone", &true.into()).await.expect("passkey is added");
+    }
+
+    store.accounts().set_password(account.id, "new", kept_session, false).await.expect("password is set");
     assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
     assert_eq!(store.accounts().password_hash(other.id).await.expect("query succeeds"), None);
     assert_eq!(fixture.sql("select id from sessions order by id").await, format!("{kept_session}\n{other_session}"));
@@ -85,8 +90,12 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     let (id, other_email) = (other.id, &other.email);
     assert_eq!(remaining, format!("email|{id}|new@ipseity.example\ninvite||{other_email}\nreset||{other_email}"));
 
-    store.accounts().set_password(account.id, "newer", None).await.expect("password is set");
-    assert_eq!(store.sessions().list(account.id, IDLE_TIMEOUT).await.expect("sessions are listed"), []);
+    assert_eq!(fixture.sql("select account_id from devices").await, other.id.to_string());
+    assert_eq!(fixture.sql("select count(*) from passkeys").await, "2");
+
+    store.accounts().set_password(account.id, "newer", kept_session, true).await.expect("password is set");
+    assert_eq!(store.sessions().list(account.id, IDLE_TIMEOUT).await.expect("sessions are listed").len(), 1);
+    assert_eq!(fixture.sql("select account_id from passkeys").await, other.id.to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 use crate::fixture::{DATABASE, EMAILS_PER_HOUR_MAX, StoreFixture, email, pause, random_digest};
 use crate::key_summaries::wait_past_midnight;
 
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
     "accounts", "keys", "pauses", "usage", "refusals", "history", "sessions", "devices", "tickets", "alerts",
-    "passkeys",
+    "passkeys", "notices",
 ];
 const DAY: UtcDay = UtcDay(20_400);
 
@@ -147,6 +147,12 @@ async fn only_expired_rows_are_deleted() {
             fixture.sql(&insert_token).await;
         }
         for minutes in [-1, 1] {
+            let insert_notice = format!(
+                "insert into notices (account_id, kind, email, expires_at)
+                 values ({}, 'email', '{minutes}', now() + interval '{minutes} minutes')",
+                account.id
+            );
+            fixture.sql(&insert_notice).await;
             let digest = format!("sha256('{minutes}')");
             let insert_state =
                 format!("insert into ceremonies values ({digest}, 'true', now() + interval '{minutes} minutes')");
@@ -161,6 +167,7 @@ async fn only_expired_rows_are_deleted() {
     );
     assert_eq!(fixture.sql("select string_agg(email, ' ' order by email) from tickets").await, "0 1 3");
     assert_eq!(fixture.sql("select count(*), bool_and(expires_at > now()) from ceremonies").await, "1|t");
+    assert_eq!(fixture.sql("select email from notices").await, "1");
     assert_eq!(fixture.sql("select count(*), (now() at time zone 'utc')::date - min(day) from alerts").await, "4|3");
     store.keys().deactivate(Actor::Operator, key).await.expect("key still exists");
 }

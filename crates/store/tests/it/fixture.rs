@@ -32,6 +32,13 @@ impl StoreFixture {
         Self { postgres, store }
     }
 
+    /// A store that connects with a role that has only the rights of a node.
+    pub async fn node_store(&self) -> Store {
+        self.sql("create role ipseity_node; create role clerk login in role ipseity_node").await;
+        self.store.migrate().await.expect("migration grants the rights");
+        self.store_as("clerk")
+    }
+
     /// A store that connects with this role.
     pub fn store_as(&self, role: &str) -> Store {
         let url = self.postgres.url(DATABASE).replace("postgres@", &format!("{role}@"));

@@ -14,6 +14,7 @@ mod key_summaries;
 mod keys;
 mod listen;
 mod migrations;
+mod node_role;
 mod outage;
 mod outbox;
 mod partitions;

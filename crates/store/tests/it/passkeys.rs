@@ -1,6 +1,6 @@
 //! Passkeys and WebAuthn states, which are opaque JSON to the store.
 
-use ipseity_store::StoreRefusal;
+use ipseity_store::{FoundPasskey, StoreRefusal};
 use tokio::task::JoinSet;
 
 use crate::fixture::{StoreFixture, expect_refusal, random_digest};
@@ -28,8 +28,11 @@ async fn passkey_finds_its_account_until_deleted() {
 
     store.passkeys().update(b"one", &json!(r#"{"counter": 2}"#)).await.expect("passkey is updated");
     let found = store.passkeys().find(b"one").await.expect("query succeeds");
-    assert_eq!(found, Some((account.id, json!(r#"{"counter": 2}"#))));
-    assert_eq!(store.passkeys().find(b"two").await.expect("query succeeds"), Some((other.id, json!("2"))));
+    let user_handle = store.passkeys().user_handle(account.id).await.expect("account has a handle");
+    let passkey = json!(r#"{"counter": 2}"#);
+    assert_eq!(found, Some(FoundPasskey { account_id: account.id, user_handle, passkey }));
+    let found = store.passkeys().find(b"two").await.expect("query succeeds").expect("passkey exists");
+    assert_eq!((found.account_id, found.passkey), (other.id, json!("2")));
     assert_eq!(store.passkeys().find(b"three").await.expect("query succeeds"), None);
 
     let [row] =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ipseity_domain::account::EmailAddress;
-use ipseity_store::{Store, StoreRefusal};
+use ipseity_store::{NoticeKind, Store, StoreRefusal};
 use tokio::task::JoinSet;
 
 use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest};
@@ -208,4 +208,63 @@ async fn email_change_uses_last_requested_address_unless_taken() {
     assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::AccountExists);
     assert_eq!(expect_refusal(store.email_tokens().redeem_email_change(&taken).await), StoreRefusal::InvalidEmailToken);
     assert_eq!(fixture.sql(emails).await, format!("typo@ipseity.example\n{}", other.email));
+}
+
+/// Changes the address of an account. Returns the digest of the link that restores the previous one.
+async fn change_email(store: &Store, account_id: i64, address: &str) -> [u8; 32] {
+    let requests = store.email_requests(EMAILS_PER_HOUR_MAX);
+    requests.request_email_change(account_id, &email(address)).await.expect("request is stored");
+    store.email_tokens().redeem_email_change(&claim_link(store).await).await.expect("email address is set");
+    let digest = random_digest();
+    let notice = store.notice_queue().claim_next(&digest).await.expect("claim succeeds").expect("a notice is due");
+    assert_eq!(notice.kind, NoticeKind::EmailChanged);
+    store.notice_queue().mark_sent(notice.id).await.expect("notice is marked");
+    digest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_address_ends_later_restore_links_but_not_earlier_ones() {
+    let fixture = StoreFixture::open().await;
+    let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
+    let owners = change_email(store, account.id, "first@ipseity.example").await;
+    let attackers = change_email(store, account.id, "second@ipseity.example").await;
+    let emails = "select email from accounts order by id";
+
+    assert_eq!(store.email_tokens().restore_email(&attackers, "hash").await.expect("email is restored"), account.id);
+    assert_eq!(fixture.sql(emails).await, format!("first@ipseity.example\n{}", other.email));
+    let attackers = change_email(store, account.id, "third@ipseity.example").await;
+    store.passkeys().add(account.id, b"planted", "phone", &true.into()).await.expect("passkey is added");
+    store.devices().remember(account.id, &random_digest()).await.expect("device is recorded");
+    fixture.open_session_for(&account, random_digest()).await;
+    fixture.open_session_for(&other, random_digest()).await;
+
+    assert_eq!(store.email_tokens().restore_email(&owners, "new").await.expect("email is restored"), account.id);
+    assert_eq!(fixture.sql(emails).await, format!("{}\n{}", account.email, other.email));
+    assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
+    let remaining =
+        "select (select count(*) from passkeys), (select count(*) from devices), (select count(*) from sessions)";
+    assert_eq!(fixture.sql(remaining).await, "0|0|1", "only the session of the other account is left");
+    for used_link in [owners, attackers] {
+        let again = store.email_tokens().restore_email(&used_link, "x").await;
+        assert_eq!(expect_refusal(again), StoreRefusal::InvalidEmailToken);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restore_link_expires_after_seven_days_and_is_used_once() {
+    let fixture = StoreFixture::open().await;
+    let (store, account) = (&fixture.store, fixture.create_account().await);
+    let link = change_email(store, account.id, "new@ipseity.example").await;
+    assert_eq!(fixture.sql("select expires_at - created_at from notices").await, "7 days");
+    let mut race = JoinSet::new();
+    for _ in 0..8 {
+        let store = store.clone();
+        race.spawn(async move { store.email_tokens().restore_email(&link, "hash").await });
+    }
+    assert_eq!(race.join_all().await.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+
+    let link = change_email(store, account.id, "new@ipseity.example").await;
+    fixture.sql("update notices set expires_at = now()").await;
+    assert!(store.email_tokens().find(&link).await.expect("query succeeds").is_none());
+    assert_eq!(expect_refusal(store.email_tokens().restore_email(&link, "x").await), StoreRefusal::InvalidEmailToken);
 }

@@ -81,6 +81,10 @@ impl Node {
             ("IPSEITY__PUBLIC__BASE_URL", format!("https://localhost:{}", https.number())),
         ];
         let mut merged: Env = defaults.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        // Most tests use the plain HTTP listener. A previous version of the program does not know the setting.
+        if find_service_binary().is_ok_and(|current| current == program) {
+            merged.insert("IPSEITY__PUBLIC__ALLOW_PLAIN_HTTP".to_owned(), "true".to_owned());
+        }
         merged.extend(env.clone());
         let mut command = match fd_limit {
             None => socket_activation::command_with_sockets(program, sockets)?,

@@ -51,7 +51,7 @@ pub(super) fn render_body(client: &Client, rendered_facts: &RenderedFacts, field
             in_segment = true;
         }
     }
-    body.push(b'}');
+    body.extend_from_slice(b"}\n");
     body
 }
 
@@ -67,10 +67,12 @@ fn write_field(body: &mut Vec<u8>, field: Field, value: &impl Serialize) {
 fn write_client_field(body: &mut Vec<u8>, field: Field, client: &Client) -> bool {
     // Destructured without `..`, here and below: a new fact does not compile until it has a field, and so a scope.
     let Client { address, connection } = client;
-    let ConnectionFacts { http_protocol, tls, rtt_ms, colo } = connection;
+    // Whether the connection is encrypted decides if a key is accepted; the API has no field for it.
+    let ConnectionFacts { http_protocol, is_encrypted: _, tls, rtt_ms, colo } = connection;
     let (v4, v6) = match address.expose() {
-        IpAddr::V4(v4) => (Some(v4), None),
-        IpAddr::V6(v6) => (None, Some(v6)),
+        Some(IpAddr::V4(v4)) => (Some(v4), None),
+        Some(IpAddr::V6(v6)) => (None, Some(v6)),
+        None => (None, None),
     };
     match field {
         Field::Status => write_field(body, field, &"success"),
@@ -195,6 +197,14 @@ mod tests {
             let facts = GeoFacts { network: Network { asn, org, ..Network::default() }, ..GeoFacts::default() };
             assert_eq!(rendered_json("198.51.100.1", &facts, FieldSet::Demo)["as"], expected);
         }
+    }
+
+    #[test]
+    fn unknown_client_gets_null_in_both_address_fields() {
+        let client = Client { address: Address::UNKNOWN, connection: ConnectionFacts::default() };
+        let field_set = FieldSet::Scope(Scope::Ip);
+        let body = render_body(&client, &RenderedFacts::render(&GeoFacts::default(), field_set), field_set);
+        assert_eq!(body, b"{\"status\":\"success\",\"ip\":null,\"ipv6\":null}\n");
     }
 
     #[test]

@@ -36,6 +36,7 @@ const NETWORK: Network<'static> =
 fn example_client() -> Client {
     let connection = ConnectionFacts {
         http_protocol: Some(HttpProtocol::Http2),
+        is_encrypted: Some(true),
         tls: Some(TlsInfo { version: TlsVersion::V13, cipher: Some("TLS_AES_128_GCM_SHA256") }),
         rtt_ms: Some(12),
         colo: Colo::parse("CDG"),

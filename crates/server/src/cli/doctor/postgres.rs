@@ -69,7 +69,7 @@ fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<Doct
     }
     if !info.can_write {
         findings.error(
-            "The role of [store] url cannot write to every table. Run `grant select, insert, update, delete on all tables in schema public`, or make the role their owner.",
+            "The role of [store] url cannot write to every table or call every function. Run `create role ipseity_node` and `grant ipseity_node to ROLE`, then `ipseity migrate` as the owner of the tables.",
         );
     }
     if !info.can_read_identity {

@@ -121,7 +121,7 @@ pub(super) fn check_proxies(config: &Config) -> Vec<DoctorFinding> {
     }
 }
 
-/// Checks that the ops listener is private and that the portal uses TLS.
+/// Checks that the ops listener is private, and that the portal and API keys use TLS.
 pub(super) fn check_exposure(config: &Config) -> Vec<DoctorFinding> {
     let mut findings = DoctorFindings::new("exposure");
     let listen = config.ops.listen;
@@ -138,6 +138,11 @@ pub(super) fn check_exposure(config: &Config) -> Vec<DoctorFinding> {
     if config.portal.enabled && !base.starts_with("https://") && !is_local {
         findings.error(format!(
             "The portal is served at {base}, but browsers accept its cookies only over TLS. Use https:// in [public] base_url, or set [portal] enabled = false."
+        ));
+    }
+    if config.public.requires_https() && config.edge.https.is_empty() && config.edge.trusted_proxies.is_empty() {
+        findings.error(format!(
+            "Keys are accepted only over TLS, because [public] base_url is {base}, but there is no TLS listener and no trusted proxy. Add [edge] https or trusted_proxies, or set [public] allow_plain_http = true if TLS ends elsewhere."
         ));
     }
     findings.ok_unless_error(format!("The ops listener is on {listen}."))

@@ -82,12 +82,31 @@ async fn email_change_link(fixture: &PortalFixture) -> SentLink {
     }
 }
 
-async fn one_link_of_each_kind(fixture: &PortalFixture) -> [SentLink; 4] {
+async fn restore_link(fixture: &PortalFixture) -> SentLink {
+    let (changed_to, mut member) = (fresh_email(), fixture.create_member().await);
+    let form = [("email", changed_to.as_str()), ("password", PASSWORD)];
+    assert_eq!(member.browser.post("/account/email", &form).await.status, 200);
+    let confirmation = fixture.emailed_link_path(&changed_to, "Confirm").await;
+    assert_redirects_to(&member.browser.post(&confirmation, &[]).await, "/account");
+    let path = fixture.emailed_link_path(&member.email, "was changed").await;
+    SentLink {
+        kind: "restore",
+        path,
+        account: changed_to,
+        email: member.email,
+        browser: fixture.browser(),
+        fields: vec![("password", NEW_PASSWORD)],
+        redirects_to: "/keys",
+    }
+}
+
+async fn one_link_of_each_kind(fixture: &PortalFixture) -> [SentLink; 5] {
     [
         signup_link(fixture).await,
         reset_link(fixture).await,
         invite_link(fixture).await,
         email_change_link(fixture).await,
+        restore_link(fixture).await,
     ]
 }
 
@@ -118,9 +137,11 @@ async fn opening_a_link_changes_nothing_and_it_works_once() {
 async fn expired_link_returns_410() {
     let fixture = shared_fixture().await;
     for mut sent in one_link_of_each_kind(fixture).await {
-        let expire =
-            format!("update tickets set expires_at = now() - interval '1 second' where email = '{}'", sent.email);
-        fixture.psql(&expire).await;
+        for table in ["tickets", "notices"] {
+            let expire =
+                format!("update {table} set expires_at = now() - interval '1 second' where email = '{}'", sent.email);
+            fixture.psql(&expire).await;
+        }
         let before = fixture.snapshot(&sent.account, &sent.browser).await;
         assert_eq!(sent.browser.get(&sent.path).await.status, 410, "{}", sent.kind);
         assert_eq!(sent.browser.post(&sent.path, &sent.fields).await.status, 410, "{}", sent.kind);

@@ -53,6 +53,8 @@ impl PortalFixture {
         let defaults = [
             ("IPSEITY__PORTAL__SIGNUP", "open"),
             ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", "1000000"),
+            ("IPSEITY__PORTAL__UNKNOWN_LOOKUPS_PER_SUBNET_MAX", "1000000"),
+            ("IPSEITY__PORTAL__SELF_LOOKUPS_PER_SUBNET_PER_MIN_MAX", "1000000"),
             ("IPSEITY__MAIL__EMAILS_PER_SUBNET_PER_10_MIN_MAX", "1000000"),
             ("IPSEITY__MAIL__EMAILS_PER_NODE_PER_HOUR_MAX", "1000000"),
             ("IPSEITY__MAIL__SMTP_URL", &url),

@@ -138,6 +138,26 @@ async fn open_page_is_notified_when_its_session_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn account_cannot_take_the_event_streams_of_others() {
+    let fixture = PortalFixture::open(&[("IPSEITY__PORTAL__EVENT_STREAMS_MAX", "12")]).await;
+    let (member, other) = (fixture.create_member().await, fixture.create_member().await);
+    let mut streams = Vec::new();
+    for _ in 0..10 {
+        streams.push(PageEvents::open(&member.browser, fixture.node()).await);
+    }
+    let refused = member.browser.on_node(fixture.node()).get("/events").await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.text().contains("Too many open pages"), "{}", refused.text());
+    PageEvents::open(&other.browser, fixture.node()).await;
+    streams.pop();
+    eventually("a stream of the account is free", STREAM_TIMEOUT, async || {
+        member.browser.open_stream(fixture.node(), "/events").await.status == 200
+    })
+    .await
+    .expect("stream opens");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn event_streams_are_limited_and_do_not_block_shutdown() {
     let mut fixture = PortalFixture::with_nodes(2, &[("IPSEITY__PORTAL__EVENT_STREAMS_MAX", "2")]).await;
     let mut member = fixture.create_member().await;

@@ -1,10 +1,12 @@
 //! The portal: access control, sessions, forms, emails and live updates.
 
 mod alert_emails;
+mod authenticator;
 mod authorization;
 pub(crate) mod browser;
 mod csrf;
 mod email_addresses;
+mod email_changes;
 mod email_limits;
 mod email_links;
 mod enumeration;
@@ -12,6 +14,7 @@ pub(crate) mod fixture;
 mod key_limit_race;
 mod live_updates;
 mod page_performance;
+mod passkeys;
 pub(crate) mod routes;
 mod security_headers;
 mod sessions;

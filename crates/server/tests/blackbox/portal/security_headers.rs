@@ -9,6 +9,10 @@ use super::routes::{AccountFixture, ROUTE_CASES};
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+const PERMISSIONS_POLICY: &str = "accelerometer=(), autoplay=(), camera=(), display-capture=(), encrypted-media=(), fullscreen=(), geolocation=(), \
+                      gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), \
+                      screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()";
+
 fn set_cookie_lines(reply: &TestResponse) -> Vec<String> {
     reply.headers.get_all("set-cookie").iter().map(|line| line.to_str().expect("header is ASCII").to_owned()).collect()
 }
@@ -56,7 +60,8 @@ fn assert_security_headers(reply: &TestResponse, what: &str) {
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "no-referrer"),
         ("cross-origin-opener-policy", "same-origin"),
-        ("strict-transport-security", "max-age=15552000"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("permissions-policy", PERMISSIONS_POLICY),
     ] {
         let lines: Vec<_> = reply.headers.get_all(name).iter().collect();
         assert_eq!(lines, [value], "{name} of {what}");

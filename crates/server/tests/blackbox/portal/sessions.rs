@@ -4,7 +4,7 @@ use ipseity_testkit::{Needle, PrivacySearch};
 
 use super::browser::{Browser, DEVICE_COOKIE, SESSION_COOKIE};
 use super::fixture::{
-    NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, assert_redirects_to, fresh_secret, shared_fixture,
+    NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, assert_redirects_to, digest_sql, fresh_secret, shared_fixture,
 };
 
 async fn sign_in(browser: &mut Browser, email: &str, password: &str) {
@@ -66,7 +66,12 @@ async fn sign_out_invalidates_the_session_cookie() {
     let fixture = shared_fixture().await;
     let (mut member, mut second) = member_with_two_sessions(fixture).await;
     let ended = session_cookie(&second);
-    assert_redirects_to(&second.post("/signout", &[]).await, "/signin");
+    let device = second.cookie(DEVICE_COOKIE).expect("browser has a device cookie").to_owned();
+    let reply = second.post("/signout", &[]).await;
+    assert_redirects_to(&reply, "/signin");
+    assert_eq!(reply.header("clear-site-data"), Some("\"cache\", \"storage\""), "the device cookie stays");
+    let known = format!("select count(*) from devices where digest = {}", digest_sql(&device));
+    assert_eq!(fixture.psql(&known).await, "1", "the browser is still known");
     assert_ne!(second.cookie(SESSION_COOKIE), Some(ended.as_str()), "the browser gets a new cookie");
     assert_cookie_invalid(fixture, &ended, "signed out").await;
     assert_eq!(member.browser.get("/keys").await.status, 200, "other sessions continue");
@@ -105,6 +110,25 @@ async fn password_change_ends_other_sessions() {
     let old = again.post("/signin", &[("email", &member.email), ("password", PASSWORD)]).await;
     assert_eq!(old.status, 200, "the old password is rejected");
     sign_in(&mut again, &member.email, NEW_PASSWORD).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn password_that_is_easy_to_guess_is_rejected() {
+    let fixture = shared_fixture().await;
+    let mut member = fixture.create_member().await;
+    let (link, email) = (fixture.create_reset_link(&member.email).await, member.email.clone());
+    let local_part = email.split('@').next().expect("email has a local part");
+    for easy in ["1234567890", "Password2026!", local_part] {
+        for (path, fields) in [
+            ("/signup", &[("email", email.as_str()), ("password", easy)][..]),
+            ("/account/password", &[("current", PASSWORD), ("password", easy)]),
+            (&link, &[("password", easy)]),
+        ] {
+            let reply = member.browser.post(path, fields).await;
+            assert_eq!(reply.status, 200, "{easy} at {path}");
+            assert!(reply.text().contains("This password is easy to guess."), "{easy} at {path}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -28,7 +28,7 @@ const REQUESTS_PER_KEY: u32 = 280;
 const KEYS_PER_ACCOUNT: usize = 10;
 /// Enough accounts that none is throttled; otherwise the flood would be rejected early.
 const ACCOUNTS: usize = 400;
-/// Password threads, memory of each (argon2id with 19 MiB), and memory of connections and sessions.
+/// Password threads of strangers, memory of each (argon2id with 19 MiB), and memory of connections and sessions.
 const PASSWORD_THREADS: u64 = 2;
 const HASH_KIB: u64 = 19 * 1024;
 const OTHER_MEMORY_KIB: u64 = 16 * 1024;

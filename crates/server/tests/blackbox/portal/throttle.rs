@@ -1,12 +1,13 @@
 //! Throttling of sign-in attempts, which stops guessing without locking the owner out, and of key actions.
 
+use futures_util::future::join_all;
 use ipseity_domain::Scope;
 use ipseity_testkit::TestResponse;
 use tokio::sync::OnceCell;
 
-use super::browser::Browser;
+use super::browser::{Browser, DEVICE_COOKIE, SESSION_COOKIE};
 use super::fixture::{
-    NEW_PASSWORD, PASSWORD, PortalFixture, assert_redirects_to, fresh_email, fresh_email_with_look_alikes,
+    NEW_PASSWORD, PASSWORD, PortalFixture, assert_redirects_to, fresh_email, fresh_email_with_look_alikes, fresh_secret,
 };
 
 const ATTEMPTS_PER_ACCOUNT: usize = 3;
@@ -163,6 +164,120 @@ async fn sign_in_throttle_applies_per_network() {
     }
     assert_eq!(fixture.psql("select count(*) from tickets where email = 'new@example.com'").await, "0");
     assert_eq!(member.browser.get("/keys").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_guesses_cannot_exceed_the_limit() {
+    let fixture = strict_fixture().await;
+    let email = fixture.create_member().await.email;
+    let guesses = (0..24).map(async |_| {
+        let mut browser = browser_from_new_network(fixture);
+        browser.csrf_token().await;
+        sign_in(&mut browser, &email, "not the password").await.status
+    });
+    let statuses = join_all(guesses).await;
+    assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), ATTEMPTS_PER_ACCOUNT, "{statuses:?}");
+}
+
+/// A stranger from a new network with an unknown email.
+async fn sign_in_as_stranger(fixture: &PortalFixture) -> (Browser, String, u16) {
+    let (mut browser, email) = (browser_from_new_network(fixture), fresh_email());
+    let status = sign_in(&mut browser, &email, "not the password").await.status;
+    (browser, email, status)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flood_of_sign_ins_neither_stops_a_known_browser_nor_uses_up_attempts() {
+    // A busy attempt that counted would be the only one.
+    let fixture = PortalFixture::open(&[
+        ("IPSEITY__PORTAL__PASSWORD_QUEUE_MAX", "1"),
+        ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_ACCOUNT_MAX", "1"),
+        ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", "1"),
+    ])
+    .await;
+    let email = fixture.create_member().await.email;
+    let mut known = browser_from_new_network(&fixture);
+    assert_redirects_to(&sign_in(&mut known, &email, PASSWORD).await, "/keys");
+
+    let flood = join_all((0..40).map(|_| async {
+        let mut outcomes = Vec::new();
+        for _ in 0..5 {
+            outcomes.push(sign_in_as_stranger(&fixture).await);
+        }
+        outcomes
+    }));
+    let owner = async {
+        for _ in 0..10 {
+            assert_redirects_to(&sign_in(&mut known, &email, PASSWORD).await, "/keys");
+        }
+    };
+    let (outcomes, ()) = tokio::join!(flood, owner);
+    let busy: Vec<_> = outcomes.into_iter().flatten().filter(|(_, _, status)| *status == 503).collect();
+    assert!(busy.len() > 20, "the flood is too small: {} rejected", busy.len());
+    for (mut browser, email, _) in busy.into_iter().take(5) {
+        assert_eq!(sign_in(&mut browser, &email, "not the password").await.status, 200, "a busy attempt counted");
+        assert_throttled(&sign_in(&mut browser, &email, "not the password").await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stolen_session_cannot_guess_the_password_from_many_networks() {
+    let fixture = strict_fixture().await;
+    let member = fixture.create_member().await;
+    let forms: [(&str, &[(&str, &str)]); 3] = [
+        ("/account/delete", &[("password", "not the password")]),
+        ("/account/password", &[("current", "not the password"), ("password", NEW_PASSWORD)]),
+        ("/account/email", &[("email", "thief@example.com"), ("password", "not the password")]),
+    ];
+    let mut thief = member.browser.on_node(fixture.node());
+    for (attempt, (path, fields)) in forms.iter().cycle().take(2 * ATTEMPTS_PER_ACCOUNT).enumerate() {
+        thief = thief.with_network(&format!("10.99.0.{attempt}"));
+        let reply = thief.post(path, fields).await;
+        if attempt < ATTEMPTS_PER_ACCOUNT {
+            assert_eq!(reply.status, 200, "{path}");
+        } else {
+            assert_throttled(&reply);
+        }
+    }
+    let mut owner = browser_from_new_network(fixture);
+    assert_redirects_to(&sign_in(&mut owner, &member.email, PASSWORD).await, "/keys");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_cookies_and_links_are_looked_up_a_limited_number_of_times() {
+    const LOOKUPS: usize = 5;
+    let lookups = LOOKUPS.to_string();
+    let fixture = PortalFixture::open(&[("IPSEITY__PORTAL__UNKNOWN_LOOKUPS_PER_SUBNET_MAX", &lookups)]).await;
+    let mut member = fixture.create_member().await;
+    let mut known = fixture.browser();
+    assert_redirects_to(&sign_in(&mut known, &member.email, PASSWORD).await, "/keys");
+    assert_eq!(member.browser.get("/keys").await.status, 200);
+
+    let mut visitor = fixture.browser();
+    visitor.set_cookie(SESSION_COOKIE, &fresh_secret());
+    for _ in 0..2 * LOOKUPS {
+        assert_redirects_to(&visitor.get("/keys").await, "/signin");
+    }
+    // The cookies that were set before count too, such as that of the sign-in form.
+    let mut statuses = Vec::new();
+    for _ in 0..2 * LOOKUPS {
+        visitor.set_cookie(SESSION_COOKIE, &fresh_secret());
+        statuses.push(visitor.get("/keys").await.status);
+    }
+    assert!(statuses.starts_with(&[303]) && statuses.ends_with(&[429; LOOKUPS]), "{statuses:?}");
+    assert_throttled(&visitor.get("/keys").await);
+    assert_throttled(&visitor.get(&format!("/link/{}", fresh_secret())).await);
+    assert_eq!(visitor.get("/signin").await.status, 200, "a page for everyone needs no lookup");
+
+    assert_eq!(member.browser.get("/keys").await.status, 200, "a known session continues to work");
+    assert_eq!(known.get("/keys").await.status, 200);
+    visitor.set_cookie(DEVICE_COOKIE, &fresh_secret());
+    assert_redirects_to(&sign_in(&mut visitor, &member.email, PASSWORD).await, "/keys");
+    assert_eq!(visitor.get("/keys").await.status, 200, "a new session works");
+    let mut elsewhere = browser_from_new_network(&fixture);
+    elsewhere.set_cookie(SESSION_COOKIE, &fresh_secret());
+    assert_redirects_to(&elsewhere.get("/keys").await, "/signin");
 }
 
 #[tokio::test(flavor = "multi_thread")]

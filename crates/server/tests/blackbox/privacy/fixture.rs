@@ -76,6 +76,8 @@ impl PrivacyFixture {
             ("IPSEITY__PORTAL__QUERY_TIMEOUT_MS", "500"),
             ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "5000"),
             ("IPSEITY__EDGE__HEADER_TIMEOUT_MS", "2000"),
+            ("IPSEITY__EDGE__IDLE_TIMEOUT_MS", "20000"),
+            ("IPSEITY__PUBLIC__ALLOW_PLAIN_HTTP", "true"),
             ("IPSEITY__EDGE__TRUSTED_PROXIES", "127.0.0.1/32,::1/128"),
             ("IPSEITY_FAILPOINTS", "panic"),
         ];

@@ -9,6 +9,7 @@ mod fixture;
 mod malformed_input;
 mod members;
 mod planted_leaks;
+mod process_memory;
 mod report;
 mod routes;
 mod sinks;

@@ -70,11 +70,12 @@ impl ProtocolClient {
             source_ip: None,
         };
         vec![
+            // First, because only this one connects here, and a first request has a deadline.
+            Self::Quic(Http3TestClient::connect(options).await.expect("connection opens")),
             Self::Http1(node.client()),
             stream(node.http(), StreamProtocol::Http2, None),
             stream(node.https(), StreamProtocol::Http11, Some(authority.as_path())),
             stream(node.https(), StreamProtocol::Http2, Some(authority.as_path())),
-            Self::Quic(Http3TestClient::connect(options).await.expect("connection opens")),
         ]
     }
 

@@ -22,6 +22,17 @@ fn markdown_lines_have_at_most_120_columns() {
 }
 
 #[test]
+fn both_privacy_pages_have_the_same_table() {
+    let tables = ["docs/privacy.md", "docs/site/privacy.md"].map(|page| {
+        let (_, text) = text_files().into_iter().find(|(path, _)| path == page).expect("page exists");
+        let lines = text.lines().skip_while(|line| !line.starts_with("| What | Where | Until |"));
+        lines.take_while(|line| !line.starts_with("Text that") && !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+    });
+    assert!(tables[0].lines().count() > 10);
+    assert_eq!(tables[0].trim_end(), tables[1].trim_end());
+}
+
+#[test]
 fn decision_records_are_numbered_without_gaps_and_have_four_sections() {
     let mut decisions: Vec<_> = text_files()
         .into_iter()

@@ -1,0 +1,106 @@
+//! 1,000 malformed requests over HTTP/1, HTTP/2 and HTTP/3. Each gets a complete refusal with the CORS header.
+
+use ipseity_testkit::client::quic::{Http3TestClient, Http3TestOptions};
+use ipseity_testkit::client::streams::{StreamProtocol, StreamTestClient};
+use ipseity_testkit::{Node, TestResponse};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::fixture::shared_deployment;
+
+const LOOKUP_PATH: &str = "/api/v1/ip";
+const HTTP1_ROUNDS: usize = 60;
+const HTTP2_REQUESTS: usize = 200;
+const HTTP3_REQUESTS: usize = 200;
+
+fn assert_error_body(body: &Value, request: &str) {
+    for field in ["error", "message", "docs"] {
+        assert!(body[field].is_string(), "{request}: {body}");
+    }
+}
+
+/// Requests that no parser accepts, with the status that each gets. They differ by round.
+fn http1_requests(round: usize) -> [(String, &'static str); 10] {
+    let (filler, control) = ("y".repeat(17_000 + 500 * round), char::from(1 + u8::try_from(round % 8).unwrap_or(1)));
+    let head = format!("GET {LOOKUP_PATH}?round={round} HTTP/1.1\r\nconnection: close\r\nhost: localhost\r\n");
+    [
+        (format!("{round} nonsense\r\n\r\n"), "400"),
+        (format!("GET {LOOKUP_PATH} HTTP/{}.7\r\nhost: localhost\r\n\r\n", round + 2), "400"),
+        (format!("GET {LOOKUP_PATH}{control} HTTP/1.1\r\nhost: localhost\r\n\r\n"), "400"),
+        (format!("{head}x-{round} : value\r\n\r\n"), "400"),
+        (format!("{head}content-length: {round}\r\ncontent-length: {}\r\n\r\n", round + 1), "400"),
+        (format!("{head}x: {control}\r\n\r\n"), "400"),
+        (format!("{head}host: localhost\r\n\r\n"), "400"),
+        (format!("GET {LOOKUP_PATH}?round={round} HTTP/1.1\r\nconnection: close\r\n\r\n"), "400"),
+        (format!("{head}x: {filler}\r\n\r\n"), "431"),
+        (format!("{head}{}\r\n", format!("x-{round}: y\r\n").repeat(101)), "431"),
+    ]
+}
+
+async fn assert_http1_refusal(node: &Node, request: &str, status: &str) {
+    let mut stream = TcpStream::connect(node.http()).await.expect("connection opens");
+    stream.write_all(request.as_bytes()).await.expect("request is sent");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.expect("reply is complete");
+    let start: String = request.chars().take(60).collect();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{start:?}: {reply:?}"));
+    assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{start:?}: {head}");
+    assert!(head.contains("access-control-allow-origin: *") && head.contains("x-request-id: "), "{start:?}: {head}");
+    assert_error_body(&serde_json::from_str(body).expect("body is JSON"), &start);
+}
+
+fn assert_refusal(response: &TestResponse, request: &str) {
+    assert!([400, 431].contains(&response.status), "{request}: {}", response.status);
+    assert_eq!(response.header("access-control-allow-origin"), Some("*"), "{request}");
+    assert_error_body(&response.json().expect("body is JSON"), request);
+}
+
+/// Headers that HTTP/2 and HTTP/3 can carry, but that are too large, too many, or a wrong Host.
+fn stream_headers(number: usize) -> (String, Vec<(String, String)>) {
+    let name = format!("x-{number}");
+    match number % 4 {
+        0 => ("large header".to_owned(), vec![(name, "y".repeat(16_400 + 50 * number))]),
+        1 => ("many headers".to_owned(), (0..101 + number).map(|_| (name.clone(), "y".to_owned())).collect()),
+        2 => ("two hosts".to_owned(), vec![("host".to_owned(), "localhost".to_owned()); 2]),
+        _ => ("invalid host".to_owned(), vec![("host".to_owned(), format!("a b/{number}"))]),
+    }
+}
+
+fn as_pairs(headers: &[(String, String)]) -> Vec<(&str, &str)> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_malformed_request_gets_a_complete_refusal() {
+    let deployment = shared_deployment().await;
+    let (node, ca_file) = (&deployment.nodes[0], &deployment.certificate.ca_file);
+    for (request, status) in (0..HTTP1_ROUNDS).flat_map(http1_requests) {
+        assert_http1_refusal(node, &request, status).await;
+    }
+    let mut http2 = StreamTestClient::new(node.https(), StreamProtocol::Http2, Some(ca_file)).expect("client");
+    for number in 0..HTTP2_REQUESTS {
+        let (kind, headers) = stream_headers(number);
+        let response = http2.get(LOOKUP_PATH, &as_pairs(&headers)).await.expect("response arrives");
+        assert_refusal(&response, &format!("HTTP/2, {kind} {number}"));
+    }
+    for number in 0..HTTP3_REQUESTS {
+        // The client sends no wrong Host.
+        let (kind, headers) = stream_headers(number / 2 * 4 + number % 2);
+        let options = Http3TestOptions::localhost(node.https(), ca_file);
+        let mut http3 = Http3TestClient::connect(options).await.expect("connection opens");
+        let response = http3.get(LOOKUP_PATH, &as_pairs(&headers)).await.expect("response arrives");
+        assert_refusal(&response, &format!("HTTP/3, {kind} {number}"));
+        http3.close_now();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_http_on_a_tls_port_gets_a_readable_error() {
+    let node = &shared_deployment().await.nodes[0];
+    let mut stream = TcpStream::connect(node.https()).await.expect("connection opens");
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("request is sent");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.expect("reply is complete");
+    assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains("This port expects HTTPS"), "{reply}");
+}

@@ -1,0 +1,21 @@
+-- The rights of the role ipseity_node, if it exists. A node connects with a role that is a member of it. It can read and write
+-- rows and call three functions, but it owns nothing and creates nothing. `ipseity migrate` runs this as the owner of the
+-- schema after each migration, so that it includes new tables.
+do $$
+declare
+    relation regclass;
+begin
+    if not exists (select from pg_roles where rolname = 'ipseity_node') then
+        return;
+    end if;
+    execute format('grant usage on schema %I to ipseity_node', current_schema());
+    for relation in
+        select oid from pg_class
+        where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and not relispartition
+            and relname <> '_sqlx_migrations'
+    loop
+        execute format('grant select, insert, update, delete on %s to ipseity_node', relation);
+    end loop;
+    grant select on _sqlx_migrations to ipseity_node;
+    grant execute on function tend_months(int), claim_data_set(uuid, text, interval), release_data_set(uuid) to ipseity_node;
+end $$;

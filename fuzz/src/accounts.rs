@@ -1,0 +1,126 @@
+//! What browsers send to the portal: cookies, forms, passkeys and email addresses.
+
+use std::sync::LazyLock;
+
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderValue};
+use ipseity_domain::account::EmailAddress;
+use serde_json::Value;
+use webauthn_rs::Webauthn;
+use webauthn_rs::prelude::{
+    DiscoverableAuthentication, DiscoverableKey, PasskeyRegistration, PublicKeyCredential, RegisterPublicKeyCredential,
+    Uuid,
+};
+
+use session_cookie::SessionCookie;
+
+#[path = "../../crates/portal/src/auth/form_fields.rs"]
+mod form_fields;
+#[path = "../../crates/portal/src/auth/session_cookie.rs"]
+#[expect(dead_code, reason = "cookies are only parsed here")]
+mod session_cookie;
+#[path = "../../crates/portal/src/auth/webauthn.rs"]
+mod webauthn;
+
+const OWN_COOKIE: &str = "__Host-ipseity=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+/// The challenge that the seeds answer.
+const CHALLENGE: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+
+/// A recognized session or device is in the request, and a valid cookie before others is always recognized.
+pub(crate) fn check_cookie(bytes: &[u8]) {
+    let lines: Vec<HeaderValue> =
+        bytes.split(|byte| *byte == b'\n').filter_map(|line| HeaderValue::from_bytes(line).ok()).collect();
+    let with_lines = |first: Option<HeaderValue>| -> HeaderMap {
+        first.into_iter().chain(lines.iter().cloned()).map(|value| (COOKIE, value)).collect()
+    };
+    let contains = |text: &str| lines.iter().any(|line| line.to_str().is_ok_and(|line| line.contains(text)));
+    let headers = with_lines(None);
+    assert!(SessionCookie::from_headers(&headers).is_new() || contains("__Host-ipseity="));
+    if let Some(token) = session_cookie::device_token(&headers) {
+        assert!(contains(&format!("__Host-device={}", token.expose())));
+    }
+    let own = own_session();
+    let headers = with_lines(Some(HeaderValue::from_static(OWN_COOKIE)));
+    assert_eq!(SessionCookie::from_headers(&headers).digest(), own.digest());
+}
+
+fn own_session() -> SessionCookie {
+    SessionCookie::from_headers(&[(COOKIE, HeaderValue::from_static(OWN_COOKIE))].into_iter().collect())
+}
+
+/// A form is accepted only with the session's CSRF token, and its fields survive encoding.
+pub(crate) fn check_form(bytes: &[u8]) {
+    let (session, fields) = (own_session(), form_fields::parse_fields(bytes));
+    let token = session.csrf_token();
+    let sent_token = fields.get("csrf").map_or("", String::as_str);
+    assert_eq!(session.verify_csrf_token(sent_token), sent_token == token);
+
+    let encoded = form_urlencoded::Serializer::new(String::new()).extend_pairs(&fields).finish();
+    assert_eq!(form_fields::parse_fields(encoded.as_bytes()), fields);
+    let with_token = [bytes, b"&csrf=", token.as_bytes()].concat();
+    assert_eq!(form_fields::parse_fields(&with_token).get("csrf"), Some(&token));
+}
+
+/// An accepted address is ASCII in one spelling, without characters that an email program could read as more.
+pub(crate) fn check_email_address(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let Some(address) = EmailAddress::parse(&text) else { return };
+    let address = address.as_str();
+    assert!(address.len() <= 254 && address.bytes().all(|byte| byte.is_ascii_graphic()));
+    assert!(address.bytes().filter(|byte| *byte == b'@').count() == 1);
+    assert!(!address.contains(['<', '>', '"', '(', ')', ',', ':', ';', '\\', '[', ']']));
+    assert!(!address.bytes().any(|byte| byte.is_ascii_uppercase()));
+    assert_eq!(EmailAddress::parse(address).as_ref().map(EmailAddress::as_str), Some(address));
+}
+
+/// A credential that finishes a ceremony has an id.
+pub(crate) fn check_webauthn(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if CEREMONIES.accept_registration(text) || CEREMONIES.accept_sign_in(text) {
+        let credential: Value = serde_json::from_str(text).expect("credential is JSON");
+        assert!(credential["rawId"].as_str().is_some_and(|id| !id.is_empty()));
+    }
+}
+
+static CEREMONIES: LazyLock<Ceremonies> = LazyLock::new(Ceremonies::start);
+
+/// Ceremonies with a fixed challenge, so that mutated seeds get past the check of the challenge.
+struct Ceremonies {
+    webauthn: Webauthn,
+    registration: PasskeyRegistration,
+    sign_in: DiscoverableAuthentication,
+    key: DiscoverableKey,
+}
+
+impl Ceremonies {
+    fn start() -> Self {
+        let webauthn = webauthn::build_webauthn("https://localhost:8443").expect("base URL is valid");
+        let (_, registration) =
+            webauthn.start_passkey_registration(Uuid::nil(), "a@b.example", "a", None).expect("ceremony starts");
+        let (_, sign_in) = webauthn.start_discoverable_authentication().expect("ceremony starts");
+        let (registration, sign_in) =
+            (with_fixed_challenge(&registration, "rs"), with_fixed_challenge(&sign_in, "ast"));
+        let seed = include_str!("../seeds/webauthn/registration");
+        let credential = serde_json::from_str(seed).expect("seed is a credential");
+        let passkey = webauthn.finish_passkey_registration(&credential, &registration).expect("seed is accepted");
+        let ceremonies = Self { webauthn, registration, sign_in, key: DiscoverableKey::from(&passkey) };
+        assert!(ceremonies.accept_sign_in(include_str!("../seeds/webauthn/sign_in")), "seed is accepted");
+        ceremonies
+    }
+
+    fn accept_registration(&self, text: &str) -> bool {
+        let Ok(credential) = serde_json::from_str::<RegisterPublicKeyCredential>(text) else { return false };
+        self.webauthn.finish_passkey_registration(&credential, &self.registration).is_ok()
+    }
+
+    fn accept_sign_in(&self, text: &str) -> bool {
+        let Ok(credential) = serde_json::from_str::<PublicKeyCredential>(text) else { return false };
+        self.webauthn.finish_discoverable_authentication_v2(&credential, self.sign_in.clone(), &self.key).is_ok()
+    }
+}
+
+fn with_fixed_challenge<T: serde::Serialize + serde::de::DeserializeOwned>(state: &T, field: &str) -> T {
+    let mut state = serde_json::to_value(state).expect("state is serialized");
+    state[field]["challenge"] = Value::from(CHALLENGE);
+    serde_json::from_value(state).expect("state is valid")
+}
