@@ -15,8 +15,9 @@ use crate::pause::{expected_race_outcome, race_charges};
 /// primary.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 const HOUR_MS: i64 = 3_600_000;
-/// Short, so that requests to a frozen server time out.
-const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
+/// Short, so that requests to a frozen server time out, but longer than a busy machine may pause a healthy one. A
+/// request that waited for a frozen server would wait this long too, and fail.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One key per primary, in the order of the primaries.
 async fn key_per_primary(fixture: &LedgerFixture<RedisCluster>) -> [(ApiKey, KeyRecord); 3] {
