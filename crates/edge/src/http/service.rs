@@ -116,12 +116,14 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for ConnectionSe
         let alt_svc = self.alt_svc.clone().filter(|_| is_direct);
         let drain = Some(self.drain.clone()).filter(|_| request.version() <= Version::HTTP_11);
         let (head, body) = request.into_parts();
+        // What follows on HTTP/1 is meant for a tunnel.
+        let is_connect = head.method == Method::CONNECT && drain.is_some();
         let (body, unread_body) = RequestBody::tcp(body);
         let (watchdog, unread_body_timeout) = (Arc::clone(&self.watchdog), limits.unread_body_timeout);
         let response_future = check_and_handle(&self.application, client, Request::from_parts(head, body), limits);
         Box::pin(async move {
             let response = response_future.await;
-            let mut is_closing = drain.as_ref().is_some_and(Drain::has_started);
+            let mut is_closing = is_connect || drain.as_ref().is_some_and(Drain::has_started);
             if let Some(unread_body) = unread_body
                 && !unread_body.read_to_end(unread_body_timeout).await
             {

@@ -2,12 +2,13 @@
 
 use ipseity_testkit::client::quic::{Http3TestClient, Http3TestOptions};
 use ipseity_testkit::client::streams::{StreamProtocol, StreamTestClient};
-use ipseity_testkit::{Node, TestResponse};
+use ipseity_testkit::{Node, TestClient, TestResponse};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::fixture::shared_deployment;
+use crate::proxies::{edge_env, snippet, start_nginx};
 
 const LOOKUP_PATH: &str = "/api/v1/ip";
 const HTTP1_ROUNDS: usize = 60;
@@ -103,4 +104,61 @@ async fn plain_http_on_a_tls_port_gets_a_readable_error() {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).await.expect("reply is complete");
     assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains("This port expects HTTPS"), "{reply}");
+}
+
+/// Requests whose length a proxy and a server may read differently. The body starts another request.
+fn ambiguous_requests() -> Vec<String> {
+    let smuggled = "GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let chunked = format!("{:x}\r\n{smuggled}\r\n0\r\n\r\n", smuggled.len());
+    let post =
+        |headers: &str, body: &str| format!("POST {LOOKUP_PATH} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n{body}");
+    let short = format!("0\r\n\r\n{smuggled}");
+    let (all, all_chunked) = (smuggled.len(), chunked.len());
+    vec![
+        post(&format!("content-length: {all_chunked}\r\ntransfer-encoding: chunked\r\n"), &chunked),
+        post("content-length: 5\r\ntransfer-encoding: chunked\r\n", &short),
+        post("transfer-encoding: chunked\r\ncontent-length: 5\r\n", &short),
+        post(&format!("content-length: 0\r\ncontent-length: {all}\r\n"), smuggled),
+        post(&format!("content-length: 0, {all}\r\n"), smuggled),
+        post(&format!("content-length: +{all}\r\n"), smuggled),
+        post(&format!("content-length: 0x{all:x}\r\n"), smuggled),
+        post(&format!("content-length : {all}\r\n"), smuggled),
+        post(&format!("content-length:\r\n {all}\r\n"), smuggled),
+        post("transfer-encoding: chunked, identity\r\n", &short),
+        post("transfer-encoding: identity\r\ntransfer-encoding: chunked, x\r\n", &short),
+        post("transfer-encoding : chunked\r\n", &short),
+        post("transfer-encoding: xchunked\r\n", &short),
+        post("transfer-encoding:\u{b}chunked\r\n", &short),
+        post("transfer-encoding: chunked\r\n", &format!("0;\n\r\n{smuggled}")),
+        post("transfer-encoding: chunked\r\n", &format!("-1\r\n\r\n{smuggled}")),
+        post("transfer-encoding: chunked\r\n", &format!("fffffffffffffffff\r\n{smuggled}")),
+        post("x: y\rtransfer-encoding: chunked\r\n", &short),
+        post("x: y\0\r\ntransfer-encoding: xchunked\r\n", &short),
+        format!("CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n{smuggled}"),
+        format!(
+            "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: {all}\r\n\r\n{smuggled}"
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ambiguous_length_never_starts_another_request() {
+    let deployment = shared_deployment().await;
+    let settings = edge_env(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
+    let node = deployment.start_node(&settings).await.expect("node starts");
+    let nginx = start_nginx(&snippet("nginx"), node.http()).await;
+    for address in [deployment.nodes[0].http(), nginx.addresses()[0]] {
+        for request in ambiguous_requests() {
+            let mut stream = TcpStream::connect(address).await.expect("connection opens");
+            stream.write_all(request.as_bytes()).await.expect("request is sent");
+            stream.shutdown().await.expect("sending side closes");
+            let mut reply = Vec::new();
+            // A reset is as good as a refusal.
+            let _ = stream.read_to_end(&mut reply).await;
+            let reply = String::from_utf8_lossy(&reply);
+            assert!(reply.matches("HTTP/1.1 ").count() <= 1, "{request:?}: {reply}");
+            let next = TestClient::new(address).get("/api/v1/meta", &[]).await;
+            assert_eq!(next.expect("response arrives").status, 200, "after {request:?}");
+        }
+    }
 }

@@ -199,7 +199,7 @@ fn documented_proxy_settings_are_valid() {
 }
 
 /// nginx with this configuration, without TLS.
-async fn start_nginx(configuration: &str, node: SocketAddr) -> ReverseProxy {
+pub(crate) async fn start_nginx(configuration: &str, node: SocketAddr) -> ReverseProxy {
     let configure = |ports: &[u16]| {
         let mut text = configuration.replace("listen 80;", &format!("listen 127.0.0.1:{};", ports[0]));
         for line in ["listen [::]:80;", "listen 443 ssl http2;", "listen [::]:443 ssl http2;"] {
