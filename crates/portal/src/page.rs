@@ -5,6 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::FromRequestParts;
 use axum::response::{Html, IntoResponse, Redirect, Response};
+use bytes::Bytes;
 use http::header::SET_COOKIE;
 use http::request::Parts;
 use ipseity_domain::Client;
@@ -164,7 +165,8 @@ impl CurrentMember {
 /// Renders a page.
 pub(crate) fn render_page(page: &impl Template) -> Response {
     match page.render() {
-        Ok(text) => Html(text).into_response(),
+        // Copied, because the buffer may be twice as large as the page, and waits with it for a slow client.
+        Ok(text) => Html(Bytes::copy_from_slice(text.as_bytes())).into_response(),
         Err(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "page rendering failed");
             http::StatusCode::INTERNAL_SERVER_ERROR.into_response()
