@@ -164,6 +164,18 @@ async fn unknown_key_is_invalid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn wrong_secret_cannot_pause_a_key() {
+    let deployment = shared_deployment().await;
+    let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
+    let wrong = PlaintextKey::rotate(KeyId::parse(&key.id).expect("valid ID"), || fastrand::u8(..));
+    let bearer = format!("Bearer {}", wrong.expose());
+    for _ in 0..320 {
+        ExpectedError::INVALID_KEY.assert_matches(&lookup_with_credentials(&mut caller, &[&bearer], "").await);
+    }
+    assert_eq!(rate_limit_headers(&lookup_with_key(&mut caller, &key).await).remaining, 9_999);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn both_secrets_of_a_rotated_key_share_one_quota() {
     let deployment = shared_deployment().await;
     let (mut caller, old) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);

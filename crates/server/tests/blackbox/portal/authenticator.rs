@@ -20,6 +20,19 @@ pub(crate) struct Authenticator {
     counter: u32,
     /// The user handle of assertions, in Base64. By default there is none.
     pub(crate) user_handle: Option<String>,
+    pub(crate) forged: Forged,
+}
+
+/// What an attacker's authenticator sends instead of the right values.
+#[derive(Default)]
+pub(crate) struct Forged {
+    pub(crate) origin: Option<String>,
+    pub(crate) relying_party: Option<&'static str>,
+    pub(crate) challenge: Option<&'static str>,
+    pub(crate) kind: Option<&'static str>,
+    pub(crate) flags: Option<u8>,
+    pub(crate) counter: Option<u32>,
+    pub(crate) breaks_signature: bool,
 }
 
 impl Authenticator {
@@ -30,6 +43,7 @@ impl Authenticator {
             origin: fixture.node().env()["IPSEITY__PUBLIC__BASE_URL"].clone(),
             counter: 0,
             user_handle: None,
+            forged: Forged::default(),
         }
     }
 
@@ -61,10 +75,14 @@ impl Authenticator {
     }
 
     async fn authenticate(&mut self, browser: &mut Browser, begin: &str, finish: &str) -> TestResponse {
-        let begun = browser.post(begin, &[]).await;
-        let options = &begun.json().expect("response is JSON")["publicKey"];
-        let credential = self.get(options).to_string();
+        let credential = self.answer_challenge(browser, begin).await;
         browser.post(finish, &[("credential", &credential)]).await
+    }
+
+    /// Requests a challenge and returns the response to it.
+    pub(crate) async fn answer_challenge(&mut self, browser: &mut Browser, begin: &str) -> String {
+        let begun = browser.post(begin, &[]).await;
+        self.get(&begun.json().expect("response is JSON")["publicKey"]).to_string()
     }
 
     /// Bytes in hexadecimal, as a user handle.
@@ -97,7 +115,8 @@ impl Authenticator {
     fn get(&mut self, options: &Value) -> Value {
         let client_data = self.client_data("webauthn.get", options);
         let data = self.authenticator_data(&options["rpId"], USER_PRESENT_AND_VERIFIED);
-        let signed = [data.as_slice(), &Sha256::digest(&client_data)].concat();
+        let mut signed = [data.as_slice(), &Sha256::digest(&client_data)].concat();
+        signed.truncate(signed.len() - usize::from(self.forged.breaks_signature));
         let signature = self.key_pair.sign(&signed).expect("signing succeeds");
         self.credential(&json!({
             "authenticatorData": URL_SAFE_NO_PAD.encode(data),
@@ -113,16 +132,19 @@ impl Authenticator {
     }
 
     fn client_data(&self, kind: &str, options: &Value) -> Vec<u8> {
-        let data =
-            json!({"type": kind, "challenge": options["challenge"], "origin": self.origin, "crossOrigin": false});
+        let kind = self.forged.kind.unwrap_or(kind);
+        let challenge = self.forged.challenge.map_or_else(|| options["challenge"].clone(), Value::from);
+        let origin = self.forged.origin.as_ref().unwrap_or(&self.origin);
+        let data = json!({"type": kind, "challenge": challenge, "origin": origin, "crossOrigin": false});
         data.to_string().into_bytes()
     }
 
     fn authenticator_data(&mut self, relying_party: &Value, flags: u8) -> Vec<u8> {
         self.counter += 1;
-        let mut data = Sha256::digest(relying_party.as_str().expect("relying party is text")).to_vec();
-        data.push(flags);
-        data.extend(self.counter.to_be_bytes());
+        let relying_party = self.forged.relying_party.or(relying_party.as_str()).expect("relying party is text");
+        let mut data = Sha256::digest(relying_party).to_vec();
+        data.push(self.forged.flags.unwrap_or(flags));
+        data.extend(self.forged.counter.unwrap_or(self.counter).to_be_bytes());
         data
     }
 }

@@ -2,6 +2,7 @@
 
 use http::Method;
 use ipseity_testkit::CommandOutput;
+use tokio::task::JoinSet;
 
 use super::browser::Browser;
 use super::fixture::{NEW_PASSWORD, PASSWORD, PortalFixture, assert_redirects_to, fresh_email, shared_fixture};
@@ -131,6 +132,20 @@ async fn opening_a_link_changes_nothing_and_it_works_once() {
         }
         assert_eq!(fixture.snapshot(&email, &browser).await, after, "{kind}: a second use changed something");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_uses_of_a_link_succeed_once() {
+    let fixture = shared_fixture().await;
+    let SentLink { path, fields, .. } = reset_link(fixture).await;
+    let mut uses = JoinSet::new();
+    for _ in 0..8 {
+        let (mut browser, path, fields) = (fixture.browser(), path.clone(), fields.clone());
+        uses.spawn(async move { browser.post(&path, &fields).await.status });
+    }
+    let mut statuses = uses.join_all().await;
+    statuses.sort_unstable();
+    assert_eq!(statuses, [303, 410, 410, 410, 410, 410, 410, 410]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! Passkeys: adding one needs more than a session, and a password reset removes all.
 
-use super::authenticator::Authenticator;
+use super::authenticator::{Authenticator, Forged};
 use super::fixture::{NEW_PASSWORD, PASSWORD, PortalFixture, assert_redirects_to, fresh_email, shared_fixture};
 
 async fn count_rows(fixture: &PortalFixture, table: &str, account_id: i64) -> String {
@@ -120,4 +120,53 @@ async fn password_change_forgets_devices_and_removes_passkeys_on_request() {
     assert_redirects_to(&member.browser.post("/account/password", &change).await, "/account");
     assert_eq!(count_rows(fixture, "passkeys", member.id).await, "0");
     assert_eq!(authenticator.sign_in(&mut fixture.browser()).await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_or_replayed_passkey_responses_are_rejected() {
+    const BEGIN: &str = "/signin/passkey";
+    const FINISH: &str = "/signin/passkey/finish";
+    let fixture = shared_fixture().await;
+    let (mut member, mut authenticator) = (fixture.create_member().await, Authenticator::new(fixture));
+    authenticator.register_for(&mut member, PASSWORD).await;
+    let mut browser = fixture.browser();
+    assert_redirects_to(&authenticator.sign_in(&mut browser).await, "/keys");
+
+    let origin = |origin: &str| Forged { origin: Some(origin.to_owned()), ..Forged::default() };
+    let base_url = &fixture.node().env()["IPSEITY__PUBLIC__BASE_URL"];
+    let forgeries = [
+        ("another origin", origin("https://attacker.example")),
+        ("another port", origin("https://localhost:1")),
+        ("a subdomain", origin(&base_url.replace("localhost", "www.localhost"))),
+        ("plain HTTP", origin(&base_url.replace("https:", "http:"))),
+        ("another relying party", Forged { relying_party: Some("attacker.example"), ..Forged::default() }),
+        (
+            "another challenge",
+            Forged { challenge: Some("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), ..Forged::default() },
+        ),
+        ("a registration", Forged { kind: Some("webauthn.create"), ..Forged::default() }),
+        ("no user present", Forged { flags: Some(0x04), ..Forged::default() }),
+        ("no user verified", Forged { flags: Some(0x01), ..Forged::default() }),
+        ("an old counter", Forged { counter: Some(1), ..Forged::default() }),
+        ("a wrong signature", Forged { breaks_signature: true, ..Forged::default() }),
+    ];
+    for (forgery, forged) in forgeries {
+        authenticator.forged = forged;
+        let mut browser = fixture.browser();
+        assert_eq!(authenticator.sign_in(&mut browser).await.status, 403, "{forgery}");
+        assert_redirects_to(&browser.get("/keys").await, "/signin");
+    }
+    authenticator.forged = Forged::default();
+
+    let (mut browser, mut other) = (fixture.browser(), fixture.browser());
+    let credential = authenticator.answer_challenge(&mut browser, BEGIN).await;
+    authenticator.answer_challenge(&mut other, BEGIN).await;
+    let fields = [("credential", credential.as_str())];
+    assert_eq!(other.post(FINISH, &fields).await.status, 403, "the challenge of another browser");
+    assert_redirects_to(&browser.post(FINISH, &fields).await, "/keys");
+    for mut browser in [fixture.browser(), browser] {
+        assert_eq!(browser.post(FINISH, &fields).await.status, 403, "replayed");
+        authenticator.answer_challenge(&mut browser, BEGIN).await;
+        assert_eq!(browser.post(FINISH, &fields).await.status, 403, "replayed after a new challenge");
+    }
 }
