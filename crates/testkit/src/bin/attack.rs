@@ -1,8 +1,9 @@
-//! `attack KIND ADDRESS CA_FILE SECONDS COUNT NETWORKS`: attacks a listener on the loopback from this many networks,
-//! for the abuse suite.
+//! `attack KIND ADDRESS CA_FILE SECONDS COUNT NETWORKS PATHS`: attacks a listener on the loopback from this many
+//! networks, for the abuse suite.
 //!
 //! `idle_tls` holds COUNT idle TLS sessions and replaces each one that the server closes. `junk` sends invalid
-//! datagrams from COUNT sockets. `handshakes` holds COUNT unfinished QUIC handshakes. The result is printed as JSON.
+//! datagrams from COUNT sockets. `handshakes` holds COUNT unfinished QUIC handshakes. `unread_http3` requests PATHS on
+//! COUNT connections and reads nothing, `trickle_http3` reads a few bytes per second. The result is printed as JSON.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -32,6 +33,11 @@ const JUNK_PER_MS: usize = 10;
 const DATAGRAM_BYTES: usize = 1200;
 /// Longer than a server should wait for a handshake.
 const HANDSHAKE_HOLD: Duration = Duration::from_secs(6);
+/// Requests per connection whose responses are not read.
+const STREAMS: usize = 100;
+/// Larger than an HTTP/3 control stream needs, smaller than any response.
+const STREAM_WINDOW_BYTES: u32 = 64;
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// The bits of the first byte that identify a Retry packet of QUIC version 1 (RFC 9000, section 17.2.5).
 const RETRY_PACKET_MASK: u8 = 0b1111_0000;
 
@@ -143,6 +149,40 @@ impl Attack {
         Ok(())
     }
 
+    async fn unread_http3(&self, endpoint: &quinn::Endpoint, paths: &str, reads: bool) -> Result<()> {
+        while self.wait_for_turn().await {
+            increment(&self.started);
+            let held = timeout_at(self.end, self.hold_responses(endpoint, paths, reads)).await;
+            if held.is_ok() {
+                increment(&self.closed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends requests until the server closes the connection.
+    async fn hold_responses(&self, endpoint: &quinn::Endpoint, paths: &str, reads: bool) -> Result<()> {
+        let connection = endpoint.connect(self.server, "localhost")?.await?;
+        let (mut driver, mut requests) = h3::client::new(h3_quinn::Connection::new(connection.clone())).await?;
+        let driving = tokio::task::spawn_local(async move { driver.wait_idle().await });
+        let mut streams = Vec::new();
+        for path in paths.split(',').cycle().take(STREAMS) {
+            let request = http::Request::get(format!("https://localhost{path}")).body(())?;
+            let Ok(mut stream) = requests.send_request(request).await else { break };
+            stream.finish().await.ok();
+            streams.push(stream);
+        }
+        while connection.close_reason().is_none() {
+            tokio::time::sleep(READ_INTERVAL).await;
+            for stream in streams.iter_mut().filter(|_| reads) {
+                // What has arrived is read; the rest of the header takes several intervals.
+                let _ = timeout_at(Instant::now(), stream.recv_response()).await;
+            }
+        }
+        driving.abort();
+        Ok(())
+    }
+
     async fn send(&self, socket: &UdpSocket, connection: &mut Connection) -> Result<()> {
         let mut packet = Vec::new();
         while connection.poll_transmit(std::time::Instant::now(), 1, &mut packet).is_some() {
@@ -156,20 +196,27 @@ impl Attack {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [kind, server, authority, seconds, count, networks] = &arguments[..] else {
-        bail!("usage: attack KIND ADDRESS CA_FILE SECONDS COUNT NETWORKS");
+    let [kind, server, authority, seconds, count, networks, paths] = &arguments[..] else {
+        bail!("usage: attack KIND ADDRESS CA_FILE SECONDS COUNT NETWORKS PATHS");
     };
     let server = server.parse().context("ADDRESS must be IP:PORT")?;
     let (count, networks): (usize, u8) = (count.parse()?, networks.parse()?);
     let end = Instant::now() + Duration::from_secs(seconds.parse()?);
     let start_interval = match kind.as_str() {
         "junk" => Duration::from_millis(1),
-        "idle_tls" | "handshakes" => Duration::from_secs(1) / STARTS_PER_S,
+        "idle_tls" | "handshakes" | "unread_http3" | "trickle_http3" => Duration::from_secs(1) / STARTS_PER_S,
         other => bail!("unknown attack: {other}"),
     };
     let authority = Path::new(authority);
     let tls = [tls_connector(StreamProtocol::Http11, authority)?, tls_connector(StreamProtocol::Http2, authority)?];
-    let quic = quic::client_config(&Http3TestOptions::localhost(server, authority))?;
+    let options = Http3TestOptions::localhost(server, authority);
+    let mut quic = quic::client_config(&options)?;
+    let is_unread = ["unread_http3", "trickle_http3"].contains(&kind.as_str());
+    if is_unread {
+        let mut transport = quinn::TransportConfig::default();
+        transport.stream_receive_window(STREAM_WINDOW_BYTES.into());
+        quic.transport_config(Arc::new(transport));
+    }
     let attack = Rc::new(Attack {
         server,
         end,
@@ -182,13 +229,20 @@ async fn main() -> Result<()> {
         failed: Cell::default(),
     });
     let tasks = LocalSet::new();
+    let endpoint = |source| {
+        let mut endpoint = quic::client_endpoint(&Http3TestOptions { source_ip: Some(source), ..options.clone() })?;
+        endpoint.set_default_client_config(quic.clone());
+        anyhow::Ok(endpoint)
+    };
     for (number, last_byte) in (0..count).zip((1..=networks).cycle()) {
         let source = IpAddr::from(Ipv4Addr::new(127, 0, 1, last_byte));
         let (attack, kind, tls, quic) = (Rc::clone(&attack), kind.clone(), tls[number % 2].clone(), quic.clone());
+        let (endpoint, paths) = (if is_unread { Some(endpoint(source)?) } else { None }, paths.clone());
         tasks.spawn_local(async move {
-            let result = match kind.as_str() {
-                "junk" => attack.junk(source).await,
-                "idle_tls" => attack.idle_tls(source, &tls).await,
+            let result = match (kind.as_str(), endpoint) {
+                ("junk", _) => attack.junk(source).await,
+                ("idle_tls", _) => attack.idle_tls(source, &tls).await,
+                (kind, Some(endpoint)) => attack.unread_http3(&endpoint, &paths, kind == "trickle_http3").await,
                 _ => attack.handshakes(source, &quic, number % 2 == 0).await,
             };
             if result.is_err() {
