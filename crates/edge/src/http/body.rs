@@ -16,7 +16,7 @@ use crate::quic::streams::H3RecvStream;
 /// Maximum size of a request body that is read although the application does not need it.
 pub(crate) const UNREAD_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// A request's body. When the application drops it before its end, [`UnreadBody`] gets the rest.
+/// A request's body. When the application drops it before its end, `UnreadBody` gets the rest.
 pub struct RequestBody {
     source: Option<BodySource>,
     rest: Option<oneshot::Sender<BodySource>>,
