@@ -75,13 +75,15 @@ pub enum CloseReason {
     UnsolicitedBytes,
     /// The peer violated HTTP/2 or a limit of the HTTP/2 library, such as on resets or CONTINUATION frames.
     ProtocolError,
+    /// The client's network or the node had no memory for one more stream.
+    OutOfMemory,
     /// The connection was still open at the end of the drain.
     DrainTimeout,
 }
 
 impl CloseReason {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SubnetLimit,
         Self::FirstByteTimeout,
         Self::InvalidProxyHeader,
@@ -92,6 +94,7 @@ impl CloseReason {
         Self::StreamResets,
         Self::UnsolicitedBytes,
         Self::ProtocolError,
+        Self::OutOfMemory,
         Self::DrainTimeout,
     ];
 
@@ -109,6 +112,7 @@ impl CloseReason {
             Self::StreamResets => "stream_resets",
             Self::UnsolicitedBytes => "unsolicited_bytes",
             Self::ProtocolError => "protocol_error",
+            Self::OutOfMemory => "out_of_memory",
             Self::DrainTimeout => "drain_timeout",
         }
     }

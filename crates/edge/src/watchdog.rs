@@ -16,16 +16,18 @@ use crate::{CloseReason, EdgeLimits, EdgeState};
 
 /// Memory of a request or of an unsent chunk besides its bytes: the stream, its task and its headers.
 const OVERHEAD_BYTES: usize = 4 << 10;
+/// Memory that a connection keeps for each of its concurrent streams, also after they have ended.
+const STREAM_SLOT_BYTES: usize = 3 << 10;
 
 /// Records the activity of a connection and checks it against the limits.
 pub(crate) struct ConnectionWatchdog {
     edge: Arc<EdgeState>,
-    /// Set when the client is known, before its first request.
-    budget: OnceLock<Arc<MemoryBudget>>,
+    /// The budgets of this connection and of its client's network. Set before the first request.
+    budgets: OnceLock<(Arc<MemoryBudget>, Arc<MemoryBudget>)>,
     activity: Mutex<ConnectionActivity>,
     is_streaming: AtomicBool,
     first_request: Notify,
-    flood_detected: Notify,
+    must_close: Notify,
 }
 
 struct ConnectionActivity {
@@ -46,6 +48,9 @@ struct ConnectionActivity {
     unsolicited_bytes: usize,
     /// On HTTP/1, an incomplete header has a timeout.
     is_http1: bool,
+    /// Memory of the largest number of concurrent streams.
+    stream_slots: Vec<Reservation>,
+    is_out_of_memory: bool,
     has_unread_body: bool,
     has_protocol_error: bool,
     closing_since: Option<Instant>,
@@ -80,28 +85,31 @@ impl ConnectionWatchdog {
             stream_resets: 0,
             unsolicited_bytes: 0,
             is_http1: false,
+            stream_slots: Vec::new(),
+            is_out_of_memory: false,
             has_unread_body: false,
             has_protocol_error: false,
             closing_since: None,
         };
         Self {
             edge,
-            budget: OnceLock::new(),
+            budgets: OnceLock::new(),
             activity: Mutex::new(activity),
             is_streaming: AtomicBool::new(false),
             first_request: Notify::new(),
-            flood_detected: Notify::new(),
+            must_close: Notify::new(),
         }
     }
 
     /// Makes the memory of this connection count toward that of its client's network, if it has a permit of one.
     pub(crate) fn set_client_network(&self, subnet_permit: Option<&SubnetPermit>) {
         let shared = self.edge.memory_budget(subnet_permit);
-        let _ = self.budget.set(MemoryBudget::new(self.edge.limits.memory_per_connection_max, Some(shared)));
+        let own = MemoryBudget::new(self.edge.limits.memory_per_connection_max, Some(Arc::clone(&shared)));
+        let _ = self.budgets.set((own, shared));
     }
 
     fn try_reserve_memory(&self, bytes: usize) -> Option<Reservation> {
-        let reservation = self.budget.get()?.try_reserve(bytes);
+        let reservation = self.budgets.get()?.0.try_reserve(bytes);
         if reservation.is_none() {
             self.edge.stats().requests_out_of_memory.add(1);
         }
@@ -124,9 +132,20 @@ impl ConnectionWatchdog {
 
     /// Records a new request. It is in flight until the return value is dropped. `None` if there is no memory for it.
     pub(crate) fn start_request(self: &Arc<Self>) -> Option<InFlightRequest> {
-        let memory = self.try_reserve_memory(OVERHEAD_BYTES)?;
+        let memory = self.try_reserve_memory(OVERHEAD_BYTES);
         self.is_streaming.store(false, Ordering::Relaxed);
         let mut activity = self.lock_activity();
+        // A rejected stream takes a slot too, because the HTTP library accepts it first.
+        let needs_slot = memory.is_none() || activity.in_flight >= activity.stream_slots.len();
+        if needs_slot && activity.stream_slots.len() < self.edge.limits.streams_max as usize {
+            let Some(slot) = self.budgets.get().and_then(|(_, shared)| shared.try_reserve(STREAM_SLOT_BYTES)) else {
+                activity.is_out_of_memory = true;
+                self.must_close.notify_one();
+                return None;
+            };
+            activity.stream_slots.push(slot);
+        }
+        let memory = memory?;
         activity.in_flight += 1;
         activity.unsolicited_bytes = 0;
         activity.header_started_at = None;
@@ -154,7 +173,7 @@ impl ConnectionWatchdog {
         }
         let is_flooded = activity.unsolicited_bytes > self.edge.limits.unsolicited_bytes_max;
         if is_flooded {
-            self.flood_detected.notify_one();
+            self.must_close.notify_one();
         }
         !is_flooded
     }
@@ -212,7 +231,7 @@ impl ConnectionWatchdog {
             };
             tokio::select! {
                 () = sleep_until(wake_at) => {}
-                () = self.flood_detected.notified() => {}
+                () = self.must_close.notified() => {}
             }
         }
     }
@@ -230,6 +249,9 @@ impl ConnectionActivity {
     fn check_deadlines(&self, now: Instant, limits: &EdgeLimits) -> Result<Instant, CloseReason> {
         if let Some(reason) = self.flood_reason(limits) {
             return Err(reason);
+        }
+        if self.is_out_of_memory {
+            return Err(CloseReason::OutOfMemory);
         }
         let idle_deadline = match self.closing_since {
             // The peer gets one write timeout to receive the shutdown.
@@ -294,7 +316,7 @@ impl Drop for InFlightRequest {
         if !self.response_started {
             activity.stream_resets += 1;
             if activity.stream_resets > self.watchdog.edge.limits.resets_max {
-                self.watchdog.flood_detected.notify_one();
+                self.watchdog.must_close.notify_one();
             }
         }
     }

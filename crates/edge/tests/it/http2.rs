@@ -239,6 +239,35 @@ async fn memory_of_all_connections_of_a_subnet_is_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn memory_of_ended_streams_counts_until_the_connection_closes() {
+    // Enough for 20 unread responses after those of one other connection have ended, but not of two.
+    let fixture = EdgeFixture::start_plaintext(EdgeLimits { memory_per_subnet_max: 300_000, ..generous_limits() });
+    let (mut served, mut held) = (Vec::new(), Vec::new());
+    for is_last in [false, false, true] {
+        let (mut sender, connection) = connect_http2(&fixture, 0).await;
+        let mut responses = Vec::new();
+        for _ in 0..20 {
+            responses.extend(sender.send_request(get_request("/")).await);
+        }
+        served.push(responses.len());
+        if !is_last {
+            responses.clear();
+            tokio::time::sleep(SHORT_TIMEOUT).await;
+        }
+        held.push((sender, connection, responses));
+    }
+    assert!(served[..2] == [20, 20] && served[2] < 20, "{served:?}");
+    // There is not even memory for one more stream.
+    let (mut sender, connection) = connect_http2(&fixture, 0).await;
+    assert!(sender.send_request(get_request("/")).await.is_err());
+    let _ = timeout(TEST_TIMEOUT, connection).await.expect("connection closes in time");
+    assert_eq!(fixture.edge.stats().connections_closed(CloseReason::OutOfMemory), 1);
+    drop(held);
+    let (mut sender, _connection) = connect_http2(&fixture, 65_535).await;
+    wait_until_served(&mut sender).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn http2_reset_flood_closes_the_connection() {
     let fixture = EdgeFixture::start_plaintext(EdgeLimits { resets_max: 10, ..generous_limits() });
     let (mut sender, connection) = connect_http2(&fixture, 65_535).await;
