@@ -1,13 +1,14 @@
 //! The application, as a connection calls it: with each request's client, and a response that is tracked to its end.
 
-use bytes::Bytes;
-use http::header::{ALT_SVC, CONNECTION, CONTENT_LENGTH, HeaderValue};
-use http::{Method, Request, Response, Version};
-use hyper::body::{Body, Incoming};
-use ipseity_domain::{Client, RequestError};
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ALT_SVC, CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body, Incoming};
+use ipseity_domain::{Client, RequestError};
 
 use crate::http::request_check::check_request;
 use crate::http::tracked_body::TrackedBody;
@@ -52,11 +53,9 @@ where
     fn refuse(&self, error: RequestError) -> Response<Bytes> {
         let mut response = Response::new(Bytes::from_static(b"request refused\n"));
         *response.status_mut() = match error {
-            RequestError::HeadersTooLarge => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            RequestError::UriTooLong => http::StatusCode::URI_TOO_LONG,
-            RequestError::Malformed | RequestError::InvalidHost | RequestError::PlainHttp => {
-                http::StatusCode::BAD_REQUEST
-            }
+            RequestError::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            RequestError::UriTooLong => StatusCode::URI_TOO_LONG,
+            RequestError::Malformed | RequestError::InvalidHost | RequestError::PlainHttp => StatusCode::BAD_REQUEST,
         };
         response
     }
