@@ -173,8 +173,13 @@ impl<S: Application> ListenerContext<S> {
     }
 }
 
-/// Releases the subnet permit. After a flood it stays taken for a penalty time, so that the subnet reaches its limit.
-fn release_subnet_permit(subnet_permit: Option<SubnetPermit>, watchdog: &ConnectionWatchdog, limits: &EdgeLimits) {
+/// Releases the subnet permit. After a flood, or without memory, it stays taken for a penalty time, so that the subnet reaches
+/// its limit.
+pub(crate) fn release_subnet_permit(
+    subnet_permit: Option<SubnetPermit>,
+    watchdog: &ConnectionWatchdog,
+    limits: &EdgeLimits,
+) {
     if watchdog.flood_reason().is_some() {
         let penalty = limits.flood_penalty;
         tokio::spawn(async move {

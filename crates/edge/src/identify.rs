@@ -69,7 +69,8 @@ impl Peer {
         // The socket ends at the proxy, so its round-trip time is not the client's.
         ConnectionFacts {
             http_protocol: passed_http.or(proxied_client.http_protocol),
-            is_encrypted: proxied_client.is_encrypted.or(passed_encryption),
+            // A proxy may call a connection plain although it passes the client's TLS on.
+            is_encrypted: passed_tls.map(|_| true).or(proxied_client.is_encrypted).or(passed_encryption),
             tls: proxied_client.tls.or(passed_tls),
             ..ConnectionFacts::default()
         }

@@ -17,9 +17,14 @@ impl MemoryBudget {
 
     /// Reserves memory here and in every parent, unless one of them has too little left.
     pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        self.try_reserve_quarters(bytes, 4)
+    }
+
+    /// Reserves memory if no budget is then used by more than this many quarters. The rest is left for other purposes.
+    pub(crate) fn try_reserve_quarters(self: &Arc<Self>, bytes: usize, quarters: usize) -> Option<Reservation> {
         for (parents, budget) in self.levels().enumerate() {
             let used = budget.used.fetch_add(bytes, Ordering::Relaxed);
-            if used.saturating_add(bytes) > budget.bytes_max {
+            if used.saturating_add(bytes) > budget.bytes_max.saturating_mul(quarters) / 4 {
                 self.levels().take(parents + 1).for_each(|budget| budget.release(bytes));
                 return None;
             }
@@ -64,6 +69,9 @@ mod tests {
         assert!(other_connection.try_reserve(20).is_some());
         let other_subnet = MemoryBudget::new(100, Some(Arc::clone(&node)));
         assert!(other_subnet.try_reserve(61).is_none() && other_subnet.try_reserve(60).is_some());
+        assert!(
+            other_subnet.try_reserve_quarters(35, 3).is_some() && other_subnet.try_reserve_quarters(36, 3).is_none()
+        );
         drop(first);
         assert!(other_subnet.try_reserve(100).is_some());
         for budget in [&node, &subnet, &connection, &other_connection, &other_subnet] {

@@ -18,6 +18,11 @@ use crate::{CloseReason, EdgeLimits, EdgeState};
 const OVERHEAD_BYTES: usize = 4 << 10;
 /// Memory that a connection keeps for each of its concurrent streams, also after they have ended.
 const STREAM_SLOT_BYTES: usize = 3 << 10;
+/// Concurrent streams of a connection while there is little memory.
+pub(crate) const FEW_STREAMS: u32 = 8;
+/// Quarters of a budget that connections with all their streams and with few may use. Requests may use the rest.
+const ALL_STREAMS_QUARTERS: usize = 1;
+const FEW_STREAMS_QUARTERS: usize = 3;
 
 /// Records the activity of a connection and checks it against the limits.
 pub(crate) struct ConnectionWatchdog {
@@ -49,7 +54,7 @@ struct ConnectionActivity {
     /// On HTTP/1, an incomplete header has a timeout.
     is_http1: bool,
     /// Memory of the largest number of concurrent streams.
-    stream_slots: Vec<Reservation>,
+    stream_slots: Option<Reservation>,
     is_out_of_memory: bool,
     has_unread_body: bool,
     has_protocol_error: bool,
@@ -85,7 +90,7 @@ impl ConnectionWatchdog {
             stream_resets: 0,
             unsolicited_bytes: 0,
             is_http1: false,
-            stream_slots: Vec::new(),
+            stream_slots: None,
             is_out_of_memory: false,
             has_unread_body: false,
             has_protocol_error: false,
@@ -108,12 +113,38 @@ impl ConnectionWatchdog {
         let _ = self.budgets.set((own, shared));
     }
 
+    /// Reserves the memory that the streams of this connection keep until it closes. Returns how many it may have at the same
+    /// time, before the client can open the first. `None` if there is no memory: the connection must close.
+    pub(crate) fn reserve_streams(&self) -> Option<u32> {
+        let streams_max = self.edge.limits.streams_max;
+        let reserve = |streams: u32, quarters| {
+            let (_, shared) = self.budgets.get()?;
+            Some((streams, shared.try_reserve_quarters(streams as usize * STREAM_SLOT_BYTES, quarters)?))
+        };
+        let reserved = reserve(streams_max, ALL_STREAMS_QUARTERS)
+            .or_else(|| reserve(streams_max.min(FEW_STREAMS), FEW_STREAMS_QUARTERS));
+        let mut activity = self.lock_activity();
+        let Some((streams, reservation)) = reserved else {
+            activity.is_out_of_memory = true;
+            return None;
+        };
+        activity.stream_slots = Some(reservation);
+        Some(streams)
+    }
+
     fn try_reserve_memory(&self, bytes: usize) -> Option<Reservation> {
         let reservation = self.budgets.get()?.0.try_reserve(bytes);
         if reservation.is_none() {
             self.edge.stats().requests_out_of_memory.add(1);
         }
         reservation
+    }
+
+    fn record_stream_reset(&self, activity: &mut ConnectionActivity) {
+        activity.stream_resets += 1;
+        if activity.stream_resets > self.edge.limits.resets_max {
+            self.must_close.notify_one();
+        }
     }
 
     fn lock_activity(&self) -> MutexGuard<'_, ConnectionActivity> {
@@ -135,17 +166,11 @@ impl ConnectionWatchdog {
         let memory = self.try_reserve_memory(OVERHEAD_BYTES);
         self.is_streaming.store(false, Ordering::Relaxed);
         let mut activity = self.lock_activity();
-        // A rejected stream takes a slot too, because the HTTP library accepts it first.
-        let needs_slot = memory.is_none() || activity.in_flight >= activity.stream_slots.len();
-        if needs_slot && activity.stream_slots.len() < self.edge.limits.streams_max as usize {
-            let Some(slot) = self.budgets.get().and_then(|(_, shared)| shared.try_reserve(STREAM_SLOT_BYTES)) else {
-                activity.is_out_of_memory = true;
-                self.must_close.notify_one();
-                return None;
-            };
-            activity.stream_slots.push(slot);
-        }
-        let memory = memory?;
+        let Some(memory) = memory else {
+            // Rejected streams cost CPU time too.
+            self.record_stream_reset(&mut activity);
+            return None;
+        };
         activity.in_flight += 1;
         activity.unsolicited_bytes = 0;
         activity.header_started_at = None;
@@ -242,16 +267,16 @@ impl ConnectionActivity {
         let reset_flood = (self.stream_resets > limits.resets_max).then_some(CloseReason::StreamResets);
         let unsolicited_flood =
             (self.unsolicited_bytes > limits.unsolicited_bytes_max).then_some(CloseReason::UnsolicitedBytes);
-        reset_flood.or(unsolicited_flood).or(self.has_protocol_error.then_some(CloseReason::ProtocolError))
+        let other_reasons =
+            [(self.has_protocol_error, CloseReason::ProtocolError), (self.is_out_of_memory, CloseReason::OutOfMemory)];
+        let other_reason = other_reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason));
+        reset_flood.or(unsolicited_flood).or(other_reason)
     }
 
     /// The limit that is exceeded now, or when to check again.
     fn check_deadlines(&self, now: Instant, limits: &EdgeLimits) -> Result<Instant, CloseReason> {
         if let Some(reason) = self.flood_reason(limits) {
             return Err(reason);
-        }
-        if self.is_out_of_memory {
-            return Err(CloseReason::OutOfMemory);
         }
         let idle_deadline = match self.closing_since {
             // The peer gets one write timeout to receive the shutdown.
@@ -314,10 +339,7 @@ impl Drop for InFlightRequest {
         activity.in_flight -= 1;
         activity.idle_since = Instant::now();
         if !self.response_started {
-            activity.stream_resets += 1;
-            if activity.stream_resets > self.watchdog.edge.limits.resets_max {
-                self.watchdog.must_close.notify_one();
-            }
+            self.watchdog.record_stream_reset(&mut activity);
         }
     }
 }

@@ -39,7 +39,10 @@ where
     let (edge, watchdog) = (Arc::clone(&service.peer.edge), Arc::clone(&service.watchdog));
     let drain = service.drain.clone();
     if is_http2 {
-        let connection = pin!(http2_builder(&edge.limits).serve_connection(TokioIo::new(io), service));
+        let Some(streams_max) = watchdog.reserve_streams() else {
+            return edge.stats().record_closed(CloseReason::OutOfMemory, 1);
+        };
+        let connection = pin!(http2_builder(&edge.limits, streams_max).serve_connection(TokioIo::new(io), service));
         drive(connection, &edge, &watchdog, &drain, Duration::ZERO).await;
     } else {
         watchdog.mark_http1();
@@ -67,12 +70,12 @@ fn http1_builder(limits: &EdgeLimits) -> http1::Builder {
     builder
 }
 
-fn http2_builder(limits: &EdgeLimits) -> http2::Builder<TokioExecutor> {
+fn http2_builder(limits: &EdgeLimits, streams_max: u32) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     // No keep-alive pings: a peer that answers them may still be idle, and the timeouts find one that does not.
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams_max)
+        .max_concurrent_streams(streams_max)
         .max_header_list_size(u32::try_from(limits.header_bytes_max * HTTP2_HEADER_FACTOR).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(limits.resets_max)
         .max_local_error_reset_streams(limits.resets_max)

@@ -65,6 +65,11 @@ impl<S: Application> Http3Connection<S> {
     pub(crate) async fn serve(self, connection: quinn::Connection) {
         let edge = Arc::clone(&self.peer.edge);
         let limits = &edge.limits;
+        let Some(streams_max) = self.watchdog.reserve_streams() else {
+            edge.stats().record_closed(CloseReason::OutOfMemory, 1);
+            return connection.close(H3_EXCESSIVE_LOAD, b"");
+        };
+        connection.set_max_concurrent_bi_streams(streams_max.into());
         let streams = H3Transport::new(connection.clone());
         let last_accepted = streams.last_accepted();
         let mut builder = h3::server::builder();

@@ -13,13 +13,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::connection::release_subnet_permit;
 use crate::http::h3::Http3Connection;
 use crate::identify::Peer;
 use crate::quic::reuseport::{CidPrefix, PrefixedCids, attach_reuseport_bpf};
 use crate::quic::session::{QUIC_V1, QuicServerCrypto};
 use crate::serve::log_panic;
 use crate::sys::rtt::Rtt;
-use crate::watchdog::ConnectionWatchdog;
+use crate::watchdog::{ConnectionWatchdog, FEW_STREAMS};
 use crate::{Application, CloseReason, Drain, EdgeLimits, EdgeState, TlsServerConfig};
 
 /// Connection attempts in the queue.
@@ -113,7 +114,8 @@ pub async fn serve_quic<S: Application>(
 fn server_config(tls: TlsServerConfig, limits: &EdgeLimits) -> ServerConfig {
     let mut transport = TransportConfig::default();
     transport
-        .max_concurrent_bidi_streams(limits.streams_max.into())
+        // More after the handshake, if there is memory.
+        .max_concurrent_bidi_streams(limits.streams_max.min(FEW_STREAMS).into())
         .max_concurrent_uni_streams(UNI_STREAMS_MAX.into())
         .stream_receive_window(STREAM_WINDOW_BYTES.into())
         .receive_window(CONNECTION_WINDOW_BYTES.into())
@@ -165,21 +167,19 @@ impl<S: Application> QuicAcceptor<S> {
         self.connections.spawn(async move {
             let connection = handshake(incoming, &edge).await;
             drop(handshake_count);
+            let limits = edge.limits.clone();
+            let watchdog = Arc::new(ConnectionWatchdog::new(Arc::clone(&edge)));
             if let Some(connection) = connection {
                 let tls_session = connection.handshake_data().and_then(|tls_session| tls_session.downcast().ok());
                 let rtt = Rtt::quic(connection.clone());
-                let peer = Peer {
-                    edge: Arc::clone(&edge),
-                    address,
-                    proxy_header: None,
-                    tls: tls_session.map(|tls_session| *tls_session),
-                    rtt,
-                };
-                let watchdog = Arc::new(ConnectionWatchdog::new(edge));
+                let peer =
+                    Peer { edge, address, proxy_header: None, tls: tls_session.map(|tls_session| *tls_session), rtt };
                 watchdog.set_client_network(subnet_permit.as_ref());
+                let watchdog = Arc::clone(&watchdog);
                 Http3Connection { application, peer, watchdog, drain }.serve(connection).await;
             }
-            drop((permit, subnet_permit));
+            drop(permit);
+            release_subnet_permit(subnet_permit, &watchdog, &limits);
         });
     }
 }

@@ -55,7 +55,7 @@ const ATTACKS: [(&str, u32); 17] = [
     ("unknown_keys", 64),
 ];
 /// Attacks that come from a /48 too, with this many connections: as many as it may have, and some more.
-const ATTACKS_OF_A_48: [&str; 3] = ["event_streams", "sign_ins", "unknown_keys"];
+const ATTACKS_OF_A_48: [&str; 5] = ["unread_http2", "trickle_http2", "event_streams", "sign_ins", "unknown_keys"];
 const CONNECTIONS_OF_A_48: u32 = 1200;
 const NETWORK_48: &str = "2001:db8:77::/48";
 /// The source of all other attacks, and the proxy that names clients in the /48.
