@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use http::header::SET_COOKIE;
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::{Client, KeyChange};
 use ipseity_store::{AlertPreferences, SessionSummary, StoreError, StoreRefusal, StoredPasskey};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
-use crate::auth::session_cookie::SecretToken;
+use crate::auth::session_cookie::{SecretToken, SessionCookie};
 use crate::auth::signin::sign_out_response;
 use crate::auth::signup::{EMAIL_TAKEN, INVALID_EMAIL};
 use crate::error::PortalError;
@@ -86,13 +87,20 @@ impl Portal {
         let account_id = member.account.id;
         self.confirmation_throttle.record_attempt(account_id)?;
         let Some(password) = Password::parse(password_input) else { return Ok(false) };
-        let hash = self.store.accounts().password_hash(account_id).await?;
-        let verified = self.password_pool.verify(member.password_requester(), password, hash).await;
-        let is_correct = verified.inspect_err(|_| self.confirmation_throttle.give_back(&account_id))?;
+        let verified = async {
+            let hash = self.store.accounts().password_hash(account_id).await?;
+            Ok::<_, PortalError>(self.password_pool.verify(member.password_requester(), password, hash).await?)
+        };
+        let is_correct = verified.await.inspect_err(|_| self.confirmation_throttle.give_back(&account_id))?;
         if is_correct {
             self.confirmation_throttle.reset(&account_id);
         }
         Ok(is_correct)
+    }
+
+    /// Counts a change that sends an email, if the account may make another.
+    pub(crate) fn record_account_change(&self, member: &CurrentMember) -> Result<(), PortalError> {
+        self.account_change_throttle.record_attempt(member.account.id).map_err(PortalError::AccountChangesThrottled)
     }
 }
 
@@ -114,6 +122,7 @@ pub(crate) async fn change_email(
     if !portal.confirm_member(&member, form.field("password")).await? {
         return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
+    portal.record_account_change(&member)?;
     if portal.settings.email_enabled {
         portal.email_limits.record_for_subnet(client.address.subnet())?;
         portal.email_requests().request_email_change(member.account.id, &email).await?;
@@ -121,7 +130,7 @@ pub(crate) async fn change_email(
         let message = "Open the link in the email to change your address.";
         return Ok(render_page(&EmailSentPage { frame, email: email.to_string(), message, retry_href: "/account" }));
     }
-    match portal.store.accounts().set_email(member.account.id, &email).await {
+    match portal.store.accounts().set_email(member.account.id, member.session_id, &email).await {
         Ok(()) => Ok(redirect_with_notice("/account", "email")),
         Err(StoreError::Refused(StoreRefusal::AccountExists)) => {
             account_page(&portal, &member, with_error(EMAIL_TAKEN)).await
@@ -146,8 +155,12 @@ pub(crate) async fn change_password(
     }
     let hash = portal.password_pool.hash(member.password_requester(), password).await?;
     let (account_id, delete_passkeys) = (member.account.id, form.is_checked("delete_passkeys"));
-    portal.store.accounts().set_password(account_id, &hash, member.session_id, delete_passkeys).await?;
+    let session_cookie = SessionCookie::generate();
+    let accounts = portal.store.accounts();
+    accounts.set_password(account_id, &hash, member.session_id, &session_cookie.digest(), delete_passkeys).await?;
+    portal.secret_lookups.remember(session_cookie.digest());
     let mut response = redirect_with_notice("/account", "password");
+    response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(portal.session_idle_timeout_s()));
     portal.remember_device(account_id, &SecretToken::generate(), &mut response).await?;
     Ok(response)
 }
@@ -219,7 +232,7 @@ pub(crate) async fn delete(
     if !portal.confirm_member(&member, form.field("password")).await? {
         return delete_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
-    for id in portal.store.accounts().delete(member.account.id).await? {
+    for id in portal.store.accounts().delete(member.account.id, Some(member.session_id)).await? {
         let _ = portal.key_service.publish(KeyChange::Deleted(id)).await;
     }
     Ok(sign_out_response(&portal, "account-deleted"))

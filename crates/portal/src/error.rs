@@ -35,6 +35,8 @@ pub(crate) enum PortalError {
     PasskeyLimitReached,
     /// Too many attempts to sign in.
     Throttled(RetryAfter),
+    /// Too many changes of the account.
+    AccountChangesThrottled(RetryAfter),
     /// Too many changes of keys.
     KeyActionsThrottled(RetryAfter),
     /// Too many requests for emails from this network.
@@ -54,7 +56,7 @@ impl From<StoreError> for PortalError {
         match &error {
             StoreError::Refused(StoreRefusal::UnknownKey) => Self::NotFound,
             StoreError::Refused(StoreRefusal::InvalidEmailToken) => Self::LinkExpired,
-            StoreError::Refused(StoreRefusal::UnknownAccount) => Self::NotSignedIn,
+            StoreError::Refused(StoreRefusal::UnknownAccount | StoreRefusal::SessionEnded) => Self::NotSignedIn,
             StoreError::Refused(StoreRefusal::PasskeyExists) => Self::PasskeyRefused,
             StoreError::Refused(_) | StoreError::Outage(_) | StoreError::Fault(_) | StoreError::MigrationBlocked(_) => {
                 tracing::error!(error = &error as &dyn Error, "page failed: PostgreSQL error");

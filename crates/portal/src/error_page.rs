@@ -87,12 +87,16 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
             "Too many attempts",
             "There were too many attempts from your network or on this account.",
             *wait,
-            "You can still use a passkey, a browser you signed in with before, or a password reset link.",
-            ("/forgot", "Reset your password"),
+            "A browser you signed in with before still works.",
+            ("/signin", "Sign in"),
         ),
-        PortalError::KeyActionsThrottled(wait) => rate_limit_content(
-            StatusCode::TOO_MANY_REQUESTS,
-            "Too many changes",
+        PortalError::AccountChangesThrottled(wait) => changes_throttled_content(
+            "Your account was changed too often in the last ten minutes. Nothing changed.",
+            *wait,
+            "You can still change your password and end sessions.",
+            ("/account", "Back to your account"),
+        ),
+        PortalError::KeyActionsThrottled(wait) => changes_throttled_content(
             "Your account changed keys too often in the last ten minutes. Nothing changed.",
             *wait,
             "You can still deactivate and delete keys.",
@@ -120,6 +124,15 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
         ),
     };
     Some(content)
+}
+
+fn changes_throttled_content(
+    reason: &str,
+    wait: RetryAfter,
+    advice: &str,
+    next_link: (&'static str, &'static str),
+) -> ErrorPageContent {
+    rate_limit_content(StatusCode::TOO_MANY_REQUESTS, "Too many changes", reason, wait, advice, next_link)
 }
 
 fn content(
@@ -169,6 +182,7 @@ fn email_limit_content(wait: RetryAfter) -> ErrorPageContent {
 fn retry_after_s(error: &PortalError) -> Option<u64> {
     match error {
         PortalError::Throttled(RetryAfter(wait))
+        | PortalError::AccountChangesThrottled(RetryAfter(wait))
         | PortalError::KeyActionsThrottled(RetryAfter(wait))
         | PortalError::EmailsThrottled(RetryAfter(wait))
         | PortalError::EmailLimitReached(RetryAfter(wait)) => Some(wait.as_secs().max(1)),

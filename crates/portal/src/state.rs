@@ -22,8 +22,8 @@ use crate::host::HostServices;
 use crate::live::feed::ChangeFeed;
 use crate::permits::Permits;
 
-/// How long key actions count.
-const KEY_ACTIONS_PERIOD: Duration = Duration::from_secs(600);
+/// How long changes of an account and its keys count.
+const CHANGES_PERIOD: Duration = Duration::from_secs(600);
 /// How long lookups on the landing page count.
 const SELF_LOOKUPS_PERIOD: Duration = Duration::from_secs(60);
 
@@ -67,6 +67,8 @@ pub struct PortalSettings {
     pub emails_per_node_per_hour_max: u32,
     /// Maximum number of landing pages with the visitor's lookup per subnet per minute.
     pub self_lookups_per_subnet_per_min_max: u32,
+    /// Maximum number of added passkeys and requested changes of the address per account in ten minutes.
+    pub account_changes_per_account_max: u32,
     /// Maximum number of key actions per account in ten minutes.
     pub key_actions_per_account_max: u32,
     /// Maximum number of open event streams.
@@ -94,6 +96,8 @@ pub struct Portal {
     pub(crate) secret_lookups: SecretLookups,
     pub(crate) email_limits: EmailLimits,
     pub(crate) self_lookup_throttle: SubnetThrottle,
+    /// By account.
+    pub(crate) account_change_throttle: Throttle<i64>,
     /// By account.
     pub(crate) key_action_throttle: Throttle<i64>,
     /// `None` if passkeys cannot be bound to the host of the base URL.
@@ -147,9 +151,14 @@ impl Portal {
                 SELF_LOOKUPS_PERIOD,
                 attempts_entries_max,
             ),
+            account_change_throttle: Throttle::new(
+                settings.account_changes_per_account_max,
+                CHANGES_PERIOD,
+                attempts_entries_max,
+            ),
             key_action_throttle: Throttle::new(
                 settings.key_actions_per_account_max,
-                KEY_ACTIONS_PERIOD,
+                CHANGES_PERIOD,
                 attempts_entries_max,
             ),
             webauthn: build_webauthn(&settings.base_url),
@@ -188,6 +197,7 @@ impl Portal {
         self.secret_lookups.remove_expired();
         self.email_limits.remove_expired();
         self.self_lookup_throttle.remove_expired();
+        self.account_change_throttle.remove_expired();
         self.key_action_throttle.remove_expired();
     }
 

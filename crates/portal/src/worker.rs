@@ -92,25 +92,31 @@ impl PortalWorker {
 
     async fn deliver_pending(&self, mailer: &Mailer, listener: &mut Option<WakeListener>) -> Result<(), StoreError> {
         let base_url = &self.portal.settings.base_url;
-        loop {
+        // One of each queue per round, so that none of them waits for another to be empty.
+        let mut is_empty = false;
+        while !is_empty {
+            is_empty = true;
             let token = SecretToken::generate();
-            let Some(queued) = self.store.email_queue().claim_next(&token.digest()).await? else { break };
-            let content = EmailContent::for_email_token(queued.kind, base_url, &token);
-            if self.send_email(mailer, &queued.email, &content).await {
-                self.store.email_queue().mark_sent(queued.token_id).await?;
+            if let Some(queued) = self.store.email_queue().claim_next(&token.digest()).await? {
+                is_empty = false;
+                let content = EmailContent::for_email_token(queued.kind, base_url, &token);
+                if self.send_email(mailer, &queued.email, &content).await {
+                    self.store.email_queue().mark_sent(queued.token_id).await?;
+                }
             }
-        }
-        loop {
             let token = SecretToken::generate();
-            let Some(notice) = self.store.notice_queue().claim_next(&token.digest()).await? else { break };
-            let content = EmailContent::for_notice(notice.kind, base_url, &token);
-            if self.send_email(mailer, &notice.email, &content).await {
-                self.store.notice_queue().mark_sent(notice.id).await?;
+            if let Some(notice) = self.store.notice_queue().claim_next(&token.digest()).await? {
+                is_empty = false;
+                let content = EmailContent::for_notice(notice.kind, base_url, &token);
+                if self.send_email(mailer, &notice.email, &content).await {
+                    self.store.notice_queue().mark_sent(notice.id).await?;
+                }
             }
-        }
-        while let Some(alert) = self.store.alert_queue().claim_next().await? {
-            if self.send_email(mailer, &alert.email, &EmailContent::for_alert(&alert, base_url)).await {
-                self.store.alert_queue().mark_sent(alert.key, &alert.day, alert.kind).await?;
+            if let Some(alert) = self.store.alert_queue().claim_next().await? {
+                is_empty = false;
+                if self.send_email(mailer, &alert.email, &EmailContent::for_alert(&alert, base_url)).await {
+                    self.store.alert_queue().mark_sent(alert.key, &alert.day, alert.kind).await?;
+                }
             }
         }
         let listener = match listener {

@@ -89,7 +89,8 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
                 coalesce((select bool_and(has_table_privilege(c.oid, p.privilege))
                           from pg_class c cross join unnest(array['select', 'insert', 'update', 'delete']) p (privilege)
                           where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
-                              and c.relnamespace = (select relnamespace from pg_class where oid = to_regclass('keys'))
+                              and (c.relnamespace, c.relowner) =
+                                  (select relnamespace, relowner from pg_class where oid = to_regclass('keys'))
                          ), true)
                 and coalesce((select bool_and(has_function_privilege(to_regprocedure(f.name), 'execute'))
                               from unnest(array['tend_months(int)', 'claim_data_set(uuid,text,interval)',

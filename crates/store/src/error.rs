@@ -55,6 +55,9 @@ pub enum StoreRefusal {
     /// The passkey is already registered.
     #[error("this passkey already belongs to an account")]
     PasskeyExists,
+    /// The session ended while its request was on the way.
+    #[error("the session has ended")]
+    SessionEnded,
     /// The link was used, replaced or has expired.
     #[error("this link was used or has expired. Run `ipseity account invite` to create another.")]
     InvalidEmailToken,

@@ -8,10 +8,15 @@ begin
     if not exists (select from pg_roles where rolname = 'ipseity_node') then
         return;
     end if;
+    -- Concurrent grants on one table fail.
+    perform pg_advisory_xact_lock(hashtext('ipseity_node'));
     execute format('grant usage on schema %I to ipseity_node', current_schema());
+    -- Older versions of PostgreSQL let every role create objects in `public`, which a function of the owner might call.
+    execute format('revoke create on schema %I from public', current_schema());
     for relation in
         select oid from pg_class
         where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and not relispartition
+            and pg_has_role(relowner, 'usage')
             and relname <> '_sqlx_migrations'
     loop
         execute format('grant select, insert, update, delete on %s to ipseity_node', relation);

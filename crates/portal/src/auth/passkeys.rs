@@ -55,6 +55,7 @@ pub(crate) async fn begin_registration(
     if !portal.confirm_member(&member, form.field("password")).await? {
         return Err(PortalError::WrongPassword);
     }
+    portal.record_account_change(&member)?;
     let account = &member.account;
     let handle = portal.store.passkeys().user_handle(account.id).await?;
     let rows = portal.store.passkeys().list(account.id).await?;
@@ -83,7 +84,8 @@ pub(crate) async fn finish_registration(
         form.field("name").trim().chars().filter(|c| !c.is_control()).take(PASSKEY_NAME_CHARS_MAX).collect();
     let name = if name.is_empty() { "Passkey" } else { &name };
     let stored_passkey = serde_json::to_value(&passkey)?;
-    match portal.store.passkeys().add(member.account.id, passkey.cred_id().as_ref(), name, &stored_passkey).await {
+    let (account_id, session_id) = (member.account.id, member.session_id);
+    match portal.store.passkeys().add(account_id, session_id, passkey.cred_id().as_ref(), name, &stored_passkey).await {
         Ok(()) => Ok(redirect_with_notice("/account", "passkey")),
         Err(StoreError::Refused(StoreRefusal::PasskeyLimitReached)) => Err(PortalError::PasskeyLimitReached),
         Err(error) => Err(error.into()),

@@ -77,15 +77,18 @@ impl Portal {
         password: Password,
     ) -> Result<Option<i64>, PortalError> {
         let attempt = self.count_login_attempt(client, headers, email).await?;
-        let credentials = self.store.accounts().find_credentials(email).await?;
-        let (account_id, hash) =
-            credentials.map_or((None, None), |credentials| (Some(credentials.account_id), credentials.password_hash));
-        let verified = self.password_pool.verify(attempt.requester(), password, hash).await;
-        let is_correct = verified.inspect_err(|_| self.give_back_login_attempt(&attempt))?;
-        if is_correct {
+        let verified = async {
+            let credentials = self.store.accounts().find_credentials(email).await?;
+            let (account_id, hash) = credentials
+                .map_or((None, None), |credentials| (Some(credentials.account_id), credentials.password_hash));
+            let is_correct = self.password_pool.verify(attempt.requester(), password, hash).await?;
+            Ok::<_, PortalError>(account_id.filter(|_| is_correct))
+        };
+        let account_id = verified.await.inspect_err(|_| self.give_back_login_attempt(&attempt))?;
+        if account_id.is_some() {
             self.reset_login_attempts(&attempt);
         }
-        Ok(account_id.filter(|_| is_correct))
+        Ok(account_id)
     }
 
     /// Counts an attempt before its password is verified, if it is allowed. A browser that signed in to this account before has
@@ -126,7 +129,7 @@ impl Portal {
         }
     }
 
-    /// Gives an attempt back whose password was not verified, because the service is busy.
+    /// Gives an attempt back whose password was not verified, because the service is busy or a store is unavailable.
     fn give_back_login_attempt(&self, attempt: &LoginAttempt) {
         match attempt {
             LoginAttempt::KnownBrowser { device, .. } => self.device_throttle.give_back(device),

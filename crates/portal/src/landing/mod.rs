@@ -1,7 +1,7 @@
 //! The landing page, with the visitor's lookup as a map and as JSON, and the enterprise page. The lookup is free and not stored.
 //!
-//! Every response can be read from any origin. So the page contains the lookup only if a person opened it, and only so often
-//! per network. Otherwise any site could use it as an API without a key.
+//! Every response can be read from any origin. So a script of another origin gets the page without the lookup, and everyone
+//! else gets it only so often per network. Otherwise any site could use the page as an API without a key.
 
 mod map;
 pub(crate) mod self_view;
@@ -51,7 +51,7 @@ pub(crate) async fn show_landing(
     Ok(response)
 }
 
-/// Whether a person opened the page. Browsers send the two headers over https. Without them, a script of another origin is
+/// Whether the page is opened, and not requested by a script in a page. Browsers send the two headers over https. Without them, a script of another origin is
 /// recognized by `Origin`.
 fn is_navigation(headers: &HeaderMap) -> bool {
     match (headers.get(SEC_FETCH_MODE), headers.get(SEC_FETCH_DEST)) {

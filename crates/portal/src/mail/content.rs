@@ -65,9 +65,15 @@ impl EmailContent {
                 format!(
                     "Your Ipseity account has a new email address. Emails no longer go to this one.\n\n\
                      Wasn't it you? Open this link to restore this address and choose a new password. This also removes all passkeys and \
-                     signs out all devices. It works once, for {RESTORE_EMAIL_DAYS} days:\n\n{base_url}/link/{}",
+                     signs out all devices. It works once, for at least {RESTORE_EMAIL_DAYS} days:\n\n{base_url}/link/{}",
                     token.expose()
                 ),
+            ),
+            NoticeKind::EmailRestored => (
+                "The email of your Ipseity account was changed back",
+                "Your Ipseity account has its previous email address again. Emails no longer go to this one.\n\n\
+                 Wasn't it you? Someone with access to the previous address did it."
+                    .to_owned(),
             ),
         };
         Self { subject: subject.to_owned(), text: text + SIGNATURE }

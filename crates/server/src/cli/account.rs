@@ -136,7 +136,7 @@ async fn delete_account(admin: &AdminContext, account: &Account, is_confirmed: b
     let keys = if count == 1 { "1 key".to_owned() } else { format!("{count} keys") };
     ensure!(is_confirmed, "{} and its {keys} would be permanently deleted. To confirm, add --yes.", account.email);
     let service = admin.service_for_change().await?;
-    for id in admin.store.accounts().delete(account.id).await? {
+    for id in admin.store.accounts().delete(account.id, None).await? {
         admin.warn_unless_in_effect(&service.publish(KeyChange::Deleted(id)).await)?;
     }
     output::print_line(&format!("Deleted {} and its {keys}.", account.email))

@@ -151,6 +151,7 @@ pub(crate) struct PortalConfig {
     pub(crate) login_attempts_per_account_max: u32,
     pub(crate) login_attempts_entries_max: usize,
     pub(crate) unknown_lookups_per_subnet_max: u32,
+    pub(crate) account_changes_per_account_max: u32,
     pub(crate) key_actions_per_account_max: u32,
     pub(crate) self_lookups_per_subnet_per_min_max: u32,
     pub(crate) event_streams_max: usize,
@@ -245,6 +246,10 @@ impl Config {
         ensure!(
             config.retention.usage_days >= 31,
             "[retention] usage_days must be at least 31, because the portal shows 31 days"
+        );
+        ensure!(
+            config.portal.login_attempts_period_s > 0,
+            "[portal] login_attempts_period_s must be at least 1, or attempts to sign in are not limited"
         );
         ensure!(
             config.ledger.outbox_poll_interval_ms <= OUTBOX_POLL_INTERVAL_MS_MAX,

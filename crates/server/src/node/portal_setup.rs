@@ -122,6 +122,7 @@ fn portal_settings(config: &Config) -> PortalSettings {
         emails_per_address_per_hour_max: config.mail.emails_per_address_per_hour_max,
         emails_per_subnet_per_10_min_max: config.mail.emails_per_subnet_per_10_min_max,
         emails_per_node_per_hour_max: config.mail.emails_per_node_per_hour_max,
+        account_changes_per_account_max: portal.account_changes_per_account_max,
         key_actions_per_account_max: portal.key_actions_per_account_max,
         event_streams_max: portal.event_streams_max,
         event_streams_per_account_max: portal.event_streams_per_account_max,

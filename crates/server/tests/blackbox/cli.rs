@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ipseity_domain::Scope;
-use ipseity_testkit::deployment::node;
+use ipseity_testkit::deployment::{STORE_URL_ENV, node};
 use ipseity_testkit::{CommandOutput, Deployment, IssuedKey, TestDir, eventually};
 use serde_json::{Value, json};
 
@@ -286,7 +286,7 @@ async fn secrets_and_settings_are_read_from_files() {
         path.display().to_string()
     };
     let (store, ledger) =
-        (file("store", &format!("{}\n", deployment.store_url())), file("ledger", &deployment.redis.url()));
+        (file("store", &format!("{}\n", deployment.env()[STORE_URL_ENV])), file("ledger", &deployment.redis.url()));
     let settings = file("own.toml", &format!("[store]\nurl_file = \"{store}\"\n[ledger]\nurl_file = \"{ledger}\"\n"));
     let email = fresh_email();
     let wrong = ("IPSEITY__STORE__URL", "postgres://127.0.0.1:1/none");

@@ -150,7 +150,7 @@ async fn restored_backup_serves_the_same_keys() {
     let postgres = Postgres::start(PostgresOptions::default()).await.expect("start PostgreSQL");
     postgres.restore(DATABASE, &dump).await.expect("restore database");
     let redis = Redis::start(RedisOptions::default()).await.expect("start Redis");
-    let stores = [(STORE_URL_ENV, postgres.url(DATABASE)), (LEDGER_URL_ENV, redis.url())];
+    let stores = [(STORE_URL_ENV, postgres.node_url(DATABASE)), (LEDGER_URL_ENV, redis.url())];
     let node =
         deployment.start_node(&stores.map(|(name, url)| (name.to_owned(), url)).into()).await.expect("start node");
     keys_by_state.assert_unchanged(&node).await;
@@ -221,7 +221,7 @@ async fn upgrade_and_rollback_under_load_lose_no_request() {
     wait_one_step().await;
 
     deployment.use_program(&new);
-    deployment.cli(&["migrate"]).await.expect("run command").ensure_success().expect("command succeeds");
+    deployment.migrate().await.expect("run command").ensure_success().expect("command succeeds");
     wait_one_step().await;
     replace_nodes(&deployment, &listeners, &mut nodes).await;
     deployment.use_program(&old);
@@ -243,7 +243,7 @@ async fn older_binary_refuses_to_migrate_a_newer_schema() {
     let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
                  values (9999, 'of a later version', true, '\\x00', 0)";
     deployment.postgres.psql(DATABASE, newer).await.expect("run SQL");
-    let refused = deployment.cli(&["migrate"]).await.expect("run command");
+    let refused = deployment.migrate().await.expect("run command");
     assert_eq!(refused.code, Some(1));
     assert!(
         refused.stderr.contains("failed to update the schema (it is unchanged)") && refused.stderr.contains("9999"),

@@ -1,11 +1,14 @@
 //! 1,000 malformed requests over HTTP/1, HTTP/2 and HTTP/3. Each gets a complete refusal with the CORS header.
 
+use std::time::Duration;
+
 use ipseity_testkit::client::quic::{Http3TestClient, Http3TestOptions};
 use ipseity_testkit::client::streams::{StreamProtocol, StreamTestClient};
 use ipseity_testkit::{Node, TestClient, TestResponse};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::fixture::shared_deployment;
 use crate::proxies::{edge_env, snippet, start_nginx};
@@ -161,4 +164,28 @@ async fn ambiguous_length_never_starts_another_request() {
             assert_eq!(next.expect("response arrives").status, 200, "after {request:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_form_body_gets_503_before_the_request_timeout() {
+    let settings = [
+        ("IPSEITY__LEDGER__TIMEOUT_MS", "200"),
+        ("IPSEITY__STORE__TIMEOUT_MS", "500"),
+        ("IPSEITY__PORTAL__QUERY_TIMEOUT_MS", "500"),
+        ("IPSEITY__EDGE__REQUEST_TIMEOUT_MS", "2000"),
+    ];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let node = shared_deployment().await.start_node(&settings).await.expect("node starts");
+    let mut stream = TcpStream::connect(node.http()).await.expect("connection opens");
+    let head = "POST /signin HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: same-origin\r\n\
+                content-type: application/x-www-form-urlencoded\r\ncontent-length: 1000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.expect("header is sent");
+    let mut start = [0; 12];
+    for _ in 0..8 {
+        // A byte now and then does not help.
+        stream.write_all(b"a").await.expect("byte is sent");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    timeout(Duration::from_secs(4), stream.read_exact(&mut start)).await.expect("in time").expect("response arrives");
+    assert_eq!(&start, b"HTTP/1.1 503");
 }

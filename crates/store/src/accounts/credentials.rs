@@ -4,6 +4,7 @@ use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
 
 use crate::access::Accounts;
+use crate::accounts::{lock_account, require_session};
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
 /// The credentials that a sign-in is checked against.
@@ -51,32 +52,42 @@ impl Accounts<'_> {
     }
 
     /// Changes an account's password. Ends all its sessions except the given one, forgets its devices, and invalidates its
-    /// email tokens. Deletes its passkeys if requested.
+    /// email tokens. Deletes its passkeys if requested. The session gets a new cookie, because others may have the old one.
     ///
     /// # Errors
-    /// If PostgreSQL is unavailable.
+    /// If the session has ended.
     pub async fn set_password(
         self,
         account_id: i64,
         hash: &str,
-        keep_session_id: i64,
+        session_id: i64,
+        new_session_digest: &[u8; 32],
         delete_passkeys: bool,
     ) -> Result<(), StoreError> {
         let set = async {
             let mut transaction = self.store.pool.begin().await?;
-            replace_password(&mut transaction, account_id, hash, Some(keep_session_id), delete_passkeys).await?;
-            transaction.commit().await
+            lock_account(&mut transaction, account_id).await?;
+            require_session(&mut transaction, account_id, session_id).await?;
+            sqlx::query("update sessions set digest = $2, confirmed_at = null where id = $1")
+                .bind(session_id)
+                .bind(new_session_digest.as_slice())
+                .execute(&mut *transaction)
+                .await?;
+            replace_password(&mut transaction, account_id, hash, Some(session_id), delete_passkeys).await?;
+            Ok(transaction.commit().await?)
         };
-        self.store.with_timeout(set).await
+        self.store.with_timeout::<_, StoreError>(set).await
     }
 
     /// Changes an account's email address without confirmation, for nodes that cannot send email.
     ///
     /// # Errors
-    /// If the address is taken.
-    pub async fn set_email(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
+    /// If the address is taken, or the session has ended.
+    pub async fn set_email(self, account_id: i64, session_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
         let changed = async {
             let mut transaction = self.store.pool.begin().await?;
+            lock_account(&mut transaction, account_id).await?;
+            require_session(&mut transaction, account_id, session_id).await?;
             replace_email(&mut transaction, account_id, email).await?;
             Ok(transaction.commit().await?)
         };

@@ -90,14 +90,17 @@ impl Accounts<'_> {
         self.store.with_timeout(page).await
     }
 
-    /// Deletes an account with all its data, and returns its keys.
+    /// Deletes an account with all its data, and returns its keys. The session of its owner is `None` for an operator.
     ///
     /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn delete(self, account_id: i64) -> Result<Vec<KeyId>, StoreError> {
+    /// If the session has ended.
+    pub async fn delete(self, account_id: i64, session_id: Option<i64>) -> Result<Vec<KeyId>, StoreError> {
         let deleted = async {
             let mut transaction = self.store.pool.begin().await?;
             lock_account(&mut transaction, account_id).await?;
+            if let Some(session_id) = session_id {
+                require_session(&mut transaction, account_id, session_id).await?;
+            }
             sqlx::query(usage_lock!()).execute(&mut *transaction).await?;
             let ids: Vec<String> = sqlx::query_scalar("select id from keys where account_id = $1 order by id")
                 .bind(account_id)
@@ -113,7 +116,7 @@ impl Accounts<'_> {
             transaction.commit().await?;
             Ok(ids.iter().filter_map(|id| KeyId::parse(id)).collect())
         };
-        self.store.with_timeout::<_, sqlx::Error>(deleted).await
+        self.store.with_timeout::<_, StoreError>(deleted).await
     }
 
     /// Changes an account's plan, and returns its keys, whose records change.
@@ -189,6 +192,18 @@ pub(crate) async fn insert_account(
 pub(crate) async fn lock_account(connection: &mut PgConnection, account_id: i64) -> Result<bool, sqlx::Error> {
     let locked = sqlx::query("select 1 from accounts where id = $1 for update").bind(account_id);
     Ok(locked.execute(connection).await?.rows_affected() == 1)
+}
+
+/// Rejects a change by a session that ended while the request was on the way. Call it after [`lock_account`], which waits for a
+/// password reset that ends the session.
+pub(crate) async fn require_session(
+    connection: &mut PgConnection,
+    account_id: i64,
+    session_id: i64,
+) -> Result<(), StoreError> {
+    let found =
+        sqlx::query("select 1 from sessions where id = $1 and account_id = $2").bind(session_id).bind(account_id);
+    if found.execute(connection).await?.rows_affected() == 1 { Ok(()) } else { Err(StoreRefusal::SessionEnded.into()) }
 }
 
 fn map_unknown_plan(error: sqlx::Error) -> StoreError {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::access::{Passkeys, WebauthnStates};
 use crate::accounts;
-use crate::email::notices;
+use crate::email::notices::{self, NoticeKind};
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
 /// Maximum number of passkeys per account.
@@ -51,10 +51,11 @@ impl Passkeys<'_> {
     /// Adds a passkey to an account, and queues an email to its owner. The name is truncated to 60 characters.
     ///
     /// # Errors
-    /// If the account has ten passkeys or does not exist, or the passkey is already registered.
+    /// If the account has ten passkeys or does not exist, the session has ended, or the passkey is already registered.
     pub async fn add(
         self,
         account_id: i64,
+        session_id: i64,
         credential_id: &[u8],
         name: &str,
         passkey: &Value,
@@ -64,6 +65,7 @@ impl Passkeys<'_> {
             if !accounts::lock_account(&mut transaction, account_id).await? {
                 return Err(StoreRefusal::UnknownAccount.into());
             }
+            accounts::require_session(&mut transaction, account_id, session_id).await?;
             let added = sqlx::query(
                 "insert into passkeys (account_id, credential_id, name, passkey) select $1, $2, left($3, 60), $4
                  where (select count(*) from passkeys where account_id = $1) < $5",
@@ -82,7 +84,7 @@ impl Passkeys<'_> {
             if added.rows_affected() == 0 {
                 return Err(StoreRefusal::PasskeyLimitReached.into());
             }
-            notices::queue_passkey_notice(&mut transaction, account_id).await?;
+            notices::queue_notice(&mut transaction, account_id, NoticeKind::PasskeyAdded).await?;
             Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(added).await

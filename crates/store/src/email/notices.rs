@@ -1,5 +1,6 @@
 //! Notices: emails that warn the owner of an account about a change.
 
+use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
 
 use crate::access::NoticeQueue;
@@ -16,6 +17,20 @@ pub enum NoticeKind {
     PasskeyAdded,
     /// The email address was changed. Goes to the previous address, with a link that restores it.
     EmailChanged,
+    /// A previous email address was restored. Goes to the one that it replaced.
+    EmailRestored,
+}
+
+impl NoticeKind {
+    const ALL: [Self; 3] = [Self::PasskeyAdded, Self::EmailChanged, Self::EmailRestored];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::PasskeyAdded => "passkey",
+            Self::EmailChanged => "email",
+            Self::EmailRestored => "email_restored",
+        }
+    }
 }
 
 /// A notice to be sent now.
@@ -33,7 +48,7 @@ pub struct QueuedNotice {
 struct ClaimedNoticeRow {
     id: i64,
     email: String,
-    has_link: bool,
+    kind: String,
 }
 
 impl NoticeQueue<'_> {
@@ -42,10 +57,11 @@ impl NoticeQueue<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn claim_next(self, digest: &[u8; 32]) -> Result<Option<QueuedNotice>, StoreError> {
+        let kinds = NoticeKind::ALL.map(NoticeKind::name);
         let claimed = sqlx::query_as(
             "with due as (
                  select id from notices
-                 where mailed_at is null and try_at <= now() and tries < $2 and expires_at > now()
+                 where mailed_at is null and try_at <= now() and tries < $2 and expires_at > now() and kind = any($3)
                  order by try_at, id limit 1
                  for update skip locked
              )
@@ -53,16 +69,16 @@ impl NoticeQueue<'_> {
                  digest = case when n.kind = 'email' then $1::bytea end,
                  tries = n.tries + 1, try_at = now() + interval '1 minute' * (1 << n.tries)
              from due where n.id = due.id
-             returning n.id, n.email, n.kind = 'email' as has_link",
+             returning n.id, n.email, n.kind",
         )
         .bind(digest.as_slice())
         .bind(ATTEMPTS_MAX)
+        .bind(kinds.as_slice())
         .fetch_optional(&self.store.pool);
         let claimed: Option<ClaimedNoticeRow> = self.store.with_timeout(claimed).await?;
-        Ok(claimed.map(|ClaimedNoticeRow { id, email, has_link }| QueuedNotice {
-            id,
-            email,
-            kind: if has_link { NoticeKind::EmailChanged } else { NoticeKind::PasskeyAdded },
+        Ok(claimed.and_then(|ClaimedNoticeRow { id, email, kind }| {
+            let kind = NoticeKind::ALL.into_iter().find(|known| known.name() == kind)?;
+            Some(QueuedNotice { id, email, kind })
         }))
     }
 
@@ -82,32 +98,55 @@ impl NoticeQueue<'_> {
     }
 }
 
-/// Queues a notice about a new passkey.
-pub(crate) async fn queue_passkey_notice(connection: &mut PgConnection, account_id: i64) -> Result<(), sqlx::Error> {
+/// Queues a notice without a link, to the current address of the account.
+pub(crate) async fn queue_notice(
+    connection: &mut PgConnection,
+    account_id: i64,
+    kind: NoticeKind,
+) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into notices (account_id, kind, email, expires_at)
-         select id, 'passkey', email, now() + interval '3 days' from accounts where id = $1",
+         select id, $2, email, now() + interval '3 days' from accounts where id = $1",
     )
     .bind(account_id)
+    .bind(kind.name())
     .execute(connection)
     .await?;
     Ok(())
 }
 
-/// Queues a notice about a new address, to the previous one.
-pub(crate) async fn queue_email_notice(
-    connection: &mut PgConnection,
-    account_id: i64,
-    previous_email: &str,
-) -> Result<(), sqlx::Error> {
+/// Queues a notice about a new address, to the current one. Call it before the change. Links to earlier addresses work at least
+/// as long as this one: of several addresses, the first can always be restored last.
+pub(crate) async fn queue_email_notice(connection: &mut PgConnection, account_id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "insert into notices (account_id, kind, email, expires_at)
-         values ($1, 'email', $2, now() + make_interval(days => $3))",
+        "with extended as (
+             update notices set expires_at = now() + make_interval(days => $2)
+             where account_id = $1 and kind = 'email' and expires_at > now()
+         )
+         insert into notices (account_id, kind, email, expires_at)
+         select id, 'email', email, now() + make_interval(days => $2) from accounts where id = $1",
     )
     .bind(account_id)
-    .bind(previous_email)
     .bind(RESTORE_EMAIL_DAYS)
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Deletes the links that restore this address or one that the account had after it. Returns whether this address had a link.
+pub(crate) async fn delete_email_notices_from(
+    connection: &mut PgConnection,
+    account_id: i64,
+    email: &EmailAddress,
+) -> Result<bool, sqlx::Error> {
+    let deleted = sqlx::query(
+        "delete from notices where account_id = $1 and kind = 'email' and id >= (
+             select min(id) from notices
+             where account_id = $1 and kind = 'email' and email collate \"C\" = $2 and expires_at > now())",
+    )
+    .bind(account_id)
+    .bind(email.as_str())
+    .execute(connection)
+    .await?;
+    Ok(deleted.rows_affected() > 0)
 }

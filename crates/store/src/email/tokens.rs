@@ -7,7 +7,9 @@ use sqlx::{FromRow, PgConnection};
 use crate::access::EmailTokens;
 use crate::accounts::credentials::{replace_email, replace_password};
 use crate::accounts::{self, Account};
-use crate::email::notices::{RESTORE_EMAIL_DAYS, queue_email_notice};
+use crate::email::notices::{
+    NoticeKind, RESTORE_EMAIL_DAYS, delete_email_notices_from, queue_email_notice, queue_notice,
+};
 use crate::error::{StoreError, StoreRefusal};
 
 /// The purpose of an email token.
@@ -168,22 +170,19 @@ impl EmailTokens<'_> {
     pub async fn restore_email(self, digest: &[u8; 32], hash: &str) -> Result<i64, StoreError> {
         let restored = async {
             let mut transaction = self.store.pool.begin().await?;
-            let token: Option<(i64, i64, String)> = sqlx::query_as(
-                "delete from notices where digest = $1 and kind = 'email' and expires_at > now()
-                 returning id, account_id, email",
+            let token: Option<(i64, String)> = sqlx::query_as(
+                "select account_id, email from notices where digest = $1 and kind = 'email' and expires_at > now()
+                 for update",
             )
             .bind(digest.as_slice())
             .fetch_optional(&mut *transaction)
             .await?;
-            let (notice_id, account_id, email) = token.ok_or(StoreRefusal::InvalidEmailToken)?;
+            let (account_id, email) = token.ok_or(StoreRefusal::InvalidEmailToken)?;
             let email = EmailAddress::parse(&email).ok_or(StoreRefusal::InvalidEmailToken)?;
+            delete_email_notices_from(&mut transaction, account_id, &email).await?;
+            queue_notice(&mut transaction, account_id, NoticeKind::EmailRestored).await?;
             replace_email(&mut transaction, account_id, &email).await?;
             replace_password(&mut transaction, account_id, hash, None, true).await?;
-            sqlx::query("delete from notices where account_id = $1 and kind = 'email' and id > $2")
-                .bind(account_id)
-                .bind(notice_id)
-                .execute(&mut *transaction)
-                .await?;
             transaction.commit().await?;
             Ok(account_id)
         };
@@ -203,18 +202,19 @@ impl EmailTokens<'_> {
                 .bind(account_id)
                 .fetch_optional(&mut *transaction)
                 .await?;
-            let changed = replace_email(&mut transaction, account_id, &token.email).await;
-            if let (Ok(()), Some(previous)) = (&changed, previous)
-                && previous != token.email.as_str()
-            {
-                queue_email_notice(&mut transaction, account_id, &previous).await?;
+            if previous.as_deref() != Some(token.email.as_str()) {
+                // An owner who takes an address back restores it: the address in between gets no link.
+                if delete_email_notices_from(&mut transaction, account_id, &token.email).await? {
+                    queue_notice(&mut transaction, account_id, NoticeKind::EmailRestored).await?;
+                } else {
+                    queue_email_notice(&mut transaction, account_id).await?;
+                }
             }
-            if let Ok(()) | Err(StoreError::Refused(_)) = changed {
-                transaction.commit().await?;
-            }
-            changed.map(|()| account_id)
+            replace_email(&mut transaction, account_id, &token.email).await?;
+            transaction.commit().await?;
+            Ok(account_id)
         };
-        self.store.with_timeout(taken).await
+        self.store.with_timeout::<_, StoreError>(taken).await
     }
 }
 

@@ -58,7 +58,7 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     let store = &fixture.store;
     let (account, other) = (fixture.create_account().await, fixture.create_account().await);
     let address = |account: &ipseity_store::Account| email(&account.email);
-    let (kept_session, _ended, other_session) = (
+    let (kept_session, ended, other_session) = (
         fixture.open_session_for(&account, random_digest()).await,
         fixture.open_session_for(&account, random_digest()).await,
         fixture.open_session_for(&other, random_digest()).await,
@@ -79,13 +79,25 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
 
     for owner in [&account, &other] {
         store.devices().remember(owner.id, &random_digest()).await.expect("device is recorded");
-        store.passkeys().add(owner.id, &random_digest(), "phone", &true.into()).await.expect("passkey is added");
+        fixture.add_passkey(owner, &random_digest()).await;
     }
 
-    store.accounts().set_password(account.id, "new", kept_session, false).await.expect("password is set");
+    let cookie = random_digest();
+    let set_password = async |session_id, hash, delete_passkeys| {
+        store.accounts().set_password(account.id, hash, session_id, &cookie, delete_passkeys).await
+    };
+    set_password(kept_session, "new", false).await.expect("password is set");
     assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
     assert_eq!(store.accounts().password_hash(other.id).await.expect("query succeeds"), None);
-    assert_eq!(fixture.sql("select id from sessions order by id").await, format!("{kept_session}\n{other_session}"));
+    let sessions = "select account_id, count(*), min(id) from sessions group by 1 order by 1";
+    let expected = format!("{}|1|{kept_session}\n{}|2|{other_session}", account.id, other.id);
+    assert_eq!(fixture.sql(sessions).await, expected);
+    let renewed = store.sessions().authenticate(&cookie, IDLE_TIMEOUT).await.expect("query succeeds");
+    assert_eq!(renewed.map(|renewed| renewed.session_id), Some(kept_session), "the session has a new cookie");
+    for ended_session in [ended, other_session] {
+        let refused = set_password(ended_session, "late", true).await;
+        assert_eq!(expect_refusal(refused), StoreRefusal::SessionEnded);
+    }
     let remaining = fixture.sql("select kind, account_id, email from tickets order by kind").await;
     let (id, other_email) = (other.id, &other.email);
     assert_eq!(remaining, format!("email|{id}|new@ipseity.example\ninvite||{other_email}\nreset||{other_email}"));
@@ -93,7 +105,7 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     assert_eq!(fixture.sql("select account_id from devices").await, other.id.to_string());
     assert_eq!(fixture.sql("select count(*) from passkeys").await, "2");
 
-    store.accounts().set_password(account.id, "newer", kept_session, true).await.expect("password is set");
+    set_password(kept_session, "newer", true).await.expect("password is set");
     assert_eq!(store.sessions().list(account.id, IDLE_TIMEOUT).await.expect("sessions are listed").len(), 1);
     assert_eq!(fixture.sql("select account_id from passkeys").await, other.id.to_string());
 }
@@ -119,7 +131,8 @@ async fn alert_preferences_default_to_enabled() {
 async fn account_email_can_be_set_unless_taken() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
-    let taken = store.accounts().set_email(account.id, &email(&other.email.to_uppercase())).await;
+    let session_id = fixture.open_session_for(&account, random_digest()).await;
+    let taken = store.accounts().set_email(account.id, session_id, &email(&other.email.to_uppercase())).await;
     assert_eq!(expect_refusal(taken), StoreRefusal::AccountExists);
     store
         .email_requests(EMAILS_PER_HOUR_MAX)
@@ -131,7 +144,11 @@ async fn account_email_can_be_set_unless_taken() {
         .request_email_change(other.id, &email("asked@ipseity.example"))
         .await
         .expect("request is stored");
-    store.accounts().set_email(account.id, &email("new@ipseity.example")).await.expect("email address is set");
+    store
+        .accounts()
+        .set_email(account.id, session_id, &email("new@ipseity.example"))
+        .await
+        .expect("email address is set");
     assert_eq!(
         fixture.sql("select email from accounts order by id").await,
         format!("new@ipseity.example\n{}", other.email)

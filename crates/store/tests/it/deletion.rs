@@ -31,7 +31,7 @@ async fn create_account_in_every_table(fixture: &StoreFixture) -> Account {
     store.usage().add_refusals(&[refusal]).await.expect("refusal is added");
     fixture.open_session_for(&account, random_digest()).await;
     store.devices().remember(account.id, &random_digest()).await.expect("device is recorded");
-    store.passkeys().add(account.id, &random_digest(), "phone", &true.into()).await.expect("passkey is added");
+    fixture.add_passkey(&account, &random_digest()).await;
     let address = email(&account.email.to_uppercase());
     store
         .email_requests(EMAILS_PER_HOUR_MAX)
@@ -79,7 +79,7 @@ async fn deleted_account_leaves_only_outbox_rows() {
     keys.sort_unstable();
     fixture.sql("delete from outbox").await;
 
-    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("account is deleted"), keys);
+    assert_eq!(fixture.store.accounts().delete(deleted_account.id, None).await.expect("account is deleted"), keys);
     assert_eq!(row_counts(&fixture).await, before);
     assert!(fixture.store.accounts().find(kept_account.id).await.expect("query succeeds").is_some());
     let outbox_query = "select key_id from outbox order by key_id";
@@ -87,7 +87,10 @@ async fn deleted_account_leaves_only_outbox_rows() {
     let dump = fixture.postgres.dump(DATABASE).await.expect("database is dumped");
     let dump = String::from_utf8_lossy(&dump).to_lowercase();
     assert!(dump.contains(&kept_account.email) && !dump.contains(&deleted_account.email));
-    assert_eq!(fixture.store.accounts().delete(deleted_account.id).await.expect("repeated deletion succeeds"), []);
+    assert_eq!(
+        fixture.store.accounts().delete(deleted_account.id, None).await.expect("repeated deletion succeeds"),
+        []
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +121,7 @@ async fn accounts_can_be_deleted_during_usage_merges() {
         });
     }
     for account in &accounts {
-        assert_eq!(fixture.store.accounts().delete(account.id).await.expect("account is deleted").len(), 10);
+        assert_eq!(fixture.store.accounts().delete(account.id, None).await.expect("account is deleted").len(), 10);
     }
     done.store(true, Ordering::Relaxed);
     nodes.join_all().await;

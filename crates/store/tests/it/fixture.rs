@@ -34,8 +34,7 @@ impl StoreFixture {
 
     /// A store that connects with a role that has only the rights of a node.
     pub async fn node_store(&self) -> Store {
-        self.sql("create role ipseity_node; create role clerk login in role ipseity_node").await;
-        self.store.migrate().await.expect("migration grants the rights");
+        self.sql("create role clerk login in role ipseity_node").await;
         self.store_as("clerk")
     }
 
@@ -78,6 +77,13 @@ impl StoreFixture {
     /// Opens a session of the account with this digest.
     pub async fn open_session_for(&self, account: &Account, digest: [u8; 32]) -> i64 {
         self.store.sessions().open(account.id, &digest, "Firefox on Linux").await.expect("session is opened")
+    }
+
+    /// Adds a passkey in a new session.
+    pub async fn add_passkey(&self, account: &Account, credential_id: &[u8]) {
+        let session_id = self.open_session_for(account, random_digest()).await;
+        let passkeys = self.store.passkeys();
+        passkeys.add(account.id, session_id, credential_id, "phone", &true.into()).await.expect("passkey is added");
     }
 
     pub async fn key_record(&self, id: KeyId) -> KeyRecord {

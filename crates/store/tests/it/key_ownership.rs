@@ -73,7 +73,7 @@ async fn owner_can_make_every_key_change() {
 async fn deleted_account_gets_no_key() {
     let fixture = StoreFixture::open().await;
     let account = fixture.create_account().await;
-    fixture.store.accounts().delete(account.id).await.expect("account is deleted");
+    fixture.store.accounts().delete(account.id, None).await.expect("account is deleted");
     let issued = fixture
         .store
         .keys()

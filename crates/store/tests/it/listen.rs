@@ -50,7 +50,7 @@ async fn key_changes_and_ended_sessions_notify_their_account() {
     let other = fixture.create_account().await;
     fixture.create_key_for(&other).await;
     assert_eq!(event(&mut events).await, AccountEvent::Changed(other.id));
-    store.accounts().delete(account.id).await.expect("account is deleted");
+    store.accounts().delete(account.id, None).await.expect("account is deleted");
     assert_eq!(event(&mut events).await, expected, "deleted with its account");
     assert_no_event(&mut events).await;
 }

@@ -32,8 +32,8 @@ async fn assert_every_call_fails(store: &Store) {
         store.email_requests(EMAILS_PER_HOUR_MAX).request_password_reset(&email("ada@ipseity.example")),
     )
     .await;
-    assert_outage("set_password", store.accounts().set_password(1, "hash", 1, true)).await;
-    assert_outage("delete_account", store.accounts().delete(1)).await;
+    assert_outage("set_password", store.accounts().set_password(1, "hash", 1, &[0; 32], true)).await;
+    assert_outage("delete_account", store.accounts().delete(1, None)).await;
     assert_outage("merge_demo_count", store.usage().merge_demo_count(DailyUsage { day: UtcDay(1), count: 1 }, 0)).await;
 }
 

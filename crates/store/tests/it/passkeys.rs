@@ -16,15 +16,22 @@ macro_rules! json {
 async fn passkey_finds_its_account_until_deleted() {
     let fixture = StoreFixture::open().await;
     let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
-    store
-        .passkeys()
-        .add(account.id, b"one", &"é".repeat(61), &json!(r#"{"counter": 1}"#))
-        .await
-        .expect("passkey is added");
-    store.passkeys().add(other.id, b"two", "laptop", &json!("2")).await.expect("passkey is added");
-    let again = store.passkeys().add(other.id, b"one", "phone", &json!("3")).await;
-    assert_eq!(expect_refusal(again), StoreRefusal::PasskeyExists);
-    assert_eq!(expect_refusal(store.passkeys().add(0, b"x", "phone", &json!("3")).await), StoreRefusal::UnknownAccount);
+    let [session, other_session] = [
+        fixture.open_session_for(&account, random_digest()).await,
+        fixture.open_session_for(&other, random_digest()).await,
+    ];
+    let add = async |account_id, session_id, credential_id: &[u8], name: &str, passkey| {
+        store.passkeys().add(account_id, session_id, credential_id, name, &passkey).await
+    };
+    add(account.id, session, b"one", &"é".repeat(61), json!(r#"{"counter": 1}"#)).await.expect("passkey is added");
+    add(other.id, other_session, b"two", "laptop", json!("2")).await.expect("passkey is added");
+    for (account_id, session_id, credential_id, refusal) in [
+        (other.id, other_session, b"one", StoreRefusal::PasskeyExists),
+        (0, session, b"six", StoreRefusal::UnknownAccount),
+        (account.id, other_session, b"six", StoreRefusal::SessionEnded),
+    ] {
+        assert_eq!(expect_refusal(add(account_id, session_id, credential_id, "phone", json!("3")).await), refusal);
+    }
 
     store.passkeys().update(b"one", &json!(r#"{"counter": 2}"#)).await.expect("passkey is updated");
     let found = store.passkeys().find(b"one").await.expect("query succeeds");
@@ -51,10 +58,11 @@ async fn passkey_finds_its_account_until_deleted() {
 async fn concurrent_adds_stop_at_ten_passkeys_per_account() {
     let fixture = StoreFixture::open().await;
     let account = fixture.create_account().await;
+    let session = fixture.open_session_for(&account, random_digest()).await;
     let mut race = JoinSet::new();
     for number in 0..25_u8 {
         let (store, account) = (fixture.store.clone(), account.id);
-        race.spawn(async move { store.passkeys().add(account, &[number], "phone", &json!("0")).await });
+        race.spawn(async move { store.passkeys().add(account, session, &[number], "phone", &json!("0")).await });
     }
     let (added, others): (Vec<_>, Vec<_>) = race.join_all().await.into_iter().partition(Result::is_ok);
     assert_eq!(added.len(), 10);

@@ -117,7 +117,7 @@ impl Deployment {
         }
         (options.progress)("creating a PostgreSQL cluster");
         let postgres = Postgres::start(options.postgres).await?;
-        let store_url = postgres.create_database(DATABASE).await?;
+        postgres.create_database(DATABASE).await?;
         (options.progress)("starting Redis");
         let redis = Redis::start(options.redis).await?;
         (options.progress)("creating a certificate");
@@ -129,7 +129,7 @@ impl Deployment {
             options.geo_files
         };
         let defaults = [
-            (STORE_URL_ENV, store_url),
+            (STORE_URL_ENV, postgres.node_url(DATABASE)),
             (LEDGER_URL_ENV, redis.url()),
             ("IPSEITY__EDGE__CERTIFICATE_FILE", certificate.chain_file.display().to_string()),
             ("IPSEITY__EDGE__PRIVATE_KEY_FILE", certificate.private_key_file.display().to_string()),
@@ -155,7 +155,7 @@ impl Deployment {
             dir,
         };
         (options.progress)("migrating the database");
-        deployment.cli(&["migrate"]).await?.ensure_success().context("ipseity migrate failed")?;
+        deployment.migrate().await?.ensure_success().context("ipseity migrate failed")?;
         for number in 1..=options.nodes {
             (options.progress)(&format!("starting node {number} of {}", options.nodes));
             let node = deployment.start_node(&Env::new()).await?;
@@ -257,10 +257,9 @@ impl Deployment {
         stores.into_iter().chain(self.nodes.iter().map(Node::dir)).collect()
     }
 
-    /// URL of the database.
-    #[must_use]
-    pub fn store_url(&self) -> String {
-        self.postgres.url(DATABASE)
+    /// Runs `ipseity migrate` as the owner of the database. Nodes and other commands have fewer rights.
+    pub async fn migrate(&self) -> Result<CommandOutput> {
+        self.cli_with_env(&[(STORE_URL_ENV, &self.postgres.url(DATABASE))], &["migrate"]).await
     }
 
     /// Runs `ipseity` with these arguments.

@@ -21,6 +21,8 @@ const INSTALL_DIR: &str = "/usr/lib/postgresql";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const START_ATTEMPTS: usize = 3;
+/// A member of `ipseity_node`, as the installation guide creates it.
+const NODE_ROLE: &str = "ipseity";
 
 /// Options of a cluster.
 #[derive(Debug, Clone, Default)]
@@ -48,15 +50,19 @@ impl Postgres {
         let mut postgres =
             Self { process: None, port: ReservedPort::reserve_free()?, bin_dir: newest_bin_dir()?, options, dir };
         postgres.initdb().await?;
-        for _ in 1..START_ATTEMPTS {
-            if postgres.launch().await.is_ok() {
-                return Ok(postgres);
+        for attempt in 1.. {
+            match postgres.launch().await {
+                Ok(()) => break,
+                Err(error) if attempt == START_ATTEMPTS => return Err(error),
+                Err(_) => {
+                    // Another process may have taken the port in between.
+                    postgres.process = None;
+                    postgres.port = ReservedPort::reserve_free()?;
+                }
             }
-            // Another process may have taken the port in between.
-            postgres.process = None;
-            postgres.port = ReservedPort::reserve_free()?;
         }
-        postgres.launch().await?;
+        let roles = format!("create role ipseity_node; create role {NODE_ROLE} login in role ipseity_node");
+        postgres.psql("postgres", &roles).await?;
         Ok(postgres)
     }
 
@@ -85,10 +91,16 @@ impl Postgres {
         Ok(())
     }
 
-    /// URL of a database.
+    /// URL of a database, as its owner.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@{}/{database}", self.port.address())
+    }
+
+    /// URL of a database, with the rights of a node.
+    #[must_use]
+    pub fn node_url(&self, database: &str) -> String {
+        format!("postgres://{NODE_ROLE}@{}/{database}", self.port.address())
     }
 
     /// Listening address.

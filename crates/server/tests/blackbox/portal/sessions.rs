@@ -103,7 +103,9 @@ async fn password_change_ends_other_sessions() {
     let wrong = [("current", "not the password"), ("password", NEW_PASSWORD)];
     assert_eq!(member.browser.post("/account/password", &wrong).await.status, 200);
     let right = [("current", PASSWORD), ("password", NEW_PASSWORD)];
+    let stolen_cookie = session_cookie(&member.browser);
     assert_redirects_to(&member.browser.post("/account/password", &right).await, "/account");
+    assert_cookie_invalid(fixture, &stolen_cookie, "a copy from before a new password").await;
     assert_cookie_invalid(fixture, &session_cookie(&second), "from before a new password").await;
     assert_eq!(member.browser.get("/keys").await.status, 200, "the session that changed it continues");
     let mut again = fixture.browser();

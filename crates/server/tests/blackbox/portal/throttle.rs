@@ -13,6 +13,7 @@ use super::fixture::{
 const ATTEMPTS_PER_ACCOUNT: usize = 3;
 const ATTEMPTS_PER_NETWORK: usize = 8;
 const KEY_ACTIONS_PER_ACCOUNT: usize = 6;
+const CHANGES_PER_ACCOUNT: usize = 3;
 const PERIOD_S: u64 = 600;
 
 static FIXTURE: OnceCell<PortalFixture> = OnceCell::const_new();
@@ -21,11 +22,12 @@ static FIXTURE: OnceCell<PortalFixture> = OnceCell::const_new();
 async fn strict_fixture() -> &'static PortalFixture {
     let open = async || {
         let (account, network) = (ATTEMPTS_PER_ACCOUNT.to_string(), ATTEMPTS_PER_NETWORK.to_string());
-        let key_actions = KEY_ACTIONS_PER_ACCOUNT.to_string();
+        let (key_actions, changes) = (KEY_ACTIONS_PER_ACCOUNT.to_string(), CHANGES_PER_ACCOUNT.to_string());
         let settings = [
             ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_ACCOUNT_MAX", account.as_str()),
             ("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PER_SUBNET_MAX", &network),
             ("IPSEITY__PORTAL__KEY_ACTIONS_PER_ACCOUNT_MAX", &key_actions),
+            ("IPSEITY__PORTAL__ACCOUNT_CHANGES_PER_ACCOUNT_MAX", &changes),
         ];
         PortalFixture::open(&settings).await
     };
@@ -307,6 +309,26 @@ async fn key_actions_are_throttled_but_revocations_are_not() {
     assert_redirects_to(&member.browser.post(&format!("{page}/deactivate"), &[]).await, &page);
     assert_redirects_to(&member.browser.post(&format!("{page}/delete"), &[]).await, "/keys");
     neighbor.create_key("another account", Scope::Ip).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_send_emails_are_throttled_per_account() {
+    let fixture = strict_fixture().await;
+    let (mut member, mut neighbor) = (fixture.create_member().await, fixture.create_member().await);
+    let request_change = async |browser: &mut Browser| {
+        let email = fresh_email();
+        let reply = browser.post("/account/email", &[("email", &email), ("password", PASSWORD)]).await;
+        (reply, fixture.psql(&format!("select count(*) from tickets where email = '{email}'")).await)
+    };
+    for _ in 0..CHANGES_PER_ACCOUNT {
+        let (reply, queued) = request_change(&mut member.browser).await;
+        assert_eq!((reply.status, queued.as_str()), (200, "1"), "{}", reply.text());
+    }
+    let (reply, queued) = request_change(&mut member.browser).await;
+    assert_throttled(&reply);
+    assert!(reply.text().contains("Too many changes") && queued == "0", "{}", reply.text());
+    assert_throttled(&member.browser.post("/account/passkeys/begin", &[("password", PASSWORD)]).await);
+    assert_eq!(request_change(&mut neighbor.browser).await.0.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
