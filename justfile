@@ -35,9 +35,9 @@ test *arguments:
 blackbox *arguments: build
     cargo test --quiet {{ blackbox_flags }} -- {{ arguments }}
 
-# Fast lane of CI: format, clippy, unit and crate tests.
+# Fast lane of CI: format, clippy, unit and crate tests. The profile `unprivileged` skips tests that create namespaces.
 [group('everyday')]
-check: format-check lint (test "--profile ci")
+check profile="ci": format-check lint (test "--profile" profile)
 
 # Full lane of CI.
 [group('everyday')]
