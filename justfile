@@ -7,6 +7,7 @@ build_flags := "--workspace --features ipseity-server/failpoints"
 blackbox_flags := build_flags + " --test blackbox"
 target := env("CARGO_TARGET_DIR", justfile_directory() / "target")
 release_bin := target / "release/ipseity"
+dist_bin := target / "dist/ipseity"
 geo_dir := "data"
 
 # List the recipes.
@@ -270,13 +271,23 @@ deploy-check:
     pip install --quiet -r tools/deploy/requirements.txt
     python3 tools/deploy/check.py
 
-# Build the Debian package of the release build; needs cargo-deb.
+# Build the Debian package of the program that `dist` builds; needs cargo-deb.
 [group('operations')]
-package: release
-    tools/package/build.sh "{{ release_bin }}" "{{ target }}/debian/ipseity.deb"
+package: dist
+    tools/package/build.sh "{{ dist_bin }}" "{{ target }}/debian/ipseity.deb"
 
-# `--short` uses this machine's system and a debug build; `--program FILE` packs a built program; `--suite NAME` selects
-# the Debian.
+# Build the program of a release, with the same bytes in any directory.
+[group('operations')]
+dist:
+    tools/release/build.sh "{{ dist_bin }}"
+
+# Build the last commit twice in different directories and compare the programs byte by byte; takes two release builds.
+[group('operations')]
+reproduce:
+    tools/release/reproduce.sh
+
+# `--short` uses this machine's system and a debug build; `--program FILE` packs a built program; `--package FILE` checks a
+# built package; `--suite NAME` selects the Debian.
 # Install, upgrade and purge the package on a fresh Debian with systemd; needs root, cargo-deb and mmdebstrap.
 [group('operations')]
 package-check *arguments:

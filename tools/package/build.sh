@@ -9,6 +9,7 @@ cd "$(dirname "$0")/../.."
 staged=$(mktemp -d)
 trap 'rm -rf "$staged"' EXIT
 mkdir -p "$staged/release" "$(dirname "$file")"
-cp --reflink=auto "$program" "$staged/release/ipseity"
-CARGO_TARGET_DIR=$staged cargo deb --quiet --no-build --strip -p ipseity-server --output "$file" "$@" >/dev/null
+# Without options of cargo-deb, so that the package has the same bytes as the image.
+strip --output-file="$staged/release/ipseity" "$program"
+CARGO_TARGET_DIR=$staged cargo deb --quiet --no-build --no-strip -p ipseity-server --output "$file" "$@" >/dev/null
 echo "$file: $(dpkg-deb --field "$file" Version), $(du --apparent-size --block-size=1M "$file" | cut -f1) MB, needs $(dpkg-deb --field "$file" Depends)"
