@@ -70,6 +70,26 @@ def unknown_settings(known):
                     yield f"{name}: unknown setting [{section}] {setting}"
 
 
+def unpinned():
+    """Workflows and the Dockerfile name actions by commit and images by digest, the same one for the same image."""
+    digests = {}
+    for file in [*sorted((ROOT / ".github/workflows").glob("*.yaml")), DEPLOY / "container/Dockerfile"]:
+        text = file.read_text()
+        for action in re.findall(r"uses: (\S+)", text):
+            if not re.search(r"@[0-9a-f]{40}$", action):
+                yield f"{file.name}: {action} has no commit"
+        for image in re.findall(r"^\s*(?:image:|FROM|SYFT:) (\S+)", text, re.MULTILINE):
+            name, _, digest = image.partition("@")
+            if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+                yield f"{file.name}: {image} has no digest"
+            elif digests.setdefault(name, digest) != digest:
+                yield f"{file.name}: {name} has another digest than elsewhere"
+    toolchain = tomllib.loads((ROOT / "rust-toolchain.toml").read_text())["toolchain"]["channel"]
+    for name in digests:
+        if name.startswith("rust:") and not name.startswith(f"rust:{toolchain}-"):
+            yield f"{name} is not the version of rust-toolchain.toml, {toolchain}"
+
+
 def main():
     known = tomllib.loads((ROOT / "crates/server/src/config/default.toml").read_text())
     claim("every setting in deploy/ exists in default.toml", list(unknown_settings(known)))
@@ -77,13 +97,16 @@ def main():
         claim(f"the manifests are valid for Kubernetes {version}", list(invalid_manifests(version)))
     claim("the kustomization lists every manifest", unlisted_manifests())
     claim("the compose file is valid", run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/container/compose.yaml"))
+    claim("actions and images are pinned", list(unpinned()))
     claim("hadolint finds nothing in the Dockerfile", run("hadolint", "deploy/container/Dockerfile"))
-    scripts = [*sorted((ROOT / "tools").rglob("*.sh")), *sorted((DEPLOY / "debian").glob("p*")), DEPLOY / "debian/ipseityctl"]
+    scripts = [*sorted((ROOT / "tools").rglob("*.sh")), ROOT / ".ci/run", ROOT / ".ci/install", *sorted((DEPLOY / "debian").glob("p*")), DEPLOY / "debian/ipseityctl"]
     scripts = [script for script in scripts if "node_modules" not in script.parts]
     claim("shellcheck finds nothing in the scripts", run("shellcheck", "--severity=warning", *scripts))
     workflows = sorted((ROOT / ".github/workflows").glob("*.yaml"))
     claim("the workflows are valid", run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows))
-    claim("zizmor finds no vulnerability in the workflows", run("zizmor", "--offline", "--quiet", *workflows))
+    dependabot = ROOT / ".github/dependabot.yml"
+    claim("the configuration of updates is valid", run("check-jsonschema", "--builtin-schema", "vendor.dependabot", dependabot))
+    claim("zizmor finds no vulnerability in them", run("zizmor", "--offline", "--quiet", *workflows, dependabot))
     print(f"deploy: {len(failures)} problems")
     sys.exit(bool(failures))
 
