@@ -5,21 +5,18 @@ use std::sync::LazyLock;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use ipseity_domain::account::EmailAddress;
-use serde_json::Value;
-use webauthn_rs::Webauthn;
-use webauthn_rs::prelude::{
-    DiscoverableAuthentication, DiscoverableKey, PasskeyRegistration, PublicKeyCredential, RegisterPublicKeyCredential,
-    Uuid,
-};
+use serde_json::{Value, json};
 
 use session_cookie::SessionCookie;
+use webauthn::{KnownPasskey, NewPasskey, RelyingParty};
 
 #[path = "../../crates/portal/src/auth/form_fields.rs"]
 mod form_fields;
 #[path = "../../crates/portal/src/auth/session_cookie.rs"]
 #[expect(dead_code, reason = "cookies are only parsed here")]
 mod session_cookie;
-#[path = "../../crates/portal/src/auth/webauthn.rs"]
+#[path = "../../crates/portal/src/auth/webauthn/mod.rs"]
+#[expect(dead_code, reason = "responses are only verified here")]
 mod webauthn;
 
 const OWN_COOKIE: &str = "__Host-ipseity=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -73,54 +70,56 @@ pub(crate) fn check_email_address(bytes: &[u8]) {
     assert_eq!(EmailAddress::parse(address).as_ref().map(EmailAddress::as_str), Some(address));
 }
 
-/// A credential that finishes a ceremony has an id.
+/// A response that finishes a ceremony names the credential that was registered, and its signed parts are not changed.
 pub(crate) fn check_webauthn(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if CEREMONIES.accept_registration(text) || CEREMONIES.accept_sign_in(text) {
-        let credential: Value = serde_json::from_str(text).expect("credential is JSON");
-        assert!(credential["rawId"].as_str().is_some_and(|id| !id.is_empty()));
+    if let Some(passkey) = CEREMONIES.register(text) {
+        let response: Value = serde_json::from_str(text).expect("response is JSON");
+        assert!(response["rawId"].as_str().is_some_and(|id| !id.is_empty()));
+        let row = passkey.record.to_json(&passkey.credential_id);
+        assert_eq!(webauthn::PasskeyRecord::from_json(&row).expect("row is valid"), passkey.record);
+    }
+    if CEREMONIES.accepts_sign_in(text) {
+        let [response, seed]: [Value; 2] =
+            [text, SIGN_IN].map(|text| serde_json::from_str(text).expect("response is JSON"));
+        assert_eq!(response["rawId"], seed["rawId"]);
+        for field in ["authenticatorData", "clientDataJSON"] {
+            assert_eq!(response["response"][field], seed["response"][field]);
+        }
     }
 }
 
+const SIGN_IN: &str = include_str!("../seeds/webauthn/sign_in");
 static CEREMONIES: LazyLock<Ceremonies> = LazyLock::new(Ceremonies::start);
 
 /// Ceremonies with a fixed challenge, so that mutated seeds get past the check of the challenge.
 struct Ceremonies {
-    webauthn: Webauthn,
-    registration: PasskeyRegistration,
-    sign_in: DiscoverableAuthentication,
-    key: DiscoverableKey,
+    relying_party: RelyingParty,
+    passkey: Option<NewPasskey>,
 }
 
 impl Ceremonies {
     fn start() -> Self {
-        let webauthn = webauthn::build_webauthn("https://localhost:8443").expect("base URL is valid");
-        let (_, registration) =
-            webauthn.start_passkey_registration(Uuid::nil(), "a@b.example", "a", None).expect("ceremony starts");
-        let (_, sign_in) = webauthn.start_discoverable_authentication().expect("ceremony starts");
-        let (registration, sign_in) =
-            (with_fixed_challenge(&registration, "rs"), with_fixed_challenge(&sign_in, "ast"));
-        let seed = include_str!("../seeds/webauthn/registration");
-        let credential = serde_json::from_str(seed).expect("seed is a credential");
-        let passkey = webauthn.finish_passkey_registration(&credential, &registration).expect("seed is accepted");
-        let ceremonies = Self { webauthn, registration, sign_in, key: DiscoverableKey::from(&passkey) };
-        assert!(ceremonies.accept_sign_in(include_str!("../seeds/webauthn/sign_in")), "seed is accepted");
+        let relying_party = RelyingParty::from_base_url("https://localhost:8443").expect("base URL is valid");
+        let mut ceremonies = Self { relying_party, passkey: None };
+        ceremonies.passkey = ceremonies.register(include_str!("../seeds/webauthn/registration"));
+        assert!(ceremonies.accepts_sign_in(SIGN_IN), "seed is accepted");
         ceremonies
     }
 
-    fn accept_registration(&self, text: &str) -> bool {
-        let Ok(credential) = serde_json::from_str::<RegisterPublicKeyCredential>(text) else { return false };
-        self.webauthn.finish_passkey_registration(&credential, &self.registration).is_ok()
+    fn register(&self, text: &str) -> Option<NewPasskey> {
+        let response = serde_json::from_str(text).ok()?;
+        let state = serde_json::from_value(json!({ "registration_challenge": CHALLENGE })).expect("state is valid");
+        self.relying_party.finish_registration(state, &response).ok()
     }
 
-    fn accept_sign_in(&self, text: &str) -> bool {
-        let Ok(credential) = serde_json::from_str::<PublicKeyCredential>(text) else { return false };
-        self.webauthn.finish_discoverable_authentication_v2(&credential, self.sign_in.clone(), &self.key).is_ok()
+    fn accepts_sign_in(&self, text: &str) -> bool {
+        let (Ok(response), Some(NewPasskey { credential_id, record })) = (serde_json::from_str(text), &self.passkey)
+        else {
+            return false;
+        };
+        let state = serde_json::from_value(json!({ "authentication_challenge": CHALLENGE })).expect("state is valid");
+        let passkey = KnownPasskey { credential_id, user_handle: &[0; 16], record };
+        self.relying_party.finish_authentication(state, &response, &passkey).is_ok()
     }
-}
-
-fn with_fixed_challenge<T: serde::Serialize + serde::de::DeserializeOwned>(state: &T, field: &str) -> T {
-    let mut state = serde_json::to_value(state).expect("state is serialized");
-    state[field]["challenge"] = Value::from(CHALLENGE);
-    serde_json::from_value(state).expect("state is valid")
 }

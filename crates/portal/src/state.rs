@@ -8,14 +8,13 @@ use ipseity_keys::{CommittedChange, KeyService};
 use ipseity_ledger::Ledger;
 use ipseity_store::{AuthenticatedAccount, EmailRequests, Store};
 use tokio::sync::Semaphore;
-use webauthn_rs::Webauthn;
 
 use crate::auth::email_limits::EmailLimits;
 use crate::auth::password::PasswordPool;
 use crate::auth::secret_lookups::SecretLookups;
 use crate::auth::session_cookie::SessionCookie;
 use crate::auth::throttle::{SubnetThrottle, Throttle};
-use crate::auth::webauthn::build_webauthn;
+use crate::auth::webauthn::RelyingParty;
 use crate::docs::index::DocsIndex;
 use crate::error::PortalError;
 use crate::host::HostServices;
@@ -101,7 +100,7 @@ pub struct Portal {
     /// By account.
     pub(crate) key_action_throttle: Throttle<i64>,
     /// `None` if passkeys cannot be bound to the host of the base URL.
-    pub(crate) webauthn: Option<Webauthn>,
+    pub(crate) webauthn: Option<RelyingParty>,
     pub(crate) change_feed: ChangeFeed,
     pub(crate) stream_permits: Arc<Semaphore>,
     pub(crate) account_stream_permits: Permits<i64>,
@@ -161,7 +160,7 @@ impl Portal {
                 CHANGES_PERIOD,
                 attempts_entries_max,
             ),
-            webauthn: build_webauthn(&settings.base_url),
+            webauthn: RelyingParty::from_base_url(&settings.base_url),
             change_feed: ChangeFeed::new(),
             stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
             account_stream_permits: Permits::new(settings.event_streams_per_account_max),

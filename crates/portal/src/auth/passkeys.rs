@@ -10,14 +10,13 @@ use http::header::CONTENT_TYPE;
 use ipseity_domain::Client;
 use ipseity_store::{FoundPasskey, StoreError, StoreRefusal};
 use serde_json::Value;
-use webauthn_rs::Webauthn;
-use webauthn_rs::prelude::{
-    DiscoverableAuthentication, DiscoverableKey, Passkey, PasskeyRegistration, PublicKeyCredential,
-    RegisterPublicKeyCredential, WebauthnError,
-};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::session_cookie::SessionCookie;
+use crate::auth::webauthn::{
+    AuthenticationResponse, AuthenticationState, KnownPasskey, NewPasskey, PasskeyRecord, PasskeyUser,
+    RegistrationResponse, RegistrationState, RelyingParty, WebauthnError,
+};
 use crate::error::PortalError;
 use crate::page::{CurrentMember, Visitor, redirect_with_notice};
 use crate::state::Portal;
@@ -25,7 +24,7 @@ use crate::state::Portal;
 const PASSKEY_NAME_CHARS_MAX: usize = 60;
 
 impl Portal {
-    fn webauthn(&self) -> Result<&Webauthn, PortalError> {
+    fn relying_party(&self) -> Result<&RelyingParty, PortalError> {
         self.webauthn.as_ref().ok_or(PortalError::NotFound)
     }
 }
@@ -59,17 +58,11 @@ pub(crate) async fn begin_registration(
     let account = &member.account;
     let handle = portal.store.passkeys().user_handle(account.id).await?;
     let rows = portal.store.passkeys().list(account.id).await?;
-    let existing =
-        rows.into_iter().map(|row| serde_json::from_value::<Passkey>(row.passkey).map(|key| key.cred_id().clone()));
-    let existing = existing.collect::<Result<Vec<_>, _>>()?;
-    let (challenge, state) =
-        portal.webauthn()?.start_passkey_registration(handle, &account.email, &account.email, Some(existing))?;
+    let existing: Vec<_> = rows.into_iter().map(|row| row.credential_id).collect();
+    let user = PasskeyUser { handle: handle.as_bytes(), name: &account.email };
+    let (options, state) = portal.relying_party()?.begin_registration(&user, &existing);
     portal.store.webauthn_states().save(&member.session_cookie().digest(), &serde_json::to_value(state)?).await?;
-    let mut challenge = serde_json::to_value(challenge)?;
-    // The library does not request a resident key. Without one, the browser cannot offer the passkey before the account is known.
-    challenge["publicKey"]["authenticatorSelection"]["residentKey"] = "required".into();
-    challenge["publicKey"]["authenticatorSelection"]["requireResidentKey"] = true.into();
-    Ok(json_response(&challenge))
+    Ok(json_response(&options))
 }
 
 pub(crate) async fn finish_registration(
@@ -77,15 +70,15 @@ pub(crate) async fn finish_registration(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let credential: RegisterPublicKeyCredential = serde_json::from_str(form.field("credential"))?;
-    let state: PasskeyRegistration = portal.take_webauthn_state(&member.session_cookie().digest()).await?;
-    let passkey = portal.webauthn()?.finish_passkey_registration(&credential, &state)?;
+    let response: RegistrationResponse = serde_json::from_str(form.field("credential"))?;
+    let state: RegistrationState = portal.take_webauthn_state(&member.session_cookie().digest()).await?;
+    let NewPasskey { credential_id, record } = portal.relying_party()?.finish_registration(state, &response)?;
     let name: String =
         form.field("name").trim().chars().filter(|c| !c.is_control()).take(PASSKEY_NAME_CHARS_MAX).collect();
     let name = if name.is_empty() { "Passkey" } else { &name };
-    let stored_passkey = serde_json::to_value(&passkey)?;
+    let stored_passkey = record.to_json(&credential_id);
     let (account_id, session_id) = (member.account.id, member.session_id);
-    match portal.store.passkeys().add(account_id, session_id, passkey.cred_id().as_ref(), name, &stored_passkey).await {
+    match portal.store.passkeys().add(account_id, session_id, &credential_id, name, &stored_passkey).await {
         Ok(()) => Ok(redirect_with_notice("/account", "passkey")),
         Err(StoreError::Refused(StoreRefusal::PasskeyLimitReached)) => Err(PortalError::PasskeyLimitReached),
         Err(error) => Err(error.into()),
@@ -151,27 +144,22 @@ pub(crate) async fn finish_confirmation(
 
 impl Portal {
     async fn begin_authentication(&self, session_cookie: &SessionCookie) -> Result<Response, PortalError> {
-        let (challenge, state) = self.webauthn()?.start_discoverable_authentication()?;
+        let (options, state) = self.relying_party()?.begin_authentication();
         self.store.webauthn_states().save(&session_cookie.digest(), &serde_json::to_value(state)?).await?;
-        Ok(json_response(&serde_json::to_value(challenge)?))
+        Ok(json_response(&options))
     }
 
     /// Verifies the passkey that a form contains, and returns its account.
     async fn verify_passkey(&self, session_digest: &[u8; 32], form: &CsrfForm) -> Result<i64, PortalError> {
-        let credential: PublicKeyCredential = serde_json::from_str(form.field("credential"))?;
-        let state: DiscoverableAuthentication = self.take_webauthn_state(session_digest).await?;
-        let id = credential.get_credential_id().to_vec();
+        let response: AuthenticationResponse = serde_json::from_str(form.field("credential"))?;
+        let state: AuthenticationState = self.take_webauthn_state(session_digest).await?;
+        let credential_id = response.credential_id();
         let FoundPasskey { account_id, user_handle, passkey } =
-            self.store.passkeys().find(&id).await?.ok_or(PortalError::PasskeyRefused)?;
-        // The library does not compare it (WebAuthn, section 7.2, step 6).
-        if credential.get_user_unique_id().is_some_and(|handle| handle != user_handle.as_bytes()) {
-            return Err(PortalError::PasskeyRefused);
-        }
-        let mut passkey: Passkey = serde_json::from_value(passkey)?;
-        let key = DiscoverableKey::from(&passkey);
-        let outcome = self.webauthn()?.finish_discoverable_authentication_v2(&credential, state, &key)?;
-        if passkey.update_credential(&outcome) == Some(true) {
-            self.store.passkeys().update(&id, &serde_json::to_value(&passkey)?).await?;
+            self.store.passkeys().find(credential_id).await?.ok_or(PortalError::PasskeyRefused)?;
+        let record = PasskeyRecord::from_json(&passkey)?;
+        let passkey = KnownPasskey { credential_id, user_handle: user_handle.as_bytes(), record: &record };
+        if let Some(used) = self.relying_party()?.finish_authentication(state, &response, &passkey)? {
+            self.store.passkeys().update(credential_id, &used.to_json(credential_id)).await?;
         }
         Ok(account_id)
     }

@@ -17,6 +17,8 @@ const PASSKEYS_MAX: i64 = 10;
 pub struct StoredPasskey {
     /// The passkey's id.
     pub id: i64,
+    /// The WebAuthn credential id.
+    pub credential_id: Vec<u8>,
     /// The passkey's name.
     pub name: String,
     /// When it was created, as Unix time in seconds.
@@ -96,7 +98,7 @@ impl Passkeys<'_> {
     /// If PostgreSQL is unavailable.
     pub async fn list(self, account_id: i64) -> Result<Vec<StoredPasskey>, StoreError> {
         let rows = sqlx::query_as(
-            "select id, name, floor(extract(epoch from created_at))::bigint as created_s, passkey
+            "select id, credential_id, name, floor(extract(epoch from created_at))::bigint as created_s, passkey
              from passkeys where account_id = $1 order by id",
         )
         .bind(account_id)
