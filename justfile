@@ -335,6 +335,11 @@ tables:
     pip install --quiet -r tools/requirements.txt
     python3 tools/tables.py
 
+# Generate the list of common passwords from its source.
+[group('generated files')]
+passwords:
+    python3 tools/passwords.py
+
 # Draw the landing page's map, the social card and the icon.
 [group('generated files')]
 draw:

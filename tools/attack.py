@@ -81,6 +81,7 @@ class Attack:
         self.network = ipaddress.ip_network(source) if "/" in source else None
         self.source, self.value = PROXY_ADDRESS if self.network else source, value
         self.opened = self.closed = 0
+        self.form = self.keys = None
         self.statuses = collections.Counter()
 
     def is_running(self):
@@ -147,17 +148,34 @@ class Attack:
             writer.transport.abort()
 
     async def sign_ins(self):
+        if not self.form:
+            self.form = await self.read_form()
+        cookie, token = self.form
+
         def build():
-            fields = {"email": f"member{random.randrange(10**6)}@example.com", "password": "wrong horse battery"}
-            headers = ["content-type: application/x-www-form-urlencoded", "sec-fetch-site: same-origin"]
+            email = f"member{random.randrange(10**6)}@example.com"
+            fields = {"csrf": token, "email": email, "password": "wrong horse battery"}
+            headers = [f"cookie: {cookie}", "content-type: application/x-www-form-urlencoded", "sec-fetch-site: same-origin"]
             return http1("POST", "/signin", headers, urllib.parse.urlencode(fields))
 
         await self.requests(build)
 
+    async def read_form(self):
+        """The cookie and the token of the sign-in page."""
+        reader, writer = await self.connect()
+        try:
+            writer.write(http1("GET", "/signin", ["connection: close"]))
+            page = (await asyncio.wait_for(reader.read(), 10)).decode()
+        finally:
+            writer.transport.abort()
+        cookie = page.partition("set-cookie: ")[2].partition(";")[0]
+        return cookie, page.partition('name="csrf" value="')[2].partition('"')[0]
+
     async def unknown_keys(self):
-        with open(self.value) as file:
-            keys = file.read().split()
-        await self.requests(lambda: http1("GET", "/api/v1/ip", [f"authorization: Bearer {random.choice(keys)}"]))
+        if not self.keys:
+            with open(self.value) as file:
+                self.keys = file.read().split()
+        await self.requests(lambda: http1("GET", "/api/v1/ip", [f"authorization: Bearer {random.choice(self.keys)}"]))
 
     async def repeat(self, once):
         """Reconnects whenever the server closes the connection."""

@@ -23,6 +23,7 @@ import { pause } from './steps/pause.mjs';
 import { demo, documentation, landing, reference, withoutScripts } from './steps/public_pages.mjs';
 import { responseTimes } from './steps/response_time.mjs';
 import { saveEnterprisePage, themes } from './steps/themes.mjs';
+import { twoFactor } from './steps/two_factor.mjs';
 import { usage } from './steps/usage.mjs';
 import { pauseAllKeys, resumeAllKeys, seedUsage } from './steps/usage_history.mjs';
 import { Visitor } from './visitor.mjs';
@@ -63,6 +64,7 @@ async function testMember(context, title, input, details) {
     await sessions(context, member, other);
     await other.page.context().close();
     if (member.scripted) await passkeys(context, member);
+    await twoFactor(context, member);
   });
   await signedIn('sign-in and sign-out', async () => {
     await signInAndOut(context, member);
@@ -75,7 +77,7 @@ async function testMember(context, title, input, details) {
 
 async function measurePages(context, member) {
   const publicPages = ['/', '/docs', '/docs/errors', '/reference', '/enterprise', '/signup', '/signin', '/forgot'];
-  const memberPages = ['/keys', '/keys/new', member.keyPath, `${member.keyPath}/delete`, '/usage', '/account', '/account/delete'];
+  const memberPages = ['/keys', '/keys/new', member.keyPath, `${member.keyPath}/delete`, '/usage', '/account', '/account/two-factor', '/account/delete'];
   await seedUsage(context.deployment, member, 30);
   await pageSizes(context, member, [...publicPages, ...memberPages]);
   await context.snapshots.saveUrl(member, '/usage', 'usage-month');

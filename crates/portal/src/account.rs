@@ -5,25 +5,32 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use http::HeaderMap;
 use http::header::SET_COOKIE;
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::{Client, KeyChange};
-use ipseity_store::{AlertPreferences, SessionSummary, StoreError, StoreRefusal, StoredPasskey};
+use ipseity_store::{
+    AlertPreferences, DeviceSummary, SecurityEventRow, SessionSummary, StoreError, StoreRefusal, StoredPasskey,
+};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
-use crate::auth::session_cookie::{SecretToken, SessionCookie};
+use crate::auth::session_cookie::SessionCookie;
 use crate::auth::signin::sign_out_response;
 use crate::auth::signup::{EMAIL_TAKEN, INVALID_EMAIL};
 use crate::error::PortalError;
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::Portal;
 use crate::time;
-use crate::view::account::{AccountPage, AlertSettings, DeleteAccountPage, PasskeyItem, SessionItem};
+use crate::view::account::{
+    AccountPage, AlertSettings, DeleteAccountPage, DeviceItem, EventItem, PasskeyItem, SessionItem,
+};
 use crate::view::auth::EmailSentPage;
 use crate::view::frame::Tab;
 
 pub(crate) const WRONG_PASSWORD: &str = "Incorrect password.";
+/// Maximum number of security events on the page.
+const EVENTS_MAX: i64 = 20;
 
 /// The errors of the page's forms, and the new email as typed.
 #[derive(Default)]
@@ -54,7 +61,9 @@ async fn account_page(
     };
     let passkey_item =
         |row: StoredPasskey| PasskeyItem { id: row.id, name: row.name, created: time::format_date(row.created_s) };
-    let sessions = portal.store.sessions().list(account.id, portal.settings.session_idle_timeout).await?;
+    let sessions = portal.store.sessions().list(account.id, portal.settings.session_limits).await?;
+    let devices = portal.store.devices().list(account.id).await?;
+    let events = portal.store.security_log().list(account.id, EVENTS_MAX).await?;
     let passkeys = portal.store.passkeys().list(account.id).await?;
     Ok(render_page(&AccountPage {
         frame: member.frame(portal, "Your account", Tab::Account),
@@ -66,38 +75,44 @@ async fn account_page(
         sessions: sessions.into_iter().map(session_item).collect(),
         passkeys: passkeys.into_iter().map(passkey_item).collect(),
         passkeys_available: portal.webauthn.is_some(),
-        needs_password: !member.is_confirmed,
+        needs_password: member.needs_password(),
+        has_two_factor: member.has_two_factor,
+        devices: devices.into_iter().map(device_item).collect(),
+        events: events.iter().map(event_item).collect(),
         new_email: errors.email_input,
         email_error: errors.email_error,
         password_error: errors.password_error,
     }))
 }
 
-impl Portal {
-    /// Confirms that the owner makes a change, and not only someone with the session: by a passkey in the last five minutes or by
-    /// the password. Attempts count by account, so that a stolen session cannot guess the password from many networks.
-    pub(crate) async fn confirm_member(
-        &self,
-        member: &CurrentMember,
-        password_input: &str,
-    ) -> Result<bool, PortalError> {
-        if member.is_confirmed {
-            return Ok(true);
-        }
-        let account_id = member.account.id;
-        self.confirmation_throttle.record_attempt(account_id)?;
-        let Some(password) = Password::parse(password_input) else { return Ok(false) };
-        let verified = async {
-            let hash = self.store.accounts().password_hash(account_id).await?;
-            Ok::<_, PortalError>(self.password_pool.verify(member.password_requester(), password, hash).await?)
-        };
-        let is_correct = verified.await.inspect_err(|_| self.confirmation_throttle.give_back(&account_id))?;
-        if is_correct {
-            self.confirmation_throttle.reset(&account_id);
-        }
-        Ok(is_correct)
-    }
+fn device_item(row: DeviceSummary) -> DeviceItem {
+    DeviceItem { id: row.id, label: row.label, signed_in_at: time::format_date(row.signed_in_s) }
+}
 
+fn event_item(row: &SecurityEventRow) -> EventItem {
+    let description = match row.kind.as_str() {
+        "signed_in" => "Signed in",
+        "new_device" => "First sign-in with a browser",
+        "password" => "Password changed",
+        "email" => "Email changed",
+        "email_restored" => "Previous email restored",
+        "passkey" => "Passkey added",
+        "passkey_removed" => "Passkey removed",
+        "two_factor_enabled" => "Two-factor authentication turned on",
+        "two_factor_disabled" => "Two-factor authentication turned off",
+        "recovery_codes" => "Recovery codes replaced",
+        "recovery_code_used" => "Recovery code used",
+        "key_created" => "Key created",
+        "key_rotated" => "Key rotated",
+        "key_deleted" => "Key deleted",
+        "key_leaked" => "Key found in public and deactivated",
+        other => other,
+    };
+    let key = row.key_id.as_ref().map(|id| format!("ips_{id}"));
+    EventItem { at: time::format_minute(row.at_s), description: description.to_owned(), key }
+}
+
+impl Portal {
     /// Counts a change that sends an email, if the account may make another.
     pub(crate) fn record_account_change(&self, member: &CurrentMember) -> Result<(), PortalError> {
         self.account_change_throttle.record_attempt(member.account.id).map_err(PortalError::AccountChangesThrottled)
@@ -141,6 +156,7 @@ pub(crate) async fn change_email(
 
 pub(crate) async fn change_password(
     State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
@@ -161,7 +177,7 @@ pub(crate) async fn change_password(
     portal.secret_lookups.remember(session_cookie.digest());
     let mut response = redirect_with_notice("/account", "password");
     response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(portal.session_idle_timeout_s()));
-    portal.remember_device(account_id, &SecretToken::generate(), &mut response).await?;
+    portal.remember_device(account_id, &headers, &mut response).await?;
     Ok(response)
 }
 
@@ -197,6 +213,19 @@ pub(crate) async fn end_session(
     })
 }
 
+pub(crate) async fn forget_device(
+    State(portal): State<Arc<Portal>>,
+    Path(id): Path<String>,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    let id = id.parse().map_err(|_| PortalError::NotFound)?;
+    match portal.store.devices().forget(member.account.id, id).await? {
+        true => Ok(redirect_with_notice("/account", "device")),
+        false => Err(PortalError::NotFound),
+    }
+}
+
 pub(crate) async fn end_other_sessions(
     State(portal): State<Arc<Portal>>,
     member: CurrentMember,
@@ -220,7 +249,7 @@ async fn delete_page(
 ) -> Result<Response, PortalError> {
     let key_count = portal.store.keys().list(member.account.id).await?.len();
     let frame = member.frame(portal, "Delete your account", Tab::Account);
-    let (needs_password, form_error) = (!member.is_confirmed, form_error.map(str::to_owned));
+    let (needs_password, form_error) = (member.needs_password(), form_error.map(str::to_owned));
     Ok(render_page(&DeleteAccountPage { frame, key_count, needs_password, form_error }))
 }
 

@@ -15,6 +15,12 @@ use crate::auth::throttle::RetryAfter;
 pub(crate) enum PortalError {
     /// The visitor is not signed in.
     NotSignedIn,
+    /// The session must be confirmed, on the way to this path.
+    ConfirmationNeeded(String),
+    /// The operator requires two-factor authentication, and the account has none.
+    TwoFactorRequired,
+    /// The account needs a second factor and has no other.
+    LastSecondFactor,
     /// The CSRF token is missing, from another session, or from before the last sign-in.
     StaleForm,
     /// Another site submitted the form.
@@ -58,6 +64,7 @@ impl From<StoreError> for PortalError {
             StoreError::Refused(StoreRefusal::InvalidEmailToken) => Self::LinkExpired,
             StoreError::Refused(StoreRefusal::UnknownAccount | StoreRefusal::SessionEnded) => Self::NotSignedIn,
             StoreError::Refused(StoreRefusal::PasskeyExists) => Self::PasskeyRefused,
+            StoreError::Refused(StoreRefusal::LastSecondFactor) => Self::LastSecondFactor,
             StoreError::Refused(_) | StoreError::Outage(_) | StoreError::Fault(_) | StoreError::MigrationBlocked(_) => {
                 tracing::error!(error = &error as &dyn Error, "page failed: PostgreSQL error");
                 Self::Unavailable

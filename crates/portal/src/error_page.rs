@@ -24,10 +24,20 @@ struct ErrorPageContent {
     next_link: (&'static str, &'static str),
 }
 
-/// The content of an error's page; `None` for an error that redirects to the sign-in page.
-fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
+/// What an error responds with.
+enum ErrorOutcome {
+    Redirect(String),
+    Page(ErrorPageContent),
+}
+
+fn error_outcome(error: &PortalError) -> ErrorOutcome {
     let content = match error {
-        PortalError::NotSignedIn => return None,
+        PortalError::NotSignedIn => return ErrorOutcome::Redirect("/signin".to_owned()),
+        PortalError::ConfirmationNeeded(next) => {
+            return ErrorOutcome::Redirect(format!("/account/confirm?next={next}"));
+        }
+        PortalError::TwoFactorRequired => return ErrorOutcome::Redirect("/account/two-factor".to_owned()),
+        PortalError::LastSecondFactor => last_second_factor_content(),
         PortalError::StaleForm => content(
             StatusCode::FORBIDDEN,
             "Session expired",
@@ -104,12 +114,7 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
         ),
         PortalError::EmailsThrottled(wait) => emails_throttled_content(*wait),
         PortalError::EmailLimitReached(wait) => email_limit_content(*wait),
-        PortalError::StreamLimitReached => content(
-            StatusCode::TOO_MANY_REQUESTS,
-            "Too many open pages",
-            "Your account has too many open pages with live updates. Close some, or reload this page to update it.",
-            ("/keys", "Go to your keys"),
-        ),
+        PortalError::StreamLimitReached => stream_limit_content(),
         PortalError::Busy => content(
             StatusCode::SERVICE_UNAVAILABLE,
             "We’re busy",
@@ -123,7 +128,25 @@ fn page_content(error: &PortalError) -> Option<ErrorPageContent> {
             ("/keys", "Try again"),
         ),
     };
-    Some(content)
+    ErrorOutcome::Page(content)
+}
+
+fn stream_limit_content() -> ErrorPageContent {
+    content(
+        StatusCode::TOO_MANY_REQUESTS,
+        "Too many open pages",
+        "Your account has too many open pages with live updates. Close some, or reload this page to update it.",
+        ("/keys", "Go to your keys"),
+    )
+}
+
+fn last_second_factor_content() -> ErrorPageContent {
+    content(
+        StatusCode::CONFLICT,
+        "Your only second factor",
+        "Two-factor authentication is on, and this is your only passkey. Set up an authenticator app first, or turn it off.",
+        ("/account/two-factor", "Two-factor authentication"),
+    )
 }
 
 fn changes_throttled_content(
@@ -188,6 +211,9 @@ fn retry_after_s(error: &PortalError) -> Option<u64> {
         | PortalError::EmailLimitReached(RetryAfter(wait)) => Some(wait.as_secs().max(1)),
         PortalError::Busy | PortalError::Unavailable => Some(5),
         PortalError::NotSignedIn
+        | PortalError::ConfirmationNeeded(_)
+        | PortalError::TwoFactorRequired
+        | PortalError::LastSecondFactor
         | PortalError::StaleForm
         | PortalError::CrossOrigin
         | PortalError::NotFound
@@ -218,8 +244,9 @@ pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Re
         PortalError::Unavailable.into_response()
     });
     let Some(error) = response.extensions_mut().remove::<Arc<PortalError>>() else { return response };
-    let Some(ErrorPageContent { status, heading, message, next_link }) = page_content(&error) else {
-        return Redirect::to("/signin").into_response();
+    let ErrorPageContent { status, heading, message, next_link } = match error_outcome(&error) {
+        ErrorOutcome::Redirect(target) => return Redirect::to(&target).into_response(),
+        ErrorOutcome::Page(content) => content,
     };
     let visitor = Visitor::load_or_anonymous(&portal, session_cookie, client).await;
     let frame = visitor.frame(&portal, heading, Tab::None);

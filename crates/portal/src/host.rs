@@ -1,5 +1,6 @@
 //! What the portal needs from the server that hosts it.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use ipseity_domain::Client;
@@ -11,6 +12,8 @@ pub trait HostServices: Send + Sync {
     fn data_attributions(&self) -> Vec<DataAttribution>;
     /// Looks up the client itself, without charge; `None` if the lookup fails.
     fn self_lookup(&self, client: &Client) -> Option<VisitorLookup>;
+    /// Reads the keys that GitHub signs reports of leaked keys with; `None` if that fails.
+    fn fetch_scanner_keys(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>;
     /// Returns the OpenAPI document of the API.
     fn openapi_document(&self) -> &Value;
 }

@@ -22,6 +22,7 @@ mod html;
 mod https_redirect;
 mod keys;
 mod landing;
+mod leaks;
 mod live;
 mod mail;
 mod page;
@@ -32,6 +33,7 @@ mod site_files;
 mod state;
 mod static_file;
 mod time;
+mod two_factor;
 mod view;
 mod worker;
 

@@ -20,7 +20,7 @@ use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// The notices that `?done=NAME` shows on the page after a form.
-const NOTICES: [(&str, &str); 18] = [
+const NOTICES: [(&str, &str); 19] = [
     ("renamed", "Key renamed."),
     ("deactivated", "Key deactivated. Requests with it are now rejected."),
     ("reactivated", "Key reactivated."),
@@ -36,7 +36,8 @@ const NOTICES: [(&str, &str); 18] = [
     ("sessions", "All other devices signed out."),
     ("passkey", "Passkey added. You can now sign in with it."),
     ("passkey-deleted", "Passkey removed."),
-    ("confirmed", "Confirmed. For five minutes, changes to your account don’t need your password."),
+    ("device", "Browser forgotten."),
+    ("two-factor-off", "Two-factor authentication is off."),
     ("signed-out", "You’re signed out."),
     ("account-deleted", "Your account, its keys and its history were deleted."),
 ];
@@ -127,8 +128,10 @@ pub(crate) struct CurrentMember {
     visitor: Visitor,
     pub(crate) account: Account,
     pub(crate) session_id: i64,
-    /// Whether the member confirmed this session with a passkey in the last five minutes.
+    /// Whether the member confirmed this session in the last five minutes.
     pub(crate) is_confirmed: bool,
+    is_recent: bool,
+    pub(crate) has_two_factor: bool,
 }
 
 impl FromRequestParts<Arc<Portal>> for CurrentMember {
@@ -136,15 +139,29 @@ impl FromRequestParts<Arc<Portal>> for CurrentMember {
 
     async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
         let visitor = Visitor::from_request_parts(parts, portal).await?;
-        let AuthenticatedAccount { account, session_id, is_confirmed } =
+        let AuthenticatedAccount { account, session_id, is_confirmed, is_recent, has_two_factor } =
             visitor.member.clone().ok_or(visitor.throttled.map_or(PortalError::NotSignedIn, PortalError::Throttled))?;
-        Ok(Self { visitor, account, session_id, is_confirmed })
+        let is_setup = ["/account", "/signout"].iter().any(|start| parts.uri.path().starts_with(start));
+        if portal.settings.requires_two_factor && !has_two_factor && !is_setup {
+            return Err(PortalError::TwoFactorRequired);
+        }
+        Ok(Self { visitor, account, session_id, is_confirmed, is_recent, has_two_factor })
     }
 }
 
 impl CurrentMember {
     pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> PageFrame {
         self.visitor.frame(portal, title, tab)
+    }
+
+    /// Whether forms ask for the password. With two-factor authentication, the session is confirmed on a separate page.
+    pub(crate) fn needs_password(&self) -> bool {
+        !self.is_confirmed && !self.has_two_factor
+    }
+
+    /// Requires that the member signed in or confirmed the session recently. Otherwise the page for that leads back to `next`.
+    pub(crate) fn require_recent(&self, next: &str) -> Result<(), PortalError> {
+        if self.is_recent { Ok(()) } else { Err(PortalError::ConfirmationNeeded(next.to_owned())) }
     }
 
     pub(crate) fn session_cookie(&self) -> &SessionCookie {

@@ -12,12 +12,13 @@ use http::{HeaderName, HeaderValue};
 use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
-use crate::auth::{link, passkeys, signin, signup};
+use crate::auth::{confirm, link, passkeys, second_factor, signin, signup};
 use crate::error::PortalError;
 use crate::keys::{detail, list, usage};
+use crate::leaks::github;
 use crate::live::events;
 use crate::state::Portal;
-use crate::{account, assets, docs, error_page, https_redirect, landing, reference, site_files};
+use crate::{account, assets, docs, error_page, https_redirect, landing, leaks, reference, site_files, two_factor};
 
 /// Allows no other origin and nothing inline.
 const CSP: HeaderValue = HeaderValue::from_static(
@@ -75,12 +76,16 @@ routes! {
     post "/signup"                          Public signup::sign_up;
     get  "/signin"                          Public signin::signin_form;
     post "/signin"                          Public signin::sign_in;
+    get  "/signin/verify"                   Public second_factor::show;
+    post "/signin/verify"                   Public second_factor::verify;
     post "/signin/passkey"                  Public passkeys::begin_sign_in;
     post "/signin/passkey/finish"           Public passkeys::finish_sign_in;
     get  "/forgot"                          Public signup::forgot_form;
     post "/forgot"                          Public signup::request_password_reset;
     get  "/link/{token}"                    Public link::link_form;
     post "/link/{token}"                    Public link::redeem_link;
+    get  "/leaked-keys"                     Public leaks::show;
+    post "/leaked-keys"                     Public leaks::report;
     post "/signout"                         Member signin::sign_out;
 
     get  "/keys"                            Member list::list;
@@ -107,6 +112,15 @@ routes! {
     post "/account/alerts"                  Member account::update_alerts;
     post "/account/sessions/end-others"     Member account::end_other_sessions;
     post "/account/sessions/{id}/end"       Member account::end_session;
+    post "/account/devices/{id}/forget"     Member account::forget_device;
+    get  "/account/two-factor"              Member two_factor::show;
+    post "/account/two-factor/app"          Member two_factor::begin_totp;
+    post "/account/two-factor/app/confirm"  Member two_factor::enable_totp;
+    post "/account/two-factor/passkeys"     Member two_factor::enable_passkeys;
+    post "/account/two-factor/codes"        Member two_factor::replace_codes;
+    post "/account/two-factor/off"          Member two_factor::disable;
+    get  "/account/confirm"                 Member confirm::show;
+    post "/account/confirm/password"        Member confirm::confirm_password;
     post "/account/confirm/begin"           Member passkeys::begin_confirmation;
     post "/account/confirm"                 Member passkeys::finish_confirmation;
     post "/account/passkeys/begin"          Member passkeys::begin_registration;
@@ -136,7 +150,13 @@ pub fn router(portal: Arc<Portal>) -> Router {
     assets::prepare();
     // Pages are not compressed: with a token and attacker-controlled text on one page, the compressed length leaks the token (BREACH).
     let file_routes = site_files::router().route("/assets/{version}/{*file}", get(assets::serve_asset));
+    // For programs: no session and no form, but a signature.
+    let report_routes = Router::new()
+        .route("/leaked-keys/github", post(github::receive))
+        .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
+        .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors));
     page_routes
+        .merge(report_routes)
         .merge(file_routes)
         .layer(from_fn_with_state(Arc::clone(&portal), https_redirect::redirect_to_https))
         .with_state(portal)

@@ -6,18 +6,20 @@ use std::time::Duration;
 use ipseity_domain::Client;
 use ipseity_keys::{CommittedChange, KeyService};
 use ipseity_ledger::Ledger;
-use ipseity_store::{AuthenticatedAccount, EmailRequests, Store};
+use ipseity_store::{AuthenticatedAccount, EmailRequests, SessionLimits, Store};
 use tokio::sync::Semaphore;
 
 use crate::auth::email_limits::EmailLimits;
 use crate::auth::password::PasswordPool;
 use crate::auth::secret_lookups::SecretLookups;
 use crate::auth::session_cookie::SessionCookie;
+use crate::auth::sign_in_counts::SignInCounts;
 use crate::auth::throttle::{SubnetThrottle, Throttle};
 use crate::auth::webauthn::RelyingParty;
 use crate::docs::index::DocsIndex;
 use crate::error::PortalError;
 use crate::host::HostServices;
+use crate::leaks::github_keys::GithubKeys;
 use crate::live::feed::ChangeFeed;
 use crate::permits::Permits;
 
@@ -39,8 +41,12 @@ pub struct PortalSettings {
     pub signup_open: bool,
     /// Whether emails can be sent.
     pub email_enabled: bool,
-    /// How long a session may stay unused.
-    pub session_idle_timeout: Duration,
+    /// How long sessions last.
+    pub session_limits: SessionLimits,
+    /// Whether accounts must have two-factor authentication.
+    pub requires_two_factor: bool,
+    /// Maximum number of wrong codes per account in the period of sign-in attempts.
+    pub second_factor_attempts_per_account_max: u32,
     /// Number of threads that hash the passwords of strangers.
     pub password_threads: usize,
     /// Number of threads that hash the passwords of members and known browsers.
@@ -66,6 +72,8 @@ pub struct PortalSettings {
     pub emails_per_node_per_hour_max: u32,
     /// Maximum number of landing pages with the visitor's lookup per subnet per minute.
     pub self_lookups_per_subnet_per_min_max: u32,
+    /// Whether GitHub may report leaked keys.
+    pub receives_github_reports: bool,
     /// Maximum number of added passkeys and requested changes of the address per account in ten minutes.
     pub account_changes_per_account_max: u32,
     /// Maximum number of key actions per account in ten minutes.
@@ -92,6 +100,9 @@ pub struct Portal {
     pub(crate) device_throttle: Throttle<[u8; 32]>,
     /// Passwords that members confirm, by account.
     pub(crate) confirmation_throttle: Throttle<i64>,
+    /// Codes of second factors, by account.
+    pub(crate) second_factor_throttle: Throttle<i64>,
+    pub(crate) sign_in_counts: SignInCounts,
     pub(crate) secret_lookups: SecretLookups,
     pub(crate) email_limits: EmailLimits,
     pub(crate) self_lookup_throttle: SubnetThrottle,
@@ -101,6 +112,7 @@ pub struct Portal {
     pub(crate) key_action_throttle: Throttle<i64>,
     /// `None` if passkeys cannot be bound to the host of the base URL.
     pub(crate) webauthn: Option<RelyingParty>,
+    pub(crate) github_keys: GithubKeys,
     pub(crate) change_feed: ChangeFeed,
     pub(crate) stream_permits: Arc<Semaphore>,
     pub(crate) account_stream_permits: Permits<i64>,
@@ -135,6 +147,12 @@ impl Portal {
             account_throttle: Throttle::new(attempts_per_account_max, attempts_period, attempts_entries_max),
             device_throttle: Throttle::new(attempts_per_account_max, attempts_period, attempts_entries_max),
             confirmation_throttle: Throttle::new(attempts_per_account_max, attempts_period, attempts_entries_max),
+            second_factor_throttle: Throttle::new(
+                settings.second_factor_attempts_per_account_max,
+                attempts_period,
+                attempts_entries_max,
+            ),
+            sign_in_counts: SignInCounts::new(),
             secret_lookups: SecretLookups::new(
                 settings.unknown_lookups_per_subnet_max,
                 attempts_period,
@@ -161,6 +179,7 @@ impl Portal {
                 attempts_entries_max,
             ),
             webauthn: RelyingParty::from_base_url(&settings.base_url),
+            github_keys: GithubKeys::new(),
             change_feed: ChangeFeed::new(),
             stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
             account_stream_permits: Permits::new(settings.event_streams_per_account_max),
@@ -183,7 +202,7 @@ impl Portal {
             return Ok(None);
         }
         let digest = session_cookie.digest();
-        let lookup = self.store.sessions().authenticate(&digest, self.settings.session_idle_timeout);
+        let lookup = self.store.sessions().authenticate(&digest, self.settings.session_limits);
         self.secret_lookups.find(digest, client.address.subnet(), lookup).await
     }
 
@@ -193,6 +212,7 @@ impl Portal {
         self.account_throttle.remove_expired();
         self.device_throttle.remove_expired();
         self.confirmation_throttle.remove_expired();
+        self.second_factor_throttle.remove_expired();
         self.secret_lookups.remove_expired();
         self.email_limits.remove_expired();
         self.self_lookup_throttle.remove_expired();
@@ -206,7 +226,7 @@ impl Portal {
     }
 
     pub(crate) fn session_idle_timeout_s(&self) -> u64 {
-        self.settings.session_idle_timeout.as_secs()
+        self.settings.session_limits.idle_timeout.as_secs()
     }
 }
 

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipseity_store::{Store, StoreError, WakeListener};
+use ipseity_store::{QueuedAlert, Store, StoreError, WakeListener};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -57,6 +57,7 @@ impl PortalWorker {
         }
         registry.register("emails", "Emails, by outcome", email_counts.clone());
         portal.email_limits.register_metrics(registry);
+        portal.sign_in_counts.register(registry);
         let mailer = options.map(Mailer::open).transpose()?;
         Ok(Self { portal, store, mailer, email_counts })
     }
@@ -100,21 +101,22 @@ impl PortalWorker {
             if let Some(queued) = self.store.email_queue().claim_next(&token.digest()).await? {
                 is_empty = false;
                 let content = EmailContent::for_email_token(queued.kind, base_url, &token);
-                if self.send_email(mailer, &queued.email, &content).await {
+                if self.send_email(mailer, &queued.email, &content, &format!("link.{}", queued.token_id)).await {
                     self.store.email_queue().mark_sent(queued.token_id).await?;
                 }
             }
             let token = SecretToken::generate();
             if let Some(notice) = self.store.notice_queue().claim_next(&token.digest()).await? {
                 is_empty = false;
-                let content = EmailContent::for_notice(notice.kind, base_url, &token);
-                if self.send_email(mailer, &notice.email, &content).await {
+                let content = EmailContent::for_notice(&notice, base_url, &token);
+                if self.send_email(mailer, &notice.email, &content, &format!("notice.{}", notice.id)).await {
                     self.store.notice_queue().mark_sent(notice.id).await?;
                 }
             }
             if let Some(alert) = self.store.alert_queue().claim_next().await? {
                 is_empty = false;
-                if self.send_email(mailer, &alert.email, &EmailContent::for_alert(&alert, base_url)).await {
+                let (content, id) = (EmailContent::for_alert(&alert, base_url), alert_id(&alert));
+                if self.send_email(mailer, &alert.email, &content, &id).await {
                     self.store.alert_queue().mark_sent(alert.key, &alert.day, alert.kind).await?;
                 }
             }
@@ -127,8 +129,8 @@ impl PortalWorker {
     }
 
     /// Sends an email. Returns whether it can leave the queue, which includes emails that can never be sent.
-    async fn send_email(&self, mailer: &Mailer, email: &str, content: &EmailContent) -> bool {
-        let Ok(message) = mailer.message(email, content) else {
+    async fn send_email(&self, mailer: &Mailer, email: &str, content: &EmailContent, id: &str) -> bool {
+        let Ok(message) = mailer.message(email, content, id) else {
             tracing::warn!("email dropped: invalid recipient address");
             self.email_counts.get_or_create(&FAILED).inc();
             return true;
@@ -147,4 +149,8 @@ impl PortalWorker {
             }
         }
     }
+}
+
+fn alert_id(alert: &QueuedAlert) -> String {
+    format!("alert.{}.{}.{}", alert.key, alert.day, alert.kind.name())
 }

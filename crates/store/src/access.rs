@@ -58,6 +58,18 @@ pub struct Passkeys<'a> {
     pub(crate) store: &'a Store,
 }
 
+/// Second factors of accounts, and sign-ins that wait for one.
+#[derive(Clone, Copy)]
+pub struct TwoFactor<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// The security log.
+#[derive(Clone, Copy)]
+pub struct SecurityLog<'a> {
+    pub(crate) store: &'a Store,
+}
+
 /// State of a WebAuthn registration or sign-in between its two requests.
 #[derive(Clone, Copy)]
 pub struct WebauthnStates<'a> {
@@ -154,6 +166,18 @@ impl Store {
     #[must_use]
     pub const fn passkeys(&self) -> Passkeys<'_> {
         Passkeys { store: self }
+    }
+
+    /// Second factors of accounts, and sign-ins that wait for one.
+    #[must_use]
+    pub const fn two_factor(&self) -> TwoFactor<'_> {
+        TwoFactor { store: self }
+    }
+
+    /// The security log.
+    #[must_use]
+    pub const fn security_log(&self) -> SecurityLog<'_> {
+        SecurityLog { store: self }
     }
 
     /// State of a WebAuthn registration or sign-in between its two requests.

@@ -88,13 +88,15 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
                 to_regclass('_sqlx_migrations') is not null as has_migrations_table,
                 coalesce((select bool_and(has_table_privilege(c.oid, p.privilege))
                           from pg_class c cross join unnest(array['select', 'insert', 'update', 'delete']) p (privilege)
-                          where c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
+                          where (c.relname <> 'security_events' or p.privilege in ('select', 'insert'))
+                              and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
                               and (c.relnamespace, c.relowner) =
                                   (select relnamespace, relowner from pg_class where oid = to_regclass('keys'))
                          ), true)
                 and coalesce((select bool_and(has_function_privilege(to_regprocedure(f.name), 'execute'))
                               from unnest(array['tend_months(int)', 'claim_data_set(uuid,text,interval)',
-                                                'release_data_set(uuid)']) f (name)), true) as can_write,
+                                                'release_data_set(uuid)',
+                                                'delete_security_events(int,bigint)']) f (name)), true) as can_write,
                 (select bool_and(has_function_privilege(f.name, 'execute'))
                  from unnest(array['pg_control_system()', 'pg_walfile_name(pg_lsn)', 'pg_current_wal_lsn()']) f (name)
                 ) as can_read_identity",

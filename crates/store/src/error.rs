@@ -55,6 +55,9 @@ pub enum StoreRefusal {
     /// The passkey is already registered.
     #[error("this passkey already belongs to an account")]
     PasskeyExists,
+    /// The account needs a second factor and has no other.
+    #[error("this is the only second factor of the account")]
+    LastSecondFactor,
     /// The session ended while its request was on the way.
     #[error("the session has ended")]
     SessionEnded,

@@ -27,16 +27,20 @@ mod usage;
 
 pub use access::{
     Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, NoticeQueue, Outbox,
-    Passkeys, Plans, Sessions, StoreDeployment, Usage, WebauthnStates,
+    Passkeys, Plans, SecurityLog, Sessions, StoreDeployment, TwoFactor, Usage, WebauthnStates,
 };
 pub use accounts::Account;
 pub use accounts::credentials::{AlertPreferences, Credentials};
 pub use accounts::passkeys::{FoundPasskey, StoredPasskey};
-pub use accounts::sessions::{AuthenticatedAccount, SessionSummary};
+pub use accounts::security_log::{SecurityEvent, SecurityEventRow};
+pub use accounts::sessions::{
+    AuthenticatedAccount, DeviceSummary, NewSession, SessionLimits, SessionStart, SessionSummary,
+};
+pub use accounts::two_factor::{SecondFactors, TotpState};
 pub use deployment::StoreIdentity;
 pub use diagnostics::PostgresServerInfo;
 pub use email::alerts::{AlertKind, QueuedAlert};
-pub use email::notices::{NoticeKind, QueuedNotice, RESTORE_EMAIL_DAYS};
+pub use email::notices::{QueuedNotice, RESTORE_EMAIL_DAYS};
 pub use email::queue::{QueuedEmail, QueuedEmailKind};
 pub use email::tokens::{EmailToken, EmailTokenKind};
 pub use error::{StoreError, StoreRefusal};

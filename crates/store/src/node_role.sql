@@ -1,5 +1,5 @@
 -- The rights of the role ipseity_node, if it exists. A node connects with a role that is a member of it. It can read and write
--- rows and call three functions, but it owns nothing and creates nothing. `ipseity migrate` runs this as the owner of the
+-- rows and call four functions, but it owns nothing and creates nothing. `ipseity migrate` runs this as the owner of the
 -- schema after each migration, so that it includes new tables.
 do $$
 declare
@@ -19,8 +19,12 @@ begin
             and pg_has_role(relowner, 'usage')
             and relname <> '_sqlx_migrations'
     loop
-        execute format('grant select, insert, update, delete on %s to ipseity_node', relation);
+        execute format('grant select, insert on %s to ipseity_node', relation);
+        if relation <> 'security_events'::regclass then
+            execute format('grant update, delete on %s to ipseity_node', relation);
+        end if;
     end loop;
     grant select on _sqlx_migrations to ipseity_node;
-    grant execute on function tend_months(int), claim_data_set(uuid, text, interval), release_data_set(uuid) to ipseity_node;
+    grant execute on function tend_months(int), claim_data_set(uuid, text, interval), release_data_set(uuid),
+        delete_security_events(int, bigint) to ipseity_node;
 end $$;

@@ -1,7 +1,6 @@
 //! Deletion of expired data.
 
-use std::time::Duration;
-
+use crate::accounts::sessions::SessionLimits;
 use crate::error::StoreError;
 use crate::pool::Store;
 
@@ -13,35 +12,41 @@ const DELETE_ROWS_MAX: i64 = 10_000;
 pub struct RetentionPolicy {
     /// Days to keep usage and refusals, at least 31.
     pub usage_days: i32,
-    /// Days to keep the history of keys and the evidence of pauses.
+    /// Days to keep the history of keys, the evidence of pauses, and security events (at least 30).
     pub history_days: i32,
 }
 
 impl Store {
-    /// Deletes idle sessions, expired email tokens, WebAuthn states and notices, and alerts older than three days.
+    /// Deletes sessions that have reached a limit, expired email tokens, WebAuthn states, sign-ins and notices, and alerts older
+    /// than three days.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn delete_expired(&self, session_idle_timeout: Duration) -> Result<(), StoreError> {
+    pub async fn delete_expired(&self, limits: SessionLimits) -> Result<(), StoreError> {
         let sessions = sqlx::query(
             "delete from sessions where id in (
-                 select id from sessions where seen_at <= now() - make_interval(secs => $2) limit $1
+                 select id from sessions where seen_at <= now() - make_interval(secs => $2)
+                     or created_at <= now() - make_interval(secs => $3) limit $1
                  for update skip locked)",
-        );
-        self.with_timeout(sessions.bind(DELETE_ROWS_MAX).bind(session_idle_timeout.as_secs_f64()).execute(&self.pool))
-            .await?;
+        )
+        .bind(DELETE_ROWS_MAX)
+        .bind(limits.idle_timeout.as_secs_f64())
+        .bind(limits.lifetime_max.as_secs_f64());
+        self.with_timeout(sessions.execute(&self.pool)).await?;
         // A token counts toward the hourly limit of requests even after it has expired.
         let email_tokens = "delete from tickets where id in (
                            select id from tickets where expires_at <= now() and created_at <= now() - interval '1 hour'
                            limit $1 for update skip locked)";
         let webauthn_states = "delete from ceremonies where digest in (
                               select digest from ceremonies where expires_at <= now() limit $1 for update skip locked)";
+        let sign_ins = "delete from pending_sign_ins where digest in (
+                       select digest from pending_sign_ins where expires_at <= now() limit $1 for update skip locked)";
         let notices = "delete from notices where id in (
                       select id from notices where expires_at <= now() limit $1 for update skip locked)";
         let alerts = "delete from alerts where (key_id, day, kind) in (
                           select key_id, day, kind from alerts where day < (now() at time zone 'UTC')::date - 3
                           limit $1 for update skip locked)";
-        for statement in [email_tokens, webauthn_states, notices, alerts] {
+        for statement in [email_tokens, webauthn_states, sign_ins, notices, alerts] {
             self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).execute(&self.pool)).await?;
         }
         Ok(())
@@ -80,6 +85,8 @@ impl Store {
         ] {
             self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).bind(days).execute(&self.pool)).await?;
         }
+        let security_events = sqlx::query("select delete_security_events($1, $2)");
+        self.with_timeout(security_events.bind(policy.history_days).bind(DELETE_ROWS_MAX).execute(&self.pool)).await?;
         let future_usage = "delete from usage where (key_id, day) in (
                                 select key_id, day from usage where day > (now() at time zone 'UTC')::date + 1 limit $1)";
         let future_refusals = "delete from refusals where (key_id, day, reason) in (

@@ -35,7 +35,7 @@ export async function settings({ report, snapshots, deployment }, member) {
     await member.visit(linkIn(email));
     await snapshots.save(member.page, 'link-email');
     await member.submit(member.path);
-    await deployment.mailbox.take(member.email, 'was changed');
+    await deployment.mailbox.take(member.email, 'The email of your');
     member.email = address;
     await member.visit('/account');
     await member.expectText(address);

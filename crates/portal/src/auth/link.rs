@@ -8,11 +8,12 @@ use axum::response::Response;
 use http::HeaderMap;
 use ipseity_domain::Client;
 use ipseity_domain::account::EmailAddress;
-use ipseity_store::{EmailToken, EmailTokenKind, StoreError, StoreRefusal};
+use ipseity_store::{EmailToken, EmailTokenKind, SessionStart, StoreError, StoreRefusal};
 
 use crate::account::WRONG_PASSWORD;
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::{Password, Requester};
+use crate::auth::second_factor::WRONG_CODE;
 use crate::auth::session::email_digest;
 use crate::auth::session_cookie::SecretToken;
 use crate::auth::signup::EMAIL_TAKEN;
@@ -51,7 +52,8 @@ fn link_page(
         LinkAction::RestoreEmail => "Restore your email",
     };
     let frame = visitor.frame(portal, title, Tab::None);
-    visitor.render(portal, &LinkPage { frame, action, email: email_token.email.to_string(), token, form_error })
+    let (email, needs_code) = (email_token.email.to_string(), email_token.second_factor_account.is_some());
+    visitor.render(portal, &LinkPage { frame, action, email, token, needs_code, form_error })
 }
 
 /// Confirming a sign-up in another browser than the one that signed up requires the password. Otherwise the owner of an address
@@ -93,12 +95,13 @@ pub(crate) async fn redeem_link(
                     .password_pool
                     .verify(Requester::Stranger, password, email_token.password_hash.clone())
                     .await?
+                    .is_correct()
                 {
                     return show_error(WRONG_SIGNUP_PASSWORD);
                 }
             }
             match portal.store.email_tokens().redeem_signup(&digest).await {
-                Ok(account) => portal.open_session(account.id, &headers).await,
+                Ok(account) => portal.open_session(account.id, &headers, SessionStart::Link).await,
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => Err(PortalError::LinkExpired),
                 Err(error) => Err(error.into()),
             }
@@ -109,6 +112,12 @@ pub(crate) async fn redeem_link(
                 Err(message) => return show_error(message),
             };
             portal.subnet_throttle.record_attempt(client.address.subnet())?;
+            // An account with two-factor authentication is not lost with its mailbox.
+            if let Some(account_id) = email_token.second_factor_account
+                && !portal.verify_second_factor(account_id, form.field("code")).await?
+            {
+                return show_error(WRONG_CODE);
+            }
             let requester = Requester::Owner(email_digest(email_token.email.as_str()));
             let hash = portal.password_pool.hash(requester, password).await?;
             let redeemed = if action == LinkAction::RestoreEmail {
@@ -117,7 +126,7 @@ pub(crate) async fn redeem_link(
                 portal.store.email_tokens().redeem_password(&digest, &hash).await
             };
             match redeemed {
-                Ok(account_id) => portal.open_session_after_reset(account_id, &headers).await,
+                Ok(account_id) => portal.open_session(account_id, &headers, SessionStart::Link).await,
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),
                 Err(error) => Err(error.into()),
             }
@@ -127,7 +136,7 @@ pub(crate) async fn redeem_link(
                 return show_error(WRONG_PASSWORD);
             }
             match portal.store.email_tokens().redeem_email_change(&digest).await {
-                Ok(account_id) if needs_password => portal.open_session(account_id, &headers).await,
+                Ok(account_id) if needs_password => portal.finish_password(account_id, &headers, &visitor).await,
                 Ok(_) => Ok(redirect_with_notice("/account", "email")),
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),
                 Err(error) => Err(error.into()),
@@ -153,7 +162,7 @@ impl Portal {
 
     /// Verifies the password of the account that an email change belongs to. Attempts count like sign-ins to it.
     async fn verify_link_password(
-        &self,
+        self: &Arc<Self>,
         email_token: &EmailToken,
         client: &Client,
         headers: &HeaderMap,

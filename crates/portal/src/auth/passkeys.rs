@@ -8,11 +8,12 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use ipseity_domain::Client;
-use ipseity_store::{FoundPasskey, StoreError, StoreRefusal};
+use ipseity_store::{FoundPasskey, SessionStart, StoreError, StoreRefusal};
 use serde_json::Value;
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::session_cookie::SessionCookie;
+use crate::auth::sign_in_counts::SignInOutcome;
 use crate::auth::webauthn::{
     AuthenticationResponse, AuthenticationState, KnownPasskey, NewPasskey, PasskeyRecord, PasskeyUser,
     RegistrationResponse, RegistrationState, RelyingParty, WebauthnError,
@@ -92,6 +93,7 @@ pub(crate) async fn delete(
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
     let id = id.parse().map_err(|_| PortalError::NotFound)?;
+    member.require_recent("/account")?;
     match portal.store.passkeys().delete(member.account.id, id).await? {
         true => Ok(redirect_with_notice("/account", "passkey-deleted")),
         false => Err(PortalError::NotFound),
@@ -117,9 +119,11 @@ pub(crate) async fn finish_sign_in(
 ) -> Result<Response, PortalError> {
     let subnet = client.address.subnet();
     portal.subnet_throttle.record_attempt(subnet)?;
-    let account_id = portal.verify_passkey(&visitor.session_cookie.digest(), &form).await?;
+    let verified = portal.verify_passkey(&visitor.session_cookie.digest(), &form).await;
+    let account_id = verified.inspect_err(|_| portal.sign_in_counts.inc(SignInOutcome::PasskeyRejected))?;
     portal.subnet_throttle.give_back(&subnet);
-    portal.open_session(account_id, &headers).await
+    // A passkey with user verification is two factors.
+    portal.open_session(account_id, &headers, SessionStart::SignIn).await
 }
 
 pub(crate) async fn begin_confirmation(
@@ -138,8 +142,7 @@ pub(crate) async fn finish_confirmation(
     if portal.verify_passkey(&member.session_cookie().digest(), &form).await? != member.account.id {
         return Err(PortalError::PasskeyRefused);
     }
-    portal.store.sessions().confirm(member.session_id).await?;
-    Ok(redirect_with_notice("/account", "confirmed"))
+    portal.finish_confirmation(&member, form.field("next")).await
 }
 
 impl Portal {

@@ -51,6 +51,25 @@ impl Password {
     }
 }
 
+/// The result of a verification.
+pub(crate) enum Verification {
+    Wrong,
+    Correct,
+    Outdated(OutdatedHash),
+}
+
+impl Verification {
+    pub(crate) const fn is_correct(&self) -> bool {
+        !matches!(self, Self::Wrong)
+    }
+}
+
+/// A correct password, and its hash with lower parameters than new hashes have.
+pub(crate) struct OutdatedHash {
+    pub(crate) password: Password,
+    pub(crate) hash: String,
+}
+
 /// The password queue is full, or the wait was too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PasswordQueueFull;
@@ -66,7 +85,7 @@ pub(crate) enum Requester {
 
 enum PasswordJob {
     Hash(Password, oneshot::Sender<String>),
-    Verify(Password, String, oneshot::Sender<bool>),
+    Verify(Password, String, oneshot::Sender<Verification>),
 }
 
 /// The pool of hashing threads.
@@ -96,17 +115,18 @@ impl PasswordPool {
         self.submit(requester, PasswordJob::Hash(password, reply_sender), reply).await
     }
 
-    /// Verifies a password. Without a hash the result is `false`, after the same time.
+    /// Verifies a password. Without a hash it is wrong, after the same time.
     pub(crate) async fn verify(
         &self,
         requester: Requester,
         password: Password,
         hash: Option<String>,
-    ) -> Result<bool, PasswordQueueFull> {
+    ) -> Result<Verification, PasswordQueueFull> {
         let has_hash = hash.is_some();
         let (reply_sender, reply) = oneshot::channel();
         let job = PasswordJob::Verify(password, hash.unwrap_or_else(|| self.dummy_hash.clone()), reply_sender);
-        Ok(self.submit(requester, job, reply).await? && has_hash)
+        let verification = self.submit(requester, job, reply).await?;
+        Ok(if has_hash { verification } else { Verification::Wrong })
     }
 
     async fn submit<T>(
@@ -148,7 +168,7 @@ fn run_worker(jobs: &Mutex<mpsc::Receiver<PasswordJob>>) {
                 let _ = reply_sender.send(hasher.hash(&password));
             }
             Some(PasswordJob::Verify(password, hash, reply_sender)) if !reply_sender.is_closed() => {
-                let _ = reply_sender.send(hasher.verify(&password, &hash));
+                let _ = reply_sender.send(hasher.verify(password, hash));
             }
             // The requester no longer waits.
             Some(PasswordJob::Hash(..) | PasswordJob::Verify(..)) => {}
@@ -185,17 +205,26 @@ impl Argon2Hasher {
     }
 
     /// Verifies a password with the parameters of its hash. Fails if they need more memory than this hasher has.
-    fn verify(&mut self, password: &Password, hash: &str) -> bool {
-        let Ok(stored) = PasswordHash::new(hash) else { return false };
-        let (Some(salt), Some(hash), Ok(params)) = (stored.salt, stored.hash, Params::try_from(&stored)) else {
-            return false;
-        };
-        if params.block_count() > self.memory.len() {
-            return false;
+    fn verify(&mut self, password: Password, hash: String) -> Verification {
+        match self.matching_params(&password, &hash) {
+            None => Verification::Wrong,
+            Some(params) if params.m_cost() < MEMORY_KIB || params.t_cost() < PASSES => {
+                Verification::Outdated(OutdatedHash { password, hash })
+            }
+            Some(_) => Verification::Correct,
         }
-        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        let computed = argon2_hash(&argon2, &mut self.memory, password, &salt);
-        computed.is_some_and(|computed| computed.as_slice().ct_eq(hash.as_bytes()).into())
+    }
+
+    /// The parameters of a hash, if the password matches it.
+    fn matching_params(&mut self, password: &Password, hash: &str) -> Option<Params> {
+        let stored = PasswordHash::new(hash).ok()?;
+        let (salt, hash, params) = (stored.salt?, stored.hash?, Params::try_from(&stored).ok()?);
+        if params.block_count() > self.memory.len() {
+            return None;
+        }
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
+        let computed = argon2_hash(&argon2, &mut self.memory, password, &salt)?;
+        bool::from(computed.as_slice().ct_eq(hash.as_bytes())).then_some(params)
     }
 }
 
@@ -221,6 +250,14 @@ mod tests {
         Password::parse(text).expect("password length is valid")
     }
 
+    /// A hash with the given parameters.
+    fn hash_with_params(memory_kib: u32, passes: u32, text: &str) -> String {
+        let params = Params::new(memory_kib, passes, LANES, None).expect("argon2 parameters are valid");
+        let memory = vec![Block::default(); params.block_count()];
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        Argon2Hasher { argon2, memory }.hash(&password(text))
+    }
+
     #[tokio::test]
     async fn hash_verifies_only_its_password() {
         let passwords = PasswordPool::start(1, 1, 4);
@@ -229,9 +266,29 @@ mod tests {
             .await
             .expect("queue has capacity");
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
-        assert_eq!(passwords.verify(STRANGER, password("correct horse"), Some(hash.clone())).await, Ok(true));
-        assert_eq!(passwords.verify(STRANGER, password("correct mouse"), Some(hash)).await, Ok(false));
-        assert_eq!(passwords.verify(STRANGER, password("a password that no account has"), None).await, Ok(false));
+        let verify =
+            async |text, hash| passwords.verify(STRANGER, password(text), hash).await.expect("queue has capacity");
+        assert!(matches!(verify("correct horse", Some(hash.clone())).await, Verification::Correct));
+        assert!(matches!(verify("correct mouse", Some(hash)).await, Verification::Wrong));
+        assert!(matches!(verify("a password that no account has", None).await, Verification::Wrong));
+    }
+
+    #[test]
+    fn hash_with_lower_parameters_is_outdated_if_the_password_is_correct() {
+        let mut hasher = Argon2Hasher::new();
+        for (memory_kib, passes) in [(MEMORY_KIB / 2, PASSES), (MEMORY_KIB, PASSES - 1), (8, 1)] {
+            let old_hash = hash_with_params(memory_kib, passes, "correct horse");
+            assert!(matches!(hasher.verify(password("correct mouse"), old_hash.clone()), Verification::Wrong));
+            let Verification::Outdated(outdated) = hasher.verify(password("correct horse"), old_hash.clone()) else {
+                panic!("{old_hash} is not outdated");
+            };
+            assert_eq!(outdated.hash, old_hash);
+            let upgraded = hasher.hash(&outdated.password);
+            assert!(matches!(hasher.verify(password("correct horse"), upgraded), Verification::Correct));
+        }
+        // A newer version may have written it. It must not be replaced by a weaker one.
+        let higher = hash_with_params(MEMORY_KIB, PASSES + 1, "correct horse");
+        assert!(matches!(hasher.verify(password("correct horse"), higher), Verification::Correct));
     }
 
     #[test]
@@ -258,7 +315,7 @@ mod tests {
         let owner = passwords.verify(Requester::Owner([1; 32]), password("correct horse"), Some(hash));
         let (strangers, owner) = tokio::join!(strangers, owner);
         assert!(strangers.iter().any(Result::is_err), "the flood is too small");
-        assert_eq!(owner, Ok(true));
+        assert!(owner.is_ok_and(|verification| verification.is_correct()));
     }
 
     #[tokio::test]

@@ -3,53 +3,53 @@
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
 use http::header::{SET_COOKIE, USER_AGENT};
+use ipseity_store::{NewSession, SessionStart};
 use sha2::{Digest, Sha256};
 
 use crate::auth::session_cookie::{self, SecretToken, SessionCookie};
+use crate::auth::sign_in_counts::SignInOutcome;
 use crate::error::PortalError;
 use crate::state::Portal;
 
 impl Portal {
     /// Opens a session with a new cookie and redirects to the keys. The previous session ends, which prevents session fixation.
-    pub(crate) async fn open_session(&self, account_id: i64, headers: &HeaderMap) -> Result<Response, PortalError> {
-        let device_token = session_cookie::device_token(headers).unwrap_or_else(SecretToken::generate);
-        self.open_session_with_device(account_id, headers, &device_token).await
-    }
-
-    /// Opens a session after a password reset. The browser gets a new device token, because others may have the old one.
-    pub(crate) async fn open_session_after_reset(
+    /// After a link the browser gets a new device token too, because others may have the old one.
+    pub(crate) async fn open_session(
         &self,
         account_id: i64,
         headers: &HeaderMap,
+        start: SessionStart,
     ) -> Result<Response, PortalError> {
-        self.open_session_with_device(account_id, headers, &SecretToken::generate()).await
-    }
-
-    async fn open_session_with_device(
-        &self,
-        account_id: i64,
-        headers: &HeaderMap,
-        device_token: &SecretToken,
-    ) -> Result<Response, PortalError> {
+        let known_device = session_cookie::device_token(headers).filter(|_| start == SessionStart::SignIn);
+        let device_token = known_device.unwrap_or_else(SecretToken::generate);
         let session_cookie = SessionCookie::generate();
         self.store.sessions().end_by_digest(&SessionCookie::from_headers(headers).digest()).await?;
-        self.store.sessions().open(account_id, &session_cookie.digest(), &session_label(headers)).await?;
+        let session = NewSession {
+            account_id,
+            digest: &session_cookie.digest(),
+            label: &session_label(headers),
+            device_digest: &device_token.digest(),
+            start,
+        };
+        self.store.sessions().open(&session).await?;
+        self.sign_in_counts.inc(SignInOutcome::Succeeded);
         self.secret_lookups.remember(session_cookie.digest());
         let mut response = Redirect::to("/keys").into_response();
         response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(self.session_idle_timeout_s()));
-        self.remember_device(account_id, device_token, &mut response).await?;
+        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(&device_token));
         Ok(response)
     }
 
-    /// Makes the browser that gets this response a known device of the account.
+    /// Makes the browser that gets this response a known device of the account, with a new token.
     pub(crate) async fn remember_device(
         &self,
         account_id: i64,
-        device_token: &SecretToken,
+        headers: &HeaderMap,
         response: &mut Response,
     ) -> Result<(), PortalError> {
-        self.store.devices().remember(account_id, &device_token.digest()).await?;
-        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(device_token));
+        let device_token = SecretToken::generate();
+        self.store.devices().remember(account_id, &device_token.digest(), &session_label(headers)).await?;
+        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(&device_token));
         Ok(())
     }
 }

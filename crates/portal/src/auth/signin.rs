@@ -11,9 +11,10 @@ use ipseity_domain::account::EmailAddress;
 use ipseity_domain::{Client, ClientSubnet};
 
 use crate::auth::csrf_form::CsrfForm;
-use crate::auth::password::{Password, Requester};
+use crate::auth::password::{OutdatedHash, Password, Requester, Verification};
 use crate::auth::session::email_digest;
 use crate::auth::session_cookie::{self, SessionCookie};
+use crate::auth::sign_in_counts::SignInOutcome;
 use crate::error::PortalError;
 use crate::page::{CurrentMember, Visitor, redirect_with_notice};
 use crate::state::Portal;
@@ -45,7 +46,7 @@ pub(crate) async fn sign_in(
         return Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned())));
     };
     match portal.verify_login(&client, &headers, &email, password).await? {
-        Some(account_id) => portal.open_session(account_id, &headers).await,
+        Some(account_id) => portal.finish_password(account_id, &headers, &visitor).await,
         None => Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned()))),
     }
 }
@@ -70,25 +71,49 @@ impl LoginAttempt {
 impl Portal {
     /// Verifies the password of a visitor who is not signed in. Returns the account if it is correct.
     pub(crate) async fn verify_login(
-        &self,
+        self: &Arc<Self>,
         client: &Client,
         headers: &HeaderMap,
         email: &EmailAddress,
         password: Password,
     ) -> Result<Option<i64>, PortalError> {
-        let attempt = self.count_login_attempt(client, headers, email).await?;
+        let attempt = self.count_login_attempt(client, headers, email).await.inspect_err(|error| {
+            if matches!(error, PortalError::Throttled(_)) {
+                self.sign_in_counts.inc(SignInOutcome::Throttled);
+            }
+        })?;
         let verified = async {
             let credentials = self.store.accounts().find_credentials(email).await?;
             let (account_id, hash) = credentials
                 .map_or((None, None), |credentials| (Some(credentials.account_id), credentials.password_hash));
-            let is_correct = self.password_pool.verify(attempt.requester(), password, hash).await?;
-            Ok::<_, PortalError>(account_id.filter(|_| is_correct))
+            let verification = self.password_pool.verify(attempt.requester(), password, hash).await?;
+            Ok::<_, PortalError>(account_id.filter(|account_id| self.accept_verified(*account_id, verification)))
         };
         let account_id = verified.await.inspect_err(|_| self.give_back_login_attempt(&attempt))?;
         if account_id.is_some() {
             self.reset_login_attempts(&attempt);
+        } else {
+            self.sign_in_counts.inc(SignInOutcome::WrongPassword);
         }
         Ok(account_id)
+    }
+
+    /// Whether the password of an account is correct. An outdated hash is upgraded in the background.
+    pub(crate) fn accept_verified(self: &Arc<Self>, account_id: i64, verification: Verification) -> bool {
+        let is_correct = verification.is_correct();
+        if let Verification::Outdated(outdated) = verification {
+            tokio::spawn(Arc::clone(self).upgrade_hash(account_id, outdated));
+        }
+        is_correct
+    }
+
+    /// Replaces an outdated hash, unless the password has changed. If the service is busy, the next sign-in does it. It waits with
+    /// strangers, so that it takes no thread from owners.
+    async fn upgrade_hash(self: Arc<Self>, account_id: i64, OutdatedHash { password, hash }: OutdatedHash) {
+        let Ok(new_hash) = self.password_pool.hash(Requester::Stranger, password).await else { return };
+        if let Err(error) = self.store.accounts().upgrade_password_hash(account_id, &hash, &new_hash).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "password hash not upgraded; will retry");
+        }
     }
 
     /// Counts an attempt before its password is verified, if it is allowed. A browser that signed in to this account before has

@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::HeaderMap;
 use ipseity_domain::Client;
 use ipseity_domain::account::EmailAddress;
-use ipseity_store::{StoreError, StoreRefusal};
+use ipseity_store::{SessionStart, StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::{Password, Requester};
@@ -75,7 +75,7 @@ pub(crate) async fn sign_up(
         ));
     }
     match portal.store.accounts().create_with_password(&email, &hash).await {
-        Ok(account) => portal.open_session(account.id, &headers).await,
+        Ok(account) => portal.open_session(account.id, &headers, SessionStart::Link).await,
         Err(StoreError::Refused(StoreRefusal::AccountExists)) => {
             Ok(signup_page(&portal, &visitor, email_input, Some(EMAIL_TAKEN)))
         }

@@ -171,6 +171,7 @@ pub(crate) async fn rotate(
     let Some(overlap_s) = overlap_s else {
         return key_page(&portal, &member, &id, Some("Choose when the old secret expires.")).await;
     };
+    member.require_recent(&format!("/keys/{}", parse_key_id(&id)?))?;
     portal.record_key_action(&member)?;
     let plaintext = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
     let _ = portal.key_service.rotate(member.actor(), &plaintext.to_api_key(), overlap_s).await?;
@@ -191,6 +192,7 @@ pub(crate) async fn delete_form(
     member: CurrentMember,
 ) -> Result<Response, PortalError> {
     let row = portal.find_own_key(&member, &id).await?;
+    member.require_recent(&format!("/keys/{}/delete", row.id))?;
     let frame = member.frame(&portal, "Delete key", Tab::Keys);
     Ok(render_page(&DeleteKeyPage { frame, id: row.id.to_string(), name: row.name }))
 }
@@ -202,6 +204,7 @@ pub(crate) async fn delete(
     member: CurrentMember,
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
+    member.require_recent(&format!("/keys/{}/delete", parse_key_id(&id)?))?;
     let committed = portal.key_service.delete(member.actor(), parse_key_id(&id)?).await?;
     Ok(redirect_with_notice("/keys", change_notice(&committed, "deleted")))
 }

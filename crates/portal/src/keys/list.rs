@@ -92,8 +92,12 @@ impl Portal {
     }
 }
 
-pub(crate) async fn new_key_form(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Response {
-    new_key_page(&portal, &member, String::new(), Scope::Full, None)
+pub(crate) async fn new_key_form(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+) -> Result<Response, PortalError> {
+    member.require_recent("/keys/new")?;
+    Ok(new_key_page(&portal, &member, String::new(), Scope::Full, None))
 }
 
 fn new_key_page(
@@ -124,6 +128,7 @@ pub(crate) async fn create(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
+    member.require_recent("/keys/new")?;
     let name_input = form.field("name").to_owned();
     let Some(scope) = Scope::parse(form.field("scope")) else {
         return Ok(new_key_page(&portal, &member, name_input, Scope::Full, Some("Choose a scope.")));

@@ -132,7 +132,7 @@ impl EventStream {
 
     async fn is_signed_out(&mut self) -> bool {
         self.heartbeat_at = Instant::now();
-        let (digest, idle_timeout) = (self.member.session_cookie().digest(), self.portal.settings.session_idle_timeout);
-        matches!(self.portal.store.sessions().authenticate(&digest, idle_timeout).await, Ok(None))
+        let (digest, limits) = (self.member.session_cookie().digest(), self.portal.settings.session_limits);
+        matches!(self.portal.store.sessions().authenticate(&digest, limits).await, Ok(None))
     }
 }

@@ -1,6 +1,6 @@
 //! Subjects and texts of emails.
 
-use ipseity_store::{AlertKind, NoticeKind, QueuedAlert, QueuedEmailKind, RESTORE_EMAIL_DAYS};
+use ipseity_store::{AlertKind, QueuedAlert, QueuedEmailKind, QueuedNotice, RESTORE_EMAIL_DAYS, SecurityEvent};
 
 use crate::auth::session_cookie::SecretToken;
 
@@ -50,33 +50,83 @@ impl EmailContent {
         Self { subject: subject.to_owned(), text: text + SIGNATURE }
     }
 
-    /// A warning about a change of the account.
-    pub(crate) fn for_notice(kind: NoticeKind, base_url: &str, token: &SecretToken) -> Self {
-        let (subject, text) = match kind {
-            NoticeKind::PasskeyAdded => (
-                "A passkey was added to your Ipseity account",
-                format!(
-                    "A passkey was added to your Ipseity account. It can be used to sign in.\n\n\
-                     Wasn't it you? Reset your password. This also removes all passkeys and signs out all devices:\n\n{base_url}/forgot"
-                ),
+    /// An email about a security event. The token is for the link that restores a previous address.
+    pub(crate) fn for_notice(notice: &QueuedNotice, base_url: &str, token: &SecretToken) -> Self {
+        let subject = notice.subject.as_deref().unwrap_or_default();
+        let (title, text) = match notice.event {
+            SecurityEvent::SignedIn | SecurityEvent::NewDevice => (
+                "New sign-in to your Ipseity account",
+                format!("Someone signed in to your Ipseity account with a new browser: {subject}."),
             ),
-            NoticeKind::EmailChanged => (
-                "The email of your Ipseity account was changed",
-                format!(
-                    "Your Ipseity account has a new email address. Emails no longer go to this one.\n\n\
-                     Wasn't it you? Open this link to restore this address and choose a new password. This also removes all passkeys and \
-                     signs out all devices. It works once, for at least {RESTORE_EMAIL_DAYS} days:\n\n{base_url}/link/{}",
-                    token.expose()
-                ),
+            SecurityEvent::PasswordChanged => (
+                "The password of your Ipseity account was changed",
+                "The password of your Ipseity account was changed. Other devices were signed out.".to_owned(),
             ),
-            NoticeKind::EmailRestored => (
+            SecurityEvent::EmailChanged => return Self::for_email_change(base_url, token),
+            SecurityEvent::EmailRestored => (
                 "The email of your Ipseity account was changed back",
-                "Your Ipseity account has its previous email address again. Emails no longer go to this one.\n\n\
-                 Wasn't it you? Someone with access to the previous address did it."
+                "Your Ipseity account has its previous email address again. Emails no longer go to this one.".to_owned(),
+            ),
+            SecurityEvent::PasskeyAdded => (
+                "A passkey was added to your Ipseity account",
+                format!("A passkey was added to your Ipseity account: {subject}. It can be used to sign in."),
+            ),
+            SecurityEvent::PasskeyRemoved => (
+                "A passkey was removed from your Ipseity account",
+                format!("A passkey was removed from your Ipseity account: {subject}."),
+            ),
+            SecurityEvent::TwoFactorEnabled => (
+                "Two-factor authentication is on for your Ipseity account",
+                "Two-factor authentication was turned on for your Ipseity account. Keep your recovery codes in a safe place."
                     .to_owned(),
             ),
+            SecurityEvent::TwoFactorDisabled => (
+                "Two-factor authentication is off for your Ipseity account",
+                "Two-factor authentication was turned off for your Ipseity account. Your password is enough to sign in."
+                    .to_owned(),
+            ),
+            SecurityEvent::RecoveryCodesReplaced => (
+                "Your Ipseity recovery codes were replaced",
+                "Your Ipseity account has new recovery codes. The old ones no longer work.".to_owned(),
+            ),
+            SecurityEvent::RecoveryCodeUsed => (
+                "A recovery code of your Ipseity account was used",
+                format!(
+                    "A recovery code was used for your Ipseity account. See how many are left:\n\n{base_url}/account/two-factor"
+                ),
+            ),
+            SecurityEvent::KeyCreated => ("An Ipseity key was created", format!("A key was created in your account: {subject}.")),
+            SecurityEvent::KeyRotated => (
+                "An Ipseity key was rotated",
+                format!("A key in your account has a new secret: {subject}."),
+            ),
+            SecurityEvent::KeyDeleted => ("An Ipseity key was deleted", format!("A key in your account was deleted: {subject}.")),
+            SecurityEvent::KeyLeaked => (
+                "An Ipseity key was found in public and deactivated",
+                format!(
+                    "Someone reported a key of yours that was found in public: {subject}. We deactivated it, so its requests are \
+                     rejected.\n\nRemove it from where it was published. Rotate the key, then reactivate it:\n\n{base_url}/keys"
+                ),
+            ),
         };
-        Self { subject: subject.to_owned(), text: text + SIGNATURE }
+        let advice = if notice.event == SecurityEvent::EmailRestored {
+            "Wasn't it you? Someone with access to the previous address did it.".to_owned()
+        } else {
+            format!(
+                "Wasn't it you? Reset your password. This also removes all passkeys and signs out all devices:\n\n{base_url}/forgot"
+            )
+        };
+        Self { subject: title.to_owned(), text: format!("{text}\n\n{advice}{SIGNATURE}") }
+    }
+
+    fn for_email_change(base_url: &str, token: &SecretToken) -> Self {
+        let text = format!(
+            "Your Ipseity account has a new email address. Emails no longer go to this one.\n\n\
+             Wasn't it you? Open this link to restore this address and choose a new password. This also removes all passkeys and \
+             signs out all devices. It works once, for at least {RESTORE_EMAIL_DAYS} days:\n\n{base_url}/link/{}{SIGNATURE}",
+            token.expose()
+        );
+        Self { subject: "The email of your Ipseity account was changed".to_owned(), text }
     }
 
     /// An alert about a key.

@@ -47,10 +47,18 @@ impl Mailer {
         Ok(Self { transport: transport.timeout(Some(options.timeout)).build(), from })
     }
 
-    /// An email to a bare address. A display name would be text that the recipient did not choose.
-    pub(crate) fn message(&self, email: &str, content: &EmailContent) -> Result<Message, Box<dyn std::error::Error>> {
+    /// An email to a bare address. A display name would be text that the recipient did not choose. The id is the same when the
+    /// email is sent again, so that mail servers can recognize a duplicate.
+    pub(crate) fn message(
+        &self,
+        email: &str,
+        content: &EmailContent,
+        id: &str,
+    ) -> Result<Message, Box<dyn std::error::Error>> {
         let to = Mailbox::new(None, email.parse::<Address>()?);
-        let message = Message::builder().from(self.from.clone()).to(to).subject(content.subject.as_str());
+        let id = format!("<{id}@{}>", self.from.email.domain());
+        let message =
+            Message::builder().from(self.from.clone()).to(to).subject(content.subject.as_str()).message_id(Some(id));
         // Prevents automatic replies (RFC 3834).
         let message = message.raw_header(header::HeaderValue::new(
             header::HeaderName::new_from_ascii_str("Auto-Submitted"),
@@ -81,10 +89,10 @@ mod tests {
         let content = EmailContent { subject: "Hello".to_owned(), text: "Hello".to_owned() };
         for typed in ["Ada@Example.com", "!#$%&'*+-/=?^_`{|}~.a@b\u{fc}cher.example", "root@localhost", "0@1.example"] {
             let email = EmailAddress::parse(typed).expect("address is valid").to_string();
-            let message = mailer.message(&email, &content).expect("every parsed address can be a recipient");
+            let message = mailer.message(&email, &content, "1").expect("every parsed address can be a recipient");
             let recipients: Vec<_> = message.envelope().to().iter().map(Address::to_string).collect();
             assert_eq!((recipients, message.headers().get_raw("To")), (vec![email.clone()], Some(email.as_str())));
         }
-        assert!(mailer.message("Prize<target@victim.example>", &content).is_err());
+        assert!(mailer.message("Prize<target@victim.example>", &content, "1").is_err());
     }
 }

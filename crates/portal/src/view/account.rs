@@ -34,6 +34,22 @@ pub(crate) struct PasskeyItem {
     pub(crate) created: String,
 }
 
+/// A browser that signed in before.
+pub(crate) struct DeviceItem {
+    pub(crate) id: i64,
+    /// Such as `Firefox on Linux`.
+    pub(crate) label: String,
+    pub(crate) signed_in_at: String,
+}
+
+/// An event of the security log.
+pub(crate) struct EventItem {
+    pub(crate) at: String,
+    pub(crate) description: String,
+    /// The key that it is about.
+    pub(crate) key: Option<String>,
+}
+
 /// `/account`
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -49,8 +65,12 @@ pub(crate) struct AccountPage {
     pub(crate) passkeys: Vec<PasskeyItem>,
     /// Whether passkeys work with the base URL.
     pub(crate) passkeys_available: bool,
-    /// Whether changes need the password. They do not after the session was confirmed with a passkey.
+    /// Whether the forms ask for the password.
     pub(crate) needs_password: bool,
+    pub(crate) has_two_factor: bool,
+    pub(crate) devices: Vec<DeviceItem>,
+    /// The newest events of the security log.
+    pub(crate) events: Vec<EventItem>,
     /// The new email as typed.
     pub(crate) new_email: String,
     pub(crate) email_error: Option<String>,

@@ -41,6 +41,32 @@ pub(crate) struct SignInPage {
     pub(crate) passkeys_available: bool,
 }
 
+/// `/signin/verify`: the second step of a sign-in.
+#[derive(Template)]
+#[template(path = "second_factor.html")]
+pub(crate) struct SecondFactorPage {
+    pub(crate) frame: PageFrame,
+    /// Whether the account has an authenticator app.
+    pub(crate) has_totp: bool,
+    /// Whether the account has passkeys that work at this service's address.
+    pub(crate) has_passkeys: bool,
+    pub(crate) form_error: Option<String>,
+}
+
+/// `/account/confirm`
+#[derive(Template)]
+#[template(path = "confirm.html")]
+pub(crate) struct ConfirmPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) email: String,
+    /// The page to return to.
+    pub(crate) next: String,
+    /// Whether a second factor is needed.
+    pub(crate) needs_code: bool,
+    pub(crate) has_passkeys: bool,
+    pub(crate) form_error: Option<String>,
+}
+
 /// `/forgot`
 #[derive(Template)]
 #[template(path = "forgot.html")]
@@ -75,5 +101,7 @@ pub(crate) struct LinkPage {
     pub(crate) action: LinkAction,
     pub(crate) email: String,
     pub(crate) token: String,
+    /// Whether a second factor is needed.
+    pub(crate) needs_code: bool,
     pub(crate) form_error: Option<String>,
 }

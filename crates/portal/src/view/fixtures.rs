@@ -8,13 +8,18 @@ use crate::docs::search::search;
 use crate::host::DataAttribution;
 use crate::landing::self_view::SelfViewSummary;
 use crate::reference::openapi::{FieldDoc, OperationDoc, ResponseDoc, SchemaDoc};
-use crate::view::account::{AccountPage, AlertSettings, DeleteAccountPage, PasskeyItem, SessionItem};
-use crate::view::auth::{EmailSentPage, ForgotPage, LinkAction, LinkPage, SignInPage, SignUpPage};
+use crate::view::account::{
+    AccountPage, AlertSettings, DeleteAccountPage, DeviceItem, EventItem, PasskeyItem, SessionItem,
+};
+use crate::view::auth::{
+    ConfirmPage, EmailSentPage, ForgotPage, LinkAction, LinkPage, SecondFactorPage, SignInPage, SignUpPage,
+};
 use crate::view::chart::{daily_chart, pause_chart};
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 use crate::view::keys::{DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice};
 use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
-use crate::view::static_pages::{EnterprisePage, ErrorPage};
+use crate::view::static_pages::{EnterprisePage, ErrorPage, ReportKeyPage};
+use crate::view::two_factor::{RecoveryCodesPage, TotpSetupPage, TwoFactorPage};
 use crate::view::usage::{KeyUsageRow, UsageDayRow, UsagePage, UsageView};
 
 const BASE: &str = "https://ip.example";
@@ -192,6 +197,7 @@ fn public_pages() -> Vec<String> {
         render(&signup(false)),
         render(&EmailSentPage { frame: frame(None), email: email(), message: "Open the link.", retry_href: "/signup" }),
         render(&SignInPage { frame: frame(None), email: email(), form_error: form_error(), passkeys_available: true }),
+        render(&SecondFactorPage { frame: frame(None), has_totp: true, has_passkeys: true, form_error: form_error() }),
         render(&forgot(true)),
         render(&forgot(false)),
         render(&ErrorPage {
@@ -201,6 +207,7 @@ fn public_pages() -> Vec<String> {
             next_link: ("/keys", "Go to your keys"),
         }),
         render(&EnterprisePage { frame: frame(None) }),
+        render(&ReportKeyPage { frame: frame(None), outcome: Some("Thank you.") }),
         landing_page(),
         reference_page(),
     ];
@@ -211,6 +218,7 @@ fn public_pages() -> Vec<String> {
             action,
             email: email(),
             token: "t".to_owned(),
+            needs_code: true,
             form_error: form_error(),
         })
     }));
@@ -236,6 +244,13 @@ fn account_page(needs_password: bool) -> AccountPage {
         passkeys: vec![PasskeyItem { id: 1, name: NAME.to_owned(), created: "3 Sep 2026".to_owned() }],
         passkeys_available: true,
         needs_password,
+        has_two_factor: !needs_password,
+        devices: vec![DeviceItem { id: 1, label: NAME.to_owned(), signed_in_at: "3 Sep 2026".to_owned() }],
+        events: vec![EventItem {
+            at: "3 Sep 2026".to_owned(),
+            description: NAME.to_owned(),
+            key: Some("ips_0123456789".to_owned()),
+        }],
         new_email: "new@example.org".to_owned(),
         email_error: form_error(),
         password_error: form_error(),
@@ -290,7 +305,37 @@ pub(super) fn member_pages() -> Vec<String> {
             needs_password: true,
             form_error: form_error(),
         }),
+        render(&two_factor_page(false)),
+        render(&two_factor_page(true)),
+        render(&TotpSetupPage {
+            frame: member_frame(),
+            qr_code: "<svg></svg>".to_owned(),
+            secret: "ABCD EFGH".to_owned(),
+            form_error: form_error(),
+        }),
+        render(&RecoveryCodesPage { frame: member_frame(), codes: "abcd-efgh\nijkl-mnop".to_owned() }),
+        render(&ConfirmPage {
+            frame: member_frame(),
+            email: "ada@example.org".to_owned(),
+            next: "/keys".to_owned(),
+            needs_code: true,
+            has_passkeys: true,
+            form_error: form_error(),
+        }),
     ]
+}
+
+fn two_factor_page(is_enabled: bool) -> TwoFactorPage {
+    TwoFactorPage {
+        frame: member_frame(),
+        is_enabled,
+        is_required: !is_enabled,
+        has_totp: is_enabled,
+        passkeys: 1,
+        recovery_codes: 9,
+        needs_password: !is_enabled,
+        form_error: form_error(),
+    }
 }
 
 pub(super) fn all_pages() -> Vec<String> {

@@ -12,4 +12,5 @@ pub(crate) mod public;
 pub(crate) mod static_pages;
 #[cfg(test)]
 mod tests;
+pub(crate) mod two_factor;
 pub(crate) mod usage;

@@ -21,3 +21,12 @@ pub(crate) struct ErrorPage {
     /// URL and label of the button.
     pub(crate) next_link: (&'static str, &'static str),
 }
+
+/// `/leaked-keys`
+#[derive(Template)]
+#[template(path = "report_key.html")]
+pub(crate) struct ReportKeyPage {
+    pub(crate) frame: PageFrame,
+    /// What happened to the reported key.
+    pub(crate) outcome: Option<&'static str>,
+}

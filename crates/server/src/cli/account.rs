@@ -67,6 +67,14 @@ pub(super) enum AccountCommand {
         #[arg(long)]
         plan: String,
     },
+    /// Turn off two-factor authentication for an owner who lost the second factor.
+    ///
+    /// Removes the authenticator app and the recovery codes. The owner gets an email. Make sure that it is the owner who asks.
+    DisableTwoFactor {
+        /// Email address of the account's owner.
+        #[arg(long)]
+        email: String,
+    },
     /// Permanently delete an account with its keys, usage and history.
     ///
     /// Its keys are rejected starting with the next request. Only a backup can restore the account.
@@ -102,6 +110,11 @@ impl AccountCommand {
                     admin.warn_unless_in_effect(&service.publish(change).await)?;
                 }
                 output::print_line(&format!("Changed the plan of {} to {plan}.", account.email))
+            }
+            Self::DisableTwoFactor { email } => {
+                let account = admin.find_account(&email).await?;
+                admin.store.two_factor().disable(account.id, None).await?;
+                output::print_line(&format!("Two-factor authentication is off for {}.", account.email))
             }
             Self::Delete { email, yes } => delete_account(admin, &admin.find_account(&email).await?, yes).await,
         }

@@ -6,6 +6,7 @@ pub(crate) mod metrics;
 pub(crate) mod ops;
 pub(crate) mod portal_setup;
 pub(crate) mod proxy_trust;
+pub(crate) mod scanner_keys;
 pub(crate) mod sockets;
 
 use std::sync::Arc;
@@ -171,9 +172,8 @@ pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result
     let (drain_switch, drain) = Drain::new();
     let workers = LedgerWorkers::register(config, registry, &background, &api, usage_buffer);
     let key_events = recovery::follow_key_events(Arc::clone(&api), background.store.clone(), drain.clone());
-    let session_idle_timeout = portal_setup::session_idle_timeout(config);
-    let retention =
-        RetentionWorker::register(registry, background.store.clone(), &config.retention, session_idle_timeout);
+    let session_limits = portal_setup::session_limits(config);
+    let retention = RetentionWorker::register(registry, background.store.clone(), &config.retention, session_limits);
     let ops = Arc::new(OpsState {
         store: background.store,
         ledger: background.ledger,

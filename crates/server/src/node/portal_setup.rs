@@ -1,5 +1,6 @@
 //! Builds the portal from the configuration.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,14 @@ use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_portal::{
     DataAttribution, HostServices, MailerOptions, Portal, PortalSettings, PortalWorker, VisitorLookup,
 };
+use ipseity_store::SessionLimits;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::config::public_urls::public_urls;
 use crate::config::{Config, SignupMode, millis};
 use crate::node::backends::{background_store, portal_backends};
+use crate::node::scanner_keys::ScannerKeysSource;
 
 /// The portal's pages and its background worker.
 pub(crate) struct PortalSetup {
@@ -48,6 +51,7 @@ impl PortalSetup {
         let host_services = PortalHostServices {
             atlas_reloader: Arc::clone(atlas_reloader),
             openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
+            scanner_keys: ScannerKeysSource::open(&config.portal.github_keys_url)?,
         };
         let portal =
             Arc::new(Portal::new(store, ledger, key_service, portal_settings(config), Box::new(host_services)));
@@ -66,6 +70,7 @@ impl PortalSetup {
 struct PortalHostServices {
     atlas_reloader: Arc<AtlasReloader>,
     openapi: Value,
+    scanner_keys: ScannerKeysSource,
 }
 
 impl HostServices for PortalHostServices {
@@ -77,6 +82,10 @@ impl HostServices for PortalHostServices {
         let ipseity_api::SelfLookup { json, accuracy_km, elapsed } =
             ipseity_api::self_lookup(&self.atlas_reloader, client)?;
         Some(VisitorLookup { json, accuracy_km, elapsed })
+    }
+
+    fn fetch_scanner_keys(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> {
+        Box::pin(self.scanner_keys.fetch())
     }
 
     fn openapi_document(&self) -> &Value {
@@ -109,7 +118,10 @@ fn portal_settings(config: &Config) -> PortalSettings {
         security_contact: config.public.security_contact.clone(),
         signup_open: portal.signup == SignupMode::Open,
         email_enabled: !config.mail.smtp_url.is_empty(),
-        session_idle_timeout: session_idle_timeout(config),
+        session_limits: session_limits(config),
+        receives_github_reports: !portal.github_keys_url.is_empty(),
+        requires_two_factor: portal.require_two_factor,
+        second_factor_attempts_per_account_max: portal.second_factor_attempts_per_account_max,
         password_threads: portal.password_threads,
         owner_password_threads: portal.owner_password_threads,
         password_queue_max: portal.password_queue_max,
@@ -132,8 +144,13 @@ fn portal_settings(config: &Config) -> PortalSettings {
     }
 }
 
-pub(crate) fn session_idle_timeout(config: &Config) -> Duration {
-    Duration::from_secs(u64::from(config.portal.session_idle_days) * 86_400)
+pub(crate) fn session_limits(config: &Config) -> SessionLimits {
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    SessionLimits {
+        idle_timeout: days(config.portal.session_idle_days),
+        lifetime_max: days(config.portal.session_days_max),
+        recent_period: Duration::from_secs(config.portal.recent_sign_in_s),
+    }
 }
 
 /// Attributions of the databases in use, each provider once, followed by the notices for data built into the binary.

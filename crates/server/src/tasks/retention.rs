@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ipseity_edge::Drain;
-use ipseity_store::{RetentionPolicy, Store, StoreError};
+use ipseity_store::{RetentionPolicy, SessionLimits, Store, StoreError};
 use prometheus_client::registry::Registry;
 
 use crate::config::RetentionConfig;
@@ -16,7 +16,7 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 pub(crate) struct RetentionWorker {
     store: Store,
     policy: RetentionPolicy,
-    session_idle_timeout: Duration,
+    session_limits: SessionLimits,
     interval: Duration,
     outcomes: OutcomeCounter,
 }
@@ -26,7 +26,7 @@ impl RetentionWorker {
         registry: &mut Registry,
         store: Store,
         settings: &RetentionConfig,
-        session_idle_timeout: Duration,
+        session_limits: SessionLimits,
     ) -> Self {
         let help = "Runs that delete expired data, by outcome";
         Self {
@@ -35,7 +35,7 @@ impl RetentionWorker {
                 usage_days: settings.usage_days.into(),
                 history_days: settings.history_days.into(),
             },
-            session_idle_timeout,
+            session_limits,
             interval: Duration::from_secs(settings.interval_s).max(INTERVAL_MIN),
             outcomes: OutcomeCounter::register(registry, "retention_runs", help, [SUCCEEDED, FAILED]),
         }
@@ -57,7 +57,7 @@ impl RetentionWorker {
     }
 
     async fn delete_expired(&self) -> Result<(), StoreError> {
-        self.store.delete_expired(self.session_idle_timeout).await?;
+        self.store.delete_expired(self.session_limits).await?;
         self.store.apply_retention(self.policy).await
     }
 }

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ipseity_domain::{Location, Scope};
 use ipseity_testkit::fixtures::geo_database;
-use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey};
+use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey, Node};
 use tokio::sync::OnceCell;
 
 static DEPLOYMENT: OnceCell<Deployment> = OnceCell::const_new();
@@ -50,4 +50,11 @@ pub(crate) fn city_database_aged(age_days: u64) -> Vec<u8> {
 /// Size of a test: from the environment, or a default that fits into the suite.
 pub(crate) fn env_number(name: &str, default: u32) -> u32 {
     std::env::var(name).map_or(default, |value| value.parse().expect("valid number"))
+}
+
+/// The status of a lookup with a key.
+pub(crate) async fn lookup_status(node: &Node, key: &str) -> u16 {
+    let authorization = format!("Bearer {key}");
+    let reply = node.client().get("/api/v1/ip", &[("authorization", &authorization)]).await;
+    reply.expect("response arrives").status
 }

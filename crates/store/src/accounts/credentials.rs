@@ -4,7 +4,8 @@ use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
 
 use crate::access::Accounts;
-use crate::accounts::{lock_account, require_session};
+use crate::accounts::security_log::{SecurityEvent, record_event};
+use crate::accounts::{lock_account, require_session, two_factor};
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
 /// The credentials that a sign-in is checked against.
@@ -79,6 +80,24 @@ impl Accounts<'_> {
         self.store.with_timeout::<_, StoreError>(set).await
     }
 
+    /// Replaces the hash of an unchanged password. Returns whether the old hash was still stored. Sessions and links stay.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn upgrade_password_hash(
+        self,
+        account_id: i64,
+        old_hash: &str,
+        new_hash: &str,
+    ) -> Result<bool, StoreError> {
+        let upgraded = sqlx::query("update accounts set password_hash = $3 where id = $1 and password_hash = $2")
+            .bind(account_id)
+            .bind(old_hash)
+            .bind(new_hash)
+            .execute(&self.store.pool);
+        Ok(self.store.with_timeout(upgraded).await?.rows_affected() == 1)
+    }
+
     /// Changes an account's email address without confirmation, for nodes that cannot send email.
     ///
     /// # Errors
@@ -125,7 +144,8 @@ impl Accounts<'_> {
 }
 
 /// Sets the password. Ends sessions, forgets devices and invalidates links that someone with the old password may have
-/// obtained. Passkeys stay unless `delete_passkeys` is set. Links that restore a previous email address stay.
+/// obtained. Passkeys stay unless `delete_passkeys` is set. Then two-factor authentication ends if they were the only second
+/// factor. Links that restore a previous email address stay. Records the event.
 pub(crate) async fn replace_password(
     connection: &mut PgConnection,
     account_id: i64,
@@ -135,6 +155,7 @@ pub(crate) async fn replace_password(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "with changed as (update accounts set password_hash = $2 where id = $1 returning id, email),
+              ended_sign_ins as (delete from pending_sign_ins using changed where pending_sign_ins.account_id = changed.id),
               ended_sessions as (delete from sessions using changed
                         where sessions.account_id = changed.id and sessions.id is distinct from $3),
               forgotten_devices as (delete from devices using changed where devices.account_id = changed.id),
@@ -147,9 +168,12 @@ pub(crate) async fn replace_password(
     .bind(hash)
     .bind(keep_session_id)
     .bind(delete_passkeys)
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
-    Ok(())
+    if delete_passkeys {
+        two_factor::end_without_factors(connection, account_id).await?;
+    }
+    record_event(connection, account_id, SecurityEvent::PasswordChanged, None).await
 }
 
 /// Sets the email address and invalidates pending email changes.

@@ -2,7 +2,9 @@
 
 pub(crate) mod credentials;
 pub(crate) mod passkeys;
+pub(crate) mod security_log;
 pub(crate) mod sessions;
+pub(crate) mod two_factor;
 
 use ipseity_domain::KeyId;
 use ipseity_domain::account::EmailAddress;

@@ -5,8 +5,8 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::access::{Passkeys, WebauthnStates};
-use crate::accounts;
-use crate::email::notices::{self, NoticeKind};
+use crate::accounts::security_log::{SecurityEvent, record_event};
+use crate::accounts::{self, two_factor};
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
 /// Maximum number of passkeys per account.
@@ -86,7 +86,7 @@ impl Passkeys<'_> {
             if added.rows_affected() == 0 {
                 return Err(StoreRefusal::PasskeyLimitReached.into());
             }
-            notices::queue_notice(&mut transaction, account_id, NoticeKind::PasskeyAdded).await?;
+            record_event(&mut transaction, account_id, SecurityEvent::PasskeyAdded, Some(name)).await?;
             Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(added).await
@@ -133,16 +133,27 @@ impl Passkeys<'_> {
         Ok(())
     }
 
-    /// Deletes one of an account's passkeys. Returns false if the account has no such passkey.
+    /// Deletes one of an account's passkeys, and notifies its owner. Returns false if the account has no such passkey.
     ///
     /// # Errors
-    /// If PostgreSQL is unavailable.
+    /// If it is the only second factor of an account that needs one.
     pub async fn delete(self, account_id: i64, id: i64) -> Result<bool, StoreError> {
-        let deleted = sqlx::query("delete from passkeys where account_id = $1 and id = $2")
-            .bind(account_id)
-            .bind(id)
-            .execute(&self.store.pool);
-        Ok(self.store.with_timeout(deleted).await?.rows_affected() == 1)
+        let deleted = async {
+            let mut transaction = self.store.pool.begin().await?;
+            accounts::lock_account(&mut transaction, account_id).await?;
+            let deleted: Option<String> =
+                sqlx::query_scalar("delete from passkeys where account_id = $1 and id = $2 returning name")
+                    .bind(account_id)
+                    .bind(id)
+                    .fetch_optional(&mut *transaction)
+                    .await?;
+            let Some(name) = deleted else { return Ok(false) };
+            two_factor::require_factor(&mut transaction, account_id).await?;
+            record_event(&mut transaction, account_id, SecurityEvent::PasskeyRemoved, Some(&name)).await?;
+            transaction.commit().await?;
+            Ok(true)
+        };
+        self.store.with_timeout::<_, StoreError>(deleted).await
     }
 }
 

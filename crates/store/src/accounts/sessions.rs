@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use ipseity_domain::account::EmailAddress;
-use sqlx::FromRow;
+use sqlx::{FromRow, PgConnection};
 
 use crate::access::{Devices, Sessions};
 use crate::accounts::Account;
+use crate::accounts::security_log::{SecurityEvent, record_event};
 use crate::error::StoreError;
 
 /// Maximum number of sessions per account. The least recently used ones are removed.
@@ -22,8 +23,58 @@ pub struct AuthenticatedAccount {
     pub account: Account,
     /// The id of the session.
     pub session_id: i64,
-    /// Whether the session was confirmed with a passkey in the last five minutes.
+    /// Whether the owner confirmed the session in the last five minutes.
     pub is_confirmed: bool,
+    /// Whether the owner signed in or confirmed the session recently.
+    pub is_recent: bool,
+    /// Whether the account has two-factor authentication.
+    pub has_two_factor: bool,
+}
+
+/// How long sessions last.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLimits {
+    /// Without use.
+    pub idle_timeout: Duration,
+    /// In total.
+    pub lifetime_max: Duration,
+    /// How long a sign-in or a confirmation is recent enough for changes of keys.
+    pub recent_period: Duration,
+}
+
+/// How a session starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionStart {
+    /// A sign-in. An email reports a new device to the owner.
+    SignIn,
+    /// A sign-up, an invitation or a password reset, which have separate emails.
+    Link,
+}
+
+/// A session to be opened.
+#[derive(Clone, Copy)]
+pub struct NewSession<'a> {
+    /// The account.
+    pub account_id: i64,
+    /// The digest of the session cookie.
+    pub digest: &'a [u8; 32],
+    /// The browser, such as `Firefox on Linux`. Truncated to 60 characters.
+    pub label: &'a str,
+    /// The digest of the device cookie.
+    pub device_digest: &'a [u8; 32],
+    /// How it starts.
+    pub start: SessionStart,
+}
+
+/// A known device, as its owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct DeviceSummary {
+    /// The device's id.
+    pub id: i64,
+    /// The browser, such as `Firefox on Linux`.
+    pub label: String,
+    /// When it last signed in, as Unix time in seconds.
+    pub signed_in_s: i64,
 }
 
 /// A session, as its owner sees it.
@@ -47,47 +98,65 @@ struct AuthenticatedRow {
 }
 
 impl Sessions<'_> {
-    /// Opens a session and returns its id. The label is truncated to 60 characters.
+    /// Opens a session, remembers its device, records the events, and returns the session's id.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn open(self, account_id: i64, digest: &[u8; 32], label: &str) -> Result<i64, StoreError> {
-        let opened = sqlx::query_scalar(
-            "with surplus as (
-                 delete from sessions where id in (
-                     select id from sessions where account_id = $1 order by seen_at desc, id desc offset $4 - 1
-                     for update skip locked
+    pub async fn open(self, session: &NewSession<'_>) -> Result<i64, StoreError> {
+        let opened = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let id = sqlx::query_scalar(
+                "with surplus as (
+                     delete from sessions where id in (
+                         select id from sessions where account_id = $1 order by seen_at desc, id desc offset $4 - 1
+                         for update skip locked
+                     )
                  )
-             )
-             insert into sessions (account_id, digest, label) values ($1, $2, left($3, 60)) returning id",
-        )
-        .bind(account_id)
-        .bind(digest.as_slice())
-        .bind(label)
-        .bind(SESSIONS_MAX)
-        .fetch_one(&self.store.pool);
-        self.store.with_timeout(opened).await
+                 insert into sessions (account_id, digest, label) values ($1, $2, left($3, 60)) returning id",
+            )
+            .bind(session.account_id)
+            .bind(session.digest.as_slice())
+            .bind(session.label)
+            .bind(SESSIONS_MAX)
+            .fetch_one(&mut *transaction)
+            .await?;
+            let is_new =
+                remember_device(&mut transaction, session.account_id, session.device_digest, session.label).await?;
+            if is_new && session.start == SessionStart::SignIn {
+                let (event, label) = (SecurityEvent::NewDevice, Some(session.label));
+                record_event(&mut transaction, session.account_id, event, label).await?;
+            }
+            record_event(&mut transaction, session.account_id, SecurityEvent::SignedIn, None).await?;
+            transaction.commit().await?;
+            Ok(id)
+        };
+        self.store.with_timeout::<_, sqlx::Error>(opened).await
     }
 
-    /// Finds the signed-in account, unless the session was idle for longer than `idle_timeout`.
+    /// Finds the signed-in account, unless the session has reached a limit.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn authenticate(
         self,
         digest: &[u8; 32],
-        idle_timeout: Duration,
+        limits: SessionLimits,
     ) -> Result<Option<AuthenticatedAccount>, StoreError> {
         // With a short idle timeout, the last use must be updated more often than hourly.
         let found = sqlx::query_as(
             "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s,
                     s.id as session_id, coalesce(s.confirmed_at > now() - interval '5 minutes', false) as is_confirmed,
+                    greatest(s.created_at, s.confirmed_at) > now() - make_interval(secs => $4) as is_recent,
+                    a.two_factor_since is not null as has_two_factor,
                     s.seen_at < now() - least(interval '1 hour', make_interval(secs => $2) / 2) as is_stale
              from sessions s join accounts a on a.id = s.account_id join plans p on p.name = a.plan
-             where s.digest = $1 and s.seen_at > now() - make_interval(secs => $2)",
+             where s.digest = $1 and s.seen_at > now() - make_interval(secs => $2)
+                 and s.created_at > now() - make_interval(secs => $3)",
         )
         .bind(digest.as_slice())
-        .bind(idle_timeout.as_secs_f64())
+        .bind(limits.idle_timeout.as_secs_f64())
+        .bind(limits.lifetime_max.as_secs_f64())
+        .bind(limits.recent_period.as_secs_f64())
         .fetch_optional(&self.store.pool);
         let Some(AuthenticatedRow { authenticated, is_stale }) = self.store.with_timeout(found).await? else {
             return Ok(None);
@@ -99,7 +168,7 @@ impl Sessions<'_> {
         Ok(Some(authenticated))
     }
 
-    /// Records that the owner confirmed a session with a passkey.
+    /// Records that the owner confirmed a session.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
@@ -113,14 +182,16 @@ impl Sessions<'_> {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn list(self, account_id: i64, idle_timeout: Duration) -> Result<Vec<SessionSummary>, StoreError> {
+    pub async fn list(self, account_id: i64, limits: SessionLimits) -> Result<Vec<SessionSummary>, StoreError> {
         let rows = sqlx::query_as(
             "select id, label, floor(extract(epoch from created_at))::bigint as created_s,
                     floor(extract(epoch from seen_at))::bigint as last_seen_s
-             from sessions where account_id = $1 and seen_at > now() - make_interval(secs => $2) order by id desc",
+             from sessions where account_id = $1 and seen_at > now() - make_interval(secs => $2)
+                 and created_at > now() - make_interval(secs => $3) order by id desc",
         )
         .bind(account_id)
-        .bind(idle_timeout.as_secs_f64())
+        .bind(limits.idle_timeout.as_secs_f64())
+        .bind(limits.lifetime_max.as_secs_f64())
         .fetch_all(&self.store.pool);
         self.store.with_timeout(rows).await
     }
@@ -162,28 +233,43 @@ impl Sessions<'_> {
 }
 
 impl Devices<'_> {
-    /// Records that a device has signed in to an account.
+    /// Remembers a device that gets a new cookie.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn remember(self, account_id: i64, digest: &[u8; 32]) -> Result<(), StoreError> {
-        let upsert = sqlx::query(
-            "with surplus as (
-                 delete from devices where account_id = $1 and digest in (
-                     select digest from devices where account_id = $1 and digest <> $2
-                     order by created_at desc, digest offset $3 - 1
-                     for update skip locked
-                 )
-             )
-             insert into devices (account_id, digest) values ($1, $2)
-             on conflict (account_id, digest) do update set created_at = now()",
+    pub async fn remember(self, account_id: i64, digest: &[u8; 32], label: &str) -> Result<(), StoreError> {
+        let remembered = async {
+            let mut connection = self.store.pool.acquire().await?;
+            remember_device(&mut connection, account_id, digest, label).await
+        };
+        self.store.with_timeout::<_, sqlx::Error>(remembered).await?;
+        Ok(())
+    }
+
+    /// An account's known devices, newest first.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn list(self, account_id: i64) -> Result<Vec<DeviceSummary>, StoreError> {
+        let rows = sqlx::query_as(
+            "select id, label, floor(extract(epoch from created_at))::bigint as signed_in_s
+             from devices where account_id = $1 order by created_at desc, id desc",
         )
         .bind(account_id)
-        .bind(digest.as_slice())
-        .bind(DEVICES_MAX)
-        .execute(&self.store.pool);
-        self.store.with_timeout(upsert).await?;
-        Ok(())
+        .fetch_all(&self.store.pool);
+        self.store.with_timeout(rows).await
+    }
+
+    /// Forgets one of an account's devices. Returns false if the account has no such device.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn forget(self, account_id: i64, id: i64) -> Result<bool, StoreError> {
+        let forgotten = sqlx::query("delete from devices where account_id = $1 and id = $2")
+            .bind(account_id)
+            .bind(id)
+            .execute(&self.store.pool);
+        Ok(self.store.with_timeout(forgotten).await?.rows_affected() == 1)
     }
 
     /// Whether a device has signed in to the account with this email address before.
@@ -200,4 +286,31 @@ impl Devices<'_> {
         .fetch_one(&self.store.pool);
         self.store.with_timeout(is_known).await
     }
+}
+
+/// Returns whether the device is new.
+async fn remember_device(
+    connection: &mut PgConnection,
+    account_id: i64,
+    digest: &[u8; 32],
+    label: &str,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "with surplus as (
+             delete from devices where account_id = $1 and digest in (
+                 select digest from devices where account_id = $1 and digest <> $2
+                 order by created_at desc, digest offset $3 - 1
+                 for update skip locked
+             )
+         )
+         insert into devices (account_id, digest, label) values ($1, $2, left($4, 60))
+         on conflict (account_id, digest) do update set created_at = now(), label = excluded.label
+         returning xmax = 0",
+    )
+    .bind(account_id)
+    .bind(digest.as_slice())
+    .bind(DEVICES_MAX)
+    .bind(label)
+    .fetch_one(connection)
+    .await
 }

@@ -1,37 +1,15 @@
-//! Notices: emails that warn the owner of an account about a change.
+//! Notices: emails that tell the owner of an account about security events. Alerts may use the same queue.
 
 use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
 
 use crate::access::NoticeQueue;
+use crate::accounts::security_log::SecurityEvent;
 use crate::email::queue::ATTEMPTS_MAX;
 use crate::error::StoreError;
 
 /// How long the previous address can be restored after a change.
 pub const RESTORE_EMAIL_DAYS: i32 = 7;
-
-/// What a notice is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoticeKind {
-    /// A passkey was added.
-    PasskeyAdded,
-    /// The email address was changed. Goes to the previous address, with a link that restores it.
-    EmailChanged,
-    /// A previous email address was restored. Goes to the one that it replaced.
-    EmailRestored,
-}
-
-impl NoticeKind {
-    const ALL: [Self; 3] = [Self::PasskeyAdded, Self::EmailChanged, Self::EmailRestored];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::PasskeyAdded => "passkey",
-            Self::EmailChanged => "email",
-            Self::EmailRestored => "email_restored",
-        }
-    }
-}
 
 /// A notice to be sent now.
 #[derive(Clone)]
@@ -40,8 +18,10 @@ pub struct QueuedNotice {
     pub id: i64,
     /// The recipient.
     pub email: String,
-    /// What it is about.
-    pub kind: NoticeKind,
+    /// The event that it is about.
+    pub event: SecurityEvent,
+    /// What the event is about, such as the name of a key.
+    pub subject: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -49,6 +29,7 @@ struct ClaimedNoticeRow {
     id: i64,
     email: String,
     kind: String,
+    subject: Option<String>,
 }
 
 impl NoticeQueue<'_> {
@@ -57,7 +38,7 @@ impl NoticeQueue<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn claim_next(self, digest: &[u8; 32]) -> Result<Option<QueuedNotice>, StoreError> {
-        let kinds = NoticeKind::ALL.map(NoticeKind::name);
+        let kinds = SecurityEvent::ALL.map(SecurityEvent::name);
         let claimed = sqlx::query_as(
             "with due as (
                  select id from notices
@@ -69,16 +50,15 @@ impl NoticeQueue<'_> {
                  digest = case when n.kind = 'email' then $1::bytea end,
                  tries = n.tries + 1, try_at = now() + interval '1 minute' * (1 << n.tries)
              from due where n.id = due.id
-             returning n.id, n.email, n.kind",
+             returning n.id, n.email, n.kind, n.subject",
         )
         .bind(digest.as_slice())
         .bind(ATTEMPTS_MAX)
         .bind(kinds.as_slice())
         .fetch_optional(&self.store.pool);
         let claimed: Option<ClaimedNoticeRow> = self.store.with_timeout(claimed).await?;
-        Ok(claimed.and_then(|ClaimedNoticeRow { id, email, kind }| {
-            let kind = NoticeKind::ALL.into_iter().find(|known| known.name() == kind)?;
-            Some(QueuedNotice { id, email, kind })
+        Ok(claimed.and_then(|ClaimedNoticeRow { id, email, kind, subject }| {
+            Some(QueuedNotice { id, email, event: SecurityEvent::find(&kind)?, subject })
         }))
     }
 
@@ -98,28 +78,13 @@ impl NoticeQueue<'_> {
     }
 }
 
-/// Queues a notice without a link, to the current address of the account.
-pub(crate) async fn queue_notice(
-    connection: &mut PgConnection,
-    account_id: i64,
-    kind: NoticeKind,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "insert into notices (account_id, kind, email, expires_at)
-         select id, $2, email, now() + interval '3 days' from accounts where id = $1",
-    )
-    .bind(account_id)
-    .bind(kind.name())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// Queues a notice about a new address, to the current one. Call it before the change. Links to earlier addresses work at least
+/// Records the event of a new address, with a notice to the current one. Call it before the change. Links to earlier addresses work at least
 /// as long as this one: of several addresses, the first can always be restored last.
 pub(crate) async fn queue_email_notice(connection: &mut PgConnection, account_id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "with extended as (
+        "with logged as (
+             insert into security_events (account_id, kind) values ($1, 'email')
+         ), extended as (
              update notices set expires_at = now() + make_interval(days => $2)
              where account_id = $1 and kind = 'email' and expires_at > now()
          )

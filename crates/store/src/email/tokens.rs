@@ -6,10 +6,9 @@ use sqlx::{FromRow, PgConnection};
 
 use crate::access::EmailTokens;
 use crate::accounts::credentials::{replace_email, replace_password};
+use crate::accounts::security_log::{SecurityEvent, record_event};
 use crate::accounts::{self, Account};
-use crate::email::notices::{
-    NoticeKind, RESTORE_EMAIL_DAYS, delete_email_notices_from, queue_email_notice, queue_notice,
-};
+use crate::email::notices::{RESTORE_EMAIL_DAYS, delete_email_notices_from, queue_email_notice};
 use crate::error::{StoreError, StoreRefusal};
 
 /// The purpose of an email token.
@@ -63,6 +62,9 @@ pub struct EmailToken {
     pub browser_digest: Option<[u8; 32]>,
     /// The hash of the password from the sign-up.
     pub password_hash: Option<String>,
+    /// The account whose second factor is needed to set its password. An attacker may have turned two-factor authentication on
+    /// after a change of the address, so restoring it does not need that.
+    pub second_factor_account: Option<i64>,
 }
 
 #[derive(FromRow)]
@@ -72,6 +74,7 @@ struct EmailTokenRow {
     account_id: Option<i64>,
     visit: Option<Vec<u8>>,
     password_hash: Option<String>,
+    second_factor_account: Option<i64>,
 }
 
 impl EmailTokens<'_> {
@@ -99,11 +102,14 @@ impl EmailTokens<'_> {
     /// If PostgreSQL is unavailable.
     pub async fn find(self, digest: &[u8; 32]) -> Result<Option<EmailToken>, StoreError> {
         let found = sqlx::query_as(
-            "select kind, email, account_id, visit, password_hash from tickets
-             where digest = $1 and expires_at > now()
+            "select t.kind, t.email, t.account_id, t.visit, t.password_hash, a.id as second_factor_account
+             from tickets t left join accounts a
+                 on t.kind in ('reset', 'invite') and a.email collate \"C\" = t.email and a.two_factor_since is not null
+             where t.digest = $1 and t.expires_at > now()
              union all
-             select 'restore', email, account_id, null, null from notices
-             where digest = $1 and kind = 'email' and expires_at > now()",
+             select 'restore', n.email, n.account_id, null, null, a.id
+             from notices n left join accounts a on a.id = n.account_id and a.two_factor_since < n.created_at
+             where n.digest = $1 and n.kind = 'email' and n.expires_at > now()",
         )
         .bind(digest.as_slice())
         .fetch_optional(&self.store.pool);
@@ -180,7 +186,7 @@ impl EmailTokens<'_> {
             let (account_id, email) = token.ok_or(StoreRefusal::InvalidEmailToken)?;
             let email = EmailAddress::parse(&email).ok_or(StoreRefusal::InvalidEmailToken)?;
             delete_email_notices_from(&mut transaction, account_id, &email).await?;
-            queue_notice(&mut transaction, account_id, NoticeKind::EmailRestored).await?;
+            record_event(&mut transaction, account_id, SecurityEvent::EmailRestored, None).await?;
             replace_email(&mut transaction, account_id, &email).await?;
             replace_password(&mut transaction, account_id, hash, None, true).await?;
             transaction.commit().await?;
@@ -205,7 +211,7 @@ impl EmailTokens<'_> {
             if previous.as_deref() != Some(token.email.as_str()) {
                 // An owner who takes an address back restores it: the address in between gets no link.
                 if delete_email_notices_from(&mut transaction, account_id, &token.email).await? {
-                    queue_notice(&mut transaction, account_id, NoticeKind::EmailRestored).await?;
+                    record_event(&mut transaction, account_id, SecurityEvent::EmailRestored, None).await?;
                 } else {
                     queue_email_notice(&mut transaction, account_id).await?;
                 }
@@ -228,6 +234,7 @@ impl EmailTokenRow {
             account_id: self.account_id,
             browser_digest: self.visit.map(TryInto::try_into).transpose().ok()?,
             password_hash: self.password_hash,
+            second_factor_account: self.second_factor_account,
         })
     }
 }
@@ -241,7 +248,7 @@ async fn consume_token(
     let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     let row: Option<EmailTokenRow> = sqlx::query_as(
         "delete from tickets where digest = $1 and kind = any($2) and expires_at > now()
-         returning kind, email, account_id, visit, password_hash",
+         returning kind, email, account_id, visit, password_hash, null::bigint as second_factor_account",
     )
     .bind(digest.as_slice())
     .bind(kinds)

@@ -12,6 +12,7 @@ use ipseity_domain::{ApiKey, BURST_WINDOW_S, KEYS_PER_ACCOUNT_MAX, KeyChange, Ke
 use sqlx::PgConnection;
 
 use crate::access::Keys;
+use crate::accounts::security_log::{SecurityEvent, record_key_event};
 use crate::accounts::{self, Account};
 use crate::error::{StoreError, StoreRefusal};
 use crate::keys::audit::Actor;
@@ -75,8 +76,11 @@ impl Keys<'_> {
             .bind(actor.name())
             .execute(&mut *transaction)
             .await?;
-            transaction.commit().await?;
-            if issued.rows_affected() == 1 { Ok(()) } else { Err(StoreRefusal::KeyLimitReached.into()) }
+            if issued.rows_affected() == 0 {
+                return Err(StoreRefusal::KeyLimitReached.into());
+            }
+            record_key_event(&mut transaction, account.id, SecurityEvent::KeyCreated, key.id, name.as_str()).await?;
+            Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(issued).await
     }
@@ -191,6 +195,7 @@ impl Keys<'_> {
             .execute(&mut *transaction)
             .await?;
             let change = load_updated_key(&mut transaction, actor, new_key.id).await?;
+            record_event_of(&mut transaction, SecurityEvent::KeyRotated, new_key.id).await?;
             transaction.commit().await?;
             Ok(change)
         };
@@ -215,14 +220,62 @@ impl Keys<'_> {
     /// # Errors
     /// If the key does not exist.
     pub async fn delete(self, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
-        let deleted = sqlx::query(concat!(
-            "with usage_lock as materialized (",
-            usage_lock!(),
-            ") delete from keys using usage_lock where id = $1 and ($2::bigint is null or account_id = $2)"
-        ));
-        let deleted = deleted.bind(id.as_str()).bind(actor.owner_account_id()).execute(&self.store.pool);
-        let deleted = self.store.with_timeout(deleted).await?.rows_affected();
-        if deleted == 1 { Ok(KeyChange::Deleted(id)) } else { Err(StoreRefusal::UnknownKey.into()) }
+        let deleted = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let deleted: Option<(i64, String)> = sqlx::query_as(concat!(
+                "with usage_lock as materialized (",
+                usage_lock!(),
+                ") delete from keys using usage_lock where id = $1 and ($2::bigint is null or account_id = $2)
+                 returning account_id, name"
+            ))
+            .bind(id.as_str())
+            .bind(actor.owner_account_id())
+            .fetch_optional(&mut *transaction)
+            .await?;
+            let (account_id, name) = deleted.ok_or(StoreRefusal::UnknownKey)?;
+            record_key_event(&mut transaction, account_id, SecurityEvent::KeyDeleted, id, &name).await?;
+            transaction.commit().await?;
+            Ok(KeyChange::Deleted(id))
+        };
+        self.store.with_timeout::<_, StoreError>(deleted).await
+    }
+
+    /// Deactivates a key that was found in public, or revokes its previous secret if that was found, and notifies its owner. `None`
+    /// if the key does not work anyway.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn deactivate_leaked(self, key: &ApiKey) -> Result<Option<KeyChange>, StoreError> {
+        const DEACTIVATE: &str = key_update_sql!(
+            "deactivated",
+            "deactivated_at = now(), generation = generation + 1",
+            "deactivated_at is null and digest = $4"
+        );
+        const REVOKE_PREVIOUS: &str = key_update_sql!(
+            "retired",
+            "retired_digest = null, retired_until = null, generation = generation + 1",
+            "deactivated_at is null and retired_until > now() and retired_digest = $4"
+        );
+        let changed = async {
+            let mut transaction = self.store.pool.begin().await?;
+            for statement in [DEACTIVATE, REVOKE_PREVIOUS] {
+                let changed = sqlx::query(statement)
+                    .bind(key.id.as_str())
+                    .bind(None::<i64>)
+                    .bind("service")
+                    .bind(key.digest.as_bytes().as_slice())
+                    .execute(&mut *transaction)
+                    .await?;
+                if changed.rows_affected() > 0 {
+                    record_event_of(&mut transaction, SecurityEvent::KeyLeaked, key.id).await?;
+                    let change = load_updated_key(&mut transaction, Actor::Operator, key.id).await?;
+                    transaction.commit().await?;
+                    return Ok(Some(change));
+                }
+            }
+            Ok(None)
+        };
+        self.store.with_timeout::<_, StoreError>(changed).await
     }
 
     async fn apply_update(self, actor: Actor, id: KeyId, statement: &'static str) -> Result<KeyChange, StoreError> {
@@ -236,6 +289,15 @@ impl Keys<'_> {
         };
         self.store.with_timeout::<_, StoreError>(changed).await
     }
+}
+
+/// Records an event of an existing key.
+async fn record_event_of(connection: &mut PgConnection, event: SecurityEvent, id: KeyId) -> Result<(), sqlx::Error> {
+    let (account_id, name): (i64, String) = sqlx::query_as("select account_id, name from keys where id = $1")
+        .bind(id.as_str())
+        .fetch_one(&mut *connection)
+        .await?;
+    record_key_event(connection, account_id, event, id, &name).await
 }
 
 async fn load_updated_key(connection: &mut PgConnection, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {

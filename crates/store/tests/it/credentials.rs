@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ipseity_store::{AlertPreferences, StoreRefusal};
+use ipseity_store::{AlertPreferences, SessionLimits, StoreRefusal};
 
-use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest};
+use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest, session_limits};
 
-const IDLE_TIMEOUT: Duration = Duration::from_secs(86_400);
+const LIMITS: SessionLimits = session_limits(Duration::from_secs(86_400));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_belong_to_one_account_or_are_absent() {
@@ -78,7 +78,7 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     }
 
     for owner in [&account, &other] {
-        store.devices().remember(owner.id, &random_digest()).await.expect("device is recorded");
+        store.devices().remember(owner.id, &random_digest(), "Firefox").await.expect("device is recorded");
         fixture.add_passkey(owner, &random_digest()).await;
     }
 
@@ -92,7 +92,7 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     let sessions = "select account_id, count(*), min(id) from sessions group by 1 order by 1";
     let expected = format!("{}|1|{kept_session}\n{}|2|{other_session}", account.id, other.id);
     assert_eq!(fixture.sql(sessions).await, expected);
-    let renewed = store.sessions().authenticate(&cookie, IDLE_TIMEOUT).await.expect("query succeeds");
+    let renewed = store.sessions().authenticate(&cookie, LIMITS).await.expect("query succeeds");
     assert_eq!(renewed.map(|renewed| renewed.session_id), Some(kept_session), "the session has a new cookie");
     for ended_session in [ended, other_session] {
         let refused = set_password(ended_session, "late", true).await;
@@ -102,12 +102,32 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     let (id, other_email) = (other.id, &other.email);
     assert_eq!(remaining, format!("email|{id}|new@ipseity.example\ninvite||{other_email}\nreset||{other_email}"));
 
-    assert_eq!(fixture.sql("select account_id from devices").await, other.id.to_string());
+    assert_eq!(fixture.sql("select distinct account_id from devices").await, other.id.to_string());
     assert_eq!(fixture.sql("select count(*) from passkeys").await, "2");
 
     set_password(kept_session, "newer", true).await.expect("password is set");
-    assert_eq!(store.sessions().list(account.id, IDLE_TIMEOUT).await.expect("sessions are listed").len(), 1);
+    assert_eq!(store.sessions().list(account.id, LIMITS).await.expect("sessions are listed").len(), 1);
     assert_eq!(fixture.sql("select account_id from passkeys").await, other.id.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hash_is_upgraded_only_if_the_old_one_is_stored() {
+    let fixture = StoreFixture::open().await;
+    let accounts = fixture.store.accounts();
+    let create = async |name| accounts.create_with_password(&email(name), "old").await.expect("account is created");
+    let (account, other) = (create("ada@ipseity.example").await, create("bob@ipseity.example").await);
+    fixture.open_session_for(&account, random_digest()).await;
+    let requests = fixture.store.email_requests(EMAILS_PER_HOUR_MAX);
+    requests.request_password_reset(&email(&account.email)).await.expect("request is stored");
+
+    for (old_hash, new_hash, is_upgraded) in [("another", "x", false), ("old", "new", true), ("old", "late", false)] {
+        let upgraded = accounts.upgrade_password_hash(account.id, old_hash, new_hash).await.expect("query succeeds");
+        assert_eq!(upgraded, is_upgraded, "{old_hash} to {new_hash}");
+    }
+    assert_eq!(accounts.password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
+    assert_eq!(accounts.password_hash(other.id).await.expect("query succeeds").as_deref(), Some("old"));
+    let remaining = "select (select count(*) from sessions), (select count(*) from tickets)";
+    assert_eq!(fixture.sql(remaining).await, "1|1", "sessions and links stay");
 }
 
 #[tokio::test(flavor = "multi_thread")]

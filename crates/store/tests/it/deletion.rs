@@ -8,7 +8,7 @@ use ipseity_domain::{DailyUsage, UtcDay};
 use ipseity_store::{Account, Actor, KeyDailyUsage, RefusalCount, RefusalReason};
 use tokio::task::JoinSet;
 
-use crate::fixture::{DATABASE, EMAILS_PER_HOUR_MAX, StoreFixture, email, pause, random_digest};
+use crate::fixture::{DATABASE, EMAILS_PER_HOUR_MAX, StoreFixture, email, pause, random_digest, session_limits};
 use crate::key_summaries::wait_past_midnight;
 
 const TABLES: [&str; 12] = [
@@ -30,7 +30,7 @@ async fn create_account_in_every_table(fixture: &StoreFixture) -> Account {
     let refusal = RefusalCount { key, day: DAY, reason: RefusalReason::Paused, count: 1 };
     store.usage().add_refusals(&[refusal]).await.expect("refusal is added");
     fixture.open_session_for(&account, random_digest()).await;
-    store.devices().remember(account.id, &random_digest()).await.expect("device is recorded");
+    store.devices().remember(account.id, &random_digest(), "Firefox").await.expect("device is recorded");
     fixture.add_passkey(&account, &random_digest()).await;
     let address = email(&account.email.to_uppercase());
     store
@@ -163,14 +163,19 @@ async fn only_expired_rows_are_deleted() {
         }
     };
     insert_rows().await;
-    store.delete_expired(Duration::from_secs(3_600)).await.expect("deletion succeeds");
+    store.delete_expired(session_limits(Duration::from_secs(3_600))).await.expect("deletion succeeds");
     assert_eq!(
-        store.sessions().list(account.id, Duration::from_secs(86_400)).await.expect("sessions are listed").len(),
+        store
+            .sessions()
+            .list(account.id, session_limits(Duration::from_secs(86_400)))
+            .await
+            .expect("sessions are listed")
+            .len(),
         1
     );
     assert_eq!(fixture.sql("select string_agg(email, ' ' order by email) from tickets").await, "0 1 3");
     assert_eq!(fixture.sql("select count(*), bool_and(expires_at > now()) from ceremonies").await, "1|t");
-    assert_eq!(fixture.sql("select email from notices").await, "1");
+    assert_eq!(fixture.sql("select email from notices where kind = 'email'").await, "1");
     assert_eq!(fixture.sql("select count(*), (now() at time zone 'utc')::date - min(day) from alerts").await, "4|3");
     store.keys().deactivate(Actor::Operator, key).await.expect("key still exists");
 }

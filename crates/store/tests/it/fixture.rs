@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ipseity_domain::account::{EmailAddress, KeyName};
 use ipseity_domain::{ApiKey, BURST_WINDOW_S, KeyChange, KeyId, KeyPause, KeyRecord, PlaintextKey, Scope};
-use ipseity_store::{Account, Actor, Store, StoreError, StoreOptions, StoreRefusal};
+use ipseity_store::{
+    Account, Actor, NewSession, SessionLimits, SessionStart, Store, StoreError, StoreOptions, StoreRefusal,
+};
 use ipseity_testkit::{Postgres, PostgresOptions};
 
 /// Long enough for every statement, even on a busy machine.
@@ -16,6 +18,15 @@ pub const EMAILS_PER_HOUR_MAX: u32 = 5;
 pub struct StoreFixture {
     pub postgres: Postgres,
     pub store: Store,
+}
+
+/// Limits of sessions with this idle timeout.
+pub const fn session_limits(idle_timeout: Duration) -> SessionLimits {
+    SessionLimits {
+        idle_timeout,
+        lifetime_max: Duration::from_secs(90 * 86_400),
+        recent_period: Duration::from_secs(900),
+    }
 }
 
 impl StoreFixture {
@@ -76,7 +87,18 @@ impl StoreFixture {
 
     /// Opens a session of the account with this digest.
     pub async fn open_session_for(&self, account: &Account, digest: [u8; 32]) -> i64 {
-        self.store.sessions().open(account.id, &digest, "Firefox on Linux").await.expect("session is opened")
+        self.open_session_with_label(account, digest, "Firefox on Linux").await
+    }
+
+    pub async fn open_session_with_label(&self, account: &Account, digest: [u8; 32], label: &str) -> i64 {
+        let session = NewSession {
+            account_id: account.id,
+            digest: &digest,
+            label,
+            device_digest: &random_digest(),
+            start: SessionStart::Link,
+        };
+        self.store.sessions().open(&session).await.expect("session is opened")
     }
 
     /// Adds a passkey in a new session.

@@ -6,7 +6,7 @@ use ipseity_domain::{DailyUsage, UtcDay};
 use ipseity_store::{Actor, Store, StoreError, StoreOptions};
 use ipseity_testkit::eventually;
 
-use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, generate_key, open_store, pause};
+use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, generate_key, open_store, pause, session_limits};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Time for the wait for a connection, a statement, and the delay of a busy machine.
@@ -26,7 +26,7 @@ async fn assert_every_call_fails(store: &Store) {
     assert_outage("record_pause", store.keys().record_pause(&pause(key.id, 1))).await;
     assert_outage("find_demo_usage", store.usage().find_demo_usage()).await;
     assert_outage("deactivate", store.keys().deactivate(Actor::Operator, key.id)).await;
-    assert_outage("authenticate", store.sessions().authenticate(&[0; 32], TIMEOUT)).await;
+    assert_outage("authenticate", store.sessions().authenticate(&[0; 32], session_limits(TIMEOUT))).await;
     assert_outage(
         "request_password_reset",
         store.email_requests(EMAILS_PER_HOUR_MAX).request_password_reset(&email("ada@ipseity.example")),

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ipseity_domain::account::EmailAddress;
-use ipseity_store::{NoticeKind, Store, StoreRefusal};
+use ipseity_store::{SecurityEvent, SessionLimits, Store, StoreRefusal};
 use tokio::task::JoinSet;
 
-use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest};
+use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest, session_limits};
 
-const IDLE_TIMEOUT: Duration = Duration::from_secs(86_400);
+const LIMITS: SessionLimits = session_limits(Duration::from_secs(86_400));
 
 /// The digest of the token in the next email.
 async fn claim_link(store: &Store) -> [u8; 32] {
@@ -125,14 +125,14 @@ async fn password_reset_ends_sessions_and_other_links() {
 
     assert_eq!(store.email_tokens().redeem_password(&first, "new").await.expect("password is set"), account.id);
     assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
-    assert!(store.sessions().authenticate(&session, IDLE_TIMEOUT).await.expect("query succeeds").is_none());
+    assert!(store.sessions().authenticate(&session, LIMITS).await.expect("query succeeds").is_none());
     for used_link in [first, second] {
         assert_eq!(
             expect_refusal(store.email_tokens().redeem_password(&used_link, "x").await),
             StoreRefusal::InvalidEmailToken
         );
     }
-    assert_eq!(store.sessions().list(other.id, IDLE_TIMEOUT).await.expect("sessions are listed").len(), 1);
+    assert_eq!(store.sessions().list(other.id, LIMITS).await.expect("sessions are listed").len(), 1);
     assert_eq!(store.email_tokens().redeem_password(&other_link, "theirs").await.expect("password is set"), other.id);
     assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
 }
@@ -219,19 +219,19 @@ async fn change_email(store: &Store, account_id: i64, address: &str) -> [u8; 32]
     claim_notices(store)
         .await
         .into_iter()
-        .find(|(kind, _, _)| *kind == NoticeKind::EmailChanged)
+        .find(|(kind, _, _)| *kind == SecurityEvent::EmailChanged)
         .expect("link is sent")
         .2
 }
 
 /// Claims all notices, with their recipients and the digests of their links.
-async fn claim_notices(store: &Store) -> Vec<(NoticeKind, String, [u8; 32])> {
+async fn claim_notices(store: &Store) -> Vec<(SecurityEvent, String, [u8; 32])> {
     let mut notices = Vec::new();
     loop {
         let digest = random_digest();
         let Some(notice) = store.notice_queue().claim_next(&digest).await.expect("claim succeeds") else { break };
         store.notice_queue().mark_sent(notice.id).await.expect("notice is marked");
-        notices.push((notice.kind, notice.email, digest));
+        notices.push((notice.event, notice.email, digest));
     }
     notices
 }
@@ -246,7 +246,7 @@ async fn address_that_an_owner_replaces_again_cannot_be_restored() {
     requests.request_email_change(account.id, &email(&account.email)).await.expect("request is stored");
     store.email_tokens().redeem_email_change(&claim_link(store).await).await.expect("email address is set");
     let [(kind, recipient, link)] = claim_notices(store).await.try_into().expect("one notice");
-    assert_eq!((kind, recipient.as_str()), (NoticeKind::EmailRestored, "attacker@ipseity.example"));
+    assert_eq!((kind, recipient.as_str()), (SecurityEvent::EmailRestored, "attacker@ipseity.example"));
     for useless in [link, owners] {
         let restored = store.email_tokens().restore_email(&useless, "x").await;
         assert_eq!(expect_refusal(restored), StoreRefusal::InvalidEmailToken);
@@ -262,8 +262,12 @@ async fn first_address_can_be_restored_as_long_as_any_later_one() {
     let attackers = change_email(store, account.id, "owners-other@ipseity.example").await;
     assert_eq!(fixture.sql("select count(distinct expires_at), count(*) from notices").await, "1|2");
     store.email_tokens().restore_email(&attackers, "x").await.expect("email is restored");
-    let [(kind, recipient, _)] = claim_notices(store).await.try_into().expect("one notice");
-    assert_eq!((kind, recipient.as_str()), (NoticeKind::EmailRestored, "owners-other@ipseity.example"));
+    let notices = claim_notices(store).await.into_iter().map(|(event, recipient, _)| (event, recipient));
+    let expected = [
+        (SecurityEvent::EmailRestored, "owners-other@ipseity.example".to_owned()),
+        (SecurityEvent::PasswordChanged, "attacker@ipseity.example".to_owned()),
+    ];
+    assert_eq!(notices.collect::<Vec<_>>(), expected);
     store.email_tokens().restore_email(&owners, "y").await.expect("email is restored");
     assert_eq!(fixture.sql("select email from accounts").await, account.email);
 }
@@ -280,7 +284,7 @@ async fn restored_address_ends_later_restore_links_but_not_earlier_ones() {
     assert_eq!(fixture.sql(emails).await, format!("first@ipseity.example\n{}", other.email));
     let attackers = change_email(store, account.id, "third@ipseity.example").await;
     fixture.add_passkey(&account, b"planted").await;
-    store.devices().remember(account.id, &random_digest()).await.expect("device is recorded");
+    store.devices().remember(account.id, &random_digest(), "Firefox").await.expect("device is recorded");
     fixture.open_session_for(&account, random_digest()).await;
     fixture.open_session_for(&other, random_digest()).await;
 
@@ -289,7 +293,7 @@ async fn restored_address_ends_later_restore_links_but_not_earlier_ones() {
     assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
     let remaining =
         "select (select count(*) from passkeys), (select count(*) from devices), (select count(*) from sessions)";
-    assert_eq!(fixture.sql(remaining).await, "0|0|1", "only the session of the other account is left");
+    assert_eq!(fixture.sql(remaining).await, "0|1|1", "only the device and the session of the other account are left");
     for used_link in [owners, attackers] {
         let again = store.email_tokens().restore_email(&used_link, "x").await;
         assert_eq!(expect_refusal(again), StoreRefusal::InvalidEmailToken);

@@ -39,8 +39,10 @@ async fn use_small_plan(fixture: &PortalFixture, member: &TestMember) {
     output.and_then(CommandOutput::ensure_success).expect("plan is changed");
 }
 
+/// Subjects of alerts about a key.
 fn subjects_about<'a>(emails: &'a [ReceivedEmail], key: &IssuedKey) -> Vec<&'a str> {
-    emails.iter().filter(|email| email.text.contains(&key.id)).map(|email| email.subject.as_str()).collect()
+    let alerts = emails.iter().filter(|email| email.subject.starts_with("Ipseity: "));
+    alerts.filter(|email| email.text.contains(&key.id)).map(|email| email.subject.as_str()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ async fn change_email(
 ) -> String {
     let link = request_change(fixture, browser, email, password).await;
     assert_redirects_to(&browser.post(&link, &[]).await, "/account");
-    fixture.emailed_link_path(previous, "was changed").await
+    fixture.emailed_link_path(previous, "The email of").await
 }
 
 async fn email_of(fixture: &PortalFixture, account_id: i64) -> String {

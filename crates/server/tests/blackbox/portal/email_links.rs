@@ -89,7 +89,7 @@ async fn restore_link(fixture: &PortalFixture) -> SentLink {
     assert_eq!(member.browser.post("/account/email", &form).await.status, 200);
     let confirmation = fixture.emailed_link_path(&changed_to, "Confirm").await;
     assert_redirects_to(&member.browser.post(&confirmation, &[]).await, "/account");
-    let path = fixture.emailed_link_path(&member.email, "was changed").await;
+    let path = fixture.emailed_link_path(&member.email, "The email of").await;
     SentLink {
         kind: "restore",
         path,

@@ -157,6 +157,11 @@ impl PortalFixture {
             format!("select 'device', t::text from devices t where account_id = {id}"),
             format!("select 'passkey', t::text from passkeys t where account_id = {id}"),
             format!("select 'ceremony', t::text from ceremonies t where digest = {visit_digest}"),
+            format!("select 'code', t::text from recovery_codes t where account_id = {id}"),
+            format!(
+                "select 'sign-in', t::text from pending_sign_ins t where account_id = {id} or digest = {visit_digest}"
+            ),
+            format!("select 'event', t::text from security_events t where account_id = {id}"),
             format!("select 'ticket', t::text from tickets t where account_id = {id} or lower(email) = '{email}'"),
         ];
         self.psql(&format!("{} order by 1, 2", parts.join(" union all "))).await

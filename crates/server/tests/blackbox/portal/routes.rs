@@ -38,6 +38,9 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/signup", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 200),
     page_case("/signin"),
     form_case("/signin", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 303),
+    // Without a password before.
+    RouteCase { method: "get", path: "/signin/verify", fields: &[], status: 303 },
+    form_case("/signin/verify", &[("code", "000000")], 303),
     form_case("/signin/passkey", &[], 200),
     // An invalid passkey gets an error page.
     form_case("/signin/passkey/finish", &[("credential", "{}")], 403),
@@ -45,6 +48,8 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/forgot", &[("email", EMAIL_PLACEHOLDER)], 200),
     page_case("/link/{token}"),
     form_case("/link/{token}", &[("password", NEW_PASSWORD)], 303),
+    page_case("/leaked-keys"),
+    form_case("/leaked-keys", &[("key", "none")], 200),
     form_case("/signout", &[], 303),
     page_case("/keys"),
     form_case("/keys", &[("name", "one more"), ("scope", "ip")], 200),
@@ -68,6 +73,16 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/account/alerts", &[("near_quota", "on")], 303),
     form_case("/account/sessions/end-others", &[], 303),
     form_case("/account/sessions/{id}/end", &[], 303),
+    form_case("/account/devices/{id}/forget", &[], 303),
+    page_case("/account/two-factor"),
+    form_case("/account/two-factor/app", &[("password", PASSWORD)], 200),
+    form_case("/account/two-factor/app/confirm", &[("code", "000000")], 200),
+    form_case("/account/two-factor/passkeys", &[("password", PASSWORD)], 200),
+    // Without two-factor authentication there are no codes.
+    form_case("/account/two-factor/codes", &[("password", PASSWORD)], 404),
+    form_case("/account/two-factor/off", &[("password", PASSWORD)], 303),
+    page_case("/account/confirm"),
+    form_case("/account/confirm/password", &[("password", PASSWORD)], 303),
     form_case("/account/confirm/begin", &[], 200),
     form_case("/account/confirm", &[("credential", "{}")], 403),
     form_case("/account/passkeys/begin", &[("password", PASSWORD)], 200),
@@ -113,6 +128,7 @@ pub(crate) struct AccountFixture {
     key_name: String,
     session: String,
     passkey: String,
+    device: String,
     token: String,
 }
 
@@ -135,12 +151,15 @@ impl AccountFixture {
                  values ({id}, decode('{credential}', 'hex'), '{key_name}', '{passkey}') returning id
              ), session as (
                  insert into sessions (account_id, digest, label) values ({id}, {digest}, '{key_name}') returning id
+             ), device as (
+                 insert into devices (account_id, digest, label) values ({id}, {digest}, '{key_name}') returning id
              )
-             select session.id, passkey.id from session, passkey"
+             select session.id, passkey.id, device.id from session, passkey, device"
         );
         let numbers = fixture.psql(&sql).await;
-        let (session, passkey) = numbers.split_once('|').expect("query returns two IDs");
-        (Self { email, key, key_name, session: session.to_owned(), passkey: passkey.to_owned(), token }, browser)
+        let ids: Vec<_> = numbers.split('|').map(str::to_owned).collect();
+        let [session, passkey, device] = ids.try_into().expect("query returns three IDs");
+        (Self { email, key, key_name, session, passkey, device, token }, browser)
     }
 
     /// The path of a route, with the IDs of this account.
@@ -148,6 +167,7 @@ impl AccountFixture {
         let id = match row.path {
             path if path.starts_with("/account/sessions/") => &self.session,
             path if path.starts_with("/account/passkeys/") => &self.passkey,
+            path if path.starts_with("/account/devices/") => &self.device,
             _ => &self.key,
         };
         row.path.replace("{id}", id).replace("{token}", &self.token).replace("{page}", "errors")

@@ -1,11 +1,20 @@
 //! Sessions: how they start and end, and what is stored.
 
-use ipseity_testkit::{Needle, PrivacySearch};
+use std::time::Duration;
+
+use ipseity_testkit::{Needle, PrivacySearch, eventually};
 
 use super::browser::{Browser, DEVICE_COOKIE, SESSION_COOKIE};
 use super::fixture::{
-    NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, assert_redirects_to, digest_sql, fresh_secret, shared_fixture,
+    NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, assert_redirects_to, digest_sql, fresh_email, fresh_secret,
+    shared_fixture,
 };
+
+/// A hash of `PASSWORD` with lower parameters than new hashes have.
+const OUTDATED_HASH: &str =
+    "$argon2id$v=19$m=4096,t=1,p=1$c2FsdCBvZiBhIG1lbWJlcg$Cktu9pLjdVW8bq0Xupbp+H7B6JK+Yen6nvZaAAcnDxg";
+const CURRENT_PARAMS: &str = "$argon2id$v=19$m=19456,t=2,p=1$";
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn sign_in(browser: &mut Browser, email: &str, password: &str) {
     assert_redirects_to(&browser.post("/signin", &[("email", email), ("password", password)]).await, "/keys");
@@ -120,7 +129,7 @@ async fn password_that_is_easy_to_guess_is_rejected() {
     let mut member = fixture.create_member().await;
     let (link, email) = (fixture.create_reset_link(&member.email).await, member.email.clone());
     let local_part = email.split('@').next().expect("email has a local part");
-    for easy in ["1234567890", "Password2026!", local_part] {
+    for easy in ["1234567890", "Password2026!", "1q2w3e4r5t", "B4sketb@ll-98", local_part] {
         for (path, fields) in [
             ("/signup", &[("email", email.as_str()), ("password", easy)][..]),
             ("/account/password", &[("current", PASSWORD), ("password", easy)]),
@@ -131,6 +140,40 @@ async fn password_that_is_easy_to_guess_is_rejected() {
             assert!(reply.text().contains("This password is easy to guess."), "{easy} at {path}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn correct_password_upgrades_an_outdated_hash_once() {
+    let fixture = shared_fixture().await;
+    let mut member = fixture.create_member().await;
+    let stored_hash = format!("select password_hash from accounts where id = {}", member.id);
+    let store_outdated = format!("update accounts set password_hash = '{OUTDATED_HASH}' where id = {}", member.id);
+    let wait_for_upgrade = async || {
+        let is_upgraded = async || fixture.psql(&stored_hash).await.starts_with(CURRENT_PARAMS);
+        eventually("hash is upgraded", UPGRADE_TIMEOUT, is_upgraded).await.expect("hash is upgraded in time");
+        fixture.psql(&stored_hash).await
+    };
+    let mut browser = fixture.browser();
+    for visitor in ["stranger", "known browser"] {
+        fixture.psql(&store_outdated).await;
+        let wrong = browser.post("/signin", &[("email", &member.email), ("password", "not the password")]).await;
+        assert_eq!(wrong.status, 200, "{visitor}");
+        assert_eq!(fixture.psql(&stored_hash).await, OUTDATED_HASH, "{visitor} with a wrong password");
+        sign_in(&mut browser, &member.email, PASSWORD).await;
+        let upgraded = wait_for_upgrade().await;
+        assert_eq!(browser.get("/keys").await.status, 200, "{visitor}: the new session continues");
+        sign_in(&mut browser, &member.email, PASSWORD).await;
+        sign_in(&mut browser, &member.email, PASSWORD).await;
+        assert_eq!(fixture.psql(&stored_hash).await, upgraded, "{visitor}: a current hash stays");
+    }
+
+    fixture.psql(&store_outdated).await;
+    let link = fixture.create_reset_link(&member.email).await;
+    let confirmed = member.browser.post("/account/email", &[("email", &fresh_email()), ("password", PASSWORD)]).await;
+    assert_eq!(confirmed.status, 200);
+    wait_for_upgrade().await;
+    assert_eq!(member.browser.get("/keys").await.status, 200, "earlier sessions continue");
+    assert_eq!(fixture.browser().get(&link).await.status, 200, "links stay valid");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,8 @@
-//! Line length of Markdown, and the form of decision records.
+//! Line length of Markdown, and the form of decision records and of the security page.
 
-use super::text_files;
+use std::collections::BTreeSet;
+
+use super::{repository_root, text_files};
 
 const COLUMNS_MAX: usize = 120;
 
@@ -46,6 +48,43 @@ fn decision_records_are_numbered_without_gaps_and_have_four_sections() {
         assert!(index.contains(name.as_str()), "the index lacks {name}");
         for heading in ["## Context", "## Decision", "## Alternatives", "## Consequences"] {
             assert!(text.contains(heading), "{name} lacks {heading}");
+        }
+    }
+}
+
+/// Texts between backticks.
+fn backquoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn security_page_names_existing_tests() {
+    let files = text_files();
+    let (_, page) = files.iter().find(|(path, _)| path == "docs/security.md").expect("page exists");
+    let rust_sources = files.iter().filter(|(path, _)| path.ends_with(".rs")).map(|(_, source)| source);
+    let functions: BTreeSet<_> = rust_sources
+        .flat_map(|source| source.split("fn ").skip(1))
+        .filter_map(|rest| rest.split_once("()"))
+        .map(|(name, _)| name)
+        .collect();
+    let is_row = |line: &&str| line.starts_with("| ") && line[2..].starts_with(|first: char| first.is_ascii_digit());
+    let rows: Vec<_> = page.lines().filter(is_row).collect();
+    assert!(rows.len() > 150, "only {} rows", rows.len());
+    for row in rows {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let ["", _, _, state, tests, notes, ""] = cells[..] else { panic!("expected six bars: {row}") };
+        let evidence = match state {
+            "**met**" => tests,
+            "**met, by design**" | "**not applicable**" | "**open**" => notes,
+            _ => panic!("unknown state: {row}"),
+        };
+        assert!(!evidence.is_empty(), "neither a test nor a note: {row}");
+        for name in backquoted(tests) {
+            assert!(functions.contains(name), "no test named {name}");
+        }
+        let folders = ["crates/", "deploy/", "docs/", ".github/"];
+        for path in backquoted(notes).filter(|text| folders.iter().any(|folder| text.starts_with(folder))) {
+            assert!(repository_root().join(path).exists(), "no file {path}");
         }
     }
 }
