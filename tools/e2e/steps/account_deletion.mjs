@@ -55,11 +55,13 @@ async function countKeysOfOthers(deployment, { account }) {
   return count;
 }
 
+// The security log keeps numbers of accounts and IDs of keys, but no emails and no names.
 async function findTraces(deployment, tables, { account, words }) {
   const found = [];
   for (const table of tables) {
-    const contains = words.map((word) => `row::text like '%${word}%'`).join(' or ');
-    const isOwned = `(to_jsonb(row) ->> 'account_id') = '${account}'`;
+    const isLog = table === 'security_events';
+    const contains = (isLog ? words.slice(0, 1) : words).map((word) => `row::text like '%${word}%'`).join(' or ');
+    const isOwned = isLog ? 'false' : `(to_jsonb(row) ->> 'account_id') = '${account}'`;
     const [[count]] = await deployment.sql(`select count(*) from "${table}" row where ${contains} or ${isOwned}`);
     if (count !== '0') found.push(`${count} in ${table}`);
   }

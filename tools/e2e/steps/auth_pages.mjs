@@ -84,7 +84,7 @@ export async function resetPassword({ report, snapshots, deployment }, member) {
     await snapshots.save(member.page, 'forgot');
     await member.submit('/forgot', { email: member.email });
     await snapshots.save(member.page, 'forgot-sent');
-    const email = await deployment.mailbox.take(member.email, 'Reset your');
+    const email = await deployment.mailbox.take(member.email, 'Reset your Ipseity password');
     await member.visit(linkIn(email));
     await snapshots.save(member.page, 'link-reset');
     member.password = `reset ${member.password}`;
