@@ -158,10 +158,12 @@ impl AbuseFixture<'_> {
             let connections = if is_full_run() { connections } else { connections.div_ceil(5) };
             let (rss_before, before, cpu_before) =
                 (status_kib(self.node, "VmRSS:"), close_counts(self.node).await, cpu_s(self.node));
+            let stolen_before = stolen_s();
             reset_rss_max(self.node);
             let attacker = self.start_attack(name, connections);
             let stats = baseline::measure_baseline(self.deployment, self.node, self.http, self.keys, duration).await;
             let (rss, cpu_s) = (status_kib(self.node, "VmHWM:"), cpu_s(self.node) - cpu_before);
+            let stolen_s = stolen_s() - stolen_before;
             let output = attacker.wait_with_output().await.expect("attacker exits");
             let counts = close_counts(self.node).await.into_iter().zip(before);
             let counts: Vec<_> =
@@ -169,7 +171,7 @@ impl AbuseFixture<'_> {
             let output = String::from_utf8_lossy(&output.stdout).into_owned();
             let output = output.lines().last().filter(|line| line.starts_with('{')).unwrap_or_default();
             print_line(&format!(
-                "{}: {name} × {connections}: {}; {rss_before} → {rss} KiB, {cpu_s:.1} s of CPU time, {counts:?} {output}",
+                "{}: {name} × {connections}: {}; {rss_before} → {rss} KiB, {cpu_s:.1} s of CPU time, {stolen_s:.1} s taken by the host, {counts:?} {output}",
                 self.label,
                 format_stats(&stats)
             ));
@@ -225,6 +227,13 @@ fn cpu_s(node: &Node) -> f64 {
     let fields = stat.rsplit_once(')').expect("stat has a name").1.split_whitespace().skip(11).take(2);
     // Linux reports 100 ticks per second.
     fields.map(|ticks| ticks.parse::<f64>().expect("valid number") / 100.0).sum()
+}
+
+/// CPU time that the host of this virtual machine gave to others. If it is much, the latencies are those of the host.
+fn stolen_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").expect("system has statistics");
+    let ticks = stat.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
+    ticks.expect("valid number") / 100.0
 }
 
 /// Connections closed by each limit, and QUIC Retry packets sent.

@@ -6,6 +6,7 @@ use sqlx::{FromRow, PgConnection};
 use crate::access::Accounts;
 use crate::accounts::security_log::{SecurityEvent, record_event};
 use crate::accounts::{lock_account, require_session, two_factor};
+use crate::email::notices::queue_email_notice;
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
 /// The credentials that a sign-in is checked against.
@@ -107,6 +108,7 @@ impl Accounts<'_> {
             let mut transaction = self.store.pool.begin().await?;
             lock_account(&mut transaction, account_id).await?;
             require_session(&mut transaction, account_id, session_id).await?;
+            queue_email_notice(&mut transaction, account_id).await?;
             replace_email(&mut transaction, account_id, email).await?;
             Ok(transaction.commit().await?)
         };
