@@ -54,6 +54,8 @@ class Rejection extends Error {
 async function submitPasskey(form) {
   const { credential } = form.elements;
   const response = await fetch(form.dataset.begin, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+  // The session must be confirmed first, on another page.
+  if (response.redirected) return location.assign(response.url);
   if (!response.ok) throw await Rejection.from(response);
   const { publicKey } = await response.json();
   credential.value = JSON.stringify(await CEREMONIES[form.dataset.passkey](publicKey));

@@ -41,6 +41,8 @@ pub(crate) enum PortalError {
     PasskeyLimitReached,
     /// Too many attempts to sign in.
     Throttled(RetryAfter),
+    /// Too many wrong codes of a second factor.
+    CodesThrottled(RetryAfter),
     /// Too many changes of the account.
     AccountChangesThrottled(RetryAfter),
     /// Too many changes of keys.

@@ -100,6 +100,7 @@ fn error_outcome(error: &PortalError) -> ErrorOutcome {
             "A browser you signed in with before still works.",
             ("/signin", "Sign in"),
         ),
+        PortalError::CodesThrottled(wait) => codes_throttled_content(*wait),
         PortalError::AccountChangesThrottled(wait) => changes_throttled_content(
             "Your account was changed too often in the last ten minutes. Nothing changed.",
             *wait,
@@ -129,6 +130,17 @@ fn error_outcome(error: &PortalError) -> ErrorOutcome {
         ),
     };
     ErrorOutcome::Page(content)
+}
+
+fn codes_throttled_content(wait: RetryAfter) -> ErrorPageContent {
+    rate_limit_content(
+        StatusCode::TOO_MANY_REQUESTS,
+        "Too many wrong codes",
+        "There were too many wrong codes on this account.",
+        wait,
+        "A passkey still works.",
+        ("/signin", "Sign in"),
+    )
 }
 
 fn stream_limit_content() -> ErrorPageContent {
@@ -205,6 +217,7 @@ fn email_limit_content(wait: RetryAfter) -> ErrorPageContent {
 fn retry_after_s(error: &PortalError) -> Option<u64> {
     match error {
         PortalError::Throttled(RetryAfter(wait))
+        | PortalError::CodesThrottled(RetryAfter(wait))
         | PortalError::AccountChangesThrottled(RetryAfter(wait))
         | PortalError::KeyActionsThrottled(RetryAfter(wait))
         | PortalError::EmailsThrottled(RetryAfter(wait))

@@ -159,6 +159,12 @@ impl CurrentMember {
         !self.is_confirmed && !self.has_two_factor
     }
 
+    /// Requires a confirmation if the account has two-factor authentication. It may have been turned on since this began.
+    pub(crate) fn require_second_factor(&self, next: &str) -> Result<(), PortalError> {
+        let needs_confirmation = self.has_two_factor && !self.is_confirmed;
+        if needs_confirmation { Err(PortalError::ConfirmationNeeded(next.to_owned())) } else { Ok(()) }
+    }
+
     /// Requires that the member signed in or confirmed the session recently. Otherwise the page for that leads back to `next`.
     pub(crate) fn require_recent(&self, next: &str) -> Result<(), PortalError> {
         if self.is_recent { Ok(()) } else { Err(PortalError::ConfirmationNeeded(next.to_owned())) }

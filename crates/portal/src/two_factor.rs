@@ -82,6 +82,7 @@ pub(crate) async fn enable_totp(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
+    member.require_second_factor("/account/two-factor")?;
     let state = portal.store.webauthn_states().take(&member.session_cookie().digest()).await?;
     let Some(setup) = state.and_then(|state| serde_json::from_value::<TotpSetup>(state).ok()) else {
         return two_factor_page(&portal, &member, Some("The setup took too long. Start again.")).await;

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipseity_store::{QueuedAlert, Store, StoreError, WakeListener};
+use ipseity_store::{QueuedAlert, SecurityEvent, Store, StoreError, WakeListener};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -101,7 +101,7 @@ impl PortalWorker {
             if let Some(queued) = self.store.email_queue().claim_next(&token.digest()).await? {
                 is_empty = false;
                 let content = EmailContent::for_email_token(queued.kind, base_url, &token);
-                if self.send_email(mailer, &queued.email, &content, &format!("link.{}", queued.token_id)).await {
+                if self.send_email(mailer, &queued.email, &content, &link_id(&token)).await {
                     self.store.email_queue().mark_sent(queued.token_id).await?;
                 }
             }
@@ -109,7 +109,9 @@ impl PortalWorker {
             if let Some(notice) = self.store.notice_queue().claim_next(&token.digest()).await? {
                 is_empty = false;
                 let content = EmailContent::for_notice(&notice, base_url, &token);
-                if self.send_email(mailer, &notice.email, &content, &format!("notice.{}", notice.id)).await {
+                let has_link = notice.event == SecurityEvent::EmailChanged;
+                let id = if has_link { link_id(&token) } else { format!("notice.{}", notice.id) };
+                if self.send_email(mailer, &notice.email, &content, &id).await {
                     self.store.notice_queue().mark_sent(notice.id).await?;
                 }
             }
@@ -149,6 +151,11 @@ impl PortalWorker {
             }
         }
     }
+}
+
+/// Another id for each attempt, because each has another link and only the last one works.
+fn link_id(token: &SecretToken) -> String {
+    format!("link.{}", hex::encode(&token.digest()[..8]))
 }
 
 fn alert_id(alert: &QueuedAlert) -> String {

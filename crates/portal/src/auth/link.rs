@@ -52,7 +52,9 @@ fn link_page(
         LinkAction::RestoreEmail => "Restore your email",
     };
     let frame = visitor.frame(portal, title, Tab::None);
-    let (email, needs_code) = (email_token.email.to_string(), email_token.second_factor_account.is_some());
+    let is_signed_in = action == LinkAction::ConfirmNewEmail { needs_password: false };
+    let needs_code = email_token.second_factor_account.is_some() && !is_signed_in;
+    let email = email_token.email.to_string();
     visitor.render(portal, &LinkPage { frame, action, email, token, needs_code, form_error })
 }
 
@@ -135,8 +137,16 @@ pub(crate) async fn redeem_link(
             if needs_password && !portal.verify_link_password(&email_token, &client, &headers, password_input).await? {
                 return show_error(WRONG_PASSWORD);
             }
+            if needs_password
+                && let Some(account_id) = email_token.second_factor_account
+                && !portal.verify_second_factor(account_id, form.field("code")).await?
+            {
+                return show_error(WRONG_CODE);
+            }
             match portal.store.email_tokens().redeem_email_change(&digest).await {
-                Ok(account_id) if needs_password => portal.finish_password(account_id, &headers, &visitor).await,
+                Ok(account_id) if needs_password => {
+                    portal.open_session(account_id, &headers, SessionStart::SignIn).await
+                }
                 Ok(_) => Ok(redirect_with_notice("/account", "email")),
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),
                 Err(error) => Err(error.into()),

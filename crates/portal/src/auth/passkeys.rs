@@ -71,6 +71,7 @@ pub(crate) async fn finish_registration(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
+    member.require_second_factor("/account")?;
     let response: RegistrationResponse = serde_json::from_str(form.field("credential"))?;
     let state: RegistrationState = portal.take_webauthn_state(&member.session_cookie().digest()).await?;
     let NewPasskey { credential_id, record } = portal.relying_party()?.finish_registration(state, &response)?;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
+use ipseity_domain::Client;
 use ipseity_store::SessionStart;
 
 use crate::auth::csrf_form::CsrfForm;
@@ -20,18 +22,23 @@ use crate::view::frame::Tab;
 pub(crate) const WRONG_CODE: &str =
     "Incorrect code. Codes work once. Check the time of your device, or use another code.";
 
-pub(crate) async fn show(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Result<Response, PortalError> {
-    let account_id = portal.pending_account(&visitor).await?;
+pub(crate) async fn show(
+    State(portal): State<Arc<Portal>>,
+    Extension(client): Extension<Client>,
+    visitor: Visitor,
+) -> Result<Response, PortalError> {
+    let account_id = portal.pending_account(&visitor, &client).await?;
     portal.second_factor_page(&visitor, account_id, None).await
 }
 
 pub(crate) async fn verify(
     State(portal): State<Arc<Portal>>,
+    Extension(client): Extension<Client>,
     headers: HeaderMap,
     visitor: Visitor,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let account_id = portal.pending_account(&visitor).await?;
+    let account_id = portal.pending_account(&visitor, &client).await?;
     if !portal.verify_second_factor(account_id, form.field("code")).await? {
         return portal.second_factor_page(&visitor, account_id, Some(WRONG_CODE)).await;
     }
@@ -50,18 +57,20 @@ impl Portal {
         visitor: &Visitor,
     ) -> Result<Response, PortalError> {
         if !self.store.two_factor().factors(account_id).await?.is_enabled {
-            return self.open_session(account_id, headers, SessionStart::SignIn).await;
+            return self.open_session(account_id, headers, SessionStart::PasswordOnly).await;
         }
         self.store.two_factor().save_pending(&visitor.session_cookie.digest(), account_id).await?;
         Ok(Redirect::to("/signin/verify").into_response())
     }
 
     /// The account whose password this browser has entered.
-    async fn pending_account(&self, visitor: &Visitor) -> Result<i64, PortalError> {
+    async fn pending_account(&self, visitor: &Visitor, client: &Client) -> Result<i64, PortalError> {
         if visitor.session_cookie.is_new() {
             return Err(PortalError::NotSignedIn);
         }
-        let pending = self.store.two_factor().find_pending(&visitor.session_cookie.digest()).await?;
+        let digest = visitor.session_cookie.digest();
+        let lookup = self.store.two_factor().find_pending(&digest);
+        let pending = self.secret_lookups.find_limited(digest, client.address.subnet(), lookup).await?;
         pending.ok_or(PortalError::NotSignedIn)
     }
 
@@ -85,7 +94,7 @@ impl Portal {
 
     /// Verifies a code of the authenticator app or a recovery code, and uses it up. Attempts count by account.
     pub(crate) async fn verify_second_factor(&self, account_id: i64, code: &str) -> Result<bool, PortalError> {
-        self.second_factor_throttle.record_attempt(account_id)?;
+        self.second_factor_throttle.record_attempt(account_id).map_err(PortalError::CodesThrottled)?;
         let is_correct = self
             .use_code(account_id, code)
             .await

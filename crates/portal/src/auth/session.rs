@@ -20,7 +20,7 @@ impl Portal {
         headers: &HeaderMap,
         start: SessionStart,
     ) -> Result<Response, PortalError> {
-        let known_device = session_cookie::device_token(headers).filter(|_| start == SessionStart::SignIn);
+        let known_device = session_cookie::device_token(headers).filter(|_| start != SessionStart::Link);
         let device_token = known_device.unwrap_or_else(SecretToken::generate);
         let session_cookie = SessionCookie::generate();
         self.store.sessions().end_by_digest(&SessionCookie::from_headers(headers).digest()).await?;

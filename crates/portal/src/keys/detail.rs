@@ -126,6 +126,7 @@ pub(crate) async fn reactivate(
     member: CurrentMember,
     _: CsrfForm,
 ) -> Result<Response, PortalError> {
+    member.require_recent(&format!("/keys/{}", parse_key_id(&id)?))?;
     portal.record_key_action(&member)?;
     let committed = portal.key_service.reactivate(member.actor(), parse_key_id(&id)?).await?;
     let is_paused = matches!(&committed.change, KeyChange::Updated(record) if record.flags.state() == KeyState::Paused);

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::PortalError;
+use crate::leaks::find_keys;
 use crate::leaks::signed_report::{Finding, ScannerKeys};
-use crate::leaks::{KEYS_MAX, find_keys};
 use crate::state::Portal;
 
 const KEY_IDENTIFIER: &str = "github-public-key-identifier";
@@ -35,7 +35,7 @@ pub(crate) async fn receive(
         return Ok(text_response(StatusCode::BAD_REQUEST, "invalid report\n"));
     };
     let mut labels = Vec::new();
-    for finding in findings.into_iter().take(KEYS_MAX) {
+    for finding in findings {
         labels.push(portal.handle_finding(&finding).await?);
     }
     Ok(([(CONTENT_TYPE, "application/json")], Value::from(labels).to_string()).into_response())
@@ -62,10 +62,10 @@ impl Portal {
         self.github_keys.record_fetch()?;
         let Some(document) = self.host.fetch_scanner_keys().await else { return Err(PortalError::Unavailable) };
         let keys = ScannerKeys::parse(&document).map(Arc::new);
-        if keys.is_none() {
-            tracing::warn!("the published keys for secret scanning are not valid");
+        match &keys {
+            Some(keys) => self.github_keys.replace(Arc::clone(keys)),
+            None => tracing::warn!("the published keys for secret scanning are not valid"),
         }
-        self.github_keys.replace(keys.clone());
         Ok(keys)
     }
 

@@ -25,8 +25,8 @@ impl GithubKeys {
         self.lock().as_ref().filter(|keys| keys.contains(identifier)).map(Arc::clone)
     }
 
-    pub(crate) fn replace(&self, keys: Option<Arc<ScannerKeys>>) {
-        *self.lock() = keys;
+    pub(crate) fn replace(&self, keys: Arc<ScannerKeys>) {
+        *self.lock() = Some(keys);
     }
 
     /// Counts an attempt to read the keys, if it is allowed.

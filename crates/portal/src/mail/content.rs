@@ -111,6 +111,9 @@ impl EmailContent {
         };
         let advice = if notice.event == SecurityEvent::EmailRestored {
             "Wasn't it you? Someone with access to the previous address did it.".to_owned()
+        } else if notice.event == SecurityEvent::TwoFactorEnabled {
+            "Wasn't it you? Contact the administrator of the site, who can turn it off. Then reset your password."
+                .to_owned()
         } else {
             format!(
                 "Wasn't it you? Reset your password. This also removes all passkeys and signs out all devices:\n\n{base_url}/forgot"

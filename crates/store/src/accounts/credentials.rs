@@ -108,7 +108,15 @@ impl Accounts<'_> {
             let mut transaction = self.store.pool.begin().await?;
             lock_account(&mut transaction, account_id).await?;
             require_session(&mut transaction, account_id, session_id).await?;
-            queue_email_notice(&mut transaction, account_id).await?;
+            let is_unchanged: bool =
+                sqlx::query_scalar("select exists (select 1 from accounts where id = $1 and email collate \"C\" = $2)")
+                    .bind(account_id)
+                    .bind(email.as_str())
+                    .fetch_one(&mut *transaction)
+                    .await?;
+            if !is_unchanged {
+                queue_email_notice(&mut transaction, account_id).await?;
+            }
             replace_email(&mut transaction, account_id, email).await?;
             Ok(transaction.commit().await?)
         };
@@ -160,8 +168,7 @@ pub(crate) async fn replace_password(
               ended_sign_ins as (delete from pending_sign_ins using changed where pending_sign_ins.account_id = changed.id),
               ended_sessions as (delete from sessions using changed
                         where sessions.account_id = changed.id and sessions.id is distinct from $3),
-              forgotten_devices as (delete from devices using changed where devices.account_id = changed.id),
-              deleted_passkeys as (delete from passkeys using changed where $4 and passkeys.account_id = changed.id)
+              forgotten_devices as (delete from devices using changed where devices.account_id = changed.id)
          delete from tickets using changed
          where tickets.account_id = changed.id
             or (tickets.email collate \"C\" = changed.email and tickets.kind in ('reset', 'invite'))",
@@ -169,10 +176,16 @@ pub(crate) async fn replace_password(
     .bind(account_id)
     .bind(hash)
     .bind(keep_session_id)
-    .bind(delete_passkeys)
     .execute(&mut *connection)
     .await?;
     if delete_passkeys {
+        let deleted: Vec<String> = sqlx::query_scalar("delete from passkeys where account_id = $1 returning name")
+            .bind(account_id)
+            .fetch_all(&mut *connection)
+            .await?;
+        for name in deleted {
+            record_event(connection, account_id, SecurityEvent::PasskeyRemoved, Some(&name)).await?;
+        }
         two_factor::end_without_factors(connection, account_id).await?;
     }
     record_event(connection, account_id, SecurityEvent::PasswordChanged, None).await

@@ -8,7 +8,7 @@ use sqlx::{FromRow, PgConnection};
 use crate::access::{Devices, Sessions};
 use crate::accounts::Account;
 use crate::accounts::security_log::{SecurityEvent, record_event};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreRefusal};
 
 /// Maximum number of sessions per account. The least recently used ones are removed.
 const SESSIONS_MAX: i64 = 100;
@@ -47,6 +47,8 @@ pub struct SessionLimits {
 pub enum SessionStart {
     /// A sign-in. An email reports a new device to the owner.
     SignIn,
+    /// The same with a password alone, which the account must still allow.
+    PasswordOnly,
     /// A sign-up, an invitation or a password reset, which have separate emails.
     Link,
 }
@@ -101,10 +103,19 @@ impl Sessions<'_> {
     /// Opens a session, remembers its device, records the events, and returns the session's id.
     ///
     /// # Errors
-    /// If PostgreSQL is unavailable.
+    /// If the account does not exist, or now needs a second factor.
     pub async fn open(self, session: &NewSession<'_>) -> Result<i64, StoreError> {
         let opened = async {
             let mut transaction = self.store.pool.begin().await?;
+            // Two-factor authentication may have been turned on since the password was verified.
+            let has_two_factor: Option<bool> =
+                sqlx::query_scalar("select two_factor_since is not null from accounts where id = $1 for update")
+                    .bind(session.account_id)
+                    .fetch_optional(&mut *transaction)
+                    .await?;
+            if has_two_factor.is_none_or(|has| has && session.start == SessionStart::PasswordOnly) {
+                return Err(StoreRefusal::SessionEnded.into());
+            }
             let id = sqlx::query_scalar(
                 "with surplus as (
                      delete from sessions where id in (
@@ -122,7 +133,7 @@ impl Sessions<'_> {
             .await?;
             let is_new =
                 remember_device(&mut transaction, session.account_id, session.device_digest, session.label).await?;
-            if is_new && session.start == SessionStart::SignIn {
+            if is_new && session.start != SessionStart::Link {
                 let (event, label) = (SecurityEvent::NewDevice, Some(session.label));
                 record_event(&mut transaction, session.account_id, event, label).await?;
             }
@@ -130,7 +141,7 @@ impl Sessions<'_> {
             transaction.commit().await?;
             Ok(id)
         };
-        self.store.with_timeout::<_, sqlx::Error>(opened).await
+        self.store.with_timeout::<_, StoreError>(opened).await
     }
 
     /// Finds the signed-in account, unless the session has reached a limit.

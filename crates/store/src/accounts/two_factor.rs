@@ -5,6 +5,7 @@ use sqlx::{FromRow, PgConnection};
 use crate::access::TwoFactor;
 use crate::accounts::security_log::{SecurityEvent, record_event};
 use crate::accounts::{lock_account, require_session};
+use crate::email::notices::RESTORE_EMAIL_DAYS;
 use crate::error::{StoreError, StoreRefusal};
 
 /// How long a sign-in waits for its second factor.
@@ -50,7 +51,7 @@ impl TwoFactor<'_> {
     }
 
     /// Turns two-factor authentication on, with a new authenticator app or with the passkeys of the account, and replaces the
-    /// recovery codes. Links that reset the password stop working, because they were requested without a second factor.
+    /// recovery codes. Other sessions, sign-ins and links end, because they began without a second factor.
     ///
     /// # Errors
     /// If the session has ended, or the account has no second factor.
@@ -68,15 +69,23 @@ impl TwoFactor<'_> {
             sqlx::query(
                 "with old_links as (
                      delete from tickets using accounts a
-                     where a.id = $1 and tickets.email collate \"C\" = a.email and tickets.kind in ('reset', 'invite')
+                     where a.id = $1 and (tickets.account_id = a.id
+                         or tickets.email collate \"C\" = a.email and tickets.kind in ('reset', 'invite'))
+                 ), old_sign_ins as (
+                     delete from pending_sign_ins where account_id = $1
+                 ), old_sessions as (
+                     delete from sessions where account_id = $1 and id <> $4
+                 ), unconfirmed as (
+                     update sessions set confirmed_at = null where id = $4
                  )
-                 update accounts set two_factor_since = coalesce(two_factor_since, now()),
+                 update accounts set two_factor_since = now(),
                      totp_secret = coalesce($2, totp_secret), totp_step = coalesce($3, totp_step)
                  where id = $1",
             )
             .bind(account_id)
             .bind(totp.map(|totp| totp.secret.as_slice()))
             .bind(totp.map(|totp| totp.last_step))
+            .bind(session_id)
             .execute(&mut *transaction)
             .await?;
             require_factor(&mut transaction, account_id).await?;
@@ -215,6 +224,28 @@ impl TwoFactor<'_> {
             .execute(&self.store.pool);
         Ok(self.store.with_timeout(taken).await?.rows_affected() == 1)
     }
+}
+
+/// Turns two-factor authentication off if it was turned on, or its factor replaced, after a notice or less than
+/// [`RESTORE_EMAIL_DAYS`] before it: an attacker may have done both.
+pub(crate) async fn end_if_newer(
+    connection: &mut PgConnection,
+    account_id: i64,
+    notice_digest: &[u8; 32],
+) -> Result<(), sqlx::Error> {
+    let is_newer: bool = sqlx::query_scalar(
+        "select exists (select 1 from accounts a join notices n on n.account_id = a.id
+                        where a.id = $1 and n.digest = $2 and a.two_factor_since >= n.created_at - make_interval(days => $3))",
+    )
+    .bind(account_id)
+    .bind(notice_digest.as_slice())
+    .bind(RESTORE_EMAIL_DAYS)
+    .fetch_one(&mut *connection)
+    .await?;
+    if is_newer && end(connection, account_id).await? {
+        record_event(connection, account_id, SecurityEvent::TwoFactorDisabled, None).await?;
+    }
+    Ok(())
 }
 
 /// Rejects a change that leaves an account with two-factor authentication without a second factor.

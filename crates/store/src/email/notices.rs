@@ -5,7 +5,6 @@ use sqlx::{FromRow, PgConnection};
 
 use crate::access::NoticeQueue;
 use crate::accounts::security_log::SecurityEvent;
-use crate::email::queue::ATTEMPTS_MAX;
 use crate::error::StoreError;
 
 /// How long the previous address can be restored after a change.
@@ -33,7 +32,8 @@ struct ClaimedNoticeRow {
 }
 
 impl NoticeQueue<'_> {
-    /// Claims the oldest notice that is due, like an email of the email queue. Sets the digest of its token if it has a link.
+    /// Claims the oldest notice that is due, like an email of the email queue, but until it expires. Sets the digest of its token
+    /// if it has a link.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
@@ -42,18 +42,17 @@ impl NoticeQueue<'_> {
         let claimed = sqlx::query_as(
             "with due as (
                  select id from notices
-                 where mailed_at is null and try_at <= now() and tries < $2 and expires_at > now() and kind = any($3)
+                 where mailed_at is null and try_at <= now() and expires_at > now() and kind = any($2)
                  order by try_at, id limit 1
                  for update skip locked
              )
              update notices n set
                  digest = case when n.kind = 'email' then $1::bytea end,
-                 tries = n.tries + 1, try_at = now() + interval '1 minute' * (1 << n.tries)
+                 tries = n.tries + 1, try_at = now() + interval '1 minute' * (1 << least(n.tries, 6))
              from due where n.id = due.id
              returning n.id, n.email, n.kind, n.subject",
         )
         .bind(digest.as_slice())
-        .bind(ATTEMPTS_MAX)
         .bind(kinds.as_slice())
         .fetch_optional(&self.store.pool);
         let claimed: Option<ClaimedNoticeRow> = self.store.with_timeout(claimed).await?;

@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgConnection};
 use crate::access::EmailTokens;
 use crate::accounts::credentials::{replace_email, replace_password};
 use crate::accounts::security_log::{SecurityEvent, record_event};
-use crate::accounts::{self, Account};
+use crate::accounts::{self, Account, two_factor};
 use crate::email::notices::{RESTORE_EMAIL_DAYS, delete_email_notices_from, queue_email_notice};
 use crate::error::{StoreError, StoreRefusal};
 
@@ -62,8 +62,8 @@ pub struct EmailToken {
     pub browser_digest: Option<[u8; 32]>,
     /// The hash of the password from the sign-up.
     pub password_hash: Option<String>,
-    /// The account whose second factor is needed to set its password. An attacker may have turned two-factor authentication on
-    /// after a change of the address, so restoring it does not need that.
+    /// The account whose second factor is needed. An attacker may have turned two-factor authentication on after a change of the
+    /// address, or shortly before it, so restoring it does not need that.
     pub second_factor_account: Option<i64>,
 }
 
@@ -104,14 +104,17 @@ impl EmailTokens<'_> {
         let found = sqlx::query_as(
             "select t.kind, t.email, t.account_id, t.visit, t.password_hash, a.id as second_factor_account
              from tickets t left join accounts a
-                 on t.kind in ('reset', 'invite') and a.email collate \"C\" = t.email and a.two_factor_since is not null
+                 on (t.kind in ('reset', 'invite') and a.email collate \"C\" = t.email or a.id = t.account_id)
+                     and a.two_factor_since is not null
              where t.digest = $1 and t.expires_at > now()
              union all
              select 'restore', n.email, n.account_id, null, null, a.id
-             from notices n left join accounts a on a.id = n.account_id and a.two_factor_since < n.created_at
+             from notices n left join accounts a on a.id = n.account_id
+                 and a.two_factor_since < n.created_at - make_interval(days => $2)
              where n.digest = $1 and n.kind = 'email' and n.expires_at > now()",
         )
         .bind(digest.as_slice())
+        .bind(RESTORE_EMAIL_DAYS)
         .fetch_optional(&self.store.pool);
         let found: Option<EmailTokenRow> = self.store.with_timeout(found).await?;
         Ok(found.and_then(EmailTokenRow::into_email_token))
@@ -185,6 +188,7 @@ impl EmailTokens<'_> {
             .await?;
             let (account_id, email) = token.ok_or(StoreRefusal::InvalidEmailToken)?;
             let email = EmailAddress::parse(&email).ok_or(StoreRefusal::InvalidEmailToken)?;
+            two_factor::end_if_newer(&mut transaction, account_id, digest).await?;
             delete_email_notices_from(&mut transaction, account_id, &email).await?;
             record_event(&mut transaction, account_id, SecurityEvent::EmailRestored, None).await?;
             replace_email(&mut transaction, account_id, &email).await?;

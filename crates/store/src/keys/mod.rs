@@ -173,7 +173,8 @@ impl Keys<'_> {
         self.store.with_timeout::<_, StoreError>(resumed).await
     }
 
-    /// Replaces the secret of a key. The previous secret stays valid for `overlap_s` seconds.
+    /// Replaces the secret of a key. The previous secret stays valid for `overlap_s` seconds, except that of an inactive key: it may
+    /// have been deactivated because the secret was published.
     ///
     /// # Errors
     /// If the key does not exist.
@@ -182,8 +183,8 @@ impl Keys<'_> {
             let mut transaction = self.store.pool.begin().await?;
             sqlx::query(key_update_sql!(
                 "rolled",
-                "retired_digest = case when $5 > 0 then digest end,
-                 retired_until = case when $5 > 0 then now() + make_interval(secs => $5) end,
+                "retired_digest = case when $5 > 0 and deactivated_at is null then digest end,
+                 retired_until = case when $5 > 0 and deactivated_at is null then now() + make_interval(secs => $5) end,
                  digest = $4, generation = generation + 1",
                 "true"
             ))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::fixture::{PortalFixture, TestMember, shared_fixture};
+use super::fixture::{PortalFixture, TestMember, assert_redirects_to, shared_fixture};
 use crate::fixture::lookup_status;
 
 /// GitHub: a key pair, and a server with its public key.
@@ -97,8 +97,15 @@ async fn leaked_key_is_deactivated_and_its_owner_is_notified() {
     assert!(message.text.contains(&format!("shop (ips_{})", key.id)) && !message.text.contains(&key.key));
     let events = format!("select count(*) from security_events where kind = 'key_leaked' and key_id = '{}'", key.id);
     assert_eq!(fixture.psql(&events).await, "1", "a repeated report changes nothing");
-    let page = member.browser.get(&format!("/keys/{}", key.id)).await;
-    assert!(page.text().contains("Deactivated"), "{}", page.text());
+    let page = format!("/keys/{}", key.id);
+    assert!(member.browser.get(&page).await.text().contains("Deactivated"));
+
+    // What the email advises must not make the leaked secret valid again.
+    let rotated = member.browser.post(&format!("{page}/rotate"), &[("overlap_s", "86400")]).await;
+    let new_key = super::fixture::key_shown_on(&rotated).expect("page shows the key").key;
+    assert_redirects_to(&member.browser.post(&format!("{page}/reactivate"), &[]).await, &page);
+    assert_eq!(lookup_status(fixture.node(), &key.key).await, 401);
+    assert_eq!(lookup_status(fixture.node(), &new_key).await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

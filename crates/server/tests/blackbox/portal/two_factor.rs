@@ -235,6 +235,48 @@ async fn password_and_session_cannot_replace_the_second_factor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_began_without_a_second_factor_ends_when_it_is_set_up() {
+    let fixture = shared_fixture().await;
+    let mut member = fixture.create_member().await;
+    let mut thief = fixture.browser();
+    let form = [("email", member.email.as_str()), ("password", PASSWORD)];
+    assert_redirects_to(&thief.post("/signin", &form).await, "/keys");
+    let setup = AuthenticatorApp::from_page(&thief.post("/account/two-factor/app", &[("password", PASSWORD)]).await);
+    let new_email = fresh_email();
+    let change = [("email", new_email.as_str()), ("password", PASSWORD)];
+    assert_eq!(thief.post("/account/email", &change).await.status, 200);
+    let link = fixture.emailed_link_path(&new_email, "Confirm").await;
+    set_up_app(fixture, &mut member).await;
+
+    let code = setup.next_code(fixture, member.id).await;
+    assert_redirects_to(&thief.post("/account/two-factor/app/confirm", &[("code", &code)]).await, "/signin");
+    assert_eq!(thief.post(&link, &[("password", PASSWORD)]).await.status, 410);
+    assert_eq!(member.browser.get("/keys").await.status, 200, "the session that set it up continues");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_address_ends_the_second_factor_of_an_attacker() {
+    let fixture = shared_fixture().await;
+    let mut member = fixture.create_member().await;
+    let owners_email = member.email.clone();
+    let (attackers_email, mut owner) = (fresh_email(), fixture.browser());
+    // An attacker with the password sets up an app, and then changes the address.
+    let (_, codes) = set_up_app(fixture, &mut member).await;
+    let confirm = [("password", PASSWORD), ("code", codes[0].as_str())];
+    assert_redirects_to(&member.browser.post("/account/confirm/password", &confirm).await, "/account");
+    assert_eq!(member.browser.post("/account/email", &[("email", &attackers_email)]).await.status, 200);
+    let link = fixture.emailed_link_path(&attackers_email, "Confirm").await;
+    assert_redirects_to(&member.browser.post(&link, &[]).await, "/account");
+
+    let restore = fixture.emailed_link_path(&owners_email, "The email of").await;
+    assert!(!owner.get(&restore).await.text().contains(r#"name="code""#));
+    assert_redirects_to(&owner.post(&restore, &[("password", NEW_PASSWORD)]).await, "/keys");
+    assert!(owner.get("/account/two-factor").await.text().contains("Off."));
+    let form = [("email", owners_email.as_str()), ("password", NEW_PASSWORD)];
+    assert_redirects_to(&fixture.browser().post("/signin", &form).await, "/keys");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn guesses_of_a_code_are_limited() {
     let fixture = shared_fixture().await;
     let mut member = fixture.create_member().await;
