@@ -14,7 +14,8 @@ const ID_CHARS: usize = 10;
 const SECRET_CHARS: usize = 32;
 const CHECKSUM_CHARS: usize = 6;
 const PAYLOAD_CHARS: usize = KEY_PREFIX.len() + ID_CHARS + SECRET_CHARS;
-const KEY_CHARS: usize = PAYLOAD_CHARS + CHECKSUM_CHARS;
+/// The length of a key.
+pub const KEY_CHARS: usize = PAYLOAD_CHARS + CHECKSUM_CHARS;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The public id of a key. It is random and never reused.

@@ -28,7 +28,7 @@ pub mod usage;
 pub use client::{Address, Client, ClientSubnet, Colo, ConnectionFacts, HttpProtocol, NetworkId, TlsInfo, TlsVersion};
 pub use facts::{GeoFacts, Location, Network};
 pub use field::{Field, FieldSet};
-pub use key::{ApiKey, KEY_PREFIX, KeyDigest, KeyId, PlaintextKey};
+pub use key::{ApiKey, KEY_CHARS, KEY_PREFIX, KeyDigest, KeyId, PlaintextKey};
 pub use mutant::is_mutant;
 pub use pause::{KeyPause, PerSecondCounts};
 pub use plan::{BURST_LIMIT, BURST_WINDOW_S, DEMO_DAILY_LIMIT, KEYS_PER_ACCOUNT_MAX, Plan};

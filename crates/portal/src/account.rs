@@ -134,7 +134,7 @@ pub(crate) async fn change_email(
     let Some(email) = EmailAddress::parse(email_input) else {
         return account_page(&portal, &member, with_error(INVALID_EMAIL)).await;
     };
-    if !portal.confirm_member(&member, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password"), "/account").await? {
         return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
     portal.record_account_change(&member)?;
@@ -166,7 +166,7 @@ pub(crate) async fn change_password(
         Ok(password) => password,
         Err(message) => return account_page(&portal, &member, with_error(message)).await,
     };
-    if !portal.confirm_member(&member, form.field("current")).await? {
+    if !portal.confirm_member(&member, form.field("current"), "/account").await? {
         return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
     let hash = portal.password_pool.hash(member.password_requester(), password).await?;
@@ -258,7 +258,7 @@ pub(crate) async fn delete(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    if !portal.confirm_member(&member, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password"), "/account/delete").await? {
         return delete_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
     for id in portal.store.accounts().delete(member.account.id, Some(member.session_id)).await? {

@@ -18,6 +18,8 @@ use crate::state::Portal;
 use crate::view::frame::Tab;
 use crate::view::two_factor::{RecoveryCodesPage, TotpSetupPage, TwoFactorPage};
 
+const PAGE: &str = "/account/two-factor";
+
 /// The secret of an authenticator app between the two requests of its setup.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +55,7 @@ pub(crate) async fn begin_totp(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    if !portal.confirm_member(&member, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password"), PAGE).await? {
         return two_factor_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
     setup_page(&portal, &member, TotpSetup { totp_secret: totp::generate_secret() }, None).await
@@ -82,7 +84,7 @@ pub(crate) async fn enable_totp(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    member.require_second_factor("/account/two-factor")?;
+    member.require_second_factor(PAGE)?;
     let state = portal.store.webauthn_states().take(&member.session_cookie().digest()).await?;
     let Some(setup) = state.and_then(|state| serde_json::from_value::<TotpSetup>(state).ok()) else {
         return two_factor_page(&portal, &member, Some("The setup took too long. Start again.")).await;
@@ -101,7 +103,7 @@ pub(crate) async fn enable_passkeys(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    if !portal.confirm_member(&member, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password"), PAGE).await? {
         return two_factor_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
     enable(&portal, &member, None).await
@@ -130,7 +132,7 @@ pub(crate) async fn replace_codes(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    if !portal.confirm_member(&member, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password"), PAGE).await? {
         return two_factor_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
     portal.record_account_change(&member)?;
@@ -151,9 +153,9 @@ pub(crate) async fn disable(
     if portal.settings.requires_two_factor {
         return two_factor_page(&portal, &member, Some("This site requires two-factor authentication.")).await;
     }
-    if !portal.confirm_member(&member, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password"), PAGE).await? {
         return two_factor_page(&portal, &member, Some(WRONG_PASSWORD)).await;
     }
     portal.store.two_factor().disable(member.account.id, Some(member.session_id)).await?;
-    Ok(redirect_with_notice("/account/two-factor", "two-factor-off"))
+    Ok(redirect_with_notice(PAGE, "two-factor-off"))
 }

@@ -59,7 +59,7 @@ pub(crate) async fn confirm_password(
 
 impl Portal {
     /// Confirms a change: by a confirmation of this session in the last five minutes, or by the password. With two-factor
-    /// authentication the password is not enough.
+    /// authentication the password is not enough. The page that confirms the session then leads to `next`.
     ///
     /// # Errors
     /// If the session must be confirmed first.
@@ -67,12 +67,11 @@ impl Portal {
         self: &Arc<Self>,
         member: &CurrentMember,
         password_input: &str,
+        next: &str,
     ) -> Result<bool, PortalError> {
+        member.require_second_factor(next)?;
         if member.is_confirmed {
             return Ok(true);
-        }
-        if member.has_two_factor {
-            return Err(PortalError::ConfirmationNeeded("/account".to_owned()));
         }
         self.verify_own_password(member, password_input).await
     }

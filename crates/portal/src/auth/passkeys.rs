@@ -52,7 +52,7 @@ pub(crate) async fn begin_registration(
     member: CurrentMember,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    if !portal.confirm_member(&member, form.field("password")).await? {
+    if !portal.confirm_member(&member, form.field("password"), "/account").await? {
         return Err(PortalError::WrongPassword);
     }
     portal.record_account_change(&member)?;

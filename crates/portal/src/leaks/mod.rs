@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use ipseity_domain::{ApiKey, Client};
+use ipseity_domain::{ApiKey, Client, KEY_CHARS, KEY_PREFIX};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
@@ -21,8 +21,6 @@ use crate::view::static_pages::ReportKeyPage;
 
 /// Maximum number of keys in one report.
 const KEYS_MAX: usize = 100;
-const KEY_PREFIX: &str = "ips_";
-const KEY_CHARS: usize = 52;
 
 pub(crate) async fn show(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
     report_page(&portal, &visitor, None)
@@ -30,7 +28,7 @@ pub(crate) async fn show(State(portal): State<Arc<Portal>>, visitor: Visitor) ->
 
 fn report_page(portal: &Portal, visitor: &Visitor, outcome: Option<&'static str>) -> Response {
     let frame = visitor.frame(portal, "Report a leaked key", Tab::None);
-    visitor.render(portal, &ReportKeyPage { frame, outcome })
+    visitor.render(portal, &ReportKeyPage { frame, outcome, email_enabled: portal.settings.email_enabled })
 }
 
 pub(crate) async fn report(
@@ -47,7 +45,10 @@ pub(crate) async fn report(
     }
     let outcome = match (keys.is_empty(), has_deactivated) {
         (true, _) => "This text contains no Ipseity key. A key starts with ips_ and has 52 characters.",
-        (false, true) => "Thank you. The key is deactivated, and its owner gets an email.",
+        (false, true) if portal.settings.email_enabled => {
+            "Thank you. The key is deactivated, and its owner gets an email."
+        }
+        (false, true) => "Thank you. The key is deactivated.",
         (false, false) => "Thank you. This key does not work, or no longer works.",
     };
     Ok(report_page(&portal, &visitor, Some(outcome)))

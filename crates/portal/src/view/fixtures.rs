@@ -207,7 +207,7 @@ fn public_pages() -> Vec<String> {
             next_link: ("/keys", "Go to your keys"),
         }),
         render(&EnterprisePage { frame: frame(None) }),
-        render(&ReportKeyPage { frame: frame(None), outcome: Some("Thank you.") }),
+        render(&ReportKeyPage { frame: frame(None), outcome: Some("Thank you."), email_enabled: true }),
         landing_page(),
         reference_page(),
     ];

@@ -29,4 +29,6 @@ pub(crate) struct ReportKeyPage {
     pub(crate) frame: PageFrame,
     /// What happened to the reported key.
     pub(crate) outcome: Option<&'static str>,
+    /// Whether this service sends email.
+    pub(crate) email_enabled: bool,
 }

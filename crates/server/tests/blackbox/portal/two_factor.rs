@@ -299,7 +299,7 @@ async fn guesses_of_a_code_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operator_can_require_two_factor_and_nobody_is_locked_out() {
+async fn required_two_factor_locks_no_member_out() {
     let fixture = &PortalFixture::open(&[("IPSEITY__PORTAL__REQUIRE_TWO_FACTOR", "true")]).await;
     let mut member = fixture.sign_up().await;
     for path in ["/keys", "/keys/new", "/usage", "/events"] {
