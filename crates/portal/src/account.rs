@@ -106,6 +106,7 @@ fn event_item(row: &SecurityEventRow) -> EventItem {
         "key_rotated" => "Key rotated",
         "key_deleted" => "Key deleted",
         "key_leaked" => "Key found in public and deactivated",
+        "previous_secret_leaked" => "Previous secret of a key found in public and revoked",
         other => other,
     };
     let key = row.key_id.as_ref().map(|id| format!("ips_{id}"));

@@ -45,6 +45,7 @@ pub use email::queue::{QueuedEmail, QueuedEmailKind};
 pub use email::tokens::{EmailToken, EmailTokenKind};
 pub use error::{StoreError, StoreRefusal};
 pub use keys::audit::{Actor, HistoryRow};
+pub use keys::leaks::LeakedKey;
 pub use keys::outbox::OutboxRow;
 pub use keys::search::{AuditRow, FoundKey};
 pub use keys::summary::{KeySummary, PauseEvidence};

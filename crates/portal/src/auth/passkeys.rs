@@ -95,7 +95,7 @@ pub(crate) async fn delete(
 ) -> Result<Response, PortalError> {
     let id = id.parse().map_err(|_| PortalError::NotFound)?;
     member.require_recent("/account")?;
-    match portal.store.passkeys().delete(member.account.id, id).await? {
+    match portal.store.passkeys().delete(member.account.id, member.session_id, id).await? {
         true => Ok(redirect_with_notice("/account", "passkey-deleted")),
         false => Err(PortalError::NotFound),
     }

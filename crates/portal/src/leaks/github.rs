@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
+use ipseity_store::LeakedKey;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -19,6 +20,7 @@ use crate::state::Portal;
 
 const KEY_IDENTIFIER: &str = "github-public-key-identifier";
 const KEY_SIGNATURE: &str = "github-public-key-signature";
+
 /// Responds with a label for each finding, which GitHub uses to improve its search.
 pub(crate) async fn receive(
     State(portal): State<Arc<Portal>>,
@@ -70,11 +72,11 @@ impl Portal {
     }
 
     async fn handle_finding(&self, finding: &Finding) -> Result<Value, PortalError> {
-        let mut is_valid = false;
+        let mut is_known = false;
         for key in find_keys(&finding.token) {
-            is_valid |= self.deactivate_leaked(&key).await?;
+            is_known |= !matches!(self.deactivate_leaked(&key).await?, LeakedKey::Unknown);
         }
-        let label = if is_valid { "true_positive" } else { "false_positive" };
+        let label = if is_known { "true_positive" } else { "false_positive" };
         let hash = STANDARD.encode(Sha256::digest(&finding.token));
         Ok(json!({ "token_hash": hash, "token_type": finding.kind, "label": label }))
     }

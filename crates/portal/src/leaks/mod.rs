@@ -11,6 +11,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use ipseity_domain::{ApiKey, Client, KEY_CHARS, KEY_PREFIX};
+use ipseity_store::LeakedKey;
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
@@ -39,17 +40,17 @@ pub(crate) async fn report(
 ) -> Result<Response, PortalError> {
     portal.subnet_throttle.record_attempt(client.address.subnet())?;
     let keys = find_keys(form.field("key"));
-    let mut has_deactivated = false;
+    let mut has_worked = false;
     for key in &keys {
-        has_deactivated |= portal.deactivate_leaked(key).await?;
+        has_worked |= matches!(portal.deactivate_leaked(key).await?, LeakedKey::Invalidated(_));
     }
-    let outcome = match (keys.is_empty(), has_deactivated) {
+    let outcome = match (keys.is_empty(), has_worked) {
         (true, _) => "This text contains no Ipseity key. A key starts with ips_ and has 52 characters.",
         (false, true) if portal.settings.email_enabled => {
-            "Thank you. The key is deactivated, and its owner gets an email."
+            "Thank you. The key no longer works, and its owner gets an email."
         }
-        (false, true) => "Thank you. The key is deactivated.",
-        (false, false) => "Thank you. This key does not work, or no longer works.",
+        (false, true) => "Thank you. The key no longer works.",
+        (false, false) => "Thank you. This key did not work anyway.",
     };
     Ok(report_page(&portal, &visitor, Some(outcome)))
 }
@@ -61,12 +62,14 @@ fn find_keys(text: &str) -> Vec<ApiKey> {
 }
 
 impl Portal {
-    /// Deactivates a key, or revokes the previous secret of a rotated key, and notifies its owner. Returns whether it was valid.
-    async fn deactivate_leaked(&self, key: &ApiKey) -> Result<bool, PortalError> {
-        let Some(change) = self.store.keys().deactivate_leaked(key).await? else { return Ok(false) };
-        // An error is logged. The change takes effect from the outbox.
-        let _ = self.key_service.publish(change).await;
-        Ok(true)
+    /// Deactivates a key, or revokes the previous secret of a rotated key, and notifies its owner.
+    async fn deactivate_leaked(&self, key: &ApiKey) -> Result<LeakedKey, PortalError> {
+        let leaked = self.store.keys().deactivate_leaked(key).await?;
+        if let LeakedKey::Invalidated(change) = &leaked {
+            // An error is logged. The change takes effect from the outbox.
+            let _ = self.key_service.publish(change.clone()).await;
+        }
+        Ok(leaked)
     }
 }
 

@@ -104,13 +104,26 @@ impl EmailContent {
             SecurityEvent::KeyLeaked => (
                 "An Ipseity key was found in public and deactivated",
                 format!(
-                    "Someone reported a key of yours that was found in public: {subject}. We deactivated it, so its requests are \
+                    "Someone reported a key of yours that was found in public: {subject}. It is deactivated, so its requests are \
                      rejected.\n\nRemove it from where it was published. Rotate the key, then reactivate it:\n\n{base_url}/keys"
                 ),
+            ),
+            SecurityEvent::PreviousSecretLeaked => (
+                "An old secret of an Ipseity key was found in public",
+                format!(
+                    "Someone reported the secret that a key of yours had before its rotation: {subject}. We revoked it. The current \
+                     secret still works.\n\nRemove the old one from where it was published."
+                ),
+            ),
+            SecurityEvent::AccountDeleted => (
+                "Your Ipseity account was deleted",
+                "Your Ipseity account was deleted with its keys. This cannot be undone.".to_owned(),
             ),
         };
         let advice = if notice.event == SecurityEvent::EmailRestored {
             "Wasn't it you? Someone with access to the previous address did it.".to_owned()
+        } else if notice.event == SecurityEvent::AccountDeleted {
+            "Wasn't it you? Contact the administrator of the site.".to_owned()
         } else if notice.event == SecurityEvent::TwoFactorEnabled {
             "Wasn't it you? Contact the administrator of the site, who can turn it off. Then reset your password."
                 .to_owned()

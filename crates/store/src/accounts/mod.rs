@@ -12,6 +12,8 @@ use ipseity_domain::plan::{FREE_PLAN, Plan};
 use sqlx::{FromRow, PgConnection, PgExecutor};
 
 use crate::access::{Accounts, Plans};
+use crate::accounts::security_log::{SecurityEvent, record_event};
+use crate::email::notices::replace_email_notices;
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 use crate::usage::usage_lock;
 
@@ -99,7 +101,9 @@ impl Accounts<'_> {
     pub async fn delete(self, account_id: i64, session_id: Option<i64>) -> Result<Vec<KeyId>, StoreError> {
         let deleted = async {
             let mut transaction = self.store.pool.begin().await?;
-            lock_account(&mut transaction, account_id).await?;
+            if !lock_account(&mut transaction, account_id).await? {
+                return Ok(Vec::new());
+            }
             if let Some(session_id) = session_id {
                 require_session(&mut transaction, account_id, session_id).await?;
             }
@@ -108,6 +112,8 @@ impl Accounts<'_> {
                 .bind(account_id)
                 .fetch_all(&mut *transaction)
                 .await?;
+            record_event(&mut transaction, account_id, SecurityEvent::AccountDeleted, None).await?;
+            replace_email_notices(&mut transaction, account_id, SecurityEvent::AccountDeleted).await?;
             sqlx::query(
                 "with deleted as (delete from accounts where id = $1 returning email)
                  delete from tickets using deleted where tickets.email collate \"C\" = deleted.email",

@@ -137,10 +137,11 @@ impl Passkeys<'_> {
     ///
     /// # Errors
     /// If it is the only second factor of an account that needs one.
-    pub async fn delete(self, account_id: i64, id: i64) -> Result<bool, StoreError> {
+    pub async fn delete(self, account_id: i64, session_id: i64, id: i64) -> Result<bool, StoreError> {
         let deleted = async {
             let mut transaction = self.store.pool.begin().await?;
             accounts::lock_account(&mut transaction, account_id).await?;
+            accounts::require_session(&mut transaction, account_id, session_id).await?;
             let deleted: Option<String> =
                 sqlx::query_scalar("delete from passkeys where account_id = $1 and id = $2 returning name")
                     .bind(account_id)

@@ -37,13 +37,17 @@ pub enum SecurityEvent {
     KeyRotated,
     /// A key was deleted.
     KeyDeleted,
-    /// A key was found in public and deactivated.
+    /// A key was found in public, and is deactivated.
     KeyLeaked,
+    /// The previous secret of a rotated key was found in public and revoked.
+    PreviousSecretLeaked,
+    /// The account was deleted. The email also goes to addresses that could have been restored.
+    AccountDeleted,
 }
 
 impl SecurityEvent {
     /// Every event.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::SignedIn,
         Self::NewDevice,
         Self::PasswordChanged,
@@ -59,6 +63,8 @@ impl SecurityEvent {
         Self::KeyRotated,
         Self::KeyDeleted,
         Self::KeyLeaked,
+        Self::PreviousSecretLeaked,
+        Self::AccountDeleted,
     ];
 
     /// The event's name.
@@ -80,6 +86,8 @@ impl SecurityEvent {
             Self::KeyRotated => "key_rotated",
             Self::KeyDeleted => "key_deleted",
             Self::KeyLeaked => "key_leaked",
+            Self::PreviousSecretLeaked => "previous_secret_leaked",
+            Self::AccountDeleted => "account_deleted",
         }
     }
 

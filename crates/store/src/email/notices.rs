@@ -97,6 +97,24 @@ pub(crate) async fn queue_email_notice(connection: &mut PgConnection, account_id
     Ok(())
 }
 
+/// Replaces the links that restore a previous address by notices about `event`.
+pub(crate) async fn replace_email_notices(
+    connection: &mut PgConnection,
+    account_id: i64,
+    event: SecurityEvent,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "with links as (delete from notices where account_id = $1 and kind = 'email' returning email, expires_at)
+         insert into notices (account_id, kind, email, expires_at)
+         select distinct $1, $2, email, now() + interval '3 days' from links where expires_at > now()",
+    )
+    .bind(account_id)
+    .bind(event.name())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// Deletes the links that restore this address or one that the account had after it. Returns whether this address had a link.
 pub(crate) async fn delete_email_notices_from(
     connection: &mut PgConnection,

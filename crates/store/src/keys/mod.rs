@@ -1,6 +1,7 @@
 //! Keys: creation and changes. Each change and its history row are one transaction.
 
 pub(crate) mod audit;
+pub(crate) mod leaks;
 pub(crate) mod outbox;
 pub(crate) mod pauses;
 pub(crate) mod record;
@@ -35,6 +36,7 @@ macro_rules! key_update_sql {
         )
     };
 }
+pub(crate) use key_update_sql;
 
 impl Keys<'_> {
     /// Creates a key.
@@ -239,44 +241,6 @@ impl Keys<'_> {
             Ok(KeyChange::Deleted(id))
         };
         self.store.with_timeout::<_, StoreError>(deleted).await
-    }
-
-    /// Deactivates a key that was found in public, or revokes its previous secret if that was found, and notifies its owner. `None`
-    /// if the key does not work anyway.
-    ///
-    /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn deactivate_leaked(self, key: &ApiKey) -> Result<Option<KeyChange>, StoreError> {
-        const DEACTIVATE: &str = key_update_sql!(
-            "deactivated",
-            "deactivated_at = now(), generation = generation + 1",
-            "deactivated_at is null and digest = $4"
-        );
-        const REVOKE_PREVIOUS: &str = key_update_sql!(
-            "retired",
-            "retired_digest = null, retired_until = null, generation = generation + 1",
-            "deactivated_at is null and retired_until > now() and retired_digest = $4"
-        );
-        let changed = async {
-            let mut transaction = self.store.pool.begin().await?;
-            for statement in [DEACTIVATE, REVOKE_PREVIOUS] {
-                let changed = sqlx::query(statement)
-                    .bind(key.id.as_str())
-                    .bind(None::<i64>)
-                    .bind("service")
-                    .bind(key.digest.as_bytes().as_slice())
-                    .execute(&mut *transaction)
-                    .await?;
-                if changed.rows_affected() > 0 {
-                    record_event_of(&mut transaction, SecurityEvent::KeyLeaked, key.id).await?;
-                    let change = load_updated_key(&mut transaction, Actor::Operator, key.id).await?;
-                    transaction.commit().await?;
-                    return Ok(Some(change));
-                }
-            }
-            Ok(None)
-        };
-        self.store.with_timeout::<_, StoreError>(changed).await
     }
 
     async fn apply_update(self, actor: Actor, id: KeyId, statement: &'static str) -> Result<KeyChange, StoreError> {

@@ -57,7 +57,7 @@ async fn row_counts(fixture: &StoreFixture) -> Vec<(&'static str, u32)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleted_account_leaves_only_outbox_rows() {
+async fn deleted_account_leaves_only_queues_and_the_security_log() {
     let fixture = StoreFixture::open().await;
     let kept_account = create_account_in_every_table(&fixture).await;
     let before = row_counts(&fixture).await;
@@ -80,6 +80,9 @@ async fn deleted_account_leaves_only_outbox_rows() {
     fixture.sql("delete from outbox").await;
 
     assert_eq!(fixture.store.accounts().delete(deleted_account.id, None).await.expect("account is deleted"), keys);
+    let notices = format!("from notices where account_id = {}", deleted_account.id);
+    assert_eq!(fixture.sql(&format!("select count(*) {notices} and kind = 'account_deleted'")).await, "1");
+    fixture.sql(&format!("delete {notices}")).await;
     assert_eq!(row_counts(&fixture).await, before);
     assert!(fixture.store.accounts().find(kept_account.id).await.expect("query succeeds").is_some());
     let outbox_query = "select key_id from outbox order by key_id";

@@ -46,10 +46,12 @@ async fn passkey_finds_its_account_until_deleted() {
         store.passkeys().list(account.id).await.expect("passkeys are listed").try_into().expect("exactly one passkey");
     assert_eq!((row.name.as_str(), row.passkey), ("é".repeat(60).as_str(), json!(r#"{"counter": 2}"#)));
     assert!(
-        !store.passkeys().delete(other.id, row.id).await.expect("deletion succeeds"),
+        !store.passkeys().delete(other.id, other_session, row.id).await.expect("deletion succeeds"),
         "the passkey of another account"
     );
-    assert!(store.passkeys().delete(account.id, row.id).await.expect("deletion succeeds"));
+    let by_other_session = store.passkeys().delete(account.id, other_session, row.id).await;
+    assert_eq!(expect_refusal(by_other_session), StoreRefusal::SessionEnded);
+    assert!(store.passkeys().delete(account.id, session, row.id).await.expect("deletion succeeds"));
     assert_eq!(store.passkeys().find(b"one").await.expect("query succeeds"), None);
     assert_eq!(store.passkeys().list(other.id).await.expect("passkeys are listed").len(), 1);
 }

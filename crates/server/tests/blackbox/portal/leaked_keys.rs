@@ -73,6 +73,12 @@ fn findings(tokens: &[&str]) -> String {
     Value::from(findings.collect::<Vec<_>>()).to_string()
 }
 
+fn labels(reply: &TestResponse) -> Vec<String> {
+    let labels = reply.json().expect("valid JSON");
+    let label = |finding: &Value| finding["label"].as_str().expect("label").to_owned();
+    labels.as_array().expect("labels").iter().map(label).collect()
+}
+
 async fn member_with_key(fixture: &PortalFixture) -> (TestMember, ipseity_testkit::IssuedKey) {
     let mut member = fixture.create_member().await;
     let key = member.create_key("shop", Scope::Ip).await;
@@ -90,6 +96,7 @@ async fn leaked_key_is_deactivated_and_its_owner_is_notified() {
     for _ in 0..2 {
         let reply = scanner.report(fixture, &body, "current", &scanner.sign(&body)).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
+        assert_eq!(labels(&reply), ["true_positive", "false_positive"]);
     }
     assert_eq!(lookup_status(fixture.node(), &key.key).await, 403);
     assert_eq!(lookup_status(fixture.node(), &other.key).await, 200);
@@ -115,10 +122,26 @@ async fn report_labels_each_finding() {
     let (_, key) = member_with_key(fixture).await;
     let unknown = format!("{}x", &key.key[..51]);
     let body = findings(&[&key.key, &unknown]);
-    let reply = scanner.report(fixture, &body, "current", &scanner.sign(&body)).await.json().expect("valid JSON");
-    let labels: Vec<_> = reply.as_array().expect("labels").iter().map(|label| label["label"].clone()).collect();
-    assert_eq!(labels, ["true_positive", "false_positive"]);
-    assert!(!reply.to_string().contains("ips_"), "{reply}");
+    let reply = scanner.report(fixture, &body, "current", &scanner.sign(&body)).await;
+    assert_eq!(labels(&reply), ["true_positive", "false_positive"]);
+    assert!(!reply.text().contains("ips_"), "{}", reply.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn report_of_an_inactive_key_warns_its_owner_once() {
+    let fixture = shared_fixture().await;
+    let (mut member, key) = member_with_key(fixture).await;
+    let page = format!("/keys/{}", key.id);
+    let mut finder = fixture.browser();
+    let report = [("key", key.key.as_str())];
+    assert_redirects_to(&member.browser.post(&format!("{page}/deactivate"), &[]).await, &page);
+    for _ in 0..2 {
+        let reply = finder.post("/leaked-keys", &report).await;
+        assert!(reply.text().contains("did not work anyway"), "{}", reply.text());
+    }
+    let events = format!("select count(*) from security_events where kind = 'key_leaked' and key_id = '{}'", key.id);
+    assert_eq!(fixture.psql(&events).await, "1");
+    fixture.smtp.wait_for_email(&member.email, "found in public").await.expect("email arrives");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,11 +184,13 @@ async fn anyone_can_report_a_key_by_a_form() {
     let new_key = super::fixture::key_shown_on(&rotated).expect("page shows the key").key;
     let text = format!("const KEY = '{}';", key.key);
     let reply = finder.post("/leaked-keys", &[("key", &text)]).await;
-    assert!(reply.text().contains("The key is deactivated"), "{}", reply.text());
+    assert!(reply.text().contains("The key no longer works"), "{}", reply.text());
     assert_eq!(lookup_status(fixture.node(), &key.key).await, 401, "the old secret is revoked");
     assert_eq!(lookup_status(fixture.node(), &new_key).await, 200, "the new one still works");
+    let message = fixture.smtp.wait_for_email(&member.email, "old secret").await.expect("email arrives");
+    assert!(message.text.contains("The current secret still works"), "{}", message.text);
     finder.post("/leaked-keys", &[("key", &new_key)]).await;
     assert_eq!(lookup_status(fixture.node(), &new_key).await, 403);
     let again = finder.post("/leaked-keys", &[("key", &new_key)]).await;
-    assert!(again.text().contains("no longer works"), "{}", again.text());
+    assert!(again.text().contains("did not work anyway"), "{}", again.text());
 }

@@ -83,6 +83,30 @@ async fn every_security_event_sends_one_email() {
     assert!(text.contains(&format!("my key (ips_{})", key.id)) && !text.contains(&key.key), "{text}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_account_sends_its_queued_emails_and_one_about_the_deletion() {
+    let fixture = &PortalFixture::open(&[]).await;
+    let mut member = fixture.create_member().await;
+    let (email, new_email) = (member.email.clone(), fresh_email());
+    let change = [("email", new_email.as_str()), ("password", PASSWORD)];
+    assert_eq!(member.browser.post("/account/email", &change).await.status, 200);
+    let link = fixture.emailed_link_path(&new_email, "Confirm").await;
+    assert_redirects_to(&member.browser.post(&link, &[]).await, "/account");
+    let restore_link = fixture.emailed_link_path(&email, "changed").await;
+    fixture.smtp.set_offline(true);
+    member.create_key("my key", Scope::Ip).await;
+    assert_redirects_to(&member.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
+    fixture.smtp.set_offline(false);
+    fixture.psql("update notices set try_at = now()").await;
+    wait_until_sent(fixture, member.id).await;
+    let deleted = ("Your Ipseity account was deleted".to_owned(), 1);
+    assert_eq!(count_subjects(fixture, &email), BTreeMap::from([deleted.clone()]), "the previous address");
+    let created = ("An Ipseity key was created".to_owned(), 1);
+    assert_eq!(count_subjects(fixture, &new_email), BTreeMap::from([created, deleted]));
+    assert_eq!(fixture.psql("select count(*) from notices").await, "0", "no address is left");
+    assert_eq!(fixture.browser().get(&restore_link).await.status, 410, "the link no longer works");
+}
+
 /// Creates a key on a node, and returns its owner.
 async fn create_key_on(fixture: &PortalFixture, node: &Node) -> TestMember {
     let mut member = fixture.create_member().await;
