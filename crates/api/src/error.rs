@@ -3,7 +3,7 @@
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, RequestError};
+use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, FailedAttempt, RequestError};
 use ipseity_ledger::{LedgerTime, Quota};
 use serde::Serialize;
 
@@ -243,6 +243,7 @@ impl ErrorBodies {
             Refusal::MissingKey | Refusal::MissingScheme | Refusal::InvalidKey => {
                 // Required by RFC 9110, section 15.5.2.
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                response.extensions_mut().insert(FailedAttempt);
             }
             Refusal::BurstExceeded(now) => RateLimitHeaders::burst(now).write_with_retry_after(headers),
             Refusal::QuotaExhausted(quota) | Refusal::DemoExhausted(quota) | Refusal::DemoShareUsed(quota) => {

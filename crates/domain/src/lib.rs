@@ -15,6 +15,7 @@
 pub mod account;
 pub mod client;
 pub mod facts;
+pub mod failed_attempt;
 pub mod field;
 pub mod key;
 pub mod mutant;
@@ -27,6 +28,7 @@ pub mod usage;
 
 pub use client::{Address, Client, ClientSubnet, Colo, ConnectionFacts, HttpProtocol, NetworkId, TlsInfo, TlsVersion};
 pub use facts::{GeoFacts, Location, Network};
+pub use failed_attempt::FailedAttempt;
 pub use field::{Field, FieldSet};
 pub use key::{ApiKey, KEY_CHARS, KEY_PREFIX, KeyDigest, KeyId, PlaintextKey};
 pub use mutant::is_mutant;

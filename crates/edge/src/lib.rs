@@ -18,6 +18,7 @@
 
 mod connection;
 mod drain;
+mod failed_attempts;
 mod http;
 mod identify;
 mod limits;

@@ -48,6 +48,11 @@ pub struct EdgeLimits {
     pub quic_retry_threshold: usize,
     /// Bytes that a client may send without starting a request: bodies, and frames that are not requests.
     pub unsolicited_bytes_max: usize,
+    /// Failed attempts of a connection that do not wait, such as requests with an unknown key. Each further one takes
+    /// `failed_attempt_interval`. Requests through a trusted proxy do not count.
+    pub failed_attempts_max: u32,
+    /// See `failed_attempts_max`.
+    pub failed_attempt_interval: Duration,
     /// How long a connection that was closed for a flood still counts toward its subnet's limit.
     pub flood_penalty: Duration,
 }

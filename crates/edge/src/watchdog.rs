@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::failed_attempts::FailedAttempts;
 use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::subnet_limit::SubnetPermit;
 use crate::{CloseReason, EdgeLimits, EdgeState};
@@ -30,6 +31,7 @@ pub(crate) struct ConnectionWatchdog {
     /// The budgets of this connection and of its client's network. Set before the first request.
     budgets: OnceLock<(Arc<MemoryBudget>, Arc<MemoryBudget>)>,
     activity: Mutex<ConnectionActivity>,
+    failed_attempts: FailedAttempts,
     is_streaming: AtomicBool,
     first_request: Notify,
     must_close: Notify,
@@ -79,6 +81,7 @@ impl WriteProgress {
 impl ConnectionWatchdog {
     pub(crate) fn new(edge: Arc<EdgeState>) -> Self {
         let now = Instant::now();
+        let failed_attempts = FailedAttempts::new(edge.limits.failed_attempts_max, edge.limits.failed_attempt_interval);
         let activity = ConnectionActivity {
             in_flight: 0,
             idle_since: now,
@@ -100,6 +103,7 @@ impl ConnectionWatchdog {
             edge,
             budgets: OnceLock::new(),
             activity: Mutex::new(activity),
+            failed_attempts,
             is_streaming: AtomicBool::new(false),
             first_request: Notify::new(),
             must_close: Notify::new(),
@@ -221,6 +225,16 @@ impl ConnectionWatchdog {
         } else {
             activity.write_blocked_since = None;
         }
+    }
+
+    /// How long the next request waits because of earlier ones that failed.
+    pub(crate) fn attempt_delay(&self) -> Option<Duration> {
+        self.failed_attempts.delay(Instant::now())
+    }
+
+    /// Records a response that the application marked as [`FailedAttempt`](ipseity_domain::FailedAttempt).
+    pub(crate) fn record_failed_attempt(&self) {
+        self.failed_attempts.record(Instant::now());
     }
 
     /// Records that the response has no known length. It ends when the client leaves.

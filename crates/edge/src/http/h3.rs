@@ -152,7 +152,8 @@ impl<S: Application> Http3Connection<S> {
         let client = self.peer.identify(request.version(), request.headers());
         let (body, unread_body) = RequestBody::quic(receive);
         let limits = &self.peer.edge.limits;
-        let response_future = check_and_handle(&self.application, client, request.map(|()| body), limits);
+        let response_future =
+            check_and_handle(&self.application, client, request.map(|()| body), &self.peer, &self.watchdog);
         let response_future = async {
             let response = response_future.await;
             unread_body.read_to_end(limits.unread_body_timeout).await;

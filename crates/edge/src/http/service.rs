@@ -8,13 +8,14 @@ use bytes::Bytes;
 use http::header::{ALT_SVC, CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body, Incoming};
-use ipseity_domain::{Client, RequestError};
+use ipseity_domain::{Client, FailedAttempt, RequestError};
+use tokio::time::sleep;
 
 use crate::http::request_check::check_request;
 use crate::http::tracked_body::TrackedBody;
 use crate::identify::Peer;
 use crate::watchdog::ConnectionWatchdog;
-use crate::{Drain, EdgeLimits, RequestBody};
+use crate::{Drain, RequestBody};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -66,17 +67,31 @@ pub(crate) fn check_and_handle<S: Application>(
     application: &S,
     client: Client,
     request: Request<RequestBody>,
-    limits: &EdgeLimits,
+    peer: &Peer,
+    watchdog: &Arc<ConnectionWatchdog>,
 ) -> impl Future<Output = Response<S::ResponseBody>> + Send + 'static {
+    let limits = &peer.edge.limits;
+    // A proxy sends the requests of many clients.
+    let watchdog = (client.address == peer.address).then(|| Arc::clone(watchdog));
     let handled = match check_request(&request, limits) {
         Ok(()) => Ok(application.handle(client, request)),
         Err(error) => Err(refuse_request(application, error, request.method())),
     };
     async move {
-        match handled {
-            Ok(response) => response.await,
-            Err(refusal) => refusal,
+        let response = match handled {
+            Ok(response) => response,
+            Err(refusal) => return refusal,
+        };
+        if let Some(delay) = watchdog.as_ref().and_then(|watchdog| watchdog.attempt_delay()) {
+            sleep(delay).await;
         }
+        let response = response.await;
+        if let Some(watchdog) = watchdog
+            && response.extensions().get::<FailedAttempt>().is_some()
+        {
+            watchdog.record_failed_attempt();
+        }
+        response
     }
 }
 
@@ -119,7 +134,8 @@ impl<S: Application> hyper::service::Service<Request<Incoming>> for ConnectionSe
         let is_connect = head.method == Method::CONNECT && drain.is_some();
         let (body, unread_body) = RequestBody::tcp(body);
         let (watchdog, unread_body_timeout) = (Arc::clone(&self.watchdog), limits.unread_body_timeout);
-        let response_future = check_and_handle(&self.application, client, Request::from_parts(head, body), limits);
+        let response_future =
+            check_and_handle(&self.application, client, Request::from_parts(head, body), &self.peer, &self.watchdog);
         Box::pin(async move {
             let response = response_future.await;
             let mut is_closing = is_connect || drain.as_ref().is_some_and(Drain::has_started);

@@ -53,6 +53,8 @@ pub fn generous_limits() -> EdgeLimits {
         resets_max: 100,
         quic_retry_threshold: 100,
         unsolicited_bytes_max: 1 << 20,
+        failed_attempts_max: u32::MAX,
+        failed_attempt_interval: Duration::ZERO,
         flood_penalty: SHORT_TIMEOUT,
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct EdgeConfig {
     pub(crate) concurrent_streams_max: u32,
     pub(crate) stream_resets_max: usize,
     pub(crate) unsolicited_bytes_max: usize,
+    pub(crate) failed_attempts_per_connection_max: u32,
+    pub(crate) failed_attempt_interval_ms: u64,
     pub(crate) flood_penalty_ms: u64,
     pub(crate) quic_retry_threshold: usize,
 }

@@ -123,6 +123,8 @@ fn edge_limits(config: &Config) -> EdgeLimits {
         resets_max: settings.stream_resets_max,
         quic_retry_threshold: settings.quic_retry_threshold,
         unsolicited_bytes_max: settings.unsolicited_bytes_max,
+        failed_attempts_max: settings.failed_attempts_per_connection_max,
+        failed_attempt_interval: millis(settings.failed_attempt_interval_ms),
         flood_penalty: millis(settings.flood_penalty_ms),
     }
 }

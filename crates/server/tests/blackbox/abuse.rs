@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{PlaintextKey, Scope};
-use ipseity_testkit::deployment::node::{Env, find_service_binary};
+use ipseity_testkit::deployment::node::{Env, FAILED_ATTEMPTS_ENV, find_service_binary};
 use ipseity_testkit::{Deployment, DeploymentOptions, IssuedKey, Node, ReservedPort, eventually};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -254,6 +254,8 @@ async fn legitimate_client_is_served_during_every_attack() {
     let mut env = relaxed_timeouts();
     // No loopback address is trusted, because the subnet limit does not apply to trusted proxies.
     env.insert("IPSEITY__EDGE__TRUSTED_PROXIES".to_owned(), String::new());
+    // The default.
+    env.insert(FAILED_ATTEMPTS_ENV.to_owned(), "20".to_owned());
     let deployment =
         &Deployment::start(DeploymentOptions { env, ..DeploymentOptions::default() }).await.expect("deployment starts");
     let mut keys = Vec::new();

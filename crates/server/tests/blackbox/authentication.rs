@@ -1,6 +1,9 @@
 //! API keys: where they are read, which are rejected, and their three states.
 
+use std::time::{Duration, Instant};
+
 use ipseity_domain::{ApiKey, KeyId, PlaintextKey, Scope};
+use ipseity_testkit::deployment::node::{Env, FAILED_ATTEMPTS_ENV};
 use ipseity_testkit::{Deployment, IssuedKey, TestClient, TestResponse};
 use serde_json::Value;
 
@@ -125,6 +128,24 @@ async fn first_of_several_credentials_is_used() {
     ExpectedError::INVALID_KEY
         .assert_matches(&lookup_with_credentials(&mut caller, &["Bearer nonsense", &bearer], "").await);
     ExpectedError::MISSING_KEY.assert_matches(&lookup_with_credentials(&mut caller, &["Basic x", &bearer], "").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_unknown_keys_wait_unless_a_proxy_sends_them() {
+    let env = Env::from([(FAILED_ATTEMPTS_ENV.to_owned(), "20".to_owned())]);
+    let node = shared_deployment().await.start_node(&env).await.expect("node starts");
+    let unknown_key = PlaintextKey::generate(|| fastrand::u8(..));
+    let path = format!("/api/v1/ip?key={}", unknown_key.expose());
+    let through_proxy = [("x-forwarded-for", "203.0.113.9")];
+    for (headers, waits) in [(&[][..], true), (&through_proxy, false)] {
+        let mut caller = node.client();
+        let start = Instant::now();
+        for _ in 0..24 {
+            ExpectedError::INVALID_KEY.assert_matches(&caller.get(&path, headers).await.expect("response arrives"));
+        }
+        // 21 do not wait, three wait for a second each.
+        assert_eq!(start.elapsed() > Duration::from_secs(2), waits, "{:?}", start.elapsed());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

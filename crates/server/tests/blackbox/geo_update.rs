@@ -105,6 +105,8 @@ fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
         resets_max: 100,
         quic_retry_threshold: 100,
         unsolicited_bytes_max: 1 << 20,
+        failed_attempts_max: u32::MAX,
+        failed_attempt_interval: Duration::ZERO,
         flood_penalty: Duration::from_secs(1),
     };
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), false).expect("bind socket");

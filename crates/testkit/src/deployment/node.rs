@@ -24,6 +24,9 @@ const START_ATTEMPTS: usize = 3;
 /// Setting with the path of the configuration file.
 pub(crate) const CONFIG_ENTRY: &str = "--config";
 
+/// How many failed attempts of a connection do not wait.
+pub const FAILED_ATTEMPTS_ENV: &str = "IPSEITY__EDGE__FAILED_ATTEMPTS_PER_CONNECTION_MAX";
+
 /// Settings by environment variable, such as `IPSEITY__STORE__URL`.
 pub type Env = BTreeMap<String, String>;
 
@@ -81,9 +84,11 @@ impl Node {
             ("IPSEITY__PUBLIC__BASE_URL", format!("https://localhost:{}", https.number())),
         ];
         let mut merged: Env = defaults.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        // Most tests use the plain HTTP listener. A previous version of the program does not know the setting.
+        // Most tests use the plain HTTP listener, and some send hundreds of wrong keys. A previous version of the program does not
+        // know the settings.
         if find_service_binary().is_ok_and(|current| current == program) {
             merged.insert("IPSEITY__PUBLIC__ALLOW_PLAIN_HTTP".to_owned(), "true".to_owned());
+            merged.insert(FAILED_ATTEMPTS_ENV.to_owned(), "1000000".to_owned());
         }
         merged.extend(env.clone());
         let mut command = match fd_limit {
