@@ -22,6 +22,7 @@ done
 CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}")
 export CARGO_ENCODED_RUSTFLAGS CFLAGS=$c_flags CXXFLAGS=$c_flags
 
-# Debug information would be removed anyway, but it changes the build ID.
-cargo build --quiet --release --locked --config profile.release.debug=false -p ipseity-server
-strip --output-file="$file" "$CARGO_TARGET_DIR/release/ipseity"
+# The linker removes symbols: the build ID is a hash of what it writes, and symbols differ between directories.
+cargo build --quiet --release --locked -p ipseity-server \
+    --config profile.release.debug=false --config 'profile.release.strip="symbols"'
+install "$CARGO_TARGET_DIR/release/ipseity" "$file"
