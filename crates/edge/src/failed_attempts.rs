@@ -1,4 +1,5 @@
-//! Failed attempts of one connection: unknown keys, and sign-ins beyond their limit. After some of them, each takes time.
+//! Failed attempts of one connection: requests without a valid key, and actions beyond their limit. After some of them, each
+//! takes time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,20 +10,21 @@ use tokio::time::Instant;
 const DELAY_INTERVALS_MAX: u32 = 2;
 
 pub(crate) struct FailedAttempts {
-    /// Attempts that do not wait.
-    free_max: u32,
     interval: Duration,
+    /// How far attempts may be ahead of one per interval without waiting.
+    free: Duration,
     /// When the attempts would have ended at one per interval (GCRA).
     end: Mutex<Option<Instant>>,
 }
 
 impl FailedAttempts {
+    /// `free_max` attempts do not wait.
     pub(crate) fn new(free_max: u32, interval: Duration) -> Self {
-        Self { free_max, interval, end: Mutex::default() }
+        Self { interval, free: interval.saturating_mul(free_max.saturating_sub(1)), end: Mutex::default() }
     }
 
     pub(crate) fn record(&self, now: Instant) {
-        let latest = now + self.interval.saturating_mul(self.free_max.saturating_add(DELAY_INTERVALS_MAX));
+        let latest = now + self.free + self.interval * DELAY_INTERVALS_MAX;
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         *end = Some((end.map_or(now, |end| end.max(now)) + self.interval).min(latest));
     }
@@ -31,7 +33,7 @@ impl FailedAttempts {
     pub(crate) fn delay(&self, now: Instant) -> Option<Duration> {
         let end = (*self.end.lock().unwrap_or_else(PoisonError::into_inner))?;
         let left = end.checked_duration_since(now)?;
-        left.checked_sub(self.interval.saturating_mul(self.free_max)).filter(|delay| !delay.is_zero())
+        left.checked_sub(self.free).filter(|delay| !delay.is_zero())
     }
 }
 
@@ -49,7 +51,7 @@ mod tests {
             now += attempts.delay(now).unwrap_or_default();
             attempts.record(now);
         }
-        assert_eq!(now - start, interval * 29, "the first 21 do not wait");
+        assert_eq!(now - start, interval * 30, "the first 20 do not wait");
         (0..1_000).for_each(|_| attempts.record(now));
         assert_eq!(attempts.delay(now), Some(interval * 2), "many at the same time");
         assert_eq!(attempts.delay(now + interval * 2), None);

@@ -48,7 +48,7 @@ pub struct EdgeLimits {
     pub quic_retry_threshold: usize,
     /// Bytes that a client may send without starting a request: bodies, and frames that are not requests.
     pub unsolicited_bytes_max: usize,
-    /// Failed attempts of a connection that do not wait, such as requests with an unknown key. Each further one takes
+    /// Failed attempts of a connection that do not wait, such as requests without a valid key. Each further one takes
     /// `failed_attempt_interval`. Requests through a trusted proxy do not count.
     pub failed_attempts_max: u32,
     /// See `failed_attempts_max`.
