@@ -130,6 +130,7 @@ fn edge_state() -> Arc<EdgeState> {
         unsolicited_bytes_max: 65536,
         failed_attempts_max: u32::MAX,
         failed_attempt_interval: Duration::ZERO,
+        refusal_delay: Duration::ZERO,
         flood_penalty: Duration::from_millis(1),
     };
     let trust = Trust::new(vec!["127.0.0.1/32".parse().expect("network parses")], ForwardingHeader::Forwarded);

@@ -10,6 +10,9 @@ pub struct EdgeLimits {
     /// Concurrent connections per IPv4 address or IPv6 /64. A /56 has twice and a /48 four times as many, but not more than
     /// a quarter of all. Counts clients in PROXY headers, but not trusted proxies.
     pub connections_per_subnet_max: usize,
+    /// How long a connection beyond the limit of its subnet stays open before it is closed, so that its client does not
+    /// reconnect immediately. Only a tenth of all connections wait.
+    pub refusal_delay: Duration,
     /// How long a listener waits after accept(2) failed.
     pub accept_backoff: Duration,
     /// Timeout for the first byte of a connection, and for the PROXY header where one is expected.

@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::{Address, Colo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
 
 use crate::memory_budget::MemoryBudget;
 use crate::subnet_limit::{SubnetLimiter, SubnetPermit};
-use crate::{EdgeLimits, EdgeStats, Trust};
+use crate::{CloseReason, EdgeLimits, EdgeStats, Trust};
 
 /// Minimum interval between warnings about clients that a trusted proxy did not name.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Part of all connections that may wait to be closed.
+const REFUSED_DIVISOR: usize = 10;
 
 /// Limits, trusted proxies, site code, counters and permits of a node's listeners.
 pub struct EdgeState {
@@ -22,6 +26,7 @@ pub struct EdgeState {
     warned_at: Mutex<Option<Instant>>,
     connection_permits: Arc<Semaphore>,
     subnet_limiter: Arc<SubnetLimiter>,
+    refusal_permits: Semaphore,
     memory_budget: Arc<MemoryBudget>,
 }
 
@@ -37,8 +42,18 @@ impl EdgeState {
             limits.memory_per_subnet_max,
             Arc::clone(&memory_budget),
         );
-        let (stats, warned_at) = (EdgeStats::default(), Mutex::default());
-        Self { limits, trust, colo, stats, warned_at, connection_permits, subnet_limiter, memory_budget }
+        let refusal_permits = Semaphore::new((limits.connections_max / REFUSED_DIVISOR).min(Semaphore::MAX_PERMITS));
+        Self {
+            limits,
+            trust,
+            colo,
+            stats: EdgeStats::default(),
+            warned_at: Mutex::default(),
+            connection_permits,
+            subnet_limiter,
+            refusal_permits,
+            memory_budget,
+        }
     }
 
     /// The counters.
@@ -72,6 +87,14 @@ impl EdgeState {
             return Ok(None);
         }
         self.subnet_limiter.try_acquire(address).map(Some).ok_or(SubnetLimitReached)
+    }
+
+    /// Counts a connection beyond the limit of its subnet, and delays its end, unless too many others wait.
+    pub(crate) async fn refuse_for_subnet_limit(&self) {
+        self.stats.record_closed(CloseReason::SubnetLimit, 1);
+        if let Ok(_permit) = self.refusal_permits.try_acquire() {
+            sleep(self.limits.refusal_delay).await;
+        }
     }
 
     /// The memory that a connection with this permit shares with others.

@@ -17,13 +17,16 @@ use crate::{CloseReason, EdgeLimits, EdgeState};
 
 /// Memory of a request or of an unsent chunk besides its bytes: the stream, its task and its headers.
 const OVERHEAD_BYTES: usize = 4 << 10;
+/// Memory of an HTTP/1 connection: its buffers and its task.
+const HTTP1_CONNECTION_BYTES: usize = 32 << 10;
 /// Memory that a connection keeps for each of its concurrent streams, also after they have ended.
 const STREAM_SLOT_BYTES: usize = 3 << 10;
 /// Concurrent streams of a connection while there is little memory.
 pub(crate) const FEW_STREAMS: u32 = 8;
-/// Quarters of a budget that connections with all their streams and with few may use. Requests may use the rest.
+/// Quarters of a budget that connections with all their streams may use.
 const ALL_STREAMS_QUARTERS: usize = 1;
-const FEW_STREAMS_QUARTERS: usize = 3;
+/// Quarters of a budget that all connections may use. Requests may use the rest.
+const CONNECTIONS_QUARTERS: usize = 3;
 
 /// Records the activity of a connection and checks it against the limits.
 pub(crate) struct ConnectionWatchdog {
@@ -55,8 +58,8 @@ struct ConnectionActivity {
     unsolicited_bytes: usize,
     /// On HTTP/1, an incomplete header has a timeout.
     is_http1: bool,
-    /// Memory of the largest number of concurrent streams.
-    stream_slots: Option<Reservation>,
+    /// What the connection keeps until it closes.
+    connection_memory: Option<Reservation>,
     is_out_of_memory: bool,
     has_unread_body: bool,
     has_protocol_error: bool,
@@ -93,7 +96,7 @@ impl ConnectionWatchdog {
             stream_resets: 0,
             unsolicited_bytes: 0,
             is_http1: false,
-            stream_slots: None,
+            connection_memory: None,
             is_out_of_memory: false,
             has_unread_body: false,
             has_protocol_error: false,
@@ -122,18 +125,29 @@ impl ConnectionWatchdog {
     pub(crate) fn reserve_streams(&self) -> Option<u32> {
         let streams_max = self.edge.limits.streams_max;
         let reserve = |streams: u32, quarters| {
-            let (_, shared) = self.budgets.get()?;
-            Some((streams, shared.try_reserve_quarters(streams as usize * STREAM_SLOT_BYTES, quarters)?))
+            self.reserve_until_close(streams as usize * STREAM_SLOT_BYTES, quarters).then_some(streams)
         };
-        let reserved = reserve(streams_max, ALL_STREAMS_QUARTERS)
-            .or_else(|| reserve(streams_max.min(FEW_STREAMS), FEW_STREAMS_QUARTERS));
+        let streams = reserve(streams_max, ALL_STREAMS_QUARTERS)
+            .or_else(|| reserve(streams_max.min(FEW_STREAMS), CONNECTIONS_QUARTERS));
+        self.lock_activity().is_out_of_memory = streams.is_none();
+        streams
+    }
+
+    /// Records that the connection uses HTTP/1, and reserves its memory. Returns whether there is enough; otherwise the connection
+    /// must close.
+    pub(crate) fn start_http1(&self) -> bool {
+        let is_reserved = self.reserve_until_close(HTTP1_CONNECTION_BYTES, CONNECTIONS_QUARTERS);
         let mut activity = self.lock_activity();
-        let Some((streams, reservation)) = reserved else {
-            activity.is_out_of_memory = true;
-            return None;
-        };
-        activity.stream_slots = Some(reservation);
-        Some(streams)
+        activity.is_http1 = true;
+        activity.is_out_of_memory = !is_reserved;
+        is_reserved
+    }
+
+    fn reserve_until_close(&self, bytes: usize, quarters: usize) -> bool {
+        let reservation = self.budgets.get().and_then(|(_, shared)| shared.try_reserve_quarters(bytes, quarters));
+        let is_reserved = reservation.is_some();
+        self.lock_activity().connection_memory = reservation;
+        is_reserved
     }
 
     fn try_reserve_memory(&self, bytes: usize) -> Option<Reservation> {
@@ -158,11 +172,6 @@ impl ConnectionWatchdog {
     /// Records that the connection is ready for its first request.
     pub(crate) fn mark_ready(&self) {
         self.lock_activity().idle_since = Instant::now();
-    }
-
-    /// Records that the connection uses HTTP/1.
-    pub(crate) fn mark_http1(&self) {
-        self.lock_activity().is_http1 = true;
     }
 
     /// Records a new request. It is in flight until the return value is dropped. `None` if there is no memory for it.

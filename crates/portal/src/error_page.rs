@@ -265,9 +265,7 @@ pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Re
     let frame = visitor.frame(&portal, heading, Tab::None);
     let mut response = visitor.render(&portal, &ErrorPage { frame, heading, message, next_link });
     *response.status_mut() = status;
-    if status == StatusCode::TOO_MANY_REQUESTS {
-        response.extensions_mut().insert(FailedAttempt);
-    }
+    response.extensions_mut().insert(FailedAttempt);
     if let Some(seconds) = retry_after_s(&error) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

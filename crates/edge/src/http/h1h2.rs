@@ -45,7 +45,9 @@ where
         let connection = pin!(http2_builder(&edge.limits, streams_max).serve_connection(TokioIo::new(io), service));
         drive(connection, &edge, &watchdog, &drain, Duration::ZERO).await;
     } else {
-        watchdog.mark_http1();
+        if !watchdog.start_http1() {
+            return edge.stats().record_closed(CloseReason::OutOfMemory, 1);
+        }
         let io = TokioIo::new(Http1Io::new(io, service.application.clone(), Arc::clone(&watchdog)));
         let mut connection = http1_builder(&edge.limits).serve_connection(io, service);
         drive(Pin::new(&mut connection), &edge, &watchdog, &drain, HTTP1_DRAIN_GRACE).await;

@@ -55,6 +55,7 @@ pub fn generous_limits() -> EdgeLimits {
         unsolicited_bytes_max: 1 << 20,
         failed_attempts_max: u32::MAX,
         failed_attempt_interval: Duration::ZERO,
+        refusal_delay: Duration::ZERO,
         flood_penalty: SHORT_TIMEOUT,
     }
 }

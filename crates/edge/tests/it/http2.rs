@@ -256,19 +256,23 @@ async fn allowed_streams(fixture: &EdgeFixture) -> Option<(TcpStream, u32)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_connections_have_few_streams_when_memory_is_low_and_are_closed_without() {
-    // A quarter suffices for the 128 streams of one connection, and three quarters for another 32 connections with 8.
+    // A quarter suffices for the 128 streams of one connection, and three quarters for an HTTP/1 connection and another 30 with 8.
     let memory_per_subnet_max = 4 * 128 * 3 * 1024;
     let fixture = EdgeFixture::start_plaintext(EdgeLimits { memory_per_subnet_max, ..generous_limits() });
-    let mut held = Vec::new();
+    let mut held = Vec::from_iter(allowed_streams(&fixture).await);
+    let mut http1 = TcpStream::connect(fixture.address).await.expect("connection opens");
+    http1.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("request is sent");
+    read_until(&mut http1, "colo=FRA").await;
     while let Some(connection) = allowed_streams(&fixture).await {
         held.push(connection);
     }
     let allowed: Vec<u32> = held.iter().map(|(_, streams)| *streams).collect();
-    assert_eq!((allowed.len(), allowed[0], &allowed[1..]), (33, 128, [8; 32].as_slice()));
-    assert_eq!(fixture.edge.stats().connections_closed(CloseReason::OutOfMemory), 1);
-    // The last quarter is for requests, also on HTTP/1.
-    let mut other = TcpStream::connect(fixture.address).await.expect("connection opens");
-    let reply = exchange(&mut other, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert_eq!((allowed.len(), allowed[0], &allowed[1..]), (31, 128, [8; 30].as_slice()));
+    let mut late = TcpStream::connect(fixture.address).await.expect("connection opens");
+    assert_eq!(exchange(&mut late, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await, "");
+    assert_eq!(fixture.edge.stats().connections_closed(CloseReason::OutOfMemory), 2);
+    // The last quarter is for requests.
+    let reply = exchange(&mut http1, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(reply.ends_with("colo=FRA"), "{reply}");
     drop(held);
     let (mut sender, _connection) = connect_http2(&fixture, 65_535).await;

@@ -1,9 +1,10 @@
 //! Limits of every connection, tested over HTTP/1.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipseity_edge::{CloseReason, EdgeLimits, Trust};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 
 use crate::fixture::{
     EdgeFixture, LARGE_BODY_BYTES, SHORT_TIMEOUT, curl, exchange, generous_limits, read_to_end, read_until, wait_until,
@@ -64,6 +65,31 @@ async fn subnet_connection_limit_is_enforced() {
     let mut next = fixture.connect_from(one).await;
     next.write_all(GET_REQUEST).await.expect("bytes are sent");
     read_until(&mut next, "colo=FRA").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_beyond_the_subnet_limit_waits_unless_a_tenth_of_all_do() {
+    let limits = EdgeLimits {
+        connections_max: 20,
+        connections_per_subnet_max: 1,
+        refusal_delay: SHORT_TIMEOUT,
+        ..generous_limits()
+    };
+    let fixture = EdgeFixture::start_plaintext(limits);
+    let mut held = fixture.connect().await;
+    held.write_all(GET_REQUEST).await.expect("bytes are sent");
+    read_until(&mut held, "colo=FRA").await;
+    let start = Instant::now();
+    let mut ends = JoinSet::new();
+    for _ in 0..3 {
+        let mut refused = fixture.connect().await;
+        ends.spawn(async move {
+            assert_eq!(read_to_end(&mut refused).await, "");
+            start.elapsed() >= SHORT_TIMEOUT
+        });
+    }
+    let waited = ends.join_all().await.into_iter().filter(|has_waited| *has_waited).count();
+    assert_eq!((waited, close_counts(&fixture)), (2, vec![(CloseReason::SubnetLimit, 3)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,6 +56,7 @@ pub(crate) struct EdgeConfig {
     pub(crate) unsolicited_bytes_max: usize,
     pub(crate) failed_attempts_per_connection_max: u32,
     pub(crate) failed_attempt_interval_ms: u64,
+    pub(crate) refusal_delay_ms: u64,
     pub(crate) flood_penalty_ms: u64,
     pub(crate) quic_retry_threshold: usize,
 }

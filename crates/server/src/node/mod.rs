@@ -125,6 +125,7 @@ fn edge_limits(config: &Config) -> EdgeLimits {
         unsolicited_bytes_max: settings.unsolicited_bytes_max,
         failed_attempts_max: settings.failed_attempts_per_connection_max,
         failed_attempt_interval: millis(settings.failed_attempt_interval_ms),
+        refusal_delay: millis(settings.refusal_delay_ms),
         flood_penalty: millis(settings.flood_penalty_ms),
     }
 }

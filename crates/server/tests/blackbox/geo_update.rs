@@ -107,6 +107,7 @@ fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
         unsolicited_bytes_max: 1 << 20,
         failed_attempts_max: u32::MAX,
         failed_attempt_interval: Duration::ZERO,
+        refusal_delay: Duration::ZERO,
         flood_penalty: Duration::from_secs(1),
     };
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), false).expect("bind socket");
