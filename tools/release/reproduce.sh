@@ -6,6 +6,7 @@ cargo_home=$(realpath "${CARGO_HOME:-$HOME/.cargo}")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 unset CARGO_TARGET_DIR SOURCE_DATE_EPOCH
+TIMEFORMAT='built in %0R s, with %0U s of CPU time'
 
 build() { # build NAME TIME_ZONE
     echo "build in $dir/$1"
@@ -13,7 +14,7 @@ build() { # build NAME TIME_ZONE
     # Other paths to the same downloads.
     ln -s "$cargo_home"/* "$dir/$1/cargo/"
     git clone --quiet "$source" "$dir/$1/ipseity"
-    CARGO_HOME=$dir/$1/cargo TZ=$2 "$dir/$1/ipseity/tools/release/build.sh" "$dir/$1/program"
+    time CARGO_HOME=$dir/$1/cargo TZ=$2 "$dir/$1/ipseity/tools/release/build.sh" "$dir/$1/program"
     # Only the program is needed.
     rm -rf "$dir/$1/ipseity/target"
 }
