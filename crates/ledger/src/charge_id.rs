@@ -4,38 +4,33 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::columns::column;
+use crate::columns::{column, decimal_digits};
 
 /// Number of ids. The time in milliseconds followed by an id still fits into 64 bits, which Redis stores compactly.
-const CHARGE_IDS: u32 = 500_000;
+const CHARGE_IDS: u32 = 250_000;
 const CHARGE_ID_DIGITS: usize = column("charge_id").width;
 
-/// An even number of six digits that identifies a charge in the log of its key.
+/// A number of six digits that identifies a charge in the log of its key, together with the arrival of its request.
 ///
-/// The odd number after it marks the same request in the log if the daily quota rejected it.
+/// Ids are multiples of four. In the log, 1 is added if the daily quota rejected the request, and 2 if it was charged to the day
+/// after its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargeId(u32);
 
 impl ChargeId {
     /// Returns the next id of this process.
     ///
-    /// A process repeats its ids after 500,000 charges. Ids are looked up among the charges of one key within about two
-    /// seconds, so they are unambiguous up to 200,000 charges per second and process. Each process starts at a random id, so charges
-    /// of one key on different nodes rarely share an id.
+    /// A process repeats its ids after 250,000 charges. An id is looked up among the charges of one key that arrived in the same
+    /// millisecond, so it is unambiguous in a process. Each process starts at a random id, so charges of one key on different nodes
+    /// rarely share an id.
     #[must_use]
     pub fn next() -> Self {
         static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));
-        Self(NEXT.fetch_add(1, Ordering::Relaxed) % CHARGE_IDS * 2)
+        Self(NEXT.fetch_add(1, Ordering::Relaxed) % CHARGE_IDS * 4)
     }
 
     pub(crate) fn digits(self) -> [u8; CHARGE_ID_DIGITS] {
-        let mut rest = self.0;
-        let mut digits = [b'0'; CHARGE_ID_DIGITS];
-        for digit in digits.iter_mut().rev() {
-            *digit += (rest % 10) as u8;
-            rest /= 10;
-        }
-        digits
+        decimal_digits(self.0.into())
     }
 }
 

@@ -27,7 +27,7 @@ const RECORD: Columns = &[
     ("incarnation", 16, Text),
     ("digest", 32, Bytes),
     ("paused", 1, Number),
-    // The time of the newest log entry.
+    // When the newest request was charged.
     ("newest_ms", 13, Number),
     // The newest day with requests.
     ("today", 6, Number),
@@ -65,11 +65,11 @@ const PREVIOUS_LAYOUT: Columns = &[
     ("v2_burst_epoch", 9, Number),
 ];
 
-/// An entry of a key's log of requests.
+/// An entry of a key's log of requests: its arrival and the id of its charge.
 const LOG_ENTRY: Columns = &[("entry_ms", 13, Number), ("entry_id", 6, Number)];
 
 /// The argument of `charge.lua` for one charge.
-const CHARGE: Columns = &[("charge_digest", 32, Bytes), ("charge_id", 6, Number)];
+const CHARGE: Columns = &[("charge_digest", 32, Bytes), ("arrival_ms", 13, Number), ("charge_id", 6, Number)];
 
 /// The position of a column, counted from 0.
 #[derive(Clone, Copy)]
@@ -108,6 +108,16 @@ pub(crate) const fn find_column(name: &str) -> Option<Column> {
         table += 1;
     }
     None
+}
+
+/// The value of a column with a number of `N` digits.
+pub(crate) fn decimal_digits<const N: usize>(number: u64) -> [u8; N] {
+    let (mut digits, mut rest) = ([b'0'; N], number);
+    for digit in digits.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    digits
 }
 
 /// `==` on slices is not available in constants.

@@ -127,6 +127,8 @@ impl LedgerError {
 pub struct SentCharge {
     /// When it was sent, by the clock of Redis.
     pub at: LedgerTime,
+    /// When its request arrived, as it was sent to Redis.
+    pub arrival: LedgerTime,
     /// The data set that it was sent to.
     pub(crate) data_set: DataSet,
 }

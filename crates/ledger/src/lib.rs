@@ -28,6 +28,7 @@
 //! `docs/reliability.md` lists the bounds. This crate does not use PostgreSQL, and it never sends IP addresses to
 //! Redis.
 
+mod arrival;
 mod charge;
 mod charge_id;
 mod columns;
@@ -51,6 +52,7 @@ mod sweep;
 mod usage;
 mod verdict;
 
+pub use arrival::Arrival;
 pub use charge_id::ChargeId;
 pub use demo::DemoVerdict;
 pub use deployment::LedgerIdentity;

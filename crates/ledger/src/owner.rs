@@ -55,6 +55,12 @@ impl Owner {
         self.0.clock.now()
     }
 
+    /// The server's clock at an instant, as this node knows it, or an earlier time.
+    #[must_use]
+    pub fn at(&self, instant: std::time::Instant) -> LedgerTime {
+        self.0.clock.at(instant)
+    }
+
     /// Host and port, or the path of its socket.
     #[must_use]
     pub fn address(&self) -> String {

@@ -28,7 +28,7 @@ const ENTRY_MS_DIGITS: usize = column("entry_ms").width;
 /// A request that is not yet counted, or not known to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingCharge {
-    /// When the node admitted it.
+    /// When it arrived.
     pub at: LedgerTime,
     /// The id of its charge.
     pub id: ChargeId,
@@ -199,7 +199,8 @@ fn format_unconfirmed(charges: &[UnconfirmedCharge]) -> String {
     let mut text = String::new();
     for UnconfirmedCharge { sent, id, is_admitted } in charges {
         let (sign, data_set) = (if *is_admitted { '+' } else { '-' }, sent.data_set.as_str());
-        let _ = write!(text, "{:0width$}{id}{sign}{data_set},", sent.at.0, width = ENTRY_MS_DIGITS);
+        let (sent_at, arrival) = (sent.at.0, sent.arrival.0);
+        let _ = write!(text, "{sent_at:0width$}{arrival:0width$}{id}{sign}{data_set},", width = ENTRY_MS_DIGITS);
     }
     text
 }

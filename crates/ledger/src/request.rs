@@ -9,6 +9,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, FromRedisValue, Pipeline, RedisFuture, RedisResult, ScriptInvocation, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::arrival::Arrival;
 use crate::charge_id::ChargeId;
 use crate::error::{ChargeError, LedgerError, SentCharge};
 use crate::layout::HashSlot;
@@ -33,6 +34,8 @@ pub(crate) struct RedisRequest {
     pub(crate) node: Arc<RedisNode>,
     /// When the last attempt was sent, by the clock of its server.
     sent_at: LedgerTime,
+    /// When the request of a charge arrived, by the same clock.
+    arrival: LedgerTime,
     slot: HashSlot,
     /// The server does not own the slot yet, so the request needs `ASKING`.
     asking: bool,
@@ -43,7 +46,7 @@ pub(crate) struct RedisRequest {
 impl RedisRequest {
     /// The error of a charge or a batch, with what is needed to reconcile it.
     pub(crate) fn charge_error(&self, error: LedgerError) -> ChargeError {
-        let sent = SentCharge { at: self.sent_at, data_set: self.connection.identity.data_set };
+        let sent = SentCharge { at: self.sent_at, arrival: self.arrival, data_set: self.connection.identity.data_set };
         ChargeError { sent: error.may_have_been_applied().then_some(sent), error }
     }
 
@@ -77,7 +80,16 @@ impl Ledger {
     ) -> Result<RedisRequest, LedgerError> {
         let (node, connection) = self.router.find_owner(slot, deadline).await?;
         let sent_at = node.clock.now();
-        Ok(RedisRequest { connection, node, sent_at, slot, asking: false, redirected: false, deadline })
+        Ok(RedisRequest {
+            connection,
+            node,
+            sent_at,
+            arrival: sent_at,
+            slot,
+            asking: false,
+            redirected: false,
+            deadline,
+        })
     }
 
     /// Fails if the server has another data set than the trusted one.
@@ -126,10 +138,15 @@ impl Ledger {
         request: &mut RedisRequest,
         key: &ApiKey,
         charge_id: ChargeId,
+        arrival: Arrival,
     ) -> Result<Vec<u8>, LedgerError> {
         loop {
             request.sent_at = request.node.clock.now();
-            let charge = Charge { key: *key, id: charge_id, at: request.sent_at };
+            request.arrival = match arrival {
+                Arrival::Here(instant) => request.node.clock.at(instant),
+                Arrival::AtOwner(time) => time,
+            };
+            let charge = Charge { key: *key, id: charge_id, arrival: request.arrival, sent_at: request.sent_at };
             let connection = &request.connection;
             let outcome = if request.asking {
                 let mut conn = RequestConnection::for_request(request);
@@ -234,7 +251,16 @@ impl Ledger {
         deadline: Instant,
     ) -> Result<(), LedgerError> {
         let (sent_at, slot) = (node.clock.now(), HashSlot(0));
-        let mut request = RedisRequest { connection, node, sent_at, slot, asking: false, redirected: false, deadline };
+        let mut request = RedisRequest {
+            connection,
+            node,
+            sent_at,
+            arrival: sent_at,
+            slot,
+            asking: false,
+            redirected: false,
+            deadline,
+        };
         self.ensure_trusted(&mut request).await?;
         let mut conn = RequestConnection::for_request(&request);
         self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await

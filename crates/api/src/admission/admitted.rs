@@ -12,9 +12,12 @@ use std::time::Instant;
 
 use futures_util::TryFutureExt;
 use ipseity_domain::{ApiKey, DailyUsage, FieldSet};
-use ipseity_ledger::{ChargeError, ChargeId, DemoVerdict, Ledger, LedgerError, LedgerTime, Quota, SentCharge, Verdict};
+use ipseity_ledger::{
+    Arrival, ChargeError, DemoVerdict, Ledger, LedgerError, LedgerTime, PendingCharge, Quota, SentCharge, Verdict,
+};
 
 use crate::admission::degraded::DegradedMode;
+use crate::admission::key_request::KeyRequest;
 
 /// Proof that a request was charged, with what its response may contain.
 pub(crate) struct Admitted {
@@ -48,29 +51,25 @@ impl<V> Issued<V> {
 
 impl Issued<Verdict> {
     /// Charges a request in the ledger.
-    pub(super) fn charge(
-        ledger: &Ledger,
-        key: &ApiKey,
-        charge_id: ChargeId,
-    ) -> impl Future<Output = Result<Self, ChargeError>> {
-        ledger.charge(key, charge_id).map_ok(Self)
+    pub(super) fn charge(ledger: &Ledger, request: &KeyRequest) -> impl Future<Output = Result<Self, ChargeError>> {
+        ledger.charge(&request.key, request.charge_id, Arrival::Here(request.arrived_at)).map_ok(Self)
     }
 
     /// Reports the ledger's verdict to the local limiter. If the limits are exceeded by what this node knows, its
     /// refusal replaces the verdict. See [`DegradedMode::observe`].
-    pub(super) fn restrict_by(self, degraded: &DegradedMode, key: &ApiKey, received_at: Instant) -> Self {
-        degraded.observe(key, &self.0, received_at).map_or(self, Self)
+    pub(super) fn restrict_by(self, degraded: &DegradedMode, request: &KeyRequest, received_at: Instant) -> Self {
+        degraded.observe(&request.key, request.arrival(), &self.0, received_at).map_or(self, Self)
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].
     pub(super) fn charge_locally(
         degraded: &DegradedMode,
         key: &ApiKey,
+        charge: PendingCharge,
         now: LedgerTime,
-        charge_id: ChargeId,
         sent: Option<SentCharge>,
     ) -> Option<Self> {
-        degraded.check_request(key, now, charge_id, sent).map(Self)
+        degraded.check_request(key, charge, now, sent).map(Self)
     }
 
     /// The proof, if the verdict admits the request.
@@ -117,7 +116,8 @@ impl Admitted {
 
 #[cfg(test)]
 mod tests {
-    use ipseity_domain::{KeyFlags, KeyRecord, PlaintextKey, Scope};
+    use ipseity_domain::{ApiKey, KeyFlags, KeyRecord, PlaintextKey, Scope};
+    use ipseity_ledger::ChargeId;
 
     use super::*;
 
@@ -140,11 +140,15 @@ mod tests {
         (degraded, key)
     }
 
+    fn new_charge() -> PendingCharge {
+        PendingCharge { at: LedgerTime(0), id: ChargeId::next() }
+    }
+
     #[test]
     fn every_locally_admitted_request_is_a_pending_charge() {
         let (degraded, key) = limiter_with_key(2);
         let charge =
-            || Issued::charge_locally(&degraded, &key, LedgerTime(0), ChargeId::next(), None).expect("local verdict");
+            || Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None).expect("local verdict");
         for used in [1, 2] {
             let admitted = charge().into_admitted().expect("request within the quota");
             assert_eq!((admitted.quota.used, degraded.pending_charges.total_requests()), (used, used));
@@ -160,7 +164,7 @@ mod tests {
         for (requested, expected) in [(None, Scope::Geo), (Some("ip"), Scope::Ip), (Some("full"), Scope::Geo)] {
             let (degraded, key) = limiter_with_key(1);
             let verdict =
-                Issued::charge_locally(&degraded, &key, LedgerTime(0), ChargeId::next(), None).expect("local verdict");
+                Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None).expect("local verdict");
             let admitted = verdict.into_admitted().expect("request within the quota");
             assert_eq!(admitted.narrowed_to(requested).into_parts().0, FieldSet::Scope(expected));
         }

@@ -11,6 +11,7 @@ pub(crate) mod degraded;
 mod demo;
 mod demo_shares;
 mod key_lookups;
+mod key_request;
 mod refusal_cache;
 pub(crate) mod usage_buffer;
 
@@ -29,6 +30,7 @@ use crate::admission::admitted::{Admitted, Issued};
 use crate::admission::degraded::DegradedMode;
 use crate::admission::demo_shares::DemoShares;
 use crate::admission::key_lookups::KeyLookups;
+use crate::admission::key_request::KeyRequest;
 use crate::admission::refusal_cache::{DemoRefusalCache, PersistentRefusal, RefusalCache, RefusalEntry};
 use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::Refusal;
@@ -93,8 +95,9 @@ impl Admission {
         if self.key_lookups.is_missing(key.id) {
             return Err(Refusal::InvalidKey);
         }
-        let (owner, charge_id) = (self.ledger.owner_of(key.id), ChargeId::next());
-        match self.obtain_verdict(&owner, &key, charge_id).await {
+        let owner = self.ledger.owner_of(key.id);
+        let request = KeyRequest { key, owner, charge_id: ChargeId::next(), arrived_at: Instant::now() };
+        match self.obtain_verdict(&request).await {
             Ok(verdict) => {
                 if entry.is_some() && matches!(verdict.verdict(), Verdict::Admitted { .. }) {
                     self.refusal_cache.remove(&key.digest);
@@ -102,45 +105,36 @@ impl Admission {
                 self.apply_verdict(&key, verdict).await
             }
             Err(ChargeFailure::Refused(refusal)) => Err(refusal),
-            Err(ChargeFailure::NotCharged) => Box::pin(self.admit_degraded(&owner, &key, charge_id, None)).await,
+            Err(ChargeFailure::NotCharged) => Box::pin(self.admit_degraded(&request, None)).await,
             Err(ChargeFailure::Unconfirmed(sent)) => {
                 let sent = Some(sent).filter(|_| !is_mutant("unconfirmed-taken-for-uncharged"));
-                Box::pin(self.admit_degraded(&owner, &key, charge_id, sent)).await
+                Box::pin(self.admit_degraded(&request, sent)).await
             }
         }
     }
 
-    async fn obtain_verdict(
-        &self,
-        owner: &Owner,
-        key: &ApiKey,
-        charge_id: ChargeId,
-    ) -> Result<Issued<Verdict>, ChargeFailure> {
-        let mut verdict = self.charge_key(owner, key, charge_id).await?;
+    async fn obtain_verdict(&self, request: &KeyRequest) -> Result<Issued<Verdict>, ChargeFailure> {
+        let mut verdict = self.charge_key(request).await?;
         if matches!(verdict.verdict(), Verdict::Unknown(_)) {
-            verdict = Box::pin(self.charge_after_fill(owner, key, charge_id)).await?;
+            verdict = Box::pin(self.charge_after_fill(request)).await?;
         }
         Ok(verdict)
     }
 
-    async fn charge_key(
-        &self,
-        owner: &Owner,
-        key: &ApiKey,
-        charge_id: ChargeId,
-    ) -> Result<Issued<Verdict>, ChargeFailure> {
-        if !self.may_charge(owner) || self.degraded.is_paused_here(key.id) {
+    async fn charge_key(&self, request: &KeyRequest) -> Result<Issued<Verdict>, ChargeFailure> {
+        let owner = &request.owner;
+        if !self.may_charge(owner) || self.degraded.is_paused_here(request.key.id) {
             return Err(ChargeFailure::NotCharged);
         }
         let start = Instant::now();
-        let request = pin!(Issued::charge(&self.ledger, key, charge_id));
-        let verdict = request.instrument(info_span!(target: TRACE_TARGET, "charge")).await;
+        let charge = pin!(Issued::charge(&self.ledger, request));
+        let verdict = charge.instrument(info_span!(target: TRACE_TARGET, "charge")).await;
         let received_at = Instant::now();
         self.metrics.observe_charge_duration(received_at - start);
         match verdict {
             Ok(verdict) => {
                 owner.record_success();
-                Ok(verdict.restrict_by(&self.degraded, key, received_at))
+                Ok(verdict.restrict_by(&self.degraded, request, received_at))
             }
             Err(failure) => {
                 self.note_ledger_failure(owner, &failure.error);
@@ -173,19 +167,15 @@ impl Admission {
 
     /// Fills the key's record from PostgreSQL and charges again. Per key, one request at a time does this and
     /// the others wait for it.
-    async fn charge_after_fill(
-        &self,
-        owner: &Owner,
-        key: &ApiKey,
-        charge_id: ChargeId,
-    ) -> Result<Issued<Verdict>, ChargeFailure> {
-        let Err(placeholder) = self.key_lookups.missing_keys.get_value_or_guard_async(&key.id).await else {
+    async fn charge_after_fill(&self, request: &KeyRequest) -> Result<Issued<Verdict>, ChargeFailure> {
+        let key_id = request.key.id;
+        let Err(placeholder) = self.key_lookups.missing_keys.get_value_or_guard_async(&key_id).await else {
             return Err(Refusal::InvalidKey.into());
         };
         for _ in 0..FILL_ATTEMPTS_MAX {
-            let verdict = self.charge_key(owner, key, charge_id).await?;
+            let verdict = self.charge_key(request).await?;
             let Verdict::Unknown(fence) = verdict.verdict() else { return Ok(verdict) };
-            if !self.fill_key_record(owner, key.id, fence).await? {
+            if !self.fill_key_record(&request.owner, key_id, fence).await? {
                 // The insert fails if the placeholder was evicted. Then the next request looks the id up again.
                 let _ = placeholder.insert(Instant::now());
                 return Err(Refusal::InvalidKey.into());

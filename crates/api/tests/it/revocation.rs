@@ -1,7 +1,9 @@
 //! Revoked keys while Redis is unreachable.
 
+use std::time::Instant;
+
 use ipseity_domain::PlaintextKey;
-use ipseity_ledger::{ChargeId, Verdict};
+use ipseity_ledger::{Arrival, ChargeId, Verdict};
 use ipseity_store::Actor;
 use ipseity_testkit::{FaultConfig, eventually};
 use tokio::time::sleep;
@@ -72,7 +74,11 @@ async fn pause_that_redis_reported_is_kept_without_it() {
     let key = fixture.create_known_key().await;
     // Requests on another node, which has not recorded the pause in PostgreSQL yet.
     while !matches!(
-        fixture.ledger.charge(&key.to_api_key(), ChargeId::next()).await.expect("Redis answers"),
+        fixture
+            .ledger
+            .charge(&key.to_api_key(), ChargeId::next(), Arrival::Here(Instant::now()))
+            .await
+            .expect("Redis answers"),
         Verdict::PausedNow { .. }
     ) {}
     assert_eq!(fixture.node.request(&key).await, 403);

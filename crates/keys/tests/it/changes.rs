@@ -24,7 +24,7 @@ async fn every_change_is_in_effect_on_the_next_charge() {
     assert_in_effect(service.revoke_previous(fixture.owner(), key.id).await.expect("previous secret is revoked"));
     assert!(matches!(other.charge(&key).await, Verdict::WrongSecret(_)));
     assert_in_effect(service.delete(fixture.owner(), key.id).await.expect("key is deleted"));
-    let verdict = other.ledger.charge(&rotated, ipseity_ledger::ChargeId::next()).await.expect("charge succeeds");
+    let verdict = other.charge_once(&rotated).await;
     assert!(matches!(verdict, Verdict::Unknown(_)), "{verdict:?}");
     assert_eq!(fixture.outbox_count().await, "0");
 }

@@ -1,12 +1,12 @@
 //! PostgreSQL, Redis, keys, and the services of several nodes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipseity_domain::account::{EmailAddress, KeyName};
 use ipseity_domain::{ApiKey, PlaintextKey, Scope};
 use ipseity_keys::{CommittedChange, DeploymentGuard, KeyMetrics, KeyService};
-use ipseity_ledger::{ChargeId, Ledger, LedgerOptions, Verdict};
+use ipseity_ledger::{Arrival, ChargeId, Ledger, LedgerOptions, Verdict};
 use ipseity_store::{Account, Actor, Store, StoreOptions};
 use ipseity_testkit::{Postgres, PostgresOptions, Redis, RedisOptions};
 use prometheus_client::encoding::text::encode;
@@ -92,11 +92,16 @@ impl TestNode {
     /// Charges a request as a node does: an unknown key is filled from PostgreSQL.
     pub async fn charge(&self, key: &ApiKey) -> Verdict {
         loop {
-            let verdict = self.ledger.charge(key, ChargeId::next()).await.expect("charge succeeds");
+            let verdict = self.charge_once(key).await;
             let Verdict::Unknown(fence) = verdict else { return verdict };
             let record = self.store.keys().find_record(key.id).await.expect("query succeeds").expect("key exists");
             self.ledger.fill(&record, &fence).await.expect("fill succeeds");
         }
+    }
+
+    pub async fn charge_once(&self, key: &ApiKey) -> Verdict {
+        let arrival = Arrival::Here(Instant::now());
+        self.ledger.charge(key, ChargeId::next(), arrival).await.expect("charge succeeds")
     }
 
     /// Charges until the key is paused.

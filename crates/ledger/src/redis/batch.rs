@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::charge_id::ChargeId;
-use crate::columns::column;
+use crate::columns::{Column, column, decimal_digits};
 use crate::error::LedgerError;
 use crate::layout::Bucket;
 use crate::ledger_time::LedgerTime;
@@ -24,10 +24,11 @@ use crate::scripts::{self, random_nonce};
 
 /// Charges per batch. Redis does nothing else while it runs a batch.
 const BATCH_CHARGES_MAX: usize = 64;
+const ARRIVAL: Column = column("arrival_ms");
 const CHARGE_ARG_BYTES: usize = column("charge_id").end();
 /// Estimated size of a command, so that its buffer is allocated once: bytes per charge, then arguments and bytes of the
 /// rest.
-const CHARGE_CAPACITY_BYTES: usize = 86;
+const CHARGE_CAPACITY_BYTES: usize = 99;
 const OVERHEAD_ARGS: usize = 12;
 const OVERHEAD_BYTES: usize = 260;
 /// How long the next batch waits for the reply to this one. A lost reply must not delay it.
@@ -38,8 +39,10 @@ const NEXT_BATCH_TIMEOUT: Duration = Duration::from_millis(2);
 pub(crate) struct Charge {
     pub(crate) key: ApiKey,
     pub(crate) id: ChargeId,
-    /// When it was sent, by the clock of Redis.
-    pub(crate) at: LedgerTime,
+    /// When its request arrived, by the clock of Redis.
+    pub(crate) arrival: LedgerTime,
+    /// When it was sent, by the same clock.
+    pub(crate) sent_at: LedgerTime,
 }
 
 /// A charge in the queue, and where to send its reply.
@@ -153,14 +156,17 @@ fn charge_command(incarnation: &Incarnation, is_cluster: bool, charges: &[Charge
     if let Some(bucket) = shared_bucket {
         cmd.arg(bucket.pending_pauses_key()).arg(bucket.fence_key()).arg(bucket.unflushed_key());
     }
+    let sent_times = charges.iter().map(|charge| charge.sent_at.0);
     let (first_sent, last_sent) =
-        charges.iter().fold((u64::MAX, 0), |(first, last), charge| (first.min(charge.at.0), last.max(charge.at.0)));
+        sent_times.fold((u64::MAX, 0), |(first, last), sent_at| (first.min(sent_at), last.max(sent_at)));
     cmd.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(BURST_WINDOW_S * 1000);
     cmd.arg(first_sent).arg(last_sent);
-    for Charge { key, id, .. } in charges {
+    for Charge { key, id, arrival, .. } in charges {
         let mut charge_arg = [0; CHARGE_ARG_BYTES];
-        let (digest, id_digits) = charge_arg.split_at_mut(key.digest.as_bytes().len());
+        let (digest, entry) = charge_arg.split_at_mut(ARRIVAL.start);
+        let (arrival_digits, id_digits) = entry.split_at_mut(ARRIVAL.width);
         digest.copy_from_slice(key.digest.as_bytes());
+        arrival_digits.copy_from_slice(&decimal_digits::<{ ARRIVAL.width }>(arrival.0));
         id_digits.copy_from_slice(&id.digits());
         cmd.arg(charge_arg.as_slice());
     }

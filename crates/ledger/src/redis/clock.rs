@@ -39,7 +39,16 @@ impl ServerClock {
     }
 
     pub(crate) fn now(&self) -> LedgerTime {
-        LedgerTime(self.start_ms.load(Ordering::Relaxed) + as_millis(self.start.elapsed()))
+        self.at(Instant::now())
+    }
+
+    /// The server's time at an instant, or an earlier time.
+    pub(crate) fn at(&self, instant: Instant) -> LedgerTime {
+        let start_ms = self.start_ms.load(Ordering::Relaxed);
+        LedgerTime(match instant.checked_duration_since(self.start) {
+            Some(since_start) => start_ms + as_millis(since_start),
+            None => start_ms.saturating_sub(as_millis(self.start - instant + ALMOST_MS)),
+        })
     }
 }
 
@@ -50,6 +59,15 @@ fn as_millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_of_an_instant_is_never_ahead() {
+        let clock = ServerClock::new();
+        let start_ms = clock.start_ms.load(Ordering::Relaxed);
+        let half_ms = Duration::from_micros(500);
+        assert_eq!(clock.at(clock.start + half_ms * 5), LedgerTime(start_ms + 2));
+        assert_eq!(clock.at(clock.start - half_ms), LedgerTime(start_ms - 1));
+    }
 
     #[test]
     fn late_reply_does_not_move_a_possible_estimate() {

@@ -70,8 +70,14 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     },
     LuaMutant {
         name: "quota-refusal-logged-as-charge",
-        text: "format('{{entry_id.digits}}', entry_id + 1)",
-        replacement: "entry_id",
+        text: "verdict, mark = '5', 1",
+        replacement: "verdict, mark = '5', 0",
+    },
+    LuaMutant { name: "next-day-not-marked", text: "then mark = mark + 2 end", replacement: "then mark = mark end" },
+    LuaMutant {
+        name: "log-taken-for-sorted",
+        text: "local ended = ended_entry(log_key, now)",
+        replacement: "local ended = nil",
     },
     LuaMutant {
         name: "burst-limit-plus-one",
@@ -80,8 +86,8 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     },
     LuaMutant {
         name: "burst-window-halved",
-        text: "if now - tonumber(sub(oldest, {{entry_ms}})) < burst_window then",
-        replacement: "if now - tonumber(sub(oldest, {{entry_ms}})) < burst_window / 2 then",
+        text: "if now - tonumber(sub(first, {{entry_ms}})) < burst_window then",
+        replacement: "if now - tonumber(sub(first, {{entry_ms}})) < burst_window / 2 then",
     },
     LuaMutant {
         name: "count-not-marked",
@@ -137,7 +143,11 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     },
     LuaMutant { name: "early-batch-reconciled", text: "if is_too_early then", replacement: "if false then" },
     LuaMutant { name: "negative-count-ignored", text: "'(%d+):(-?%d+)'", replacement: "'(%d+):(%d+)'" },
-    LuaMutant { name: "unconfirmed-not-searched", text: "elseif not logged_at(id, at) then", replacement: "else" },
+    LuaMutant {
+        name: "unconfirmed-not-searched",
+        text: "if is_logged[mark == 0 and entry or marked_entry(entry, mark)] then",
+        replacement: "if false then",
+    },
     LuaMutant {
         name: "first-attempt-trusted",
         text: "if first_sent and not is_first_attempt_known() then",

@@ -6,8 +6,8 @@
 --       6 burst epoch of the batch   7 a pause that the node decided, "<ms>:<counts>", or ''
 --       8 requests that were certainly not charged, "<day>:<count>,…", oldest day first. The count is negative if requests were
 --         charged, but refused by the node
---       9 log entries of those within the burst window   10 log entries of requests that may have been charged, each followed by + if
---         the node admitted it, - if not, and the first part of the incarnation that the charge was sent to
+--       9 log entries of those within the burst window   10 requests that may have been charged: each time when the charge was sent, the
+--         log entry, + if the node admitted it, - if not, and the first part of the incarnation that the charge was sent to
 --       11 node   12 number of the batch, rising for each node
 --       13 when the batch was first sent, if there was no reply, and the first part of the incarnation that it was sent to, or ''
 --       14 when this attempt was sent (record.lua)
@@ -73,13 +73,13 @@ end
 local function is_same_data_set(incarnation) return find(ARGV[1], incarnation, 1, true) == 1 end
 
 local function for_unconfirmed(visit)
-  for at, id, sign, incarnation in string.gmatch(ARGV[10], '({{entry_ms.pattern}})({{entry_id.pattern}})([+-])([^,]*)') do
-    visit(tonumber(at), id, sign == '+', incarnation)
+  for sent, entry, sign, incarnation in string.gmatch(ARGV[10], '({{entry_ms.pattern}})({{entry_ms.pattern}}{{entry_id.pattern}})([+-])([^,]*)') do
+    visit(tonumber(sent), entry, sign == '+', incarnation)
   end
 end
 
 local is_too_early = false
-for_unconfirmed(function(at) is_too_early = is_too_early or not is_expired(now, at, at) end)
+for_unconfirmed(function(sent) is_too_early = is_too_early or not is_expired(now, sent, sent) end)
 if is_too_early then return format('8{{newest_ms.digits}}', now) end
 
 local same_epoch = tonumber(sub(record, {{burst_epoch}})) == tonumber(ARGV[6])
@@ -99,38 +99,38 @@ else
   for day, requests in string.gmatch(ARGV[8], '(%d+):(-?%d+)') do add_requests(tonumber(day), tonumber(requests)) end
   for entry in string.gmatch(ARGV[9], '%d+') do new_entries[#new_entries + 1] = entry end
 
-  local times_of = {}
+  local is_logged, oldest = {}, nil
   for _, entry in ipairs(log) do
-    local id = sub(entry, {{entry_id.first}})
-    local times = times_of[id] or {}
-    times[#times + 1] = tonumber(sub(entry, {{entry_ms}}))
-    times_of[id] = times
+    is_logged[entry] = true
+    if not oldest or entry < oldest then oldest = entry end
   end
-  local function logged_at(id, at)
-    for _, time in ipairs(times_of[id] or {}) do
-      -- A charge is never logged with a time before the last.
-      if time >= at and time <= at + {{CHARGE_VALID_MS}} + {{CLOCK_STEP_MAX_MS}} then return time end
+  local function logged_mark(entry)
+    for mark = 0, 3 do
+      if is_logged[mark == 0 and entry or marked_entry(entry, mark)] then return mark end
     end
   end
 
-  -- The log is complete after this time. A full log has lost older entries, and a log that expired or was evicted lacks the newest.
-  local complete_since = log_start
-  if log_length >= burst_limit then complete_since = max(complete_since, tonumber(sub(log[1], {{entry_ms}}))) end
-  if newest > (tonumber(sub(log[log_length] or '', {{entry_ms}})) or 0) then complete_since = max(complete_since, newest) end
-  for_unconfirmed(function(at, id, is_admitted, incarnation)
-    if not is_admitted then
-      -- The caller did not get a response that is charged.
-      local time = logged_at(id, at)
-      if time then add_requests(floor(time / {{DAY_MS}}), -1) end
-    elseif logged_at(format('{{entry_id.digits}}', tonumber(id) + 1), at) then
+  -- Requests that arrived up to this time may be missing from the log: it keeps no request after its burst window, and a full log has
+  -- lost those that arrived first.
+  local missing_until = max(now, newest) - burst_window
+  if log_length >= burst_limit then missing_until = max(missing_until, tonumber(sub(oldest, {{entry_ms}}))) end
+  -- Charges that were sent up to this time may be missing from the log. A log that expired or was evicted lacks all.
+  local log_lost_at = log_length == 0 and max(log_start, newest) or log_start
+  for_unconfirmed(function(sent, entry, is_admitted, incarnation)
+    local arrival, mark = tonumber(sub(entry, {{entry_ms}})), logged_mark(entry)
+    local day = floor(arrival / {{DAY_MS}}) + (mark and mark >= 2 and 1 or 0)
+    if mark == 0 or mark == 2 then
+      -- If it is not admitted, the caller did not get a response that is charged.
+      if not is_admitted then add_requests(day, -1) end
+    elseif is_admitted and mark then
       -- The daily quota rejected the request, but the reply was lost and the node admitted it. It is in the log, but not in the count.
-      add_requests(floor(at / {{DAY_MS}}), 1)
-    elseif not logged_at(id, at) then
-      if now - at > burst_window or at > now or at <= complete_since or not is_same_data_set(incarnation) then
+      add_requests(day, 1)
+    elseif is_admitted then
+      if arrival <= missing_until or arrival > now or sent <= log_lost_at or not is_same_data_set(incarnation) then
         unverifiable = unverifiable + 1
       else
-        add_requests(floor(at / {{DAY_MS}}), 1)
-        new_entries[#new_entries + 1] = format('{{entry_ms.digits}}', at) .. id
+        add_requests(day, 1)
+        new_entries[#new_entries + 1] = entry
       end
     end
   end)
@@ -155,7 +155,7 @@ if same_epoch and #new_entries > 0 then
   end
   call('LTRIM', KEYS[2], log_length, -1)
   call('PEXPIRE', KEYS[2], 2 * burst_window + {{LOG_TTL_MARGIN_MS}})
-  newest = #log > 0 and tonumber(sub(log[#log], {{entry_ms}})) or 0
+  if #log > 0 then newest = max(newest, tonumber(sub(log[#log], {{entry_ms}}))) end
 end
 
 if ARGV[7] ~= '' and same_epoch then

@@ -1,12 +1,12 @@
 //! A Redis server, a ledger, and keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyFlags, KeyId, KeyPause, KeyRecord, PlaintextKey, Scope, UtcDay};
 use ipseity_ledger::{
-    ChargeId, Fence, Ledger, LedgerOptions, LedgerTime, Published, ReconcileBatch, Reconciled, SentCharge, Sweep,
-    UnconfirmedCharge, Verdict,
+    Arrival, ChargeId, Fence, Ledger, LedgerOptions, LedgerTime, Published, ReconcileBatch, Reconciled, SentCharge,
+    Sweep, UnconfirmedCharge, Verdict,
 };
 use ipseity_testkit::{FaultConfig, FaultProxy, Redis, RedisCluster, RedisOptions, TestClock};
 use redis::aio::MultiplexedConnection;
@@ -81,7 +81,7 @@ impl<S> LedgerFixture<S> {
     }
 
     pub async fn charge(&self, key: &ApiKey) -> Verdict {
-        self.ledger.charge(key, ChargeId::next()).await.expect("charge succeeds")
+        self.ledger.charge(key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")
     }
 
     pub async fn expect_unknown(&self, key: &ApiKey) -> Fence {
@@ -148,15 +148,20 @@ pub fn ledger_with_timeout(url: String, timeout: Duration) -> Ledger {
     Ledger::new(&LedgerOptions::new(url, timeout)).expect("valid URL")
 }
 
-/// A charge to this server whose reply was lost, as if it was sent at `at`. The charge is of a key without a record.
+/// The arrival of a request that is charged immediately.
+pub fn arrived_now() -> Arrival {
+    Arrival::Here(Instant::now())
+}
+
+/// A charge to this server whose reply was lost, as if its request arrived and it was sent at `at`. The charge is of a key without a record.
 pub async fn lost_charge(redis: &Redis, at: LedgerTime) -> SentCharge {
     let proxy = FaultProxy::open(redis.address()).expect("proxy starts");
     let ledger = ledger_with_timeout(format!("redis://{}", proxy.address()), Duration::from_secs(1));
     ledger.ping().await.expect("Redis answers");
     proxy.set_faults(FaultConfig { half_open: true, ..FaultConfig::none() });
-    let error = ledger.charge(&generate_key(), ChargeId::next()).await.expect_err("reply is lost");
+    let error = ledger.charge(&generate_key(), ChargeId::next(), arrived_now()).await.expect_err("reply is lost");
     let mut sent = error.sent.expect("charge was sent");
-    sent.at = at;
+    (sent.at, sent.arrival) = (at, at);
     sent
 }
 

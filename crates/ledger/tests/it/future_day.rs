@@ -4,7 +4,7 @@ use ipseity_domain::{ApiKey, DailyUsage, KeyRecord, UtcDay};
 use ipseity_ledger::{ChargeId, DemoReconcileBatch, DemoVerdict, Ledger, ReconcileBatch, Verdict};
 use ipseity_testkit::TestClock;
 
-use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, admitted_count, empty_batch};
+use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, admitted_count, arrived_now, empty_batch};
 
 /// Records last three days, so the second step deletes them.
 const STEPS: [u32; 2] = [2, 400];
@@ -89,7 +89,7 @@ async fn clock_set_back_by_a_day_does_not_charge_the_past_day_again() {
         assert_eq!(fixture.charge_admitted(&key).await, count);
     }
     clock.advance_ms(-(DAY_MS as i64));
-    let verdict = fixture.ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds");
+    let verdict = fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds");
     let Verdict::Admitted { quota, .. } = verdict else { panic!("not admitted: {verdict:?}") };
     assert_eq!((quota.day, quota.used), (UtcDay(TODAY.0 + 1), 6));
 }

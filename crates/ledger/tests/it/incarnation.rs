@@ -4,7 +4,7 @@ use ipseity_domain::{DailyUsage, KeyFlags, KeyRecord};
 use ipseity_ledger::{ChargeId, DemoVerdict, Published, Verdict};
 use ipseity_testkit::{Redis, RedisOptions};
 
-use crate::fixture::{LedgerFixture, admitted_count, ledger_on, new_key};
+use crate::fixture::{LedgerFixture, admitted_count, arrived_now, ledger_on, new_key};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn record_from_an_old_snapshot_is_not_trusted() {
@@ -63,13 +63,15 @@ async fn changed_incarnation_is_detected_on_open_connections() {
     assert_eq!(fixture.charge_admitted(&key).await, 2, "an open connection keeps its incarnation");
 
     let new_ledger = ledger_on(&fixture.redis);
-    let Verdict::Unknown(fence) = new_ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") else {
+    let Verdict::Unknown(fence) =
+        new_ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")
+    else {
         panic!("record exists")
     };
     assert!(new_ledger.fill(&key_record, &fence).await.expect("fill succeeds"));
     assert_eq!(
         new_ledger
-            .charge(&key, ChargeId::next())
+            .charge(&key, ChargeId::next(), arrived_now())
             .await
             .map(|verdict| admitted_count(&verdict))
             .expect("charge succeeds"),
@@ -78,7 +80,7 @@ async fn changed_incarnation_is_detected_on_open_connections() {
     assert_eq!(fixture.charge_admitted(&key).await, 4, "it reads the new incarnation after a mismatch");
     assert_eq!(
         new_ledger
-            .charge(&key, ChargeId::next())
+            .charge(&key, ChargeId::next(), arrived_now())
             .await
             .map(|verdict| admitted_count(&verdict))
             .expect("charge succeeds"),
@@ -98,14 +100,19 @@ async fn publish_and_demo_charge_detect_a_changed_incarnation() {
     let _replica = attach_replica(&fixture.redis).await;
 
     let new_ledger = ledger_on(&fixture.redis);
-    let Verdict::Unknown(fence) = new_ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") else {
+    let Verdict::Unknown(fence) =
+        new_ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")
+    else {
         panic!("record exists")
     };
     assert!(new_ledger.fill(&key_record, &fence).await.expect("fill succeeds"));
     let inactive = KeyRecord { flags: KeyFlags { deactivated: true, paused: false }, generation: 2, ..key_record };
     let published = old_ledgers[0].publish(&inactive).await.expect("publish succeeds");
     assert_eq!(published, Published::Applied);
-    assert!(matches!(new_ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds"), Verdict::Inactive(_)));
+    assert!(matches!(
+        new_ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds"),
+        Verdict::Inactive(_)
+    ));
 
     assert_eq!(new_ledger.charge_demo().await.expect("charge succeeds"), DemoVerdict::Unknown);
     new_ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");

@@ -1,5 +1,6 @@
 //! Tests of the ledger with real Redis servers.
 
+mod arrival;
 mod batch;
 mod cluster;
 mod daily_quota;

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::task::JoinSet;
 
-use crate::fixture::{LedgerFixture, generate_key, ledger_on, new_key};
+use crate::fixture::{LedgerFixture, arrived_now, generate_key, ledger_on, new_key};
 
 const GENERATED_KEYS: usize = 10_000;
 const BUCKET_COUNT: usize = 1_024;
@@ -21,7 +21,7 @@ async fn unknown_keys_store_nothing_but_fences() {
     for _ in 0..GENERATED_KEYS {
         let ledger = Arc::clone(&ledger);
         calls.spawn(async move {
-            matches!(ledger.charge(&generate_key(), ChargeId::next()).await, Ok(Verdict::Unknown(_)))
+            matches!(ledger.charge(&generate_key(), ChargeId::next(), arrived_now()).await, Ok(Verdict::Unknown(_)))
         });
     }
     assert!(calls.join_all().await.into_iter().all(|unknown| unknown));

@@ -7,7 +7,7 @@ use ipseity_ledger::{ChargeId, Ledger, LedgerError, LedgerOptions, RECONCILE_DEL
 use ipseity_testkit::eventually;
 use redis::cmd;
 
-use crate::fixture::{self, LedgerFixture, ledger_on};
+use crate::fixture::{self, LedgerFixture, arrived_now, ledger_on};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 /// The timeout and a margin for a busy machine.
@@ -24,7 +24,7 @@ fn ledger_with_timeout(fixture: &LedgerFixture, timeout: Duration) -> Ledger {
 /// Charges a key and returns the error, which must come in time.
 async fn expect_failure(ledger: &Ledger, key: &ipseity_domain::ApiKey) -> LedgerError {
     let start = Instant::now();
-    let error = ledger.charge(key, ChargeId::next()).await.expect_err("charge fails").error;
+    let error = ledger.charge(key, ChargeId::next(), arrived_now()).await.expect_err("charge fails").error;
     assert!(start.elapsed() < FAILURE_TIMEOUT, "{error} after {:?}", start.elapsed());
     error
 }
@@ -87,7 +87,7 @@ async fn full_redis_applies_nothing_and_reports_it() {
             .await
             .expect("CONFIG SET succeeds");
         for outcome in [
-            fixture.ledger.charge(&key, ChargeId::next()).await.map(drop).map_err(|failed| failed.error),
+            fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.map(drop).map_err(|failed| failed.error),
             fixture.ledger.delete_key_record(key.id).await,
         ] {
             assert_eq!(matches!(outcome, Err(LedgerError::NotApplied(_))), is_full, "{outcome:?}");
@@ -113,13 +113,13 @@ async fn killed_redis_fails_requests_in_time_and_recovers() {
             assert!(is_expected, "round {round}: {error:?}");
         }
         fixture.redis.restart().await.expect("Redis restarts");
-        let verdict = ledger.charge(&key, ChargeId::next()).await;
+        let verdict = ledger.charge(&key, ChargeId::next(), arrived_now()).await;
         assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "round {round}: {verdict:?}");
     }
     fixture.fill(&key, &key_record).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
     fixture.redis.restart().await.expect("Redis restarts");
-    let verdict = ledger.charge(&key, ChargeId::next()).await;
+    let verdict = ledger.charge(&key, ChargeId::next(), arrived_now()).await;
     assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "restarted without a request in between: {verdict:?}");
 }
 

@@ -9,7 +9,7 @@ use ipseity_ledger::{ChargeId, Ledger, Verdict};
 use redis::cmd;
 use tokio::task::JoinSet;
 
-use crate::fixture::{LedgerFixture, ledger_on, sweep};
+use crate::fixture::{LedgerFixture, arrived_now, ledger_on, sweep};
 
 pub fn is_paused(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Paused(_))
@@ -25,7 +25,7 @@ pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'st
         tasks.spawn(async move {
             let mut verdicts = Vec::new();
             for _ in 0..charges {
-                verdicts.push(ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds"));
+                verdicts.push(ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds"));
             }
             verdicts
         });

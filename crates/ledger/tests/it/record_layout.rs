@@ -2,10 +2,10 @@
 //! the test of the upgrade.
 
 use ipseity_domain::{ApiKey, DailyUsage, KeyFlags, KeyPause, KeyRecord, PreviousDigest, Scope, UtcDay};
-use ipseity_ledger::{ChargeId, Verdict};
+use ipseity_ledger::{Arrival, ChargeId, LedgerTime, Verdict};
 use redis::cmd;
 
-use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, generate_key, new_key, swept_usage};
+use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, arrived_now, generate_key, new_key, swept_usage};
 
 /// Name and width of each column.
 const COLUMNS: [(&str, usize); 18] = [
@@ -85,7 +85,8 @@ async fn scripts_write_every_column() {
     assert_eq!(column(&filled, "previous_digest"), key_record.previous.expect("previous secret").digest.as_bytes());
 
     clock.advance_ms(5);
-    fixture.charge_admitted(&key).await;
+    let arrival = Arrival::AtOwner(LedgerTime(NOON.0 + 3));
+    fixture.ledger.charge(&key, ChargeId::next(), arrival).await.expect("charge succeeds");
     let charged = read_record(&fixture, &key).await;
     assert_columns(&charged, &unchanged);
     let charged_at = format!("{:013}", NOON.0 + 5);
@@ -100,7 +101,8 @@ async fn scripts_write_every_column() {
         .query_async(&mut fixture.connection().await)
         .await
         .expect("log exists");
-    assert!(log.len() == 1 && log[0].starts_with(&charged_at) && log[0].len() == 19, "{log:?}");
+    let arrived_at = format!("{:013}", NOON.0 + 3);
+    assert!(log.len() == 1 && log[0].starts_with(&arrived_at) && log[0].len() == 19, "{log:?}");
 
     let flags = KeyFlags { deactivated: true, paused: true };
     fixture.publish(&KeyRecord { flags, previous: None, generation: 8, ..key_record }).await;
@@ -158,7 +160,7 @@ async fn scripts_read_a_record_composed_by_hand() {
             .expect("Redis answers");
     };
     write(&columns).await;
-    let verdict = fixture.ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds");
+    let verdict = fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds");
     let Verdict::Admitted { scope, quota, burst_epoch } = verdict else { panic!("not admitted: {verdict:?}") };
     assert_eq!((scope, burst_epoch), (Scope::Full, 12));
     assert_eq!((quota.limit, quota.used, quota.day, quota.now), (99, 99, TODAY, NOON));

@@ -6,7 +6,7 @@ use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
 use ipseity_ledger::{ChargeId, LedgerError, Verdict};
 use ipseity_testkit::RedisCluster;
 
-use crate::fixture::{LedgerFixture, admitted_count, ledger_with_timeout, new_key, sweep};
+use crate::fixture::{LedgerFixture, admitted_count, arrived_now, ledger_with_timeout, new_key, sweep};
 use crate::pause::is_paused;
 
 /// A key with a record, its slot, its owner and another primary.
@@ -104,7 +104,8 @@ async fn requests_to_a_migrating_slot_wait_and_are_applied_once() {
 
     let short_timeout = ledger_with_timeout(fixture.redis.url(), Duration::from_millis(100));
     let start = Instant::now();
-    let error = short_timeout.charge(&moved.key, ChargeId::next()).await.expect_err("slot is migrating").error;
+    let error =
+        short_timeout.charge(&moved.key, ChargeId::next(), arrived_now()).await.expect_err("slot is migrating").error;
     assert!(matches!(&error, LedgerError::NotApplied(cause) if cause.code() == Some("TRYAGAIN")), "{error:?}");
     assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
 

@@ -17,6 +17,9 @@ use crate::lookup::lookup_with_key;
 /// How far in the past the first day of the test clock is. Usage of days in PostgreSQL's future is ignored.
 const FIRST_DAY_AGO: u64 = 100;
 
+/// The test clock is frozen, but a charge takes some time after the arrival of its request.
+const ARRIVAL_TOLERANCE_MS: i64 = 500;
+
 /// Rate limit headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedRateLimit {
@@ -217,7 +220,7 @@ async fn burst_refusal_has_exact_reset_and_retry_after() {
     let mut caller = fixture.deployment.nodes[0].client();
     let key = fresh_key(&fixture.deployment, Scope::Full).await;
     assert_admitted(&mut caller, &key, 300).await;
-    fixture.set_after_midnight_ms(-43_200_000 + 59_999);
+    fixture.set_after_midnight_ms(-43_200_000 + 59_999 - ARRIVAL_TOLERANCE_MS);
     let reply = lookup_with_key(&mut caller, &key).await;
     ExpectedError::BURST_LIMIT.assert_matches(&reply);
     let expected = ReceivedRateLimit { limit: 300, remaining: 0, reset_s: fixture.midnight_s - 43_200 + 59 + 60 };
@@ -248,7 +251,7 @@ async fn burst_window_is_not_aligned_to_calendar_minutes() {
         fixture.set_after_midnight_ms(-43_200_000 + at_ms);
         assert_admitted(&mut caller, &key, times).await;
     }
-    fixture.set_after_midnight_ms(-43_200_000 + 119_899);
+    fixture.set_after_midnight_ms(-43_200_000 + 119_899 - ARRIVAL_TOLERANCE_MS);
     ExpectedError::BURST_LIMIT.assert_matches(&lookup_with_key(&mut caller, &key).await);
 }
 
@@ -261,7 +264,7 @@ async fn request_leaves_the_burst_window_after_60_seconds() {
         fixture.set_after_midnight_ms(-43_200_000 + at_ms);
         assert_admitted(&mut caller, &key, 100).await;
     }
-    fixture.set_after_midnight_ms(-43_200_000 + 99_999);
+    fixture.set_after_midnight_ms(-43_200_000 + 99_999 - ARRIVAL_TOLERANCE_MS);
     ExpectedError::BURST_LIMIT.assert_matches(&lookup_with_key(&mut caller, &key).await);
 }
 

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use ipseity_domain::{ApiKey, KeyId, KeyPause, KeyRecord, is_mutant};
-use ipseity_ledger::{ChargeId, Owner, SentCharge};
+use ipseity_domain::{KeyId, KeyPause, KeyRecord, is_mutant};
+use ipseity_ledger::{Owner, PendingCharge, SentCharge};
 use ipseity_store::StoreError;
 
 use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
+use crate::admission::key_request::KeyRequest;
 use crate::error::Refusal;
 
 impl Admission {
@@ -51,16 +52,16 @@ impl Admission {
     /// Charges a request to the local limiter. `sent` is a charge that Redis did not answer.
     pub(in crate::admission) async fn admit_degraded(
         &self,
-        owner: &Owner,
-        key: &ApiKey,
-        charge_id: ChargeId,
+        request: &KeyRequest,
         sent: Option<SentCharge>,
     ) -> Result<Admitted, Refusal> {
+        let key = &request.key;
         self.metrics.count_degraded_decision();
         if !self.degraded.is_fresh(key.id) {
             self.look_up_local_key(key.id).await?;
         }
-        let Some(verdict) = Issued::charge_locally(&self.degraded, key, owner.now(), charge_id, sent) else {
+        let charge = PendingCharge { at: request.arrival(), id: request.charge_id };
+        let Some(verdict) = Issued::charge_locally(&self.degraded, key, charge, request.owner.now(), sent) else {
             tracing::debug!("local limiter has no verdict");
             return Err(Refusal::Internal);
         };

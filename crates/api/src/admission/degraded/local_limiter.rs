@@ -26,8 +26,8 @@ pub(super) struct LocalKey {
     /// the key is in doubt.
     changes_reported: u64,
     changes_included: u64,
-    /// Times of this node's requests in the last 60 seconds, oldest first. Other nodes may have admitted more.
-    request_times: VecDeque<LedgerTime>,
+    /// Arrivals of this node's requests in the last 60 seconds, oldest first. Other nodes may have admitted more.
+    arrivals: VecDeque<LedgerTime>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,13 +69,14 @@ impl LocalKey {
             is_paused_here: false,
             changes_reported: 0,
             changes_included: 0,
-            request_times: VecDeque::new(),
+            arrivals: VecDeque::new(),
         }
     }
 
     pub(super) fn observe_admitted(
         &mut self,
         key: &ApiKey,
+        arrival: LedgerTime,
         scope: Scope,
         quota: &Quota,
         burst_epoch: u64,
@@ -92,13 +93,13 @@ impl LocalKey {
         // Verdicts of one batch can be processed in any order.
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
         (self.updated_at, self.source) = (received_at, RecordSource::Ledger);
-        self.record_request(quota.now);
+        self.record_request(arrival, quota.now);
     }
 
-    pub(super) fn observe_exhausted(&mut self, quota: &Quota) {
+    pub(super) fn observe_exhausted(&mut self, arrival: LedgerTime, quota: &Quota) {
         self.record.daily_limit = quota.limit;
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
-        self.record_request(quota.now);
+        self.record_request(arrival, quota.now);
     }
 
     /// A pause lasts as long as its burst epoch.
@@ -157,19 +158,20 @@ impl LocalKey {
     /// The pause if this node alone has admitted more than the burst limit. Redis pauses a key before that, unless it
     /// lost its memory, or requests that this node admitted have not reached it yet.
     pub(super) fn pause_if_exceeded(&mut self, now: LedgerTime) -> Option<KeyPause> {
-        (self.request_times.len() > BURST_LIMIT).then(|| {
+        (self.arrivals.len() > BURST_LIMIT).then(|| {
             self.is_paused_here = true;
             self.build_pause(now)
         })
     }
 
-    /// Decides on a request and logs its time. `pending_on` returns the number of this node's pending charges
+    /// Decides on a request and logs its arrival. `pending_on` returns the number of this node's pending charges
     /// of a day.
     ///
     /// Returns `None` for an unknown digest if the record is from a verdict: the digest may be the previous one.
     pub(super) fn check(
         &mut self,
         digest: &KeyDigest,
+        arrival: LedgerTime,
         now: LedgerTime,
         pending_on: impl FnOnce(UtcDay) -> u64,
     ) -> Option<LocalVerdict> {
@@ -183,7 +185,7 @@ impl LocalKey {
             KeyState::Active if self.is_paused_here => return Some(LocalVerdict::Refused(Verdict::Paused(now))),
             KeyState::Active => {}
         }
-        let now = self.record_request(now);
+        self.record_request(arrival, now);
         if !is_mutant("no-local-burst-limit")
             && let Some(pause) = self.pause_if_exceeded(now)
         {
@@ -203,34 +205,33 @@ impl LocalKey {
     fn enter_burst_epoch(&mut self, burst_epoch: u64) {
         if self.record.burst_epoch != burst_epoch && !is_mutant("memory-keeps-burst-epoch") {
             self.record.burst_epoch = burst_epoch;
-            self.request_times.clear();
+            self.arrivals.clear();
             self.is_paused_here = false;
         }
     }
 
-    /// Adds a request to the log. Returns its time, corrected for a clock that stepped back slightly.
-    fn record_request(&mut self, now: LedgerTime) -> LedgerTime {
-        let newest = self.request_times.back().copied().unwrap_or(now);
-        if newest.0.saturating_sub(now.0) > CLOCK_SKEW_TOLERANCE_MS {
-            self.request_times.clear();
+    /// Adds a request to the log, and removes those whose burst window has ended at `now`.
+    fn record_request(&mut self, arrival: LedgerTime, now: LedgerTime) {
+        let mut newest = self.arrivals.back().map_or(now, |back| now.max(*back));
+        if newest.0 - now.0 > CLOCK_SKEW_TOLERANCE_MS {
+            self.arrivals.clear();
+            newest = now;
         }
-        // Verdicts of one batch can be processed in any order. Each keeps the time of its verdict, as in the log of Redis.
-        let later = self.request_times.iter().rev().take_while(|time| **time > now).count();
-        self.request_times.insert(self.request_times.len() - later, now);
-        let newest = newest.max(now);
-        while self.request_times.front().is_some_and(|time| newest.0 - time.0 >= BURST_WINDOW_MS) {
-            self.request_times.pop_front();
+        // Verdicts can be processed in any order.
+        let later = self.arrivals.iter().rev().take_while(|time| **time > arrival).count();
+        self.arrivals.insert(self.arrivals.len() - later, arrival);
+        while self.arrivals.front().is_some_and(|time| newest.0.saturating_sub(time.0) >= BURST_WINDOW_MS) {
+            self.arrivals.pop_front();
         }
         // One more than the limit is enough to know that it is exceeded.
-        if self.request_times.len() > BURST_LIMIT + 1 {
-            self.request_times.pop_front();
+        if self.arrivals.len() > BURST_LIMIT + 1 {
+            self.arrivals.pop_front();
         }
-        now
     }
 
     fn build_pause(&self, now: LedgerTime) -> KeyPause {
         let mut counts = [0; BURST_WINDOW_S as usize];
-        for time in &self.request_times {
+        for time in &self.arrivals {
             let age_s = usize::try_from(now.0.saturating_sub(time.0) / 1000).unwrap_or(usize::MAX);
             if let Some(count) = counts.iter_mut().rev().nth(age_s) {
                 *count += 1;
@@ -274,7 +275,7 @@ mod tests {
         let key = PlaintextKey::generate(|| fastrand::u8(..)).to_api_key();
         let quota = Quota { now: NOON, limit, day: NOON.day(), used: 1 };
         let mut local_key = LocalKey::from_verdict(&key, Scope::Ip, &quota, 1, Instant::now());
-        local_key.observe_admitted(&key, Scope::Ip, &quota, 1, Instant::now());
+        local_key.observe_admitted(&key, NOON, Scope::Ip, &quota, 1, Instant::now());
         (local_key, key)
     }
 
@@ -282,23 +283,30 @@ mod tests {
         LedgerTime(NOON.0 + ms)
     }
 
+    /// Decides on a request that has just arrived.
+    fn check_at(local_key: &mut LocalKey, digest: &KeyDigest, at: LedgerTime, pending: u64) -> Option<LocalVerdict> {
+        local_key.check(digest, at, at, |_| pending)
+    }
+
     #[test]
     fn local_count_continues_from_the_last_redis_count() {
         let (mut local_key, key) = local_key(3);
-        let Some(LocalVerdict::Admitted { quota, .. }) = local_key.check(&key.digest, noon_plus_ms(1), |_| 0) else {
+        let Some(LocalVerdict::Admitted { quota, .. }) = check_at(&mut local_key, &key.digest, noon_plus_ms(1), 0)
+        else {
             panic!("refused")
         };
         assert_eq!(quota.used, 2);
-        let Some(LocalVerdict::Admitted { quota, .. }) = local_key.check(&key.digest, noon_plus_ms(2), |_| 1) else {
+        let Some(LocalVerdict::Admitted { quota, .. }) = check_at(&mut local_key, &key.digest, noon_plus_ms(2), 1)
+        else {
             panic!("refused")
         };
         assert_eq!((quota.used, quota.remaining()), (3, 0));
         assert!(matches!(
-            local_key.check(&key.digest, noon_plus_ms(3), |_| 2),
+            check_at(&mut local_key, &key.digest, noon_plus_ms(3), 2),
             Some(LocalVerdict::Refused(Verdict::QuotaExhausted { .. }))
         ));
         let next_day = LedgerTime(NOON.0 + 86_400_000);
-        let Some(LocalVerdict::Admitted { quota, .. }) = local_key.check(&key.digest, next_day, |_| 0) else {
+        let Some(LocalVerdict::Admitted { quota, .. }) = check_at(&mut local_key, &key.digest, next_day, 0) else {
             panic!("refused")
         };
         assert_eq!((quota.day, quota.used), (next_day.day(), 1));
@@ -309,7 +317,7 @@ mod tests {
         let (mut local_key, key) = local_key(10);
         for used in [3, 2] {
             let quota = Quota { now: NOON, limit: 10, day: NOON.day(), used };
-            local_key.observe_admitted(&key, Scope::Ip, &quota, 1, Instant::now());
+            local_key.observe_admitted(&key, NOON, Scope::Ip, &quota, 1, Instant::now());
         }
         assert_eq!(local_key.record.usage, Some(DailyUsage { day: NOON.day(), count: 3 }));
     }
@@ -319,28 +327,50 @@ mod tests {
         let (mut local_key, key) = local_key(10_000);
         for ms in 1..300 {
             assert!(
-                matches!(local_key.check(&key.digest, noon_plus_ms(ms), |_| 0), Some(LocalVerdict::Admitted { .. })),
+                matches!(
+                    check_at(&mut local_key, &key.digest, noon_plus_ms(ms), 0),
+                    Some(LocalVerdict::Admitted { .. })
+                ),
                 "{ms}"
             );
         }
-        let Some(LocalVerdict::Paused(pause)) = local_key.check(&key.digest, noon_plus_ms(59_999), |_| 0) else {
+        let Some(LocalVerdict::Paused(pause)) = check_at(&mut local_key, &key.digest, noon_plus_ms(59_999), 0) else {
             panic!("admitted")
         };
         assert_eq!((pause.counts[0], pause.counts[59], pause.counts.iter().sum::<u16>()), (300, 1, 301));
         assert!(matches!(
-            local_key.check(&key.digest, noon_plus_ms(120_000), |_| 0),
+            check_at(&mut local_key, &key.digest, noon_plus_ms(120_000), 0),
             Some(LocalVerdict::Refused(Verdict::Paused(_)))
         ));
+    }
+
+    #[test]
+    fn verdicts_that_took_long_do_not_pause_the_key() {
+        let (mut local_key, key) = local_key(10_000);
+        let observe = |local_key: &mut LocalKey, arrival_ms, charged_ms| {
+            let quota = Quota { now: noon_plus_ms(charged_ms), limit: 10_000, day: NOON.day(), used: 2 };
+            local_key.observe_admitted(&key, noon_plus_ms(arrival_ms), Scope::Ip, &quota, 1, Instant::now());
+            local_key.pause_if_exceeded(quota.now).is_some()
+        };
+        // The charges of the first 300 requests took 100 ms longer than those of the next.
+        for ms in 1..300 {
+            assert!(!observe(&mut local_key, ms, ms + 100), "{ms}");
+        }
+        // 51 of the first ones have left the window.
+        for request in 1..=51 {
+            assert!(!observe(&mut local_key, 60_050, 60_050), "{request}");
+        }
+        assert!(observe(&mut local_key, 60_050, 60_050));
     }
 
     #[test]
     fn local_burst_window_slides_after_60_seconds() {
         let (mut local_key, key) = local_key(10_000);
         for ms in 1..300 {
-            local_key.check(&key.digest, noon_plus_ms(ms), |_| 0);
+            check_at(&mut local_key, &key.digest, noon_plus_ms(ms), 0);
         }
         assert!(matches!(
-            local_key.check(&key.digest, noon_plus_ms(60_000), |_| 0),
+            check_at(&mut local_key, &key.digest, noon_plus_ms(60_000), 0),
             Some(LocalVerdict::Admitted { .. })
         ));
     }
@@ -349,14 +379,17 @@ mod tests {
     fn unknown_digest_is_rejected_only_by_a_postgres_record() {
         let (mut local_key, key) = local_key(10_000);
         let other_digest = KeyDigest::new([7; 32]);
-        assert!(local_key.check(&other_digest, noon_plus_ms(1), |_| 0).is_none());
+        assert!(check_at(&mut local_key, &other_digest, noon_plus_ms(1), 0).is_none());
         let record = KeyRecord { generation: 2, ..local_key.record.clone() };
         local_key.update_record(&record, 0, 0);
         assert!(matches!(
-            local_key.check(&other_digest, noon_plus_ms(2), |_| 0),
+            check_at(&mut local_key, &other_digest, noon_plus_ms(2), 0),
             Some(LocalVerdict::Refused(Verdict::WrongSecret(_)))
         ));
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(3), |_| 0), Some(LocalVerdict::Admitted { .. })));
+        assert!(matches!(
+            check_at(&mut local_key, &key.digest, noon_plus_ms(3), 0),
+            Some(LocalVerdict::Admitted { .. })
+        ));
     }
 
     #[test]
@@ -371,10 +404,10 @@ mod tests {
     fn resume_clears_the_local_log_and_old_records_are_ignored() {
         let (mut local_key, key) = local_key(10_000);
         for ms in 1..=300 {
-            local_key.check(&key.digest, noon_plus_ms(ms), |_| 0);
+            check_at(&mut local_key, &key.digest, noon_plus_ms(ms), 0);
         }
         assert!(matches!(
-            local_key.check(&key.digest, noon_plus_ms(301), |_| 0),
+            check_at(&mut local_key, &key.digest, noon_plus_ms(301), 0),
             Some(LocalVerdict::Refused(Verdict::Paused(_)))
         ));
         let resumed =
@@ -382,6 +415,9 @@ mod tests {
         let older = KeyRecord { generation: 4, ..local_key.record.clone() };
         local_key.update_record(&resumed, 0, 0);
         local_key.update_record(&older, 0, 0);
-        assert!(matches!(local_key.check(&key.digest, noon_plus_ms(302), |_| 0), Some(LocalVerdict::Admitted { .. })));
+        assert!(matches!(
+            check_at(&mut local_key, &key.digest, noon_plus_ms(302), 0),
+            Some(LocalVerdict::Admitted { .. })
+        ));
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope, is_mutant};
-use ipseity_ledger::{ChargeId, LedgerTime, PendingCharge, Quota, SentCharge, UnconfirmedCharge, Verdict};
+use ipseity_ledger::{LedgerTime, PendingCharge, Quota, SentCharge, UnconfirmedCharge, Verdict};
 use quick_cache::sync::Cache;
 
 use crate::admission::degraded::demo::DemoQuota;
@@ -72,17 +72,23 @@ impl DegradedMode {
 
     /// Updates the local record of a key from a verdict of the ledger. Returns the verdict that replaces it, if this
     /// node knows of more requests than Redis: the request is refused, and its charge is taken back.
-    pub(super) fn observe(&self, key: &ApiKey, verdict: &Verdict, received_at: Instant) -> Option<Verdict> {
+    pub(super) fn observe(
+        &self,
+        key: &ApiKey,
+        arrival: LedgerTime,
+        verdict: &Verdict,
+        received_at: Instant,
+    ) -> Option<Verdict> {
         match verdict {
             Verdict::Admitted { scope, quota, burst_epoch } => {
-                let refusal = self.observe_admitted(key, *scope, quota, *burst_epoch, received_at)?;
+                let refusal = self.observe_admitted(key, arrival, *scope, quota, *burst_epoch, received_at)?;
                 if !is_mutant("refused-charge-not-taken-back") {
                     self.pending_charges.take_back(key.id, *burst_epoch, quota.day);
                 }
                 return Some(refusal);
             }
             Verdict::QuotaExhausted { quota } => {
-                self.with_local_key(key.id, |local_key| local_key.observe_exhausted(quota));
+                self.with_local_key(key.id, |local_key| local_key.observe_exhausted(arrival, quota));
             }
             Verdict::Paused(_) | Verdict::PausedNow { .. } => {
                 self.with_local_key(key.id, LocalKey::observe_paused);
@@ -101,6 +107,7 @@ impl DegradedMode {
     fn observe_admitted(
         &self,
         key: &ApiKey,
+        arrival: LedgerTime,
         scope: Scope,
         quota: &Quota,
         burst_epoch: u64,
@@ -110,7 +117,7 @@ impl DegradedMode {
         let insert = || Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(new_key())));
         let Ok(local_key) = self.local_keys.get_or_insert_with(&key.id, insert);
         let mut local_key = lock_local_key(&local_key);
-        local_key.observe_admitted(key, scope, quota, burst_epoch, received_at);
+        local_key.observe_admitted(key, arrival, scope, quota, burst_epoch, received_at);
         if is_mutant("looser-verdict-wins") {
             return None;
         }
@@ -223,16 +230,16 @@ impl DegradedMode {
         self.pending_charges.remove_key(id);
     }
 
-    /// Decides on a request at `now`, the time of Redis. An admitted request becomes a pending charge before this
-    /// returns. `sent` is a charge that Redis did not answer.
+    /// Decides on a request at `now`, the time of Redis. An admitted request becomes the pending charge `charge` before
+    /// this returns. `sent` is a charge that Redis did not answer.
     ///
     /// Returns `None` without a local record of the key, without capacity for another pending charge, or for a digest
     /// that only Redis or PostgreSQL can check.
     pub(super) fn check_request(
         &self,
         key: &ApiKey,
+        charge: PendingCharge,
         now: LedgerTime,
-        charge_id: ChargeId,
         sent: Option<SentCharge>,
     ) -> Option<Verdict> {
         let local_key = self.local_keys.get(&key.id)?;
@@ -243,18 +250,17 @@ impl DegradedMode {
         let pending_on = |day| {
             if is_mutant("no-pending-in-local-count") { 0 } else { self.pending_charges.count_on_day(key.id, day) }
         };
-        let local_verdict = local_key.check(&key.digest, now, pending_on)?;
+        let local_verdict = local_key.check(&key.digest, charge.at, now, pending_on)?;
         let is_admitted = matches!(local_verdict, LocalVerdict::Admitted { .. });
         if let Some(sent) = sent
             && !is_mutant("unconfirmed-charge-dropped")
         {
-            let charge = UnconfirmedCharge { sent, id: charge_id, is_admitted };
-            self.pending_charges.add_unconfirmed(key.id, local_key.record.burst_epoch, charge);
+            let unconfirmed = UnconfirmedCharge { sent, id: charge.id, is_admitted };
+            self.pending_charges.add_unconfirmed(key.id, local_key.record.burst_epoch, unconfirmed);
         }
         Some(match local_verdict {
             LocalVerdict::Admitted { scope, quota, burst_epoch } => {
                 if sent.is_none() && !is_mutant("pending-charge-dropped") {
-                    let charge = PendingCharge { at: quota.now, id: charge_id };
                     self.pending_charges.add_admitted(key.id, burst_epoch, quota.day, charge);
                 }
                 Verdict::Admitted { scope, quota, burst_epoch }

@@ -35,7 +35,7 @@ impl Server {
         assert!(self.fixture.ledger.fill(key_record, &fence).await.expect("fill succeeds"));
     }
 
-    async fn charge(&mut self, sent_ms: u64, charges: &[(ApiKey, ChargeId)]) -> Vec<String> {
+    async fn charge(&mut self, sent_ms: u64, charges: &[(ApiKey, u64, ChargeId)]) -> Vec<String> {
         let call = self.calls.charge(None, sent_ms, charges);
         let mut verdicts: Vec<String> = call.query_async(&mut self.connection).await.expect("Redis answers");
         // The fence is random.
@@ -84,13 +84,15 @@ async fn one_call_with_many_charges_equals_single_charges() {
             clock.freeze_at_ms(i64::try_from(now_ms - back_ms).expect("time fits into i64"));
             let hot = keys[rng.usize(..KEYS)];
             let charges: Vec<_> = (0..[1, 2, 7, 23, 64][rng.usize(..5)])
-                .map(|_| match rng.u32(..100) {
-                    0..70 => hot,
-                    70..75 => ApiKey { digest: KeyDigest::new([7; 32]), ..hot },
-                    75..78 => generate_key(),
-                    _ => keys[rng.usize(..KEYS)],
+                .map(|_| {
+                    let key = match rng.u32(..100) {
+                        0..70 => hot,
+                        70..75 => ApiKey { digest: KeyDigest::new([7; 32]), ..hot },
+                        75..78 => generate_key(),
+                        _ => keys[rng.usize(..KEYS)],
+                    };
+                    (key, now_ms - back_ms - [0, 0, 1, 700, 4_000][rng.usize(..5)], ChargeId::next())
                 })
-                .map(|key| (key, ChargeId::next()))
                 .collect();
             let sent_ms = now_ms - back_ms;
             let actual = batched.charge(sent_ms, &charges).await;

@@ -1,10 +1,11 @@
 //! Calls of `charge.lua` by hand, with any time, and the contents of Redis.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use ipseity_domain::{ApiKey, DailyUsage, KeyId, UtcDay};
-use ipseity_ledger::{ChargeId, Ledger};
+use ipseity_ledger::{Arrival, ChargeId, Ledger};
 use ipseity_testkit::Redis;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, cmd};
@@ -25,7 +26,7 @@ impl RawCalls {
         let client = redis::Client::open(redis.url()).expect("valid URL");
         let monitor = client.get_async_monitor().await.expect("Redis accepts a connection");
         let mut lines = monitor.into_on_message::<String>();
-        ledger.charge(&generate_key(), ChargeId::next()).await.expect("charge succeeds");
+        ledger.charge(&generate_key(), ChargeId::next(), Arrival::Here(Instant::now())).await.expect("charge succeeds");
         loop {
             let line = lines.next().await.expect("call is reported");
             let arguments: Vec<&str> = line.split(' ').map(|argument| argument.trim_matches('"')).collect();
@@ -38,17 +39,17 @@ impl RawCalls {
         }
     }
 
-    /// A call with charges that were sent at this time.
-    pub fn charge(&self, database: Option<[u8; 8]>, sent_ms: u64, charges: &[(ApiKey, ChargeId)]) -> Cmd {
+    /// A call with charges that were sent at this time. Each has the arrival of its request.
+    pub fn charge(&self, database: Option<[u8; 8]>, sent_ms: u64, charges: &[(ApiKey, u64, ChargeId)]) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(&self.script_sha).arg(2 * charges.len());
-        for (key, _) in charges {
+        for (key, ..) in charges {
             call.arg(redis_key(key.id, "k")).arg(redis_key(key.id, "log"));
         }
         let incarnation = [self.data_set.as_bytes(), database.as_ref().map_or(&[][..], |name| name)].concat();
         call.arg(incarnation).arg("fence").arg(300).arg(60_000).arg(sent_ms).arg(sent_ms);
-        for (key, id) in charges {
-            call.arg([&key.digest.as_bytes()[..], id.to_string().as_bytes()].concat());
+        for (key, arrival_ms, id) in charges {
+            call.arg([&key.digest.as_bytes()[..], format!("{arrival_ms}{id}").as_bytes()].concat());
         }
         call
     }

@@ -32,11 +32,11 @@ impl RandomWalk {
     fn boundary_ms(&mut self) -> u64 {
         let index = self.pick_key();
         let Some(record) = &self.keys[index].record else { return self.now_ms };
-        let live = record.requests.iter().rev().take_while(|&&at| self.now_ms < at + MINUTE_MS).count();
+        let live: Vec<u64> = record.requests.iter().copied().filter(|at| self.now_ms < at + MINUTE_MS).collect();
         let boundary_ms = match &record.key_record.previous {
-            Some(previous) if live == 0 || self.rng.bool() => previous.expires_at_s * SECOND_MS,
-            _ if live == 0 => return self.now_ms,
-            _ => record.requests[record.requests.len() - 1 - self.rng.usize(..live)] + MINUTE_MS,
+            Some(previous) if live.is_empty() || self.rng.bool() => previous.expires_at_s * SECOND_MS,
+            _ if live.is_empty() => return self.now_ms,
+            _ => live[self.rng.usize(..live.len())] + MINUTE_MS,
         };
         boundary_ms + self.rng.u64(..3) - 1
     }
@@ -106,7 +106,7 @@ impl RandomWalk {
     async fn delete_expired_logs(&mut self) {
         for key in &mut self.keys {
             let Some(record) = &mut key.record else { continue };
-            if record.requests.last().is_some_and(|last| self.now_ms >= last + MINUTE_MS) {
+            if record.newest_ms > 0 && record.requests.iter().all(|at| self.now_ms >= at + MINUTE_MS) {
                 record.requests.clear();
                 let log_key = redis_key(key.key.id, "log");
                 cmd("DEL").arg(log_key).exec_async(&mut self.connection).await.expect("log is deleted");

@@ -37,9 +37,9 @@ pub struct RecordModel {
     pub key_record: KeyRecord,
     /// What the record was written from. `None` if it was invalidated.
     pub incarnation: Option<ModelIncarnation>,
-    /// The time of each request since the last resume.
+    /// The arrivals of requests since the last resume that may still be in their burst window.
     pub requests: Vec<u64>,
-    /// The time of the newest request, even if the log is deleted.
+    /// When the newest request was charged, even if the log is deleted.
     pub newest_ms: u64,
     pub days: DayColumns,
     /// Charges up to this time can be missing from the log.
@@ -203,17 +203,29 @@ impl KeyModel {
     }
 
     /// The expected verdict, or `None` if Redis has no record that the node trusts.
-    pub fn charge(&mut self, digest: KeyDigest, incarnation: ModelIncarnation, clock_ms: u64) -> Option<Verdict> {
+    pub fn charge(
+        &mut self,
+        digest: KeyDigest,
+        incarnation: ModelIncarnation,
+        arrival_ms: u64,
+        clock_ms: u64,
+    ) -> Option<Verdict> {
         if !self.is_trusted(incarnation) {
             return None;
         }
         let mut record = self.record.take()?;
-        let verdict = self.charge_record(&mut record, digest, clock_ms);
+        let verdict = self.charge_record(&mut record, digest, arrival_ms, clock_ms);
         self.record = Some(record);
         Some(verdict)
     }
 
-    fn charge_record(&mut self, record: &mut RecordModel, digest: KeyDigest, clock_ms: u64) -> Verdict {
+    fn charge_record(
+        &mut self,
+        record: &mut RecordModel,
+        digest: KeyDigest,
+        arrival_ms: u64,
+        clock_ms: u64,
+    ) -> Verdict {
         let key_record = &mut record.key_record;
         let previous_digest = key_record
             .previous
@@ -240,10 +252,10 @@ impl KeyModel {
         if let Some(moved) = moved {
             self.keep_unflushed(moved);
         }
-        let recent = record.requests.iter().rev().take_while(|&&at| now_ms < at + BURST_WINDOW_MS);
-        if recent.clone().count() >= BURST_LIMIT {
+        record.requests.retain(|at| now_ms < at + BURST_WINDOW_MS);
+        if record.requests.len() >= BURST_LIMIT {
             let mut counts = [0; BURST_WINDOW_S as usize];
-            for at in recent.chain([&now_ms]) {
+            for at in record.requests.iter().chain([&now_ms]) {
                 counts[59 - usize::try_from((now_ms - at) / 1000).expect("second of the window")] += 1;
             }
             let (id, burst_epoch) = (record.key_record.id, record.key_record.burst_epoch);
@@ -251,7 +263,7 @@ impl KeyModel {
             self.unrecorded_pauses.push(KeyPause { key: id, burst_epoch, at_ms: now_ms, counts });
             return Verdict::PausedNow { now: LedgerTime(now_ms), burst_epoch };
         }
-        record.requests.push(now_ms);
+        record.requests.push(arrival_ms);
         record.newest_ms = now_ms;
         if days != record.days {
             record.days = days;

@@ -1,7 +1,7 @@
 //! Requests without a reply: the request or the reply is lost, or the request is delivered late.
 
 use ipseity_domain::ApiKey;
-use ipseity_ledger::{ChargeId, LedgerTime, PendingCharge, UnconfirmedCharge, Verdict};
+use ipseity_ledger::{Arrival, ChargeId, LedgerTime, PendingCharge, UnconfirmedCharge, Verdict};
 
 use super::calls::StoredKey;
 use super::incarnation::ModelIncarnation;
@@ -33,6 +33,7 @@ pub struct HeldCharge {
     key: ApiKey,
     id: ChargeId,
     at: LedgerTime,
+    arrival: LedgerTime,
     incarnation: ModelIncarnation,
 }
 
@@ -50,22 +51,24 @@ impl RandomWalk {
         let (node, key, id) = (self.pick_node(), self.keys[index].key, ChargeId::next());
         // The node's estimate of the clock.
         let at = LedgerTime(self.now_ms - self.rng.u64(..=400));
+        let arrival = LedgerTime(at.0 - self.arrival_delay_ms());
         let outcome = self.rng.u32(..10);
         let verdict = match outcome {
             0..6 => {
-                let verdict = self.nodes[node].ledger.charge(&key, id).await.expect("charge succeeds");
-                let expected = self.keys[index].charge(key.digest, self.incarnation, self.now_ms);
+                let charge = self.nodes[node].ledger.charge(&key, id, Arrival::AtOwner(arrival));
+                let verdict = charge.await.expect("charge succeeds");
+                let expected = self.keys[index].charge(key.digest, self.incarnation, arrival.0, self.now_ms);
                 self.compare(expected.as_ref(), &verdict);
                 expected
             }
             6..8 => None,
             _ => {
-                self.held.push(HeldCharge { index, key, id, at, incarnation: self.incarnation });
+                self.held.push(HeldCharge { index, key, id, at, arrival, incarnation: self.incarnation });
                 None
             }
         };
         let mut sent = self.lost_charge;
-        sent.at = at;
+        (sent.at, sent.arrival) = (at, arrival);
         let is_admitted = self.rng.u32(..8) > 0;
         let unconfirmed = UnconfirmedCharge { sent, id, is_admitted };
         let mut lost =
@@ -82,9 +85,9 @@ impl RandomWalk {
             return;
         }
         let held = self.held.swap_remove(self.rng.usize(..self.held.len()));
-        let HeldCharge { index, key, id, at, incarnation } = held;
+        let HeldCharge { index, key, id, at, arrival, incarnation } = held;
         let before = StoredKey::read(&mut self.connection, key.id).await;
-        let call = self.calls.charge(incarnation.database, at.0, &[(key, id)]);
+        let call = self.calls.charge(incarnation.database, at.0, &[(key, arrival.0, id)]);
         let replies: Vec<String> = call.query_async(&mut self.connection).await.expect("Redis answers");
         let code = replies[0].as_bytes()[0];
         let now_ms = self.now_ms;
@@ -96,7 +99,7 @@ impl RandomWalk {
             self.count_event("late delivery");
             return;
         }
-        let expected = self.keys[index].charge(key.digest, incarnation, self.now_ms);
+        let expected = self.keys[index].charge(key.digest, incarnation, arrival.0, self.now_ms);
         if code != verdict_code(expected.as_ref()) {
             self.fail(&format!("the model expects {expected:?}\nthe script returned {}", replies[0]));
         }
@@ -127,8 +130,10 @@ impl RandomWalk {
     /// A charge that Redis admits, but the node refuses by a stricter limit.
     pub async fn refuse_charge(&mut self, index: usize) {
         let (node, key) = (self.pick_node(), self.keys[index].key);
-        let verdict = self.nodes[node].ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds");
-        let expected = self.keys[index].charge(key.digest, self.incarnation, self.now_ms);
+        let arrival = LedgerTime(self.now_ms - self.arrival_delay_ms());
+        let charge = self.nodes[node].ledger.charge(&key, ChargeId::next(), Arrival::AtOwner(arrival));
+        let verdict = charge.await.expect("charge succeeds");
+        let expected = self.keys[index].charge(key.digest, self.incarnation, arrival.0, self.now_ms);
         self.compare(expected.as_ref(), &verdict);
         if let Verdict::Admitted { quota, .. } = verdict {
             *self.nodes[node].pending[index].days.entry(quota.day).or_default() -= 1;

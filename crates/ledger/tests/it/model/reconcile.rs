@@ -75,18 +75,19 @@ struct Evidence {
     data_set: u64,
     now_ms: u64,
     log_start_ms: u64,
-    /// Charges after this time are in the log.
-    complete_since_ms: u64,
+    /// Requests that arrived after this time are in the log, if they were charged after the other.
+    missing_until_ms: u64,
+    log_lost_at_ms: u64,
     yesterday: UtcDay,
 }
 
 impl Evidence {
     fn proves(&self, lost: &LostCharge) -> bool {
-        let at_ms = lost.unconfirmed.sent.at.0;
+        let sent = lost.unconfirmed.sent;
         lost.data_set == self.data_set
-            && at_ms <= self.now_ms
-            && self.now_ms - at_ms <= WINDOW_MS
-            && at_ms > self.complete_since_ms
+            && sent.arrival.0 <= self.now_ms
+            && sent.arrival.0 > self.missing_until_ms
+            && sent.at.0 > self.log_lost_at_ms
     }
 
     /// Whether an earlier attempt of the batch would be known.
@@ -204,19 +205,18 @@ impl RandomWalk {
 
     fn evidence(&self, index: usize, before: &StoredKey) -> Evidence {
         let record = self.keys[index].record.as_ref().expect("record exists");
-        let mut complete_since_ms = record.log_start_ms;
+        let mut missing_until_ms = self.now_ms.max(before.newest_ms()) - WINDOW_MS;
         if before.log.len() >= BURST_LIMIT {
-            complete_since_ms = complete_since_ms.max(before.log[0]);
+            missing_until_ms = before.log.iter().copied().fold(u64::MAX, u64::min).max(missing_until_ms);
         }
-        if before.log.last().is_none_or(|last| *last < before.newest_ms()) {
-            complete_since_ms = complete_since_ms.max(before.newest_ms());
-        }
+        let lost_with_log_ms = if before.log.is_empty() { before.newest_ms() } else { 0 };
         let [_, yesterday] = discard_future(before.days(), LedgerTime(self.now_ms).day());
         Evidence {
             data_set: self.incarnation.data_set,
             now_ms: self.now_ms,
             log_start_ms: record.log_start_ms,
-            complete_since_ms,
+            missing_until_ms,
+            log_lost_at_ms: record.log_start_ms.max(lost_with_log_ms),
             yesterday: yesterday.day,
         }
     }
@@ -302,7 +302,7 @@ impl RandomWalk {
                 unverifiable += (*count).max(0);
             }
         }
-        let is_old = |lost: &&LostCharge| lost.unconfirmed.sent.at.day() < yesterday.max(evidence.yesterday);
+        let is_old = |lost: &&LostCharge| lost.unconfirmed.sent.arrival.day() < yesterday.max(evidence.yesterday);
         unverifiable + signed(sent.admitted().filter(|lost| evidence.proves(lost)).filter(is_old).count())
     }
 
@@ -319,10 +319,12 @@ impl RandomWalk {
         let mut log = before.log.clone();
         if record.key_record.burst_epoch == sent.batch.burst_epoch && evidence.knows_attempts(sent) {
             let uncharged = |lost: &&LostCharge| evidence.proves(lost) && !lost.is_counted && !lost.is_rejected;
-            let lost = sent.admitted().filter(uncharged).map(|lost| lost.unconfirmed.sent.at.0);
-            let new = sent.batch.recent.iter().map(|charge| charge.at.0).chain(lost);
-            log.extend(new.filter(|at| self.now_ms < at + WINDOW_MS).map(|at| at.min(self.now_ms)));
-            log.sort_unstable();
+            let lost = sent.admitted().filter(uncharged).map(|lost| lost.unconfirmed.sent.arrival.0);
+            let new: Vec<u64> = sent.batch.recent.iter().map(|charge| charge.at.0).chain(lost).collect();
+            if !new.is_empty() {
+                log.extend(new.iter().filter(|at| self.now_ms < **at + WINDOW_MS).map(|at| *at.min(&self.now_ms)));
+                log.sort_unstable();
+            }
         }
         if log[log.len().saturating_sub(BURST_LIMIT)..] != after.log {
             self.fail(&format!("the model expects the log {log:?}\nbut it is {:?}", after.log));

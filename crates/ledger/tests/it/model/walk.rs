@@ -5,7 +5,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyDigest, KeyPause, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, LedgerOptions, SentCharge, TrustedStores, UnflushedUsage, Verdict};
+use ipseity_ledger::{
+    Arrival, ChargeId, Ledger, LedgerOptions, LedgerTime, SentCharge, TrustedStores, UnflushedUsage, Verdict,
+};
 use ipseity_testkit::{Redis, TestClock};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -174,16 +176,29 @@ impl RandomWalk {
         }
     }
 
+    /// How long before its charge a request arrived. Sometimes it waits longer than charges that are sent after it.
+    pub fn arrival_delay_ms(&mut self) -> u64 {
+        match self.rng.u32(..10) {
+            0..5 => 0,
+            5..9 => self.rng.u64(..100),
+            _ => self.rng.u64(..5_000),
+        }
+    }
+
     /// Sends the same request several times at the same time. The set of verdicts does not depend on the order.
     pub async fn charge(&mut self, index: usize, digest: KeyDigest, count: usize) {
         self.steps += count as u64 - 1;
         let key = ApiKey { id: self.keys[index].key.id, digest };
         let now_ms = self.now_ms;
-        self.log_step(|| format!("{count} × charge of key {index} with {digest:02x?} at {now_ms}"));
+        let arrival = LedgerTime(now_ms - self.arrival_delay_ms());
+        self.log_step(|| {
+            format!("{count} × charge of key {index} with {digest:02x?} at {now_ms}, arrived {arrival:?}")
+        });
         let mut calls: JoinSet<_> = (0..count)
             .map(|_| {
                 let ledger = self.any_ledger();
-                async move { ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") }
+                let arrival = Arrival::AtOwner(arrival);
+                async move { ledger.charge(&key, ChargeId::next(), arrival).await.expect("charge succeeds") }
             })
             .collect();
         let mut actual = Vec::with_capacity(count);
@@ -193,7 +208,7 @@ impl RandomWalk {
         actual.sort_by_key(verdict_order);
         let mut paused = None;
         for verdict in actual {
-            let expected = self.keys[index].charge(digest, self.incarnation, self.now_ms);
+            let expected = self.keys[index].charge(digest, self.incarnation, arrival.0, self.now_ms);
             self.compare(expected.as_ref(), &verdict);
             if matches!(expected, Some(Verdict::PausedNow { .. })) {
                 paused = self.keys[index].unrecorded_pauses.last().cloned();
@@ -228,9 +243,9 @@ impl RandomWalk {
     pub async fn fill(&mut self, index: usize) {
         let key = self.keys[index].key;
         let ledger = self.any_ledger();
-        let Verdict::Unknown(fence) = ledger.charge(&key, ChargeId::next()).await.expect("charge succeeds") else {
-            self.fail("unexpected record");
-        };
+        let arrival = Arrival::AtOwner(LedgerTime(self.now_ms));
+        let verdict = ledger.charge(&key, ChargeId::next(), arrival).await.expect("charge succeeds");
+        let Verdict::Unknown(fence) = verdict else { self.fail("unexpected record") };
         let mut key_record = self.keys[index].stored_record(self.now_ms);
         if self.rng.u32(..8) == 0 {
             // The node read PostgreSQL before the last flush.

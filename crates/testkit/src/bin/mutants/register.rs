@@ -132,6 +132,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "publish-forgets-pause",
         check: test(LEDGER, "pause::recorded_pause_survives_a_change_made_before_it"),
     },
+    Mutant {
+        name: "next-day-not-marked",
+        check: test(LEDGER, "arrival::charge_over_midnight_is_taken_back_from_the_day_it_was_charged_to"),
+    },
     Mutant { name: "demo-batch-counted-again", check: test(LEDGER, "reconcile::demo_batch_is_reconciled_once") },
     // The model of the ledger.
     Mutant { name: "previous-secret-never-expires", check: Check::Model },
@@ -143,6 +147,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "log-kept-at-clock-step", check: Check::Model },
     Mutant { name: "daily-limit-plus-one", check: Check::Model },
     Mutant { name: "quota-refusal-logged-as-charge", check: Check::Model },
+    Mutant { name: "log-taken-for-sorted", check: Check::Model },
     Mutant { name: "burst-limit-plus-one", check: Check::Model },
     Mutant { name: "burst-window-halved", check: Check::Model },
     Mutant { name: "fill-ignores-fence", check: Check::Model },
