@@ -58,7 +58,7 @@ impl Issued<Verdict> {
     /// Reports the ledger's verdict to the local limiter. If the limits are exceeded by what this node knows, its
     /// refusal replaces the verdict. See [`DegradedMode::observe`].
     pub(super) fn restrict_by(self, degraded: &DegradedMode, request: &KeyRequest, received_at: Instant) -> Self {
-        degraded.observe(&request.key, request.arrival(), &self.0, received_at).map_or(self, Self)
+        degraded.observe(&request.key, &self.0, request.arrived_at, received_at).map_or(self, Self)
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].

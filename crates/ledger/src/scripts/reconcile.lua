@@ -129,7 +129,7 @@ else
       if arrival <= missing_until or arrival > now or sent <= log_lost_at or not is_same_data_set(incarnation) then
         unverifiable = unverifiable + 1
       else
-        add_requests(day, 1)
+        add_requests(floor(sent / {{DAY_MS}}), 1)
         new_entries[#new_entries + 1] = entry
       end
     end

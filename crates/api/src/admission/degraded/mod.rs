@@ -75,12 +75,18 @@ impl DegradedMode {
     pub(super) fn observe(
         &self,
         key: &ApiKey,
-        arrival: LedgerTime,
         verdict: &Verdict,
+        arrived_at: Instant,
         received_at: Instant,
     ) -> Option<Verdict> {
+        // By the clock of the server that gave the verdict, and not later than the truth.
+        let arrival_at = |quota: &Quota| {
+            let age_ms = (received_at - arrived_at).as_millis() + 1;
+            LedgerTime(quota.now.0.saturating_sub(u64::try_from(age_ms).unwrap_or(u64::MAX)))
+        };
         match verdict {
             Verdict::Admitted { scope, quota, burst_epoch } => {
+                let arrival = arrival_at(quota);
                 let refusal = self.observe_admitted(key, arrival, *scope, quota, *burst_epoch, received_at)?;
                 if !is_mutant("refused-charge-not-taken-back") {
                     self.pending_charges.take_back(key.id, *burst_epoch, quota.day);
@@ -88,7 +94,7 @@ impl DegradedMode {
                 return Some(refusal);
             }
             Verdict::QuotaExhausted { quota } => {
-                self.with_local_key(key.id, |local_key| local_key.observe_exhausted(arrival, quota));
+                self.with_local_key(key.id, |local_key| local_key.observe_exhausted(arrival_at(quota), quota));
             }
             Verdict::Paused(_) | Verdict::PausedNow { .. } => {
                 self.with_local_key(key.id, LocalKey::observe_paused);

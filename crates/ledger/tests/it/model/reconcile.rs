@@ -302,7 +302,7 @@ impl RandomWalk {
                 unverifiable += (*count).max(0);
             }
         }
-        let is_old = |lost: &&LostCharge| lost.unconfirmed.sent.arrival.day() < yesterday.max(evidence.yesterday);
+        let is_old = |lost: &&LostCharge| lost.unconfirmed.sent.at.day() < yesterday.max(evidence.yesterday);
         unverifiable + signed(sent.admitted().filter(|lost| evidence.proves(lost)).filter(is_old).count())
     }
 
