@@ -45,7 +45,7 @@ impl<S: Application> ListenerContext<S> {
     pub(crate) async fn serve_connection(self, stream: TcpStream, address: Address, _open_connection: OpenConnection) {
         let edge = Arc::clone(&self.edge);
         let Ok(subnet_permit) = edge.acquire_subnet_permit(address) else {
-            return edge.refuse_for_subnet_limit().await;
+            return edge.refuse_for_subnet_limit(&self.drain).await;
         };
         // Fails only if the peer has already disconnected, which the first read reports.
         let _ = stream.set_nodelay(true);
@@ -95,7 +95,7 @@ impl<S: Application> ListenerContext<S> {
         }
         peer.proxy_header = Some(proxy_header);
         let Ok(subnet_permit) = edge.acquire_subnet_permit(peer.address) else {
-            return edge.refuse_for_subnet_limit().await;
+            return edge.refuse_for_subnet_limit(&self.drain).await;
         };
         watchdog.set_client_network(subnet_permit.as_ref());
         match inner {

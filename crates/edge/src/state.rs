@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::{Address, Colo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::memory_budget::MemoryBudget;
 use crate::subnet_limit::{SubnetLimiter, SubnetPermit};
-use crate::{CloseReason, EdgeLimits, EdgeStats, Trust};
+use crate::{CloseReason, Drain, EdgeLimits, EdgeStats, Trust};
 
 /// Minimum interval between warnings about clients that a trusted proxy did not name.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -90,10 +90,11 @@ impl EdgeState {
     }
 
     /// Counts a connection beyond the limit of its subnet, and delays its end, unless too many others wait.
-    pub(crate) async fn refuse_for_subnet_limit(&self) {
+    pub(crate) async fn refuse_for_subnet_limit(&self, drain: &Drain) {
         self.stats.record_closed(CloseReason::SubnetLimit, 1);
         if let Ok(_permit) = self.refusal_permits.try_acquire() {
-            sleep(self.limits.refusal_delay).await;
+            // Ends early if the drain starts.
+            let _ = timeout(self.limits.refusal_delay, drain.started()).await;
         }
     }
 

@@ -265,7 +265,10 @@ pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Re
     let frame = visitor.frame(&portal, heading, Tab::None);
     let mut response = visitor.render(&portal, &ErrorPage { frame, heading, message, next_link });
     *response.status_mut() = status;
-    response.extensions_mut().insert(FailedAttempt);
+    // If a store is unavailable, that is not the client's fault.
+    if !matches!(*error, PortalError::Unavailable) {
+        response.extensions_mut().insert(FailedAttempt);
+    }
     if let Some(seconds) = retry_after_s(&error) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
