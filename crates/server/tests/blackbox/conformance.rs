@@ -70,11 +70,15 @@ fn tests_in(source: &str) -> BTreeSet<String> {
     tests
 }
 
-/// Tests of `module` in this suite, or of `crate::module`.
+/// Tests of `module` in this suite, or of `crate::module`, in its sources or its test suite.
 fn tests_of(module: &str) -> BTreeSet<String> {
     let mut file = match module.split_once("::") {
         None => crates_dir().join(format!("server/tests/blackbox/{module}.rs")),
-        Some((of, module)) => crates_dir().join(format!("{of}/src/{}.rs", module.replace("::", "/"))),
+        Some((of, module)) => {
+            let file = format!("{}.rs", module.replace("::", "/"));
+            let suite_file = crates_dir().join(of).join("tests/it").join(&file);
+            if suite_file.exists() { suite_file } else { crates_dir().join(of).join("src").join(file) }
+        }
     };
     if !file.exists() {
         file = file.with_extension("").join("mod.rs");

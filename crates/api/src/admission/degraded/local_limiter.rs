@@ -28,6 +28,8 @@ pub(super) struct LocalKey {
     changes_included: u64,
     /// Arrivals of this node's requests in the last 60 seconds, oldest first. Other nodes may have admitted more.
     arrivals: VecDeque<LedgerTime>,
+    /// When the newest of them was decided on.
+    newest: LedgerTime,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,7 @@ impl LocalKey {
             changes_reported: 0,
             changes_included: 0,
             arrivals: VecDeque::new(),
+            newest: LedgerTime(0),
         }
     }
 
@@ -212,14 +215,15 @@ impl LocalKey {
 
     /// Adds a request to the log, and removes those whose burst window has ended at `now`.
     fn record_request(&mut self, arrival: LedgerTime, now: LedgerTime) {
-        let mut newest = self.arrivals.back().map_or(now, |back| now.max(*back));
-        if newest.0 - now.0 > CLOCK_SKEW_TOLERANCE_MS {
+        if self.newest.0.saturating_sub(now.0) > CLOCK_SKEW_TOLERANCE_MS {
             self.arrivals.clear();
-            newest = now;
+            self.newest = now;
         }
+        self.newest = self.newest.max(now);
         // Verdicts can be processed in any order.
         let later = self.arrivals.iter().rev().take_while(|time| **time > arrival).count();
         self.arrivals.insert(self.arrivals.len() - later, arrival);
+        let newest = self.newest;
         while self.arrivals.front().is_some_and(|time| newest.0.saturating_sub(time.0) >= BURST_WINDOW_MS) {
             self.arrivals.pop_front();
         }
