@@ -1,4 +1,4 @@
-//! Failed attempts of one connection: requests without a valid key, and actions beyond their limit. After some of them, each
+//! Failed attempts of one connection: requests without a valid key, and pages that return an error. After some of them, each
 //! takes time.
 
 use std::sync::{Mutex, PoisonError};

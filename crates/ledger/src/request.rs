@@ -44,6 +44,11 @@ pub(crate) struct RedisRequest {
 }
 
 impl RedisRequest {
+    fn new(node: Arc<RedisNode>, connection: Arc<RedisConnection>, slot: HashSlot, deadline: Instant) -> Self {
+        let sent_at = node.clock.now();
+        Self { connection, node, sent_at, arrival: sent_at, slot, asking: false, redirected: false, deadline }
+    }
+
     /// The error of a charge or a batch, with what is needed to reconcile it.
     pub(crate) fn charge_error(&self, error: LedgerError) -> ChargeError {
         let sent = SentCharge { at: self.sent_at, arrival: self.arrival, data_set: self.connection.identity.data_set };
@@ -79,17 +84,7 @@ impl Ledger {
         deadline: Instant,
     ) -> Result<RedisRequest, LedgerError> {
         let (node, connection) = self.router.find_owner(slot, deadline).await?;
-        let sent_at = node.clock.now();
-        Ok(RedisRequest {
-            connection,
-            node,
-            sent_at,
-            arrival: sent_at,
-            slot,
-            asking: false,
-            redirected: false,
-            deadline,
-        })
+        Ok(RedisRequest::new(node, connection, slot, deadline))
     }
 
     /// Fails if the server has another data set than the trusted one.
@@ -250,17 +245,7 @@ impl Ledger {
         connection: Arc<RedisConnection>,
         deadline: Instant,
     ) -> Result<(), LedgerError> {
-        let (sent_at, slot) = (node.clock.now(), HashSlot(0));
-        let mut request = RedisRequest {
-            connection,
-            node,
-            sent_at,
-            arrival: sent_at,
-            slot,
-            asking: false,
-            redirected: false,
-            deadline,
-        };
+        let mut request = RedisRequest::new(node, connection, HashSlot(0), deadline);
         self.ensure_trusted(&mut request).await?;
         let mut conn = RequestConnection::for_request(&request);
         self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await
