@@ -113,6 +113,12 @@ pub struct Usage<'a> {
     pub(crate) store: &'a Store,
 }
 
+/// Sites whose remote nodes home nodes trust.
+#[derive(Clone, Copy)]
+pub struct Sites<'a> {
+    pub(crate) store: &'a Store,
+}
+
 impl Store {
     /// API keys: creation, changes and reads.
     #[must_use]
@@ -220,5 +226,11 @@ impl Store {
     #[must_use]
     pub const fn usage(&self) -> Usage<'_> {
         Usage { store: self }
+    }
+
+    /// Sites whose remote nodes home nodes trust.
+    #[must_use]
+    pub const fn sites(&self) -> Sites<'_> {
+        Sites { store: self }
     }
 }

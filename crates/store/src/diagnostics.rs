@@ -25,7 +25,7 @@ pub struct PostgresServerInfo {
     pub fsync: bool,
     /// Maximum number of connections.
     pub connections_max: i32,
-    /// Whether the role may read and write every table.
+    /// Whether the role may read and write every table, as far as a node does.
     pub can_write: bool,
     /// Whether the role may call the functions that identify the server.
     pub can_read_identity: bool,
@@ -89,6 +89,7 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
                 coalesce((select bool_and(has_table_privilege(c.oid, p.privilege))
                           from pg_class c cross join unnest(array['select', 'insert', 'update', 'delete']) p (privilege)
                           where (c.relname <> 'security_events' or p.privilege in ('select', 'insert'))
+                              and (c.relname <> 'sites' or p.privilege = 'select')
                               and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
                               and (c.relnamespace, c.relowner) =
                                   (select relnamespace, relowner from pg_class where oid = to_regclass('keys'))

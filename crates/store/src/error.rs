@@ -64,6 +64,20 @@ pub enum StoreRefusal {
     /// The link was used, replaced or has expired.
     #[error("this link was used or has expired. Run `ipseity account invite` to create another.")]
     InvalidEmailToken,
+    /// The site's name is taken.
+    #[error("a site with this name already exists. Run `ipseity site list` to list sites.")]
+    SiteExists,
+    /// The site does not exist.
+    #[error("no site has this name. Run `ipseity site list` to list sites.")]
+    UnknownSite,
+    /// The certificate belongs to another site.
+    #[error("this certificate already belongs to a site. Run `ipseity site list` to list sites.")]
+    SiteCertificateExists,
+    /// The site's name has other characters or another length.
+    #[error(
+        "a site name has up to 32 lowercase letters, digits and hyphens, and starts and ends with a letter or digit"
+    )]
+    InvalidSiteName,
 }
 
 impl From<sqlx::Error> for StoreError {

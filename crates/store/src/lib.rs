@@ -1,4 +1,4 @@
-//! Accounts, keys, pauses and usage, stored in PostgreSQL, which is the source of truth for them.
+//! Accounts, keys, pauses, usage and sites, stored in PostgreSQL, which is the source of truth for them.
 //!
 //! [`Store`] is the entry point. Its accessors group the methods by concept, such as [`Keys`], [`Accounts`],
 //! [`EmailTokens`] and [`Usage`]: `store.keys().create(…)`.
@@ -23,11 +23,12 @@ mod keys;
 mod listen;
 mod pool;
 mod retention;
+mod sites;
 mod usage;
 
 pub use access::{
     Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, NoticeQueue, Outbox,
-    Passkeys, Plans, SecurityLog, Sessions, StoreDeployment, TwoFactor, Usage, WebauthnStates,
+    Passkeys, Plans, SecurityLog, Sessions, Sites, StoreDeployment, TwoFactor, Usage, WebauthnStates,
 };
 pub use accounts::Account;
 pub use accounts::credentials::{AlertPreferences, Credentials};
@@ -52,5 +53,6 @@ pub use keys::summary::{KeySummary, PauseEvidence};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
 pub use pool::{Store, StoreOptions};
 pub use retention::RetentionPolicy;
+pub use sites::Site;
 pub use usage::rows::UsageRow;
 pub use usage::{KeyDailyUsage, RefusalCount, RefusalReason};

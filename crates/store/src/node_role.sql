@@ -1,6 +1,7 @@
 -- The rights of the role ipseity_node, if it exists. A node connects with a role that is a member of it. It can read and write
--- rows and call four functions, but it owns nothing and creates nothing. `ipseity migrate` runs this as the owner of the
--- schema after each migration, so that it includes new tables.
+-- rows and call four functions, but it owns nothing and creates nothing. It cannot change or delete security events, and it
+-- only reads sites. `ipseity migrate` runs this as the owner of the schema after each migration, so that it includes new
+-- tables.
 do $$
 declare
     relation regclass;
@@ -19,8 +20,11 @@ begin
             and pg_has_role(relowner, 'usage')
             and relname <> '_sqlx_migrations'
     loop
-        execute format('grant select, insert on %s to ipseity_node', relation);
-        if relation <> 'security_events'::regclass then
+        execute format('grant select on %s to ipseity_node', relation);
+        if relation <> 'sites'::regclass then
+            execute format('grant insert on %s to ipseity_node', relation);
+        end if;
+        if relation not in ('security_events'::regclass, 'sites'::regclass) then
             execute format('grant update, delete on %s to ipseity_node', relation);
         end if;
     end loop;

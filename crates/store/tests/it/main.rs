@@ -21,6 +21,7 @@ mod partitions;
 mod passkeys;
 mod pauses;
 mod sessions;
+mod sites;
 mod token_redemption;
 mod usage_merge;
 mod usage_rows;
