@@ -46,6 +46,7 @@ mod state;
 mod trace;
 
 pub use admission::Admission;
+pub use admission::backend::{Backend, Stores};
 pub use admission::usage_buffer::{DrainedUsage, UsageBuffer};
 #[cfg(feature = "failpoints")]
 pub use failpoint::arm_failpoints;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use ipseity_geo::AtlasReloader;
-use ipseity_ledger::Ledger;
-use ipseity_store::Store;
 
 use crate::admission::Admission;
+use crate::admission::backend::Backend;
 use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::{ErrorBodies, Refusal};
 use crate::limits::ApiLimits;
@@ -18,7 +17,7 @@ use crate::service::metrics::ApiMetrics;
 
 /// The state that the handlers share.
 pub struct Api {
-    pub(crate) admission: Admission,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) renderer: Renderer,
     pub(crate) error_bodies: ErrorBodies,
     pub(crate) openapi_documents: OpenApiDocuments,
@@ -33,8 +32,7 @@ impl Api {
     /// Creates the API from its dependencies.
     #[must_use]
     pub fn new(
-        ledger: Arc<Ledger>,
-        store: Store,
+        backend: Backend,
         atlas: Arc<AtlasReloader>,
         public_urls: PublicUrls,
         usage_buffer: Arc<UsageBuffer>,
@@ -42,7 +40,7 @@ impl Api {
         limits: ApiLimits,
     ) -> Self {
         Self {
-            admission: Admission::new(ledger, store, usage_buffer, metrics.clone(), &limits),
+            admission: Arc::new(Admission::new(backend, usage_buffer, metrics.clone(), &limits)),
             renderer: Renderer::new(atlas, limits.render_cache_max),
             openapi_documents: OpenApiDocuments::new(&public_urls),
             has_https_url: public_urls.base.starts_with("https://"),
@@ -60,7 +58,7 @@ impl Api {
 
     /// The admission of requests, for tasks that recover it and for readiness checks.
     #[must_use]
-    pub const fn admission(&self) -> &Admission {
+    pub const fn admission(&self) -> &Arc<Admission> {
         &self.admission
     }
 

@@ -11,4 +11,11 @@ pub enum Arrival {
     Here(Instant),
     /// By the clock of the Redis server that owns the key. Never later than the truth.
     AtOwner(LedgerTime),
+    /// A remote node received the request and sent its charge, both by the same clock.
+    AtRemoteNode {
+        /// When the request arrived.
+        arrival: LedgerTime,
+        /// When the remote node sent the charge. Its time limit starts then.
+        sent_at: LedgerTime,
+    },
 }

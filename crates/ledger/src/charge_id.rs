@@ -29,6 +29,18 @@ impl ChargeId {
         Self(NEXT.fetch_add(1, Ordering::Relaxed) % CHARGE_IDS * 4)
     }
 
+    /// Parses the number of an id.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        (number.is_multiple_of(4) && number < CHARGE_IDS * 4).then_some(Self(number))
+    }
+
+    /// The id as a number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
     pub(crate) fn digits(self) -> [u8; CHARGE_ID_DIGITS] {
         decimal_digits(self.0.into())
     }

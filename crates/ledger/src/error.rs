@@ -130,7 +130,7 @@ pub struct SentCharge {
     /// When its request arrived, as it was sent to Redis.
     pub arrival: LedgerTime,
     /// The data set that it was sent to.
-    pub(crate) data_set: DataSet,
+    pub data_set: DataSet,
 }
 
 /// A failed charge or batch.

@@ -65,7 +65,7 @@ pub use owner::Owner;
 pub use reconcile::{
     DemoReconcileBatch, PendingCharge, RECONCILE_DELAY, ReconcileBatch, Reconciled, UnconfirmedCharge,
 };
-pub use redis::identity::TrustedStores;
+pub use redis::identity::{DataSet, TrustedStores};
 pub use redis::node::ConnectGate;
 pub use sweep::{Sweep, UnflushedUsage};
 pub use verdict::{Fence, Quota, Verdict};

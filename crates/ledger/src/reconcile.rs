@@ -99,6 +99,14 @@ impl Ledger {
     /// Fails if Redis does not answer in time. You can send the same batch again, with the first attempt that the error
     /// reports.
     pub async fn reconcile(&self, batch: &ReconcileBatch) -> Result<Reconciled, ChargeError> {
+        self.reconcile_of(&self.node_id, batch).await
+    }
+
+    /// Counts a batch of another node.
+    ///
+    /// # Errors
+    /// Like [`reconcile`](Self::reconcile).
+    pub async fn reconcile_of(&self, node_id: &str, batch: &ReconcileBatch) -> Result<Reconciled, ChargeError> {
         let bucket = Bucket::of(batch.key);
         let pause = batch.pause.as_ref().map(format_pause).unwrap_or_default();
         let (days, recent, unconfirmed) =
@@ -116,7 +124,7 @@ impl Ledger {
             invocation.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(BURST_WINDOW_S * 1000);
             invocation.arg(batch.key.as_str()).arg(batch.burst_epoch);
             invocation.arg(&pause).arg(&days).arg(&recent).arg(&unconfirmed);
-            invocation.arg(&self.node_id).arg(batch.number).arg(&first_attempt).arg(sent_at.0);
+            invocation.arg(node_id).arg(batch.number).arg(&first_attempt).arg(sent_at.0);
             invocation
         };
         let deadline = tokio::time::Instant::now() + self.timeout.max(RECONCILE_TIMEOUT_MIN);

@@ -21,11 +21,15 @@ use crate::redis::identity::Incarnation;
 use crate::redis::node::RedisNode;
 use crate::redis::redirect::ClusterRedirect;
 use crate::redis::slot_map::sibling_addr;
+use crate::scripts::CHARGE_VALID_MS;
 
 /// A migrating slot is available again within milliseconds.
 const RETRY_DELAY: Duration = Duration::from_millis(2);
 /// A request is not sent again with less time than this left: it would likely time out, and might have been applied.
 const MIN_REMAINING_TIME: Duration = Duration::from_millis(10);
+
+/// Maximum age of a charge that a remote node sent. It must reach Redis before it expires.
+const REMOTE_CHARGE_AGE_MAX_MS: u64 = CHARGE_VALID_MS - 100;
 
 /// A request in progress: its connection and its deadline.
 #[derive(Clone)]
@@ -140,6 +144,14 @@ impl Ledger {
             request.arrival = match arrival {
                 Arrival::Here(instant) => request.node.clock.at(instant),
                 Arrival::AtOwner(time) => time,
+                Arrival::AtRemoteNode { arrival, sent_at } => {
+                    // A batch expires with its oldest charge, and is not applied before the time of its newest.
+                    if request.sent_at.0.saturating_sub(sent_at.0) > REMOTE_CHARGE_AGE_MAX_MS {
+                        return Err(LedgerError::Expired);
+                    }
+                    request.sent_at = request.sent_at.min(sent_at);
+                    arrival
+                }
             };
             let charge = Charge { key: *key, id: charge_id, arrival: request.arrival, sent_at: request.sent_at };
             let connection = &request.connection;
@@ -249,6 +261,19 @@ impl Ledger {
         self.ensure_trusted(&mut request).await?;
         let mut conn = RequestConnection::for_request(&request);
         self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await
+    }
+
+    /// Reads the clock of a server.
+    pub(crate) async fn read_clock(&self, node: &Arc<RedisNode>) -> Result<(), LedgerError> {
+        let deadline = Instant::now() + self.timeout;
+        let connection = node.connection(deadline).await?;
+        let request = RedisRequest::new(Arc::clone(node), connection, HashSlot(0), deadline);
+        let mut conn = RequestConnection::for_request(&request);
+        let sent = std::time::Instant::now();
+        let query = async { Ok(redis::cmd("TIME").query_async(&mut conn).await?) };
+        let (seconds, micros): (u64, u64) = self.with_deadline(&request, query).await?;
+        node.sync_clock(LedgerTime(seconds * 1000 + micros / 1000), sent, std::time::Instant::now());
+        Ok(())
     }
 
     /// Prepares the request for the server that the error redirects to. Returns the error if it is not a redirect.

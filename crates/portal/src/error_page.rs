@@ -12,8 +12,8 @@ use ipseity_domain::{Client, FailedAttempt};
 use crate::auth::session_cookie::SessionCookie;
 use crate::auth::throttle::RetryAfter;
 use crate::error::PortalError;
-use crate::page::Visitor;
-use crate::state::Portal;
+use crate::page::{Visitor, render_page};
+use crate::public_pages::PageState;
 use crate::view::frame::Tab;
 use crate::view::static_pages::ErrorPage;
 
@@ -248,10 +248,11 @@ fn format_minutes(seconds: u64) -> String {
 }
 
 /// Applies the page timeout, and replaces a [`PortalError`] with its page.
-pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Request, next: Next) -> Response {
+pub(crate) async fn render_errors<S: PageState>(State(state): State<S>, request: Request, next: Next) -> Response {
     let session_cookie = SessionCookie::from_headers(request.headers());
     let client = request.extensions().get::<Client>().copied();
-    let timeout = portal.settings.page_timeout;
+    let pages = state.public_pages();
+    let timeout = pages.settings.page_timeout;
     let mut response = tokio::time::timeout(timeout, next.run(request)).await.unwrap_or_else(|_elapsed| {
         tracing::error!("page timed out");
         PortalError::Unavailable.into_response()
@@ -261,9 +262,9 @@ pub(crate) async fn render_errors(State(portal): State<Arc<Portal>>, request: Re
         ErrorOutcome::Redirect(target) => return Redirect::to(&target).into_response(),
         ErrorOutcome::Page(content) => content,
     };
-    let visitor = Visitor::load_or_anonymous(&portal, session_cookie, client).await;
-    let frame = visitor.frame(&portal, heading, Tab::None);
-    let mut response = visitor.render(&portal, &ErrorPage { frame, heading, message, next_link });
+    let visitor = Visitor::load_or_anonymous(&state, session_cookie, client).await;
+    let frame = visitor.frame(pages, heading, Tab::None);
+    let mut response = render_page(&ErrorPage { frame, heading, message, next_link });
     *response.status_mut() = status;
     // If a store is unavailable, that is not the client's fault.
     if !matches!(*error, PortalError::Unavailable) {

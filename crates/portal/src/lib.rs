@@ -5,6 +5,8 @@
 //!
 //! - [`Portal`] is the shared state. The server creates it from a [`PortalSettings`] and its [`HostServices`].
 //! - [`router`] builds the axum router. [`PORTAL_ROUTES`] lists every page and form, for tests.
+//! - [`public_pages_router`] builds the router of a remote node, which has no stores. It serves the pages that need no account,
+//!   and redirects all others to the portal of home.
 //! - [`PortalWorker`] is the background task. It sends queued emails and notifies open pages of changes.
 //!
 //! The portal does not enforce limits (`ipseity-ledger` does) and does not look up addresses (`ipseity-api` does). It never
@@ -27,6 +29,7 @@ mod live;
 mod mail;
 mod page;
 mod permits;
+mod public_pages;
 mod reference;
 mod routes;
 mod site_files;
@@ -40,6 +43,7 @@ mod worker;
 pub use auth::link::generate_invitation;
 pub use host::{DataAttribution, HostServices, VisitorLookup};
 pub use mail::{MailerError, MailerOptions};
-pub use routes::{PORTAL_ROUTES, PortalRoute, RouteAccess, router};
+pub use public_pages::PublicPagesSettings;
+pub use routes::{PORTAL_ROUTES, PortalRoute, RouteAccess, public_pages_router, router};
 pub use state::{Portal, PortalSettings};
 pub use worker::PortalWorker;

@@ -16,6 +16,7 @@ use crate::auth::session::email_digest;
 use crate::auth::session_cookie::SessionCookie;
 use crate::auth::throttle::RetryAfter;
 use crate::error::PortalError;
+use crate::public_pages::{PageState, PublicPages};
 use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
@@ -51,13 +52,13 @@ pub(crate) struct Visitor {
     notice: Option<Notice>,
 }
 
-impl FromRequestParts<Arc<Portal>> for Visitor {
+impl<S: PageState> FromRequestParts<S> for Visitor {
     type Rejection = PortalError;
 
-    async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, PortalError> {
         let session_cookie = SessionCookie::from_headers(&parts.headers);
         let client = parts.extensions.get::<Client>().ok_or(PortalError::Unavailable)?;
-        let (member, throttled) = match portal.find_member(&session_cookie, client).await {
+        let (member, throttled) = match state.find_member(&session_cookie, client).await {
             Ok(member) => (member, None),
             Err(PortalError::Throttled(wait)) => (None, Some(wait)),
             Err(error) => return Err(error),
@@ -74,25 +75,25 @@ fn notice_from_query(parts: &Parts) -> Option<Notice> {
 impl Visitor {
     /// Loads the visitor of an error page. While PostgreSQL is unavailable, the visitor is anonymous.
     pub(crate) async fn load_or_anonymous(
-        portal: &Portal,
+        state: &impl PageState,
         session_cookie: SessionCookie,
         client: Option<Client>,
     ) -> Self {
         let member = match client {
-            Some(client) => portal.find_member(&session_cookie, &client).await.unwrap_or(None),
+            Some(client) => state.find_member(&session_cookie, &client).await.unwrap_or(None),
             None => None,
         };
         Self { session_cookie, member, throttled: None, notice: None }
     }
 
-    pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> PageFrame {
+    pub(crate) fn frame(&self, pages: &PublicPages, title: &str, tab: Tab) -> PageFrame {
         PageFrame {
             title: title.to_owned(),
             tab,
             member_email: self.member.as_ref().map(|member| member.account.email.clone()),
             csrf_token: self.session_cookie.csrf_token(),
             notice: self.notice,
-            signup_open: portal.settings.signup_open,
+            signup_open: pages.settings.signup_open,
             seo: None,
         }
     }
@@ -100,15 +101,15 @@ impl Visitor {
     /// The frame of a page that search engines may index.
     pub(crate) fn public_frame(
         &self,
-        portal: &Portal,
+        pages: &PublicPages,
         title: &str,
         tab: Tab,
         description: &str,
         path: &str,
     ) -> PageFrame {
-        let base_url = portal.settings.base_url.clone();
+        let base_url = pages.settings.base_url.clone();
         let seo = SeoMetadata { description: description.trim().to_owned(), path: path.to_owned(), base_url };
-        PageFrame { seo: Some(seo), ..self.frame(portal, title, tab) }
+        PageFrame { seo: Some(seo), ..self.frame(pages, title, tab) }
     }
 
     /// Renders a page, and sets the session cookie that its forms need.
@@ -151,7 +152,7 @@ impl FromRequestParts<Arc<Portal>> for CurrentMember {
 
 impl CurrentMember {
     pub(crate) fn frame(&self, portal: &Portal, title: &str, tab: Tab) -> PageFrame {
-        self.visitor.frame(portal, title, tab)
+        self.visitor.frame(&portal.public_pages, title, tab)
     }
 
     /// Whether forms ask for the password. With two-factor authentication, the session is confirmed on a separate page.

@@ -14,9 +14,12 @@ use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::auth::{confirm, link, passkeys, second_factor, signin, signup};
 use crate::error::PortalError;
+use crate::host::HostServices;
 use crate::keys::{detail, list, usage};
 use crate::leaks::github;
 use crate::live::events;
+use crate::public_pages::home_redirect::redirect_to_home;
+use crate::public_pages::{PageState, PublicPages, PublicPagesSettings};
 use crate::state::Portal;
 use crate::{account, assets, docs, error_page, https_redirect, landing, leaks, reference, site_files, two_factor};
 
@@ -31,6 +34,10 @@ const PERMISSIONS_POLICY: HeaderValue = HeaderValue::from_static(
      gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), \
      screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()",
 );
+
+const GITHUB_REPORTS_PATH: &str = "/leaked-keys/github";
+/// Maximum number of subnets whose lookups on the landing page a remote node counts.
+const REMOTE_SUBNETS_MAX: usize = 100_000;
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +57,48 @@ pub struct PortalRoute {
     pub path: &'static str,
     /// Who may use it.
     pub access: RouteAccess,
+    /// Whether remote nodes serve it too. They redirect all other routes to the portal of home.
+    pub is_on_every_node: bool,
 }
 
 macro_rules! routes {
-    ($($method:ident $path:literal $access:ident $handler:path;)+) => {
+    (
+        [every_node] $($method:ident $path:literal $access:ident $handler:path;)+
+        [home] $($home_method:ident $home_path:literal $home_access:ident $home_handler:path;)+
+    ) => {
         /// All routes of pages and forms.
-        pub const PORTAL_ROUTES: &[PortalRoute] =
-            &[$(PortalRoute { method: stringify!($method), path: $path, access: RouteAccess::$access }),+];
+        pub const PORTAL_ROUTES: &[PortalRoute] = &[
+            $(PortalRoute {
+                method: stringify!($method),
+                path: $path,
+                access: RouteAccess::$access,
+                is_on_every_node: true,
+            },)+
+            $(PortalRoute {
+                method: stringify!($home_method),
+                path: $home_path,
+                access: RouteAccess::$home_access,
+                is_on_every_node: false,
+            },)+
+        ];
 
-        fn page_router() -> Router<Arc<Portal>> {
+        fn public_page_routes<S: PageState>() -> Router<S> {
             Router::new()$(.route($path, $method($handler)))+
+        }
+
+        fn home_routes() -> Router<Arc<Portal>> {
+            Router::new()$(.route($home_path, $home_method($home_handler)))+
+        }
+
+        fn home_redirect_routes() -> Router<PublicPages> {
+            Router::new()$(.route($home_path, $home_method(redirect_to_home)))+
         }
     };
 }
 
+// A route under `[every_node]` needs neither an account nor a store. Remote nodes redirect the routes under `[home]`.
 routes! {
+    [every_node]
     get  "/"                                Public landing::show_landing;
     get  "/docs"                            Public docs::show_index;
     get  "/docs/search"                     Public docs::show_search;
@@ -72,6 +106,7 @@ routes! {
     get  "/reference"                       Public reference::show_reference;
     get  "/enterprise"                      Public landing::show_enterprise;
 
+    [home]
     get  "/signup"                          Public signup::signup_form;
     post "/signup"                          Public signup::sign_up;
     get  "/signin"                          Public signin::signin_form;
@@ -132,11 +167,41 @@ routes! {
 
 /// Builds the router of all pages and files.
 pub fn router(portal: Arc<Portal>) -> Router {
-    let csrf_layer = CsrfLayer::new().with_rejection_response(|_| PortalError::CrossOrigin.into_response());
-    let page_routes = page_router()
+    let page_routes =
+        public_page_routes().merge(home_routes()).layer(DefaultBodyLimit::max(portal.settings.form_bytes_max));
+    // For programs: no session and no form, but a signature.
+    let report_routes = Router::new()
+        .route(GITHUB_REPORTS_PATH, post(github::receive))
         .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
+        .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors::<Arc<Portal>>));
+    with_page_layers(page_routes, &portal)
+        .merge(report_routes)
+        .merge(file_routes())
+        .layer(from_fn_with_state(portal.public_pages.clone(), https_redirect::redirect_to_https))
+        .with_state(portal)
+}
+
+/// Builds the router of a remote node: the pages and files that need no account, and redirects to the portal of home.
+///
+/// # Panics
+/// Panics outside of a Tokio runtime, because it starts a task that removes expired counts.
+pub fn public_pages_router(settings: PublicPagesSettings, host: Box<dyn HostServices>) -> Router {
+    let pages = PublicPages::new(settings, host, REMOTE_SUBNETS_MAX);
+    pages.spawn_sweep();
+    with_page_layers(public_page_routes().merge(home_redirect_routes()), &pages)
+        .route(GITHUB_REPORTS_PATH, post(redirect_to_home))
+        .merge(file_routes())
+        .layer(from_fn_with_state(pages.clone(), https_redirect::redirect_to_https))
+        .with_state(pages)
+}
+
+/// Adds error pages, security headers and the check for forms of other sites.
+fn with_page_layers<S: PageState>(page_routes: Router<S>, state: &S) -> Router<S> {
+    let csrf_layer = CsrfLayer::new().with_rejection_response(|_| PortalError::CrossOrigin.into_response());
+    // Pages are not compressed: with a token and attacker-controlled text on one page, the compressed length leaks the token (BREACH).
+    page_routes
         .layer(csrf_layer)
-        .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors))
+        .layer(from_fn_with_state(state.clone(), error_page::render_errors::<S>))
         .layer(SetResponseHeaderLayer::overriding(CONTENT_SECURITY_POLICY, CSP))
         .layer(SetResponseHeaderLayer::overriding(
             HeaderName::from_static("cross-origin-opener-policy"),
@@ -146,18 +211,10 @@ pub fn router(portal: Arc<Portal>) -> Router {
             HeaderName::from_static("cross-origin-resource-policy"),
             HeaderValue::from_static("same-origin"),
         ))
-        .layer(SetResponseHeaderLayer::overriding(HeaderName::from_static("permissions-policy"), PERMISSIONS_POLICY));
+        .layer(SetResponseHeaderLayer::overriding(HeaderName::from_static("permissions-policy"), PERMISSIONS_POLICY))
+}
+
+fn file_routes<S: PageState>() -> Router<S> {
     assets::prepare();
-    // Pages are not compressed: with a token and attacker-controlled text on one page, the compressed length leaks the token (BREACH).
-    let file_routes = site_files::router().route("/assets/{version}/{*file}", get(assets::serve_asset));
-    // For programs: no session and no form, but a signature.
-    let report_routes = Router::new()
-        .route("/leaked-keys/github", post(github::receive))
-        .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
-        .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors));
-    page_routes
-        .merge(report_routes)
-        .merge(file_routes)
-        .layer(from_fn_with_state(Arc::clone(&portal), https_redirect::redirect_to_https))
-        .with_state(portal)
+    site_files::router().route("/assets/{version}/{*file}", get(assets::serve_asset))
 }

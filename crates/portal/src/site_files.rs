@@ -1,10 +1,8 @@
 //! Files for programs: robots.txt, sitemap, llms.txt, security.txt, API catalog.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK};
@@ -13,14 +11,14 @@ use serde_json::json;
 
 use crate::docs;
 use crate::docs::article::DocsArticle;
-use crate::state::Portal;
+use crate::public_pages::{PageState, PublicPages};
 
 const API_CATALOG_PATH: &str = "/.well-known/api-catalog";
 /// How long security.txt is valid after it is fetched. RFC 9116 recommends less than a year.
 const SECURITY_TXT_VALIDITY: Duration = Duration::from_secs(180 * 86_400);
 
 /// The routes of the files.
-pub(crate) fn router() -> Router<Arc<Portal>> {
+pub(crate) fn router<S: PageState>() -> Router<S> {
     Router::new()
         .route("/robots.txt", get(robots_txt))
         .route("/sitemap.xml", get(sitemap_xml))
@@ -36,8 +34,8 @@ fn text_file(content_type: &'static str, text: String) -> Response {
     ([(CONTENT_TYPE, content_type), (CACHE_CONTROL, "public, max-age=3600")], text).into_response()
 }
 
-async fn robots_txt(State(portal): State<Arc<Portal>>) -> Response {
-    let base = &portal.settings.base_url;
+async fn robots_txt(pages: PublicPages) -> Response {
+    let base = &pages.settings.base_url;
     // API requests are charged, and member pages redirect crawlers to the sign-in page.
     let text = format!(
         "User-agent: *\nDisallow: /api/v1/ip\nDisallow: /keys\nDisallow: /usage\nDisallow: /account\nDisallow: /link/\nDisallow: /docs/search?\n\n\
@@ -46,11 +44,11 @@ async fn robots_txt(State(portal): State<Arc<Portal>>) -> Response {
     text_file("text/plain; charset=utf-8", text)
 }
 
-async fn sitemap_xml(State(portal): State<Arc<Portal>>) -> Response {
-    let base = &portal.settings.base_url;
+async fn sitemap_xml(pages: PublicPages) -> Response {
+    let base = &pages.settings.base_url;
     let portal_paths = ["/", "/reference", "/enterprise"].map(str::to_owned);
-    let pages = portal_paths.into_iter().chain(portal.docs_index.articles().map(DocsArticle::path));
-    let entries: String = pages.map(|path| format!("<url><loc>{base}{path}</loc></url>\n")).collect();
+    let paths = portal_paths.into_iter().chain(pages.docs_index.articles().map(DocsArticle::path));
+    let entries: String = paths.map(|path| format!("<url><loc>{base}{path}</loc></url>\n")).collect();
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{entries}</urlset>\n"
     );
@@ -58,8 +56,8 @@ async fn sitemap_xml(State(portal): State<Arc<Portal>>) -> Response {
 }
 
 /// llmstxt.org: a summary of the service, and every page as Markdown.
-async fn llms_txt(State(portal): State<Arc<Portal>>) -> Response {
-    let base = &portal.settings.base_url;
+async fn llms_txt(pages: PublicPages) -> Response {
+    let base = &pages.settings.base_url;
     let mut text = format!(
         "# Ipseity\n\n\
          > A JSON API that returns the caller's IP address, location, network and connection. Send a GET request to {base}/api/v1/ip with an API key \
@@ -70,9 +68,9 @@ async fn llms_txt(State(portal): State<Arc<Portal>>) -> Response {
          - [OpenAPI 3.1, JSON]({base}/api/v1/openapi.json): every operation, field, header, status and example\n\
          - [OpenAPI 3.1, YAML]({base}/api/v1/openapi.yaml): the same\n"
     );
-    for (group, pages) in portal.docs_index.groups() {
+    for (group, articles) in pages.docs_index.groups() {
         text.push_str(&format!("\n## {group}\n\n"));
-        for page in pages {
+        for page in articles {
             text.push_str(&format!("- [{}]({base}{}.md): {}\n", page.title, page.path(), page.description));
         }
     }
@@ -80,8 +78,8 @@ async fn llms_txt(State(portal): State<Arc<Portal>>) -> Response {
 }
 
 /// RFC 9116.
-async fn security_txt(State(portal): State<Arc<Portal>>) -> Response {
-    let (base, contact) = (&portal.settings.base_url, &portal.settings.security_contact);
+async fn security_txt(pages: PublicPages) -> Response {
+    let (base, contact) = (&pages.settings.base_url, &pages.settings.security_contact);
     let contact = if contact.is_empty() { format!("{base}/docs/privacy#report") } else { contact.clone() };
     let expires =
         Timestamp::from_second((Timestamp::now() + SECURITY_TXT_VALIDITY).as_second()).unwrap_or(Timestamp::MAX);
@@ -93,8 +91,8 @@ async fn security_txt(State(portal): State<Arc<Portal>>) -> Response {
 }
 
 /// RFC 9727: links to the descriptions of the API.
-async fn api_catalog(State(portal): State<Arc<Portal>>) -> Response {
-    let base = &portal.settings.base_url;
+async fn api_catalog(pages: PublicPages) -> Response {
+    let base = &pages.settings.base_url;
     let link = |path: &str, content_type: &str| json!([{ "href": format!("{base}{path}"), "type": content_type }]);
     let linkset = json!({ "linkset": [{
         "anchor": format!("{base}/api/v1/ip"),

@@ -16,17 +16,15 @@ use crate::auth::session_cookie::SessionCookie;
 use crate::auth::sign_in_counts::SignInCounts;
 use crate::auth::throttle::{SubnetThrottle, Throttle};
 use crate::auth::webauthn::RelyingParty;
-use crate::docs::index::DocsIndex;
 use crate::error::PortalError;
 use crate::host::HostServices;
 use crate::leaks::github_keys::GithubKeys;
 use crate::live::feed::ChangeFeed;
 use crate::permits::Permits;
+use crate::public_pages::{PageState, PublicPages, PublicPagesSettings};
 
 /// How long changes of an account and its keys count.
 const CHANGES_PERIOD: Duration = Duration::from_secs(600);
-/// How long lookups on the landing page count.
-const SELF_LOOKUPS_PERIOD: Duration = Duration::from_secs(60);
 
 /// Settings and limits of the portal.
 #[derive(Clone, Debug)]
@@ -88,12 +86,28 @@ pub struct PortalSettings {
     pub page_timeout: Duration,
 }
 
+impl PortalSettings {
+    /// The settings of the pages that remote nodes serve too.
+    fn public_pages(&self) -> PublicPagesSettings {
+        PublicPagesSettings {
+            base_url: self.base_url.clone(),
+            portal_url: self.base_url.clone(),
+            require_https: self.require_https,
+            security_contact: self.security_contact.clone(),
+            signup_open: self.signup_open,
+            self_lookups_per_subnet_per_min_max: self.self_lookups_per_subnet_per_min_max,
+            page_timeout: self.page_timeout,
+        }
+    }
+}
+
 /// The shared state of all pages.
 pub struct Portal {
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) key_service: KeyService,
     pub(crate) settings: PortalSettings,
+    pub(crate) public_pages: PublicPages,
     pub(crate) password_pool: PasswordPool,
     pub(crate) subnet_throttle: SubnetThrottle,
     pub(crate) account_throttle: Throttle<[u8; 32]>,
@@ -105,7 +119,6 @@ pub struct Portal {
     pub(crate) sign_in_counts: SignInCounts,
     pub(crate) secret_lookups: SecretLookups,
     pub(crate) email_limits: EmailLimits,
-    pub(crate) self_lookup_throttle: SubnetThrottle,
     /// By account.
     pub(crate) account_change_throttle: Throttle<i64>,
     /// By account.
@@ -116,8 +129,6 @@ pub struct Portal {
     pub(crate) change_feed: ChangeFeed,
     pub(crate) stream_permits: Arc<Semaphore>,
     pub(crate) account_stream_permits: Permits<i64>,
-    pub(crate) docs_index: DocsIndex,
-    pub(crate) host: Box<dyn HostServices>,
 }
 
 impl Portal {
@@ -163,11 +174,6 @@ impl Portal {
                 settings.emails_per_node_per_hour_max,
                 attempts_entries_max,
             ),
-            self_lookup_throttle: SubnetThrottle::new(
-                settings.self_lookups_per_subnet_per_min_max,
-                SELF_LOOKUPS_PERIOD,
-                attempts_entries_max,
-            ),
             account_change_throttle: Throttle::new(
                 settings.account_changes_per_account_max,
                 CHANGES_PERIOD,
@@ -183,27 +189,12 @@ impl Portal {
             change_feed: ChangeFeed::new(),
             stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
             account_stream_permits: Permits::new(settings.event_streams_per_account_max),
-            docs_index: DocsIndex::build(&settings.base_url),
-            host,
+            public_pages: PublicPages::new(settings.public_pages(), host, attempts_entries_max),
             store,
             ledger,
             key_service,
             settings,
         }
-    }
-
-    /// Finds the account that is signed in with this cookie.
-    pub(crate) async fn find_member(
-        &self,
-        session_cookie: &SessionCookie,
-        client: &Client,
-    ) -> Result<Option<AuthenticatedAccount>, PortalError> {
-        if session_cookie.is_new() {
-            return Ok(None);
-        }
-        let digest = session_cookie.digest();
-        let lookup = self.store.sessions().authenticate(&digest, self.settings.session_limits);
-        self.secret_lookups.find(digest, client.address.subnet(), lookup).await
     }
 
     /// Removes the networks, accounts and browsers whose attempts no longer count.
@@ -215,7 +206,7 @@ impl Portal {
         self.second_factor_throttle.remove_expired();
         self.secret_lookups.remove_expired();
         self.email_limits.remove_expired();
-        self.self_lookup_throttle.remove_expired();
+        self.public_pages.self_lookup_throttle.remove_expired();
         self.account_change_throttle.remove_expired();
         self.key_action_throttle.remove_expired();
     }
@@ -227,6 +218,25 @@ impl Portal {
 
     pub(crate) fn session_idle_timeout_s(&self) -> u64 {
         self.settings.session_limits.idle_timeout.as_secs()
+    }
+}
+
+impl PageState for Arc<Portal> {
+    fn public_pages(&self) -> &PublicPages {
+        &self.public_pages
+    }
+
+    async fn find_member(
+        &self,
+        session_cookie: &SessionCookie,
+        client: &Client,
+    ) -> Result<Option<AuthenticatedAccount>, PortalError> {
+        if session_cookie.is_new() {
+            return Ok(None);
+        }
+        let digest = session_cookie.digest();
+        let lookup = self.store.sessions().authenticate(&digest, self.settings.session_limits);
+        self.secret_lookups.find(digest, client.address.subnet(), lookup).await
     }
 }
 

@@ -16,12 +16,11 @@ use prometheus_client::registry::Registry;
 use crate::auth::session_cookie::SecretToken;
 use crate::mail::content::EmailContent;
 use crate::mail::{Mailer, MailerError, MailerOptions};
+use crate::public_pages::SWEEP_INTERVAL;
 use crate::state::Portal;
 
 /// How often the queue is polled without a notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// How often expired counts of attempts are removed.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct EmailOutcome {

@@ -12,10 +12,10 @@ use std::time::Instant;
 
 use futures_util::TryFutureExt;
 use ipseity_domain::{ApiKey, DailyUsage, FieldSet};
-use ipseity_ledger::{
-    Arrival, ChargeError, DemoVerdict, Ledger, LedgerError, LedgerTime, PendingCharge, Quota, SentCharge, Verdict,
-};
+use ipseity_home::HomeClient;
+use ipseity_ledger::{DemoVerdict, Ledger, LedgerError, LedgerTime, PendingCharge, Quota, SentCharge, Verdict};
 
+use crate::admission::backend::{Backend, FailedCharge, charge_demo_at_home};
 use crate::admission::degraded::DegradedMode;
 use crate::admission::key_request::KeyRequest;
 
@@ -50,15 +50,17 @@ impl<V> Issued<V> {
 }
 
 impl Issued<Verdict> {
-    /// Charges a request in the ledger.
-    pub(super) fn charge(ledger: &Ledger, request: &KeyRequest) -> impl Future<Output = Result<Self, ChargeError>> {
-        ledger.charge(&request.key, request.charge_id, Arrival::Here(request.arrived_at)).map_ok(Self)
+    /// Charges a request in the ledger, or at home.
+    pub(super) fn charge(backend: &Backend, request: &KeyRequest) -> impl Future<Output = Result<Self, FailedCharge>> {
+        backend.charge(request).map_ok(Self)
     }
 
     /// Reports the ledger's verdict to the local limiter. If the limits are exceeded by what this node knows, its
     /// refusal replaces the verdict. See [`DegradedMode::observe`].
     pub(super) fn restrict_by(self, degraded: &DegradedMode, request: &KeyRequest, received_at: Instant) -> Self {
-        degraded.observe(&request.key, &self.0, request.arrived_at, received_at).map_or(self, Self)
+        // What a remote node knows of its requests, it applies itself.
+        let Some(arrived_at) = request.arrived_here_at() else { return self };
+        degraded.observe(&request.key, &self.0, arrived_at, received_at).map_or(self, Self)
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].
@@ -80,6 +82,11 @@ impl Issued<Verdict> {
 }
 
 impl Issued<DemoVerdict> {
+    /// Charges a demo request at home.
+    pub(super) async fn charge_demo_at_home(home: &HomeClient) -> Option<Self> {
+        charge_demo_at_home(home).await.map(Self)
+    }
+
     /// Charges a demo request in the ledger.
     pub(super) async fn charge_demo(ledger: &Ledger) -> Result<Self, LedgerError> {
         ledger.charge_demo().await.map(Self)

@@ -1,10 +1,12 @@
 //! Admission of demo requests: no key, no burst limit, one daily quota for all callers, and a share of it per network.
 
-use ipseity_domain::{Address, DailyUsage};
+use ipseity_domain::{Address, DailyUsage, UtcDay};
+use ipseity_home::message::{Reply, Request};
 use ipseity_ledger::{DemoVerdict, Quota};
 
 use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
+use crate::admission::backend::Backend;
 use crate::error::Refusal;
 
 impl Admission {
@@ -14,7 +16,7 @@ impl Admission {
             self.usage_buffer.record_demo_refused(quota.day);
             return Err(Refusal::DemoExhausted(quota));
         }
-        let now = self.ledger.owner_of_demo().now();
+        let now = self.backend.owner_of_demo().now();
         let day = now.day();
         self.demo_shares.take(client, day).map_err(|limit| {
             self.usage_buffer.record_demo_refused(day);
@@ -29,22 +31,27 @@ impl Admission {
 
     async fn admit_demo_to_quota(&self) -> Result<Admitted, Refusal> {
         let Some(verdict) = self.charge_demo().await else { return self.admit_demo_degraded().await };
-        if let DemoVerdict::Admitted { quota, yesterday } = verdict.verdict() {
+        self.observe_demo_verdict(verdict.verdict());
+        self.apply_demo_verdict(verdict)
+    }
+
+    /// Keeps the count of a verdict for degraded mode and for the usage flush.
+    pub(super) fn observe_demo_verdict(&self, verdict: &DemoVerdict) {
+        if let DemoVerdict::Admitted { quota, yesterday } = verdict {
             let usage = DailyUsage { day: quota.day, count: quota.used };
             self.degraded.demo_quota.merge_usage(usage);
             self.usage_buffer.record_demo_admitted(usage);
             if let Some(yesterday) = yesterday {
                 self.usage_buffer.record_demo_admitted(*yesterday);
             }
-        } else if let DemoVerdict::Exhausted(quota) = verdict.verdict() {
+        } else if let DemoVerdict::Exhausted(quota) = verdict {
             self.degraded.demo_quota.merge_usage(DailyUsage { day: quota.day, count: quota.used });
         }
-        self.apply_demo_verdict(verdict)
     }
 
     async fn admit_demo_degraded(&self) -> Result<Admitted, Refusal> {
         self.metrics.count_degraded_decision();
-        let now = self.ledger.owner_of_demo().now();
+        let now = self.backend.owner_of_demo().now();
         if !self.degraded.demo_quota.has_usage() {
             let Some(usage) = self.find_demo_usage().await else { return Err(Refusal::Internal) };
             let zero_usage = DailyUsage { day: now.day(), count: 0 };
@@ -62,16 +69,20 @@ impl Admission {
         verdict.into_admitted().ok_or(Refusal::Internal)
     }
 
-    /// The ledger's verdict; `None` if Redis does not answer, or has lost the count and PostgreSQL does not answer.
-    async fn charge_demo(&self) -> Option<Issued<DemoVerdict>> {
-        let owner = self.ledger.owner_of_demo();
+    /// The verdict; `None` if Redis or home does not answer, or Redis has lost the count and PostgreSQL does not answer.
+    pub(super) async fn charge_demo(&self) -> Option<Issued<DemoVerdict>> {
+        let owner = self.backend.owner_of_demo();
         if !self.may_charge(&owner) {
             return None;
         }
-        let verdict = match Issued::charge_demo(&self.ledger).await {
+        let stores = match &self.backend {
+            Backend::Stores(stores) => stores,
+            Backend::Home(home) => return Issued::charge_demo_at_home(home).await,
+        };
+        let verdict = match Issued::charge_demo(&stores.ledger).await {
             Ok(verdict) if *verdict.verdict() == DemoVerdict::Unknown => {
                 let flushed_usage = self.find_demo_usage().await?;
-                Issued::charge_demo_with_stored_usage(&self.ledger, flushed_usage).await
+                Issued::charge_demo_with_stored_usage(&stores.ledger, flushed_usage).await
             }
             verdict => verdict,
         };
@@ -79,7 +90,16 @@ impl Admission {
     }
 
     /// The demo's count in PostgreSQL; `None` if it does not answer in time.
-    async fn find_demo_usage(&self) -> Option<Option<DailyUsage>> {
-        self.query_store(self.degraded.demo_quota.has_usage(), self.store.usage().find_demo_usage()).await
+    pub(super) async fn find_demo_usage(&self) -> Option<Option<DailyUsage>> {
+        match &self.backend {
+            Backend::Stores(stores) => {
+                let query = stores.store.usage().find_demo_usage();
+                self.query_store(self.degraded.demo_quota.has_usage(), query).await
+            }
+            Backend::Home(home) => match home.call(Request::FindDemoUsage, home.owner().now()).await {
+                Ok(Reply::DemoUsage(usage)) => Some(usage.map(|(day, count)| DailyUsage { day: UtcDay(day), count })),
+                Ok(_) | Err(_) => None,
+            },
+        }
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! - If Redis does not have the key's record, admission fills it from PostgreSQL and charges again.
 //! - If Redis does not answer in time, the local limiter of this node decides ([`degraded`]).
+//! - A remote node has neither: home decides ([`backend`], [`remote`]), and answers in [`site_requests`].
 //! - An admitted request is proven by an [`Admitted`], which the renderer requires.
 
 pub(crate) mod admitted;
+pub(crate) mod backend;
 pub(crate) mod credentials;
 pub(crate) mod degraded;
 mod demo;
@@ -13,6 +15,8 @@ mod demo_shares;
 mod key_lookups;
 mod key_request;
 mod refusal_cache;
+mod remote;
+mod site_requests;
 pub(crate) mod usage_buffer;
 
 use std::pin::pin;
@@ -22,11 +26,12 @@ use std::time::Instant;
 
 use http::request::Parts;
 use ipseity_domain::{ApiKey, KeyId, KeyPause, is_mutant};
-use ipseity_ledger::{ChargeId, Fence, Ledger, LedgerError, LedgerTime, Owner, SentCharge, Verdict};
-use ipseity_store::{RefusalReason, Store};
+use ipseity_ledger::{Fence, LedgerError, LedgerTime, Owner, SentCharge, Verdict};
+use ipseity_store::RefusalReason;
 use tracing::{Instrument, info_span};
 
 use crate::admission::admitted::{Admitted, Issued};
+use crate::admission::backend::{Backend, BackendError, Stores};
 use crate::admission::degraded::DegradedMode;
 use crate::admission::demo_shares::DemoShares;
 use crate::admission::key_lookups::KeyLookups;
@@ -44,8 +49,7 @@ const FILL_ATTEMPTS_MAX: usize = 5;
 
 /// Authenticates and charges requests.
 pub struct Admission {
-    ledger: Arc<Ledger>,
-    store: Store,
+    backend: Backend,
     degraded: DegradedMode,
     usage_buffer: Arc<UsageBuffer>,
     metrics: ApiMetrics,
@@ -59,15 +63,13 @@ pub struct Admission {
 
 impl Admission {
     pub(crate) fn new(
-        ledger: Arc<Ledger>,
-        store: Store,
+        backend: Backend,
         usage_buffer: Arc<UsageBuffer>,
         metrics: ApiMetrics,
         limits: &ApiLimits,
     ) -> Self {
         Self {
-            ledger,
-            store,
+            backend,
             degraded: DegradedMode::new(limits.degraded),
             usage_buffer,
             metrics,
@@ -95,8 +97,7 @@ impl Admission {
         if self.key_lookups.is_missing(key.id) {
             return Err(Refusal::InvalidKey);
         }
-        let owner = self.ledger.owner_of(key.id);
-        let request = KeyRequest { key, owner, charge_id: ChargeId::next(), arrived_at: Instant::now() };
+        let request = KeyRequest::new(key, self.backend.owner_of(key.id));
         match self.obtain_verdict(&request).await {
             Ok(verdict) => {
                 if entry.is_some() && matches!(verdict.verdict(), Verdict::Admitted { .. }) {
@@ -126,8 +127,15 @@ impl Admission {
         if !self.may_charge(owner) || self.degraded.is_paused_here(request.key.id) {
             return Err(ChargeFailure::NotCharged);
         }
+        let _permit = match &self.backend {
+            // Anyone can make up keys. They must not delay the requests of known keys to home.
+            Backend::Home(_) if !self.degraded.knows(request.key.id) => {
+                self.key_lookups.permits(false).acquire().await.ok()
+            }
+            Backend::Home(_) | Backend::Stores(_) => None,
+        };
         let start = Instant::now();
-        let charge = pin!(Issued::charge(&self.ledger, request));
+        let charge = pin!(Issued::charge(&self.backend, request));
         let verdict = charge.instrument(info_span!(target: TRACE_TARGET, "charge")).await;
         let received_at = Instant::now();
         self.metrics.observe_charge_duration(received_at - start);
@@ -137,7 +145,21 @@ impl Admission {
                 Ok(verdict.restrict_by(&self.degraded, request, received_at))
             }
             Err(failure) => {
-                self.note_ledger_failure(owner, &failure.error);
+                match &failure.error {
+                    // A remote node's charge that was delivered late says nothing about Redis.
+                    BackendError::Redis(LedgerError::Expired) if request.arrived_here_at().is_none() => {}
+                    BackendError::Redis(error) => self.note_ledger_failure(owner, error),
+                    BackendError::NoSuchKey => {
+                        self.key_lookups.missing_keys.insert(request.key.id, received_at);
+                        return Err(Refusal::InvalidKey.into());
+                    }
+                    error @ (BackendError::Home(_) | BackendError::HomeStores) => {
+                        if matches!(error, BackendError::Home(_)) {
+                            self.degraded.record_store_failure();
+                        }
+                        tracing::debug!(error = error as &dyn std::error::Error, "charge failed");
+                    }
+                }
                 Err(failure.sent.map_or(ChargeFailure::NotCharged, ChargeFailure::Unconfirmed))
             }
         }
@@ -168,6 +190,7 @@ impl Admission {
     /// Fills the key's record from PostgreSQL and charges again. Per key, one request at a time does this and
     /// the others wait for it.
     async fn charge_after_fill(&self, request: &KeyRequest) -> Result<Issued<Verdict>, ChargeFailure> {
+        let Backend::Stores(stores) = &self.backend else { return Err(ChargeFailure::NotCharged) };
         let key_id = request.key.id;
         let Err(placeholder) = self.key_lookups.missing_keys.get_value_or_guard_async(&key_id).await else {
             return Err(Refusal::InvalidKey.into());
@@ -175,7 +198,7 @@ impl Admission {
         for _ in 0..FILL_ATTEMPTS_MAX {
             let verdict = self.charge_key(request).await?;
             let Verdict::Unknown(fence) = verdict.verdict() else { return Ok(verdict) };
-            if !self.fill_key_record(&request.owner, key_id, fence).await? {
+            if !self.fill_key_record(stores, &request.owner, key_id, fence).await? {
                 // The insert fails if the placeholder was evicted. Then the next request looks the id up again.
                 let _ = placeholder.insert(Instant::now());
                 return Err(Refusal::InvalidKey.into());
@@ -186,7 +209,13 @@ impl Admission {
     }
 
     /// Copies a key's record from PostgreSQL to Redis. Returns `false` if the key does not exist.
-    async fn fill_key_record(&self, owner: &Owner, id: KeyId, fence: &Fence) -> Result<bool, ChargeFailure> {
+    async fn fill_key_record(
+        &self,
+        stores: &Stores,
+        owner: &Owner,
+        id: KeyId,
+        fence: &Fence,
+    ) -> Result<bool, ChargeFailure> {
         let Some(key_record) = self.find_key_record(id).await else { return Err(ChargeFailure::NotCharged) };
         let Some(mut record) = key_record else { return Ok(false) };
         // The last count that this node saw may not be flushed to PostgreSQL yet.
@@ -194,7 +223,7 @@ impl Admission {
             record.merge_usage(self.degraded.local_usage(id));
         }
         failpoint::delay_at("fill-before-write").await;
-        self.ledger.fill(&record, fence).await.map_err(|error| {
+        stores.ledger.fill(&record, fence).await.map_err(|error| {
             self.note_ledger_failure(owner, &error);
             ChargeFailure::NotCharged
         })?;
@@ -245,6 +274,8 @@ impl Admission {
     /// until a background task records it.
     async fn record_pause(&self, key: KeyId, now: LedgerTime, burst_epoch: u64) {
         failpoint::delay_at("pause-before-insert").await;
+        // Home records the pauses of a remote node.
+        let Backend::Stores(stores) = &self.backend else { return };
         if self.degraded.is_paused_here(key) {
             if let Some(pause) = self.degraded.pending_charges.unrecorded_pause(key)
                 && !self.record_local_pause(&pause).await
@@ -253,18 +284,18 @@ impl Admission {
             }
             return;
         }
-        match self.ledger.pause_evidence(key, burst_epoch, now.0).await {
-            Ok(pause) => self.record_ledger_pause(&pause).await,
+        match stores.ledger.pause_evidence(key, burst_epoch, now.0).await {
+            Ok(pause) => record_ledger_pause(stores, &pause).await,
             Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "pause not read from Redis"),
         }
     }
+}
 
-    async fn record_ledger_pause(&self, pause: &KeyPause) {
-        if let Err(error) = self.store.keys().record_pause(pause).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "pause not recorded in PostgreSQL");
-        } else if let Err(error) = self.ledger.mark_pause_recorded(pause).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "pause not confirmed in Redis");
-        }
+async fn record_ledger_pause(stores: &Stores, pause: &KeyPause) {
+    if let Err(error) = stores.store.keys().record_pause(pause).await {
+        tracing::error!(error = &error as &dyn std::error::Error, "pause not recorded in PostgreSQL");
+    } else if let Err(error) = stores.ledger.mark_pause_recorded(pause).await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "pause not confirmed in Redis");
     }
 }
 
@@ -309,13 +340,9 @@ impl Admission {
             render_cache_max: 1,
             degraded: crate::limits::DegradedLimits { local_keys_max: 1, max_age: timeout, store_timeout: timeout },
         };
-        Self::new(
-            Arc::new(Ledger::new(&ledger).expect("valid Redis URL")),
-            Store::new(&store).expect("valid PostgreSQL URL"),
-            Arc::new(UsageBuffer::new(1)),
-            metrics,
-            &limits,
-        )
+        let ledger = Arc::new(ipseity_ledger::Ledger::new(&ledger).expect("valid Redis URL"));
+        let store = ipseity_store::Store::new(&store).expect("valid PostgreSQL URL");
+        Self::new(Backend::Stores(Stores { ledger, store }), Arc::new(UsageBuffer::new(1)), metrics, &limits)
     }
 }
 

@@ -40,7 +40,11 @@ impl UsageBuffer {
     }
 
     pub(crate) fn record_refused(&self, key: KeyId, day: UtcDay, reason: RefusalReason) {
-        self.with_buffer(|buffer, keys_max| add_count(&mut buffer.refused, (key, day, reason), 1, keys_max));
+        self.add_refused(key, day, reason, 1);
+    }
+
+    pub(crate) fn add_refused(&self, key: KeyId, day: UtcDay, reason: RefusalReason, count: u64) {
+        self.with_buffer(|buffer, keys_max| add_count(&mut buffer.refused, (key, day, reason), count, keys_max));
     }
 
     pub(crate) fn record_demo_admitted(&self, usage: DailyUsage) {
@@ -51,7 +55,14 @@ impl UsageBuffer {
     }
 
     pub(crate) fn record_demo_refused(&self, day: UtcDay) {
-        self.with_buffer(|buffer, _| buffer.demo.entry(day).or_default().refused += 1);
+        self.add_demo_refused(day, 1);
+    }
+
+    pub(crate) fn add_demo_refused(&self, day: UtcDay, count: u64) {
+        self.with_buffer(|buffer, _| {
+            let demo = buffer.demo.entry(day).or_default();
+            demo.refused = demo.refused.saturating_add(count);
+        });
     }
 
     /// Takes all counts out of the buffer.
@@ -109,7 +120,7 @@ impl DrainedUsage {
 fn add_count<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u64>, key: K, count: u64, keys_max: usize) {
     let has_capacity = counts.len() < keys_max;
     match counts.entry(key) {
-        Entry::Occupied(mut occupied) => *occupied.get_mut() += count,
+        Entry::Occupied(mut occupied) => *occupied.get_mut() = occupied.get().saturating_add(count),
         Entry::Vacant(vacant) if has_capacity => drop(vacant.insert(count)),
         Entry::Vacant(_) => {}
     }

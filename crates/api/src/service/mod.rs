@@ -243,7 +243,7 @@ mod tests {
         let atlas = AtlasReloader::open(AtlasSources::default(), false).expect("atlas without databases");
         let metrics = ApiMetrics::register(&mut Registry::default());
         Arc::new(Api {
-            admission: Admission::unreachable(metrics.clone()),
+            admission: Arc::new(Admission::unreachable(metrics.clone())),
             renderer: Renderer::new(Arc::new(atlas), 1),
             openapi_documents: OpenApiDocuments::new(&urls),
             error_bodies: ErrorBodies::new(urls),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use http::header::AUTHORIZATION;
-use ipseity_api::{Api, ApiLimits, ApiMetrics, DegradedLimits, PublicService, PublicUrls, UsageBuffer};
+use ipseity_api::{
+    Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, PublicService, PublicUrls, Stores, UsageBuffer,
+};
 use ipseity_domain::account::{EmailAddress, KeyName};
 use ipseity_domain::{Address, Client, ConnectionFacts, KeyId, PlaintextKey, Scope};
 use ipseity_geo::{AtlasReloader, AtlasSources};
@@ -167,7 +169,8 @@ impl TestApi {
             dashboard: String::new(),
         };
         let usage_buffer = Arc::new(UsageBuffer::new(1_000));
-        let api = Arc::new(Api::new(Arc::clone(&ledger), store, Arc::new(atlas), urls, usage_buffer, metrics, limits));
+        let backend = Backend::Stores(Stores { ledger: Arc::clone(&ledger), store });
+        let api = Arc::new(Api::new(backend, Arc::new(atlas), urls, usage_buffer, metrics, limits));
         let service = ipseity_api::public_service(ipseity_api::router(Arc::clone(&api)), &api, 1_000, 2 * PATIENCE);
         Self { api, ledger, service, registry }
     }

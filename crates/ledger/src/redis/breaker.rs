@@ -53,6 +53,11 @@ impl Breaker {
         failures >= self.failures_max && !self.is_open.swap(true, Ordering::AcqRel)
     }
 
+    /// Opens the breaker. Returns `false` if it was open.
+    pub(crate) fn open(&self) -> bool {
+        !self.is_open.swap(true, Ordering::AcqRel)
+    }
+
     pub(crate) fn close(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.is_open.store(false, Ordering::Release);

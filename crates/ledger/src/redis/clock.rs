@@ -65,6 +65,11 @@ impl ServerClock {
         self.at(Instant::now())
     }
 
+    /// Whether a reply has set the clock.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.lock_offset().is_synced
+    }
+
     /// The server's time at an instant, or an earlier time.
     pub(crate) fn at(&self, instant: Instant) -> LedgerTime {
         let start_ms = self.lock_offset().start_ms_at(instant);

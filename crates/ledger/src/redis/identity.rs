@@ -16,23 +16,48 @@ const _: () = assert!(2 * PART_BYTES == column("incarnation").width);
 /// promoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "fuzzing", derive(Default))]
-pub(crate) struct DataSet([u8; PART_BYTES]);
+pub struct DataSet([u8; PART_BYTES]);
 
 impl DataSet {
+    /// No data set.
+    pub const NONE: Self = Self([b' '; PART_BYTES]);
+
+    /// Parses the text of a data set.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_valid = text == Self::NONE.as_str() || text.bytes().all(|symbol| SYMBOLS.contains(&symbol));
+        text.as_bytes().try_into().ok().filter(|_| is_valid).map(Self)
+    }
+
+    /// An identity of several data sets, in any order.
+    pub(crate) fn combine(data_sets: impl IntoIterator<Item = Self>) -> Self {
+        let combined = data_sets.into_iter().map(|data_set| fnv1a(data_set.0)).fold(0, |sum, hash| sum ^ hash);
+        Self::from_hash(combined)
+    }
+
     fn new(run_id: &str, replication_id: &str, database: i64) -> Self {
-        // FNV-1a: the ids are random, and not chosen by an attacker.
-        let hash = run_id
-            .bytes()
-            .chain(replication_id.bytes())
-            .chain(database.to_le_bytes())
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        const SYMBOLS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-";
+        let ids = run_id.bytes().chain(replication_id.bytes());
+        Self::from_hash(fnv1a(ids.chain(database.to_le_bytes())))
+    }
+
+    fn from_hash(hash: u64) -> Self {
         Self(std::array::from_fn(|index| SYMBOLS[(hash >> (6 * index)) as usize % SYMBOLS.len()]))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// The identity as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
+}
+
+const SYMBOLS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-";
+
+/// The ids are random, and not chosen by an attacker.
+fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes
+        .into_iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The PostgreSQL database and the Redis data set that a process trusts. All its handles share this.

@@ -19,7 +19,7 @@ use crate::ledger_time::LedgerTime;
 use crate::redis::breaker::Breaker;
 use crate::redis::clock::ServerClock;
 use crate::redis::connection::RedisConnection;
-use crate::redis::identity::TrustedStores;
+use crate::redis::identity::{DataSet, TrustedStores};
 
 /// Closes a connection whose data is not acknowledged. A slow or frozen server still acknowledges data, and keeps its
 /// connection.
@@ -97,6 +97,11 @@ impl RedisNode {
 
     pub(crate) fn live_connection(&self) -> Option<Arc<RedisConnection>> {
         self.current_connection.load_full().filter(|connection| !connection.is_dead())
+    }
+
+    /// The data set of the server, if there is a connection.
+    pub(crate) fn data_set(&self) -> Option<DataSet> {
+        self.live_connection().map(|connection| connection.identity.data_set)
     }
 
     /// Connects in a separate task. If the request times out, the task continues, and a later request uses the

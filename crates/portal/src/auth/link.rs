@@ -51,7 +51,7 @@ fn link_page(
         LinkAction::ConfirmNewEmail { .. } => "Confirm your new email",
         LinkAction::RestoreEmail => "Restore your email",
     };
-    let frame = visitor.frame(portal, title, Tab::None);
+    let frame = visitor.frame(&portal.public_pages, title, Tab::None);
     let is_signed_in = action == LinkAction::ConfirmNewEmail { needs_password: false };
     let needs_code = email_token.second_factor_account.is_some() && !is_signed_in;
     let email = email_token.email.to_string();

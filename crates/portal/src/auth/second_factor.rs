@@ -84,7 +84,7 @@ impl Portal {
         Ok(visitor.render(
             self,
             &SecondFactorPage {
-                frame: visitor.frame(self, "Confirm it’s you", Tab::None),
+                frame: visitor.frame(&self.public_pages, "Confirm it’s you", Tab::None),
                 has_totp: factors.has_totp,
                 has_passkeys: factors.passkeys > 0 && self.webauthn.is_some(),
                 form_error: form_error.map(str::to_owned),

@@ -28,7 +28,7 @@ pub(crate) async fn signin_form(State(portal): State<Arc<Portal>>, visitor: Visi
 }
 
 fn signin_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Option<String>) -> Response {
-    let frame = visitor.frame(portal, "Sign in", Tab::None);
+    let frame = visitor.frame(&portal.public_pages, "Sign in", Tab::None);
     visitor.render(portal, &SignInPage { frame, email, form_error, passkeys_available: portal.webauthn.is_some() })
 }
 

@@ -31,7 +31,7 @@ fn signup_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Op
     visitor.render(
         portal,
         &SignUpPage {
-            frame: visitor.frame(portal, "Create your account", Tab::None),
+            frame: visitor.frame(&portal.public_pages, "Create your account", Tab::None),
             email,
             form_error: form_error.map(str::to_owned),
             signup_open: portal.settings.signup_open,
@@ -91,7 +91,7 @@ fn email_sent_page(
     message: &'static str,
     retry_href: &'static str,
 ) -> Response {
-    let frame = visitor.frame(portal, "Check your email", Tab::None);
+    let frame = visitor.frame(&portal.public_pages, "Check your email", Tab::None);
     visitor.render(portal, &EmailSentPage { frame, email, message, retry_href })
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn forgot_form(State(portal): State<Arc<Portal>>, visitor: Visi
 }
 
 fn forgot_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Option<&str>) -> Response {
-    let frame = visitor.frame(portal, "Reset your password", Tab::None);
+    let frame = visitor.frame(&portal.public_pages, "Reset your password", Tab::None);
     let form_error = form_error.map(str::to_owned);
     visitor.render(portal, &ForgotPage { frame, email, form_error, email_enabled: portal.settings.email_enabled })
 }

@@ -7,16 +7,14 @@ mod markdown;
 mod sample;
 pub(crate) mod search;
 
-use std::sync::Arc;
-
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Path, RawQuery};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::error::PortalError;
 use crate::page::{Visitor, render_page};
-use crate::state::Portal;
+use crate::public_pages::PublicPages;
 use crate::view::frame::Tab;
 use crate::view::public::{DocsPage, SearchPage};
 
@@ -25,28 +23,28 @@ const HITS_MAX: usize = 20;
 /// Maximum length of a query, in characters.
 const QUERY_CHARS_MAX: usize = 100;
 
-pub(crate) async fn show_index(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Result<Response, PortalError> {
-    portal.docs_page("", &visitor)
+pub(crate) async fn show_index(pages: PublicPages, visitor: Visitor) -> Result<Response, PortalError> {
+    pages.docs_page("", &visitor)
 }
 
 /// A page as HTML, or with the suffix `.md` as Markdown.
 pub(crate) async fn show_page(
-    State(portal): State<Arc<Portal>>,
+    pages: PublicPages,
     visitor: Visitor,
     Path(name): Path<String>,
 ) -> Result<Response, PortalError> {
     match name.strip_suffix(".md") {
-        Some(slug) if !slug.is_empty() => portal.docs_markdown(slug),
-        Some(_) | None => portal.docs_page(&name, &visitor),
+        Some(slug) if !slug.is_empty() => pages.docs_markdown(slug),
+        Some(_) | None => pages.docs_page(&name, &visitor),
     }
 }
 
 /// `/docs.md`: the first page as Markdown.
-pub(crate) async fn index_markdown(State(portal): State<Arc<Portal>>) -> Result<Response, PortalError> {
-    portal.docs_markdown("")
+pub(crate) async fn index_markdown(pages: PublicPages) -> Result<Response, PortalError> {
+    pages.docs_markdown("")
 }
 
-impl Portal {
+impl PublicPages {
     fn docs_page(&self, slug: &str, visitor: &Visitor) -> Result<Response, PortalError> {
         let page = self.docs_index.find_article(slug).ok_or(PortalError::DocsPageNotFound)?;
         let frame = visitor.public_frame(self, &page.title, Tab::Docs, &page.description, &page.path());
@@ -65,20 +63,16 @@ impl Portal {
 }
 
 /// `/docs/search?q=`: the search without JavaScript.
-pub(crate) async fn show_search(
-    State(portal): State<Arc<Portal>>,
-    visitor: Visitor,
-    RawQuery(query): RawQuery,
-) -> Response {
+pub(crate) async fn show_search(pages: PublicPages, visitor: Visitor, RawQuery(query): RawQuery) -> Response {
     let query = query.unwrap_or_default();
     let search_text = form_urlencoded::parse(query.as_bytes()).find_map(|(name, value)| (name == "q").then_some(value));
     let search_text: String = search_text.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
-    let frame = visitor.frame(&portal, "Search", Tab::Docs);
-    let hits = search::search(portal.docs_index.articles(), &search_text, HITS_MAX);
-    render_page(&SearchPage { frame, groups: portal.docs_index.groups(), query: search_text, hits })
+    let frame = visitor.frame(&pages, "Search", Tab::Docs);
+    let hits = search::search(pages.docs_index.articles(), &search_text, HITS_MAX);
+    render_page(&SearchPage { frame, groups: pages.docs_index.groups(), query: search_text, hits })
 }
 
 /// `/docs/search.json`: the index for the search in the browser.
-pub(crate) async fn serve_search_index(State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Response {
-    portal.docs_index.search_json().respond(&headers, "public, max-age=300")
+pub(crate) async fn serve_search_index(pages: PublicPages, headers: HeaderMap) -> Response {
+    pages.docs_index.search_json().respond(&headers, "public, max-age=300")
 }

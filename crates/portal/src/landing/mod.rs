@@ -6,11 +6,9 @@
 mod map;
 pub(crate) mod self_view;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::State;
 use axum::response::Response;
 use http::header::{ORIGIN, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -21,7 +19,7 @@ use self_view::SelfView;
 use crate::docs::highlight::highlight_code;
 use crate::error::PortalError;
 use crate::page::{Visitor, render_page};
-use crate::state::Portal;
+use crate::public_pages::PublicPages;
 use crate::view::frame::Tab;
 use crate::view::public::{LandingLookup, LandingPage};
 use crate::view::static_pages::EnterprisePage;
@@ -31,22 +29,22 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 pub(crate) async fn show_landing(
-    State(portal): State<Arc<Portal>>,
+    pages: PublicPages,
     visitor: Visitor,
     Extension(client): Extension<Client>,
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
     let is_shown =
-        is_navigation(&headers) && portal.self_lookup_throttle.record_attempt(client.address.subnet()).is_ok();
-    let lookup = if is_shown { Some(landing_lookup(&portal, &client)?) } else { None };
+        is_navigation(&headers) && pages.self_lookup_throttle.record_attempt(client.address.subnet()).is_ok();
+    let lookup = if is_shown { Some(landing_lookup(&pages, &client)?) } else { None };
     let description = format!(
         "One API call returns the caller's IP address, location, network and connection. Free API keys, {} fields, \
          round-trip time and TLS measured on the connection, no addresses stored.",
         Field::ALL.len()
     );
-    let frame = visitor.public_frame(&portal, TITLE, Tab::None, &description, "/");
-    let attributions = portal.host.data_attributions();
-    let mut response = render_page(&LandingPage { frame, base_url: &portal.settings.base_url, lookup, attributions });
+    let frame = visitor.public_frame(&pages, TITLE, Tab::None, &description, "/");
+    let attributions = pages.host.data_attributions();
+    let mut response = render_page(&LandingPage { frame, base_url: &pages.settings.base_url, lookup, attributions });
     response.headers_mut().insert(VARY, HeaderValue::from_static("Origin, Sec-Fetch-Dest, Sec-Fetch-Mode"));
     Ok(response)
 }
@@ -60,8 +58,8 @@ fn is_navigation(headers: &HeaderMap) -> bool {
     }
 }
 
-fn landing_lookup(portal: &Portal, client: &Client) -> Result<LandingLookup, PortalError> {
-    let lookup = portal.host.self_lookup(client).ok_or(PortalError::Unavailable)?;
+fn landing_lookup(pages: &PublicPages, client: &Client) -> Result<LandingLookup, PortalError> {
+    let lookup = pages.host.self_lookup(client).ok_or(PortalError::Unavailable)?;
     let self_view = SelfView::from_lookup(&lookup).ok_or(PortalError::Unavailable)?;
     Ok(LandingLookup {
         map_svg: self_view.map_svg(),
@@ -71,10 +69,10 @@ fn landing_lookup(portal: &Portal, client: &Client) -> Result<LandingLookup, Por
     })
 }
 
-pub(crate) async fn show_enterprise(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
+pub(crate) async fn show_enterprise(pages: PublicPages, visitor: Visitor) -> Response {
     let description = "How to get more than 10,000 requests per key per day from Ipseity.";
     render_page(&EnterprisePage {
-        frame: visitor.public_frame(&portal, "Enterprise", Tab::None, description, "/enterprise"),
+        frame: visitor.public_frame(&pages, "Enterprise", Tab::None, description, "/enterprise"),
     })
 }
 

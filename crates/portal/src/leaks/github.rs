@@ -62,7 +62,9 @@ impl Portal {
 
     async fn fetch_github_keys(&self) -> Result<Option<Arc<ScannerKeys>>, PortalError> {
         self.github_keys.record_fetch()?;
-        let Some(document) = self.host.fetch_scanner_keys().await else { return Err(PortalError::Unavailable) };
+        let Some(document) = self.public_pages.host.fetch_scanner_keys().await else {
+            return Err(PortalError::Unavailable);
+        };
         let keys = ScannerKeys::parse(&document).map(Arc::new);
         match &keys {
             Some(keys) => self.github_keys.replace(Arc::clone(keys)),

@@ -28,7 +28,7 @@ pub(crate) async fn show(State(portal): State<Arc<Portal>>, visitor: Visitor) ->
 }
 
 fn report_page(portal: &Portal, visitor: &Visitor, outcome: Option<&'static str>) -> Response {
-    let frame = visitor.frame(portal, "Report a leaked key", Tab::None);
+    let frame = visitor.frame(&portal.public_pages, "Report a leaked key", Tab::None);
     visitor.render(portal, &ReportKeyPage { frame, outcome, email_enabled: portal.settings.email_enabled })
 }
 

@@ -3,25 +3,22 @@
 
 pub(crate) mod openapi;
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::response::Response;
 
 use crate::page::{Visitor, render_page};
-use crate::state::Portal;
+use crate::public_pages::PublicPages;
 use crate::view::frame::Tab;
 use crate::view::public::ReferencePage;
 
 const DESCRIPTION: &str = "Every operation, field, header, status and example of the Ipseity API, version 1.1.0. Send requests with your key from \
     the page.";
 
-pub(crate) async fn show_reference(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
-    let document = portal.host.openapi_document();
-    let frame = visitor.public_frame(&portal, "API reference", Tab::Reference, DESCRIPTION, "/reference");
+pub(crate) async fn show_reference(pages: PublicPages, visitor: Visitor) -> Response {
+    let document = pages.host.openapi_document();
+    let frame = visitor.public_frame(&pages, "API reference", Tab::Reference, DESCRIPTION, "/reference");
     render_page(&ReferencePage {
         frame,
-        base_url: &portal.settings.base_url,
+        base_url: &pages.settings.base_url,
         operations: openapi::operation_docs(document),
         schemas: openapi::schema_docs(document),
         headers: openapi::field_docs(&document["components"]["headers"]),

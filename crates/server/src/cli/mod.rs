@@ -17,6 +17,7 @@ mod ops_client;
 mod output;
 mod parse;
 mod plan;
+mod site;
 mod top;
 
 use std::path::PathBuf;
@@ -118,6 +119,9 @@ enum ConfiguredCommand {
     /// Manage plans.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
+    /// Manage sites with remote nodes.
+    #[command(subcommand)]
+    Site(site::SiteCommand),
     /// Show and update geo databases.
     #[command(subcommand)]
     Geo(geo::GeoCommand),
@@ -167,6 +171,7 @@ impl ConfiguredCommand {
             Self::Key(command) => command.run(&AdminContext::open(config)?).await,
             Self::Audit(audit) => audit.run(&AdminContext::open(config)?).await,
             Self::Plan(command) => command.run(&AdminContext::open(config)?).await,
+            Self::Site(command) => command.run(config).await,
             Self::Geo(command) => command.run(config).await,
         }
     }

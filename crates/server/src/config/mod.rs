@@ -19,13 +19,15 @@ use crate::config::secrets::{read_secret, redact_setting};
 const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
 const DEFAULT_TOML: &str = include_str!("default.toml");
 /// Settings whose environment variable is a comma-separated list.
-const LIST_SETTINGS: [&str; 10] = [
+const LIST_SETTINGS: [&str; 12] = [
     "edge.http",
     "edge.https",
     "edge.trusted_proxies",
     "edge.proxy_protocol",
     "acme.domains",
     "acme.contact",
+    "home.advertised_urls",
+    "home.urls",
     "geo.files",
     "geo.hosting_asn_lists",
     "geo.proxy_asn_lists",
@@ -41,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) acme: AcmeConfig,
     pub(crate) store: StoreConfig,
     pub(crate) ledger: LedgerConfig,
+    pub(crate) home: HomeConfig,
     pub(crate) geo: GeoConfig,
     pub(crate) portal: PortalConfig,
     pub(crate) mail: MailConfig,
@@ -103,6 +106,56 @@ pub(crate) struct LedgerConfig {
     pub(crate) usage_flush_interval_ms: u64,
     pub(crate) usage_buffer_keys_max: usize,
     pub(crate) outbox_poll_interval_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HomeConfig {
+    pub(crate) listen: String,
+    pub(crate) certificate_file: PathBuf,
+    pub(crate) private_key_file: PathBuf,
+    pub(crate) ca_file: PathBuf,
+    pub(crate) advertised_urls: Vec<String>,
+    pub(crate) connections_max: usize,
+    pub(crate) requests_per_connection_max: usize,
+    pub(crate) sites_poll_interval_ms: u64,
+    pub(crate) urls: Vec<String>,
+    pub(crate) portal_url: String,
+    pub(crate) timeout_ms: u64,
+    pub(crate) ping_interval_ms: u64,
+    pub(crate) silence_timeout_ms: u64,
+    pub(crate) unknown_requests_max: usize,
+}
+
+impl HomeConfig {
+    /// Whether this node asks home instead of PostgreSQL and Redis.
+    pub(crate) const fn is_remote_node(&self) -> bool {
+        !self.urls.is_empty()
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.listen.is_empty() || !self.is_remote_node(),
+            "[home] listen and urls are both set. Set listen on a home node, or urls on a remote node."
+        );
+        if self.is_remote_node() {
+            let urls = self.urls.iter().chain([&self.portal_url]);
+            for url in urls {
+                let is_https = url::Url::parse(url).is_ok_and(|url| url.scheme() == "https" && url.has_host());
+                ensure!(is_https, "[home] urls and portal_url must be URLs that start with https://");
+            }
+        }
+        if self.is_remote_node() || !self.listen.is_empty() {
+            let has_certificate =
+                [&self.certificate_file, &self.private_key_file].iter().all(|file| !file.as_os_str().is_empty());
+            ensure!(has_certificate, "[home] certificate_file and private_key_file must be set");
+        }
+        ensure!(
+            !self.is_remote_node() || !self.ca_file.as_os_str().is_empty(),
+            "[home] ca_file must be set. `ipseity site add` writes it."
+        );
+        Ok(())
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -261,6 +314,7 @@ impl Config {
             "[ledger] outbox_poll_interval_ms must be at most {OUTBOX_POLL_INTERVAL_MS_MAX}, because the claim of a node \
              on its Redis lasts 10 s"
         );
+        config.home.check()?;
         // The PostgreSQL library accepts any scheme.
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| config.store.url.starts_with(scheme));
         ensure!(is_postgres, "invalid [store] url: it must start with postgres://");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ipseity_api::Stores;
 use ipseity_ledger::{ConnectGate, Ledger, LedgerOptions, TrustedStores};
 use ipseity_store::{Store, StoreOptions};
 
@@ -29,16 +30,16 @@ pub(crate) fn request_backends(
     config: &Config,
     trusted: &Arc<TrustedStores>,
     connect_gate: ConnectGate,
-) -> Result<(Store, Arc<Ledger>)> {
+) -> Result<Stores> {
     let store = &config.store;
     let options = LedgerOptions {
         connect_gate: Some(connect_gate),
         ..ledger_options(config, millis(config.ledger.timeout_ms), trusted)
     };
-    Ok((
-        open_store(config, "ipseity-request", store.connections_max, millis(store.timeout_ms))?,
-        open_ledger(&options)?,
-    ))
+    Ok(Stores {
+        store: open_store(config, "ipseity-request", store.connections_max, millis(store.timeout_ms))?,
+        ledger: open_ledger(&options)?,
+    })
 }
 
 /// PostgreSQL and Redis for pages.

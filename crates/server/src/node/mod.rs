@@ -1,11 +1,13 @@
 //! Builds a node from its configuration and runs it until SIGTERM.
 
 pub(crate) mod backends;
+mod home_listener;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod ops;
 pub(crate) mod portal_setup;
 pub(crate) mod proxy_trust;
+pub(crate) mod remote;
 pub(crate) mod scanner_keys;
 pub(crate) mod sockets;
 
@@ -15,16 +17,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
-use ipseity_api::{Api, ApiLimits, ApiMetrics, DegradedLimits, PublicService, UsageBuffer};
+use ipseity_api::{Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, PublicService, UsageBuffer};
 use ipseity_domain::Colo;
-use ipseity_edge::{CertResolver, Drain, EdgeLimits, EdgeState, Transport, Trust};
+use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_ledger::Ledger;
 use ipseity_store::Store;
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use crate::config::public_urls::public_urls;
@@ -32,9 +34,10 @@ use crate::config::{Config, millis};
 use crate::geo::reload::GeoReloadWorker;
 use crate::geo::update::GeoUpdater;
 use crate::node::backends::{background_ledger, background_store, request_backends};
+use crate::node::home_listener::HomeListener;
 use crate::node::listeners::PublicListeners;
 use crate::node::metrics::NodeCollector;
-use crate::node::ops::OpsState;
+use crate::node::ops::{Dependencies, OpsState};
 use crate::node::portal_setup::PortalSetup;
 use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
@@ -86,6 +89,9 @@ impl PreparedNode {
 
     /// Validates the settings of the portal.
     pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
+        if config.home.is_remote_node() {
+            return remote::open_client(config).map(drop);
+        }
         PortalSetup::check(config, &self.atlas_reloader)
     }
 }
@@ -138,99 +144,190 @@ fn connection_capacity(config: &Config) -> usize {
 
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result<()> {
-    let PreparedNode { atlas_reloader, edge, cert_resolver } = PreparedNode::open(config)?;
     warn_about_capacity(config);
-    let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
-    let guard = Arc::new(DeploymentGuard::generate());
-    let mut metrics_registry = Registry::default();
-    let registry = metrics::register_node(
-        &mut metrics_registry,
-        NodeCollector {
-            edge: Arc::clone(&edge),
-            atlas_reloader: Arc::clone(&atlas_reloader),
-            cert_resolver: cert_resolver.clone(),
-            connections_max: connection_capacity(config),
-            guard: Arc::clone(&guard),
-        },
-    );
-    let metrics = ApiMetrics::register(registry);
-    let key_metrics = KeyMetrics::register(registry);
+    let parts = NodeParts::open(config)?;
+    if config.home.is_remote_node() {
+        remote::run(config, parts, log_control).await
+    } else {
+        run_home_node(config, parts, log_control).await
+    }
+}
 
-    let geo_reload =
-        GeoReloadWorker::register(registry, Arc::clone(&atlas_reloader), millis(config.geo.watch_interval_ms));
-    let certificate_reload =
-        CertificateReloadWorker::register(registry, millis(config.edge.certificate_watch_interval_ms));
-    let acme = AcmeWorker::open(config, cert_resolver.as_ref(), registry)?;
-    let portal_setup = PortalSetup::open(config, &atlas_reloader, &guard, &key_metrics, registry)?;
-    let mut extra_routes = acme::http01_router(acme.as_ref());
+/// Runs a node that has PostgreSQL and Redis.
+async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<LogControl>) -> Result<()> {
+    let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
+    let guard = Arc::clone(&parts.guard);
+    let key_metrics = KeyMetrics::register(parts.registry());
+    let atlas_reloader = Arc::clone(&parts.atlas_reloader);
+    let portal_setup = PortalSetup::open(config, &atlas_reloader, &guard, &key_metrics, parts.registry())?;
+    let mut extra_routes = acme::http01_router(parts.acme.as_ref());
     if let Some(portal_setup) = &portal_setup {
         extra_routes = extra_routes.merge(ipseity_portal::router(Arc::clone(&portal_setup.portal)));
     }
     let background = Background::open(config, &guard, key_metrics)?;
     let connect_gate = background.charge_gate.as_connect_gate();
-    let request_backends = request_backends(config, guard.trusted_stores(), connect_gate)?;
-    let api = open_api(config, request_backends, metrics, &atlas_reloader, &usage_buffer);
+    let stores = request_backends(config, guard.trusted_stores(), connect_gate)?;
+    let api = open_api(config, Backend::Stores(stores), &parts, &usage_buffer);
     background.charge_gate.set_api(&api);
     let public_service = build_public_service(config, &api, extra_routes);
-    let (drain_switch, drain) = Drain::new();
-    let workers = LedgerWorkers::register(config, registry, &background, &api, usage_buffer);
-    let key_events = recovery::follow_key_events(Arc::clone(&api), background.store.clone(), drain.clone());
+    let workers = LedgerWorkers::register(config, parts.registry(), &background, &api, usage_buffer);
     let session_limits = portal_setup::session_limits(config);
-    let retention = RetentionWorker::register(registry, background.store.clone(), &config.retention, session_limits);
-    let ops = Arc::new(OpsState {
-        store: background.store,
-        ledger: background.ledger,
-        api,
-        guard,
-        registry: metrics_registry,
-        draining: AtomicBool::new(false),
-        log_control,
-        hosts: config.ops.hosts.clone(),
-    });
+    let retention =
+        RetentionWorker::register(parts.registry(), background.store.clone(), &config.retention, session_limits);
+    let home_listener = HomeListener::open(config, background.store.clone(), parts.registry())?;
+    let dependencies =
+        Dependencies::Stores { store: background.store.clone(), ledger: Arc::clone(&background.ledger), guard };
 
-    let mut sockets = ListenSockets::open(&config.edge)?;
-    let public_listeners = PublicListeners { edge, service: public_service, drain: drain.clone() };
-    let mut listener_tasks = public_listeners.bind_all(&config.edge, &mut sockets, cert_resolver.as_ref())?;
-    let (ops_drain_switch, ops_drain) = Drain::new();
-    let ops_server = tokio::spawn(serve_ops(config, &mut sockets, &ops, ops_drain)?);
-    sockets.ensure_all_claimed()?;
-    tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
-
-    let mut tasks = JoinSet::new();
+    let mut serving = Serving::start(config, parts, public_service, Arc::clone(&api), dependencies, log_control)?;
+    let (drain, tasks) = (serving.drain.clone(), &mut serving.tasks);
     let (outbox, outbox_drain) = (workers.outbox, drain.clone());
     tasks.spawn(async move { outbox.run(outbox_drain).await });
-    tasks.spawn(key_events);
+    tasks.spawn(recovery::follow_key_events(Arc::clone(&api), background.store.clone(), drain.clone()));
     tasks.spawn(retention.run(drain.clone()));
-    spawn_geo_tasks(config, geo_reload, &mut tasks, &drain)?;
     if let Some(portal_setup) = portal_setup {
         tasks.spawn(portal_setup::run_portal_tasks(portal_setup.worker, drain.clone()));
     }
-    cert_resolver.map(|cert_resolver| tasks.spawn(certificate_reload.run(cert_resolver, drain.clone())));
-    acme.map(|acme| tasks.spawn(acme.run(drain.clone())));
-    let shutdown = async {
-        shutdown_signal().await?;
-        tracing::info!("draining");
-        ops.draining.store(true, Ordering::Release);
-        sleep(millis(config.edge.drain_delay_ms)).await;
-        drain_switch.start();
-        while listener_tasks.join_next().await.is_some() {}
-        Ok::<_, anyhow::Error>(())
-    };
-    let (shutdown_result, (), ()) =
-        tokio::join!(shutdown, workers.usage_flush.run(drain.clone()), workers.recovery.run(drain));
+    home_listener.map(|listener| tasks.spawn(listener.run(Arc::clone(api.admission()), drain.clone())));
+    let (shutdown_result, (), ()) = tokio::join!(
+        serving.drain_after_signal(config),
+        workers.usage_flush.run(drain.clone()),
+        workers.recovery.run(drain)
+    );
     shutdown_result?;
     workers.recovery.reconcile_before_exit().await;
     workers.usage_flush.flush_before_exit().await;
-    while let Some(task_result) = tasks.join_next().await {
-        task_result.map_err(|_| anyhow!("a background task panicked"))?;
-    }
+    serving.join_tasks().await?;
     if let Err(error) = background.key_service.release_data_set().await {
         tracing::debug!(error = &error as &dyn std::error::Error, "claim on Redis not released");
     }
-    ops_drain_switch.start();
-    ops_server.await.map_err(|_| anyhow!("the ops listener panicked"))?;
-    tracing::info!("stopped");
-    Ok(())
+    serving.stop().await
+}
+
+/// What every node has.
+pub(crate) struct NodeParts {
+    atlas_reloader: Arc<AtlasReloader>,
+    edge: Arc<EdgeState>,
+    cert_resolver: Option<Arc<CertResolver>>,
+    guard: Arc<DeploymentGuard>,
+    metrics_registry: Registry,
+    metrics: ApiMetrics,
+    geo_reload: GeoReloadWorker,
+    certificate_reload: CertificateReloadWorker,
+    acme: Option<AcmeWorker>,
+}
+
+impl NodeParts {
+    fn open(config: &Config) -> Result<Self> {
+        let PreparedNode { atlas_reloader, edge, cert_resolver } = PreparedNode::open(config)?;
+        let guard = Arc::new(DeploymentGuard::generate());
+        let mut metrics_registry = Registry::default();
+        let registry = metrics::register_node(
+            &mut metrics_registry,
+            NodeCollector {
+                edge: Arc::clone(&edge),
+                atlas_reloader: Arc::clone(&atlas_reloader),
+                cert_resolver: cert_resolver.clone(),
+                connections_max: connection_capacity(config),
+                guard: Arc::clone(&guard),
+            },
+        );
+        let metrics = ApiMetrics::register(registry);
+        let geo_reload =
+            GeoReloadWorker::register(registry, Arc::clone(&atlas_reloader), millis(config.geo.watch_interval_ms));
+        let certificate_reload =
+            CertificateReloadWorker::register(registry, millis(config.edge.certificate_watch_interval_ms));
+        let acme = AcmeWorker::open(config, cert_resolver.as_ref(), registry)?;
+        Ok(Self {
+            atlas_reloader,
+            edge,
+            cert_resolver,
+            guard,
+            metrics_registry,
+            metrics,
+            geo_reload,
+            certificate_reload,
+            acme,
+        })
+    }
+
+    /// The registry for metrics whose names start with `ipseity_`.
+    fn registry(&mut self) -> &mut Registry {
+        self.metrics_registry.sub_registry_with_prefix("ipseity")
+    }
+}
+
+/// The listeners and the background tasks of a running node.
+struct Serving {
+    listener_tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
+    drain: Drain,
+    /// `None` after the drain has started.
+    drain_switch: Option<DrainSwitch>,
+    ops: Arc<OpsState>,
+    ops_server: JoinHandle<()>,
+    ops_drain_switch: DrainSwitch,
+}
+
+impl Serving {
+    /// Listens, and starts the tasks that every node has.
+    fn start(
+        config: &Config,
+        parts: NodeParts,
+        service: PublicService,
+        api: Arc<Api>,
+        dependencies: Dependencies,
+        log_control: Arc<LogControl>,
+    ) -> Result<Self> {
+        let (drain_switch, drain) = Drain::new();
+        let ops = Arc::new(OpsState {
+            dependencies,
+            api,
+            registry: parts.metrics_registry,
+            draining: AtomicBool::new(false),
+            log_control,
+            hosts: config.ops.hosts.clone(),
+        });
+        let mut sockets = ListenSockets::open(&config.edge)?;
+        let public_listeners = PublicListeners { edge: parts.edge, service, drain: drain.clone() };
+        let listener_tasks = public_listeners.bind_all(&config.edge, &mut sockets, parts.cert_resolver.as_ref())?;
+        let (ops_drain_switch, ops_drain) = Drain::new();
+        let ops_server = tokio::spawn(serve_ops(config, &mut sockets, &ops, ops_drain)?);
+        sockets.ensure_all_claimed()?;
+        tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
+        let mut tasks = JoinSet::new();
+        spawn_geo_tasks(config, parts.geo_reload, &mut tasks, &drain)?;
+        let (certificate_reload, reload_drain) = (parts.certificate_reload, drain.clone());
+        parts.cert_resolver.map(|cert_resolver| tasks.spawn(certificate_reload.run(cert_resolver, reload_drain)));
+        parts.acme.map(|acme| tasks.spawn(acme.run(drain.clone())));
+        let drain_switch = Some(drain_switch);
+        Ok(Self { listener_tasks, tasks, drain, drain_switch, ops, ops_server, ops_drain_switch })
+    }
+
+    /// Waits for the signal to stop, then for the requests in progress.
+    async fn drain_after_signal(&mut self, config: &Config) -> Result<()> {
+        shutdown_signal().await?;
+        tracing::info!("draining");
+        self.ops.draining.store(true, Ordering::Release);
+        sleep(millis(config.edge.drain_delay_ms)).await;
+        drop(self.drain_switch.take());
+        while self.listener_tasks.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    async fn join_tasks(&mut self) -> Result<()> {
+        while let Some(task_result) = self.tasks.join_next().await {
+            task_result.map_err(|_| anyhow!("a background task panicked"))?;
+        }
+        Ok(())
+    }
+
+    /// Stops the ops listener, which is the last.
+    async fn stop(self) -> Result<()> {
+        self.ops_drain_switch.start();
+        self.ops_server.await.map_err(|_| anyhow!("the ops listener panicked"))?;
+        tracing::info!("stopped");
+        Ok(())
+    }
 }
 
 fn warn_about_capacity(config: &Config) {
@@ -290,10 +387,14 @@ impl LedgerWorkers {
             Arc::clone(charge_gate),
             millis(config.ledger.outbox_poll_interval_ms),
         );
-        let interval = millis(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN);
-        let recovery = RecoveryWorker { api: Arc::clone(api), charge_gate: Arc::clone(charge_gate), interval };
+        let interval = probe_interval(config);
+        let recovery = RecoveryWorker { api: Arc::clone(api), charge_gate: Some(Arc::clone(charge_gate)), interval };
         Self { usage_flush, outbox, recovery }
     }
+}
+
+fn probe_interval(config: &Config) -> Duration {
+    millis(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN)
 }
 
 /// The ops listener drains separately, after the public listeners, so that it can report their progress.
@@ -323,16 +424,14 @@ fn spawn_geo_tasks(config: &Config, geo_reload: GeoReloadWorker, tasks: &mut Joi
     Ok(())
 }
 
-fn open_api(
-    config: &Config,
-    (store, ledger): (Store, Arc<Ledger>),
-    metrics: ApiMetrics,
-    atlas_reloader: &Arc<AtlasReloader>,
-    usage_buffer: &Arc<UsageBuffer>,
-) -> Arc<Api> {
+fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: &Arc<UsageBuffer>) -> Arc<Api> {
+    let unknown_lookups_max = match &backend {
+        Backend::Stores(_) => config.ledger.unknown_lookups_max,
+        Backend::Home(_) => config.home.unknown_requests_max,
+    };
     let limits = ApiLimits {
         key_fills_max: config.ledger.key_fills_max,
-        unknown_lookups_max: config.ledger.unknown_lookups_max,
+        unknown_lookups_max,
         unknown_cache_max: config.ledger.unknown_cache_keys_max,
         unknown_cache_ttl: Duration::from_secs(config.ledger.unknown_cache_ttl_s),
         refusal_cache_max: config.ledger.refusal_cache_keys_max,
@@ -345,12 +444,11 @@ fn open_api(
         },
     };
     let api = Api::new(
-        ledger,
-        store,
-        Arc::clone(atlas_reloader),
+        backend,
+        Arc::clone(&parts.atlas_reloader),
         public_urls(&config.public),
         Arc::clone(usage_buffer),
-        metrics,
+        parts.metrics.clone(),
         limits,
     );
     Arc::new(api.with_https_required(config.public.requires_https()))

@@ -18,6 +18,7 @@ use http::{HeaderMap, Request, StatusCode};
 use ipseity_api::Api;
 use ipseity_domain::Client;
 use ipseity_edge::{Application, RequestBody};
+use ipseity_home::{CallError, HomeClient};
 use ipseity_keys::DeploymentGuard;
 use ipseity_ledger::Ledger;
 use ipseity_store::Store;
@@ -29,15 +30,39 @@ use tower::ServiceExt;
 use crate::telemetry::log::LogControl;
 
 pub(crate) struct OpsState {
-    pub(crate) store: Store,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) dependencies: Dependencies,
     pub(crate) api: Arc<Api>,
-    pub(crate) guard: Arc<DeploymentGuard>,
     pub(crate) registry: Registry,
     pub(crate) draining: AtomicBool,
     pub(crate) log_control: Arc<LogControl>,
     /// Host names that requests may use.
     pub(crate) hosts: Vec<String>,
+}
+
+/// What a node needs to be ready.
+pub(crate) enum Dependencies {
+    Stores { store: Store, ledger: Arc<Ledger>, guard: Arc<DeploymentGuard> },
+    Home(Arc<HomeClient>),
+}
+
+impl Dependencies {
+    /// The name of each dependency, and its error.
+    async fn check(&self) -> Vec<(&'static str, Option<String>)> {
+        match self {
+            Self::Stores { store, ledger, guard } => {
+                let (store, ledger) = tokio::join!(store.check(), ledger.ping());
+                let mismatch = Some(guard.status()).filter(|status| status.is_mismatch());
+                let ledger = ledger.err().map(|error| error.to_string());
+                vec![
+                    ("store", store.err().map(|error| error.to_string())),
+                    ("ledger", ledger.or(mismatch.map(|status| status.to_string()))),
+                ]
+            }
+            Self::Home(home) => {
+                vec![("home", (!home.is_ready()).then(|| CallError::NotSent.to_string()))]
+            }
+        }
+    }
 }
 
 pub(crate) fn ops_application(ops: Arc<OpsState>) -> impl Application {
@@ -89,17 +114,13 @@ fn is_allowed_host(hosts: &[String], host: &str) -> bool {
 /// A node is ready unless it drains or can serve no key. In degraded mode it serves keys that it knows, even without Redis and PostgreSQL.
 async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
     let draining = ops.draining.load(Ordering::Acquire);
-    let (store, ledger) = tokio::join!(ops.store.check(), ops.ledger.ping());
-    let mismatch = Some(ops.guard.status()).filter(|status| status.is_mismatch());
-    let ok_or_error = |outcome: Option<String>| outcome.unwrap_or_else(|| "ok".to_owned());
-    let ready = !draining && (store.is_ok() && ledger.is_ok() || ops.api.admission().can_serve_degraded());
-    let body = json!({
-        "ready": ready,
-        "draining": draining,
-        "degraded": ops.api.admission().is_degraded(),
-        "store": ok_or_error(store.err().map(|error| error.to_string())),
-        "ledger": ok_or_error(ledger.err().map(|error| error.to_string()).or(mismatch.map(|status| status.to_string()))),
-    });
+    let checks = ops.dependencies.check().await;
+    let is_healthy = checks.iter().all(|(_, error)| error.is_none());
+    let ready = !draining && (is_healthy || ops.api.admission().can_serve_degraded());
+    let mut body = json!({ "ready": ready, "draining": draining, "degraded": ops.api.admission().is_degraded() });
+    for (name, error) in checks {
+        body[name] = error.unwrap_or_else(|| "ok".to_owned()).into();
+    }
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(http::header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }

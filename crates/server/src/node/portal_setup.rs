@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use axum::Router;
 use ipseity_domain::Client;
 use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_portal::{
-    DataAttribution, HostServices, MailerOptions, Portal, PortalSettings, PortalWorker, VisitorLookup,
+    DataAttribution, HostServices, MailerOptions, Portal, PortalSettings, PortalWorker, PublicPagesSettings,
+    VisitorLookup,
 };
 use ipseity_store::SessionLimits;
 use prometheus_client::registry::Registry;
@@ -48,11 +50,7 @@ impl PortalSetup {
         }
         let (store, ledger) = portal_backends(config, guard.trusted_stores())?;
         let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics.clone());
-        let host_services = PortalHostServices {
-            atlas_reloader: Arc::clone(atlas_reloader),
-            openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
-            scanner_keys: ScannerKeysSource::open(&config.portal.github_keys_url)?,
-        };
+        let host_services = PortalHostServices::open(config, atlas_reloader)?;
         let portal =
             Arc::new(Portal::new(store, ledger, key_service, portal_settings(config), Box::new(host_services)));
         let mail_options = mail_options(config);
@@ -66,11 +64,41 @@ impl PortalSetup {
     }
 }
 
+/// The pages that a remote node serves.
+pub(crate) fn public_pages(config: &Config, atlas_reloader: &Arc<AtlasReloader>) -> Result<Router> {
+    let settings = PublicPagesSettings {
+        base_url: config.public.base_url.trim_end_matches('/').to_owned(),
+        portal_url: config.home.portal_url.trim_end_matches('/').to_owned(),
+        require_https: config.public.requires_https(),
+        security_contact: config.public.security_contact.clone(),
+        signup_open: config.portal.signup == SignupMode::Open,
+        self_lookups_per_subnet_per_min_max: config.portal.self_lookups_per_subnet_per_min_max,
+        page_timeout: page_timeout(config),
+    };
+    let host_services = PortalHostServices::open(config, atlas_reloader)?;
+    Ok(ipseity_portal::public_pages_router(settings, Box::new(host_services)))
+}
+
+/// Shorter than the request timeout, so that a person gets an error page instead of the API's JSON error.
+fn page_timeout(config: &Config) -> Duration {
+    millis(config.edge.request_timeout_ms) * 9 / 10
+}
+
 /// What the pages get from the API and the geo databases.
 struct PortalHostServices {
     atlas_reloader: Arc<AtlasReloader>,
     openapi: Value,
     scanner_keys: ScannerKeysSource,
+}
+
+impl PortalHostServices {
+    fn open(config: &Config, atlas_reloader: &Arc<AtlasReloader>) -> Result<Self> {
+        Ok(Self {
+            atlas_reloader: Arc::clone(atlas_reloader),
+            openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
+            scanner_keys: ScannerKeysSource::open(&config.portal.github_keys_url)?,
+        })
+    }
 }
 
 impl HostServices for PortalHostServices {
@@ -139,8 +167,7 @@ fn portal_settings(config: &Config) -> PortalSettings {
         event_streams_max: portal.event_streams_max,
         event_streams_per_account_max: portal.event_streams_per_account_max,
         form_bytes_max: portal.form_bytes_max,
-        // Shorter than the request timeout, so that a person gets an error page instead of the API's JSON error.
-        page_timeout: millis(config.edge.request_timeout_ms) * 9 / 10,
+        page_timeout: page_timeout(config),
     }
 }
 

@@ -20,7 +20,8 @@ const SHUTDOWN_RECONCILE_TIMEOUT: Duration = Duration::from_secs(6);
 
 pub(crate) struct RecoveryWorker {
     pub(crate) api: Arc<Api>,
-    pub(crate) charge_gate: Arc<ChargeGate>,
+    /// `None` on a remote node, where home has one.
+    pub(crate) charge_gate: Option<Arc<ChargeGate>>,
     pub(crate) interval: Duration,
 }
 
@@ -48,8 +49,9 @@ impl RecoveryWorker {
     async fn run_once(&self) -> u64 {
         let admission = self.api.admission();
         admission.record_local_pauses().await;
-        if !self.charge_gate.is_trusted()
-            && let Err(error) = self.charge_gate.check_deployment().await
+        if let Some(charge_gate) = &self.charge_gate
+            && !charge_gate.is_trusted()
+            && let Err(error) = charge_gate.check_deployment().await
         {
             tracing::debug!(error = &*error, "Redis still not trusted");
         }

@@ -9,6 +9,7 @@ use ipseity_store::StoreError;
 
 use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
+use crate::admission::backend::Backend;
 use crate::admission::key_request::KeyRequest;
 use crate::error::Refusal;
 
@@ -16,7 +17,7 @@ impl Admission {
     /// Whether the local limiter decides on some or all keys.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        !self.is_ledger_trusted.load(Ordering::Acquire) || self.ledger.owners().iter().any(Owner::is_unavailable)
+        !self.is_ledger_trusted.load(Ordering::Acquire) || self.backend.owners().iter().any(Owner::is_unavailable)
     }
 
     /// Whether this node could answer requests in degraded mode: it has at least one local key record.
@@ -58,9 +59,12 @@ impl Admission {
         let key = &request.key;
         self.metrics.count_degraded_decision();
         if !self.degraded.is_fresh(key.id) {
-            self.look_up_local_key(key.id).await?;
+            match &self.backend {
+                Backend::Stores(_) => self.look_up_local_key(key.id).await?,
+                Backend::Home(home) => self.look_up_at_home(home, key).await?,
+            }
         }
-        let charge = PendingCharge { at: request.arrival(), id: request.charge_id };
+        let charge = PendingCharge { at: request.arrival_at_owner(), id: request.charge_id };
         let Some(verdict) = Issued::charge_locally(&self.degraded, key, charge, request.owner.now(), sent) else {
             tracing::debug!("local limiter has no verdict");
             return Err(Refusal::Internal);
@@ -100,10 +104,11 @@ impl Admission {
     /// A key's record in PostgreSQL; `None` if it does not answer in time. Waits for a permit as long as the request
     /// may take. If a local record can replace the result, it does not wait.
     pub(in crate::admission) async fn find_key_record(&self, id: KeyId) -> Option<Option<KeyRecord>> {
+        let Backend::Stores(stores) = &self.backend else { return None };
         let has_local_copy = self.degraded.is_usable(id);
         let permits = self.key_lookups.permits(self.degraded.knows(id));
         let _permit = if has_local_copy { permits.try_acquire().ok()? } else { permits.acquire().await.ok()? };
-        self.query_store(has_local_copy, self.store.keys().find_record(id)).await
+        self.query_store(has_local_copy, stores.store.keys().find_record(id)).await
     }
 
     /// Runs a PostgreSQL query. If a local copy can replace the result, the query is skipped after a recent
@@ -136,7 +141,9 @@ impl Admission {
 
     /// Records a pause that this node decided on. It stays with the pending charges until Redis has it too.
     pub(in crate::admission) async fn record_local_pause(&self, pause: &KeyPause) -> bool {
-        let is_recorded = self.store.keys().record_pause(pause).await.is_ok();
+        // Home records the pauses of a remote node when their batch is reconciled.
+        let Backend::Stores(stores) = &self.backend else { return false };
+        let is_recorded = stores.store.keys().record_pause(pause).await.is_ok();
         if is_recorded {
             self.degraded.pending_charges.mark_pause_recorded(pause);
         }

@@ -34,7 +34,7 @@ pub(super) struct LocalKey {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RecordSource {
-    /// A verdict from Redis. It lacks the previous digest of a rotated key and the generation.
+    /// A verdict from Redis, or home. It lacks digests that the node did not send, such as the previous one of a rotated key.
     Ledger,
     /// PostgreSQL, read at this subscription epoch.
     Store(u64),
@@ -145,6 +145,11 @@ impl LocalKey {
         self.record.merge_usage(previous_usage);
         self.changes_included = self.changes_included.max(changes_included);
         (self.updated_at, self.source) = (Instant::now(), RecordSource::Store(subscription_epoch));
+    }
+
+    /// Notes that the record lacks digests.
+    pub(super) const fn mark_as_partial(&mut self) {
+        self.source = RecordSource::Ledger;
     }
 
     pub(super) const fn is_from_store(&self) -> bool {

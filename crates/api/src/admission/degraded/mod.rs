@@ -10,7 +10,7 @@ mod admit;
 mod demo;
 mod local_limiter;
 mod pending;
-mod reconcile;
+pub(super) mod reconcile;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,7 +89,7 @@ impl DegradedMode {
                 let arrival = arrival_at(quota);
                 let refusal = self.observe_admitted(key, arrival, *scope, quota, *burst_epoch, received_at)?;
                 if !is_mutant("refused-charge-not-taken-back") {
-                    self.pending_charges.take_back(key.id, *burst_epoch, quota.day);
+                    self.pending_charges.take_back(key, *burst_epoch, quota.day);
                 }
                 return Some(refusal);
             }
@@ -128,7 +128,7 @@ impl DegradedMode {
             return None;
         }
         if let Some(pause) = local_key.pause_if_exceeded(quota.now) {
-            self.pending_charges.set_pause(pause);
+            self.pending_charges.set_pause(key, pause);
             return Some(Verdict::PausedNow { now: quota.now, burst_epoch });
         }
         let used = quota.used + self.pending_charges.count_on_day(key.id, quota.day);
@@ -230,6 +230,12 @@ impl DegradedMode {
         }
     }
 
+    /// Updates the local record of a key from home. It lacks the digests that this node did not send.
+    pub(super) fn update_partial_record(&self, record: &KeyRecord, start: LookupStart) {
+        self.update_record(record, start);
+        self.with_local_key(record.id, LocalKey::mark_as_partial);
+    }
+
     /// Removes a key that does not exist in PostgreSQL.
     pub(super) fn remove_key(&self, id: KeyId) {
         self.local_keys.remove(&id);
@@ -262,18 +268,18 @@ impl DegradedMode {
             && !is_mutant("unconfirmed-charge-dropped")
         {
             let unconfirmed = UnconfirmedCharge { sent, id: charge.id, is_admitted };
-            self.pending_charges.add_unconfirmed(key.id, local_key.record.burst_epoch, unconfirmed);
+            self.pending_charges.add_unconfirmed(key, local_key.record.burst_epoch, unconfirmed);
         }
         Some(match local_verdict {
             LocalVerdict::Admitted { scope, quota, burst_epoch } => {
                 if sent.is_none() && !is_mutant("pending-charge-dropped") {
-                    self.pending_charges.add_admitted(key.id, burst_epoch, quota.day, charge);
+                    self.pending_charges.add_admitted(key, burst_epoch, quota.day, charge);
                 }
                 Verdict::Admitted { scope, quota, burst_epoch }
             }
             LocalVerdict::Paused(pause) => {
                 let (now, burst_epoch) = (LedgerTime(pause.at_ms), pause.burst_epoch);
-                self.pending_charges.set_pause(pause);
+                self.pending_charges.set_pause(key, pause);
                 Verdict::PausedNow { now, burst_epoch }
             }
             LocalVerdict::Refused(verdict) => verdict,

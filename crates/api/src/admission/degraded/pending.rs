@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ipseity_domain::{BURST_LIMIT, KeyId, KeyPause, UtcDay, is_mutant};
+use ipseity_domain::{ApiKey, BURST_LIMIT, KeyDigest, KeyId, KeyPause, UtcDay, is_mutant};
 use ipseity_ledger::{PendingCharge, RECONCILE_DELAY, ReconcileBatch, SentCharge, UnconfirmedCharge};
 
 /// Maximum number of unconfirmed charges in one batch, so that Redis is never busy with one for long.
@@ -22,6 +22,8 @@ pub(crate) struct PendingCharges {
 
 #[derive(Default)]
 struct PendingKey {
+    /// Of the last request.
+    digest: Option<KeyDigest>,
     burst_epoch: u64,
     /// Requests that were not charged, minus those that were charged and then refused by this node.
     days: BTreeMap<UtcDay, i64>,
@@ -53,7 +55,7 @@ impl PendingCharges {
     }
 
     /// Adds an admitted request that was certainly not charged.
-    pub(super) fn add_admitted(&self, key: KeyId, burst_epoch: u64, day: UtcDay, charge: PendingCharge) {
+    pub(super) fn add_admitted(&self, key: &ApiKey, burst_epoch: u64, day: UtcDay, charge: PendingCharge) {
         self.update(key, burst_epoch, |pending_key| {
             *pending_key.days.entry(day).or_default() += 1;
             pending_key.recent.push_back(charge);
@@ -64,17 +66,17 @@ impl PendingCharges {
     }
 
     /// Adds a request whose charge Redis may have applied.
-    pub(super) fn add_unconfirmed(&self, key: KeyId, burst_epoch: u64, charge: UnconfirmedCharge) {
+    pub(super) fn add_unconfirmed(&self, key: &ApiKey, burst_epoch: u64, charge: UnconfirmedCharge) {
         self.update(key, burst_epoch, |pending_key| pending_key.unconfirmed.push_back((Instant::now(), charge)));
     }
 
     /// Takes back the charge of a request that Redis admitted and this node refused.
-    pub(super) fn take_back(&self, key: KeyId, burst_epoch: u64, day: UtcDay) {
+    pub(super) fn take_back(&self, key: &ApiKey, burst_epoch: u64, day: UtcDay) {
         self.update(key, burst_epoch, |pending_key| *pending_key.days.entry(day).or_default() -= 1);
     }
 
-    pub(super) fn set_pause(&self, pause: KeyPause) {
-        self.update(pause.key, pause.burst_epoch, |pending_key| {
+    pub(super) fn set_pause(&self, key: &ApiKey, pause: KeyPause) {
+        self.update(key, pause.burst_epoch, |pending_key| {
             if pending_key.pause.is_none() {
                 (pending_key.pause, pending_key.is_pause_recorded) = (Some(pause.clone()), false);
             }
@@ -145,9 +147,9 @@ impl PendingCharges {
         }
     }
 
-    /// Drops the charges of a deleted key.
-    pub(super) fn remove_key(&self, key: KeyId) {
-        self.lock().remove(&key);
+    /// Drops the charges of a key. Returns the number of its requests.
+    pub(super) fn remove_key(&self, key: KeyId) -> u64 {
+        self.lock().remove(&key).map_or(0, |pending_key| pending_key.total_requests())
     }
 
     /// Number of pending requests.
@@ -160,9 +162,15 @@ impl PendingCharges {
         self.lock().iter().map(|(key, pending_key)| (*key, pending_key.total_requests())).collect()
     }
 
-    fn update(&self, key: KeyId, burst_epoch: u64, update: impl FnOnce(&mut PendingKey)) {
+    /// A key with pending charges, with the digest of its last request.
+    pub(in crate::admission) fn api_key(&self, id: KeyId) -> Option<ApiKey> {
+        Some(ApiKey { id, digest: self.lock().get(&id)?.digest? })
+    }
+
+    fn update(&self, key: &ApiKey, burst_epoch: u64, update: impl FnOnce(&mut PendingKey)) {
         let mut by_key = self.lock();
-        let pending_key = by_key.entry(key).or_default();
+        let pending_key = by_key.entry(key.id).or_default();
+        pending_key.digest = Some(key.digest);
         pending_key.enter_burst_epoch(burst_epoch);
         update(pending_key);
         self.key_count.store(by_key.len(), Ordering::Release);

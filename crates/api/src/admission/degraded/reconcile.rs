@@ -2,23 +2,40 @@
 
 use futures_util::future::join_all;
 use ipseity_domain::{DailyUsage, KeyId};
-use ipseity_ledger::{Ledger, LedgerError, Owner, ReconcileBatch, Reconciled};
+use ipseity_ledger::{DemoReconcileBatch, Ledger, LedgerError, Owner, Quota, ReconcileBatch, Reconciled, SentCharge};
 
 use crate::admission::Admission;
+use crate::admission::backend::{Backend, Stores};
 use crate::admission::degraded::pending::batch_requests;
 
 /// Number of concurrent batches. Enough to reconcile 100,000 keys within seconds, and few enough that charges of new
 /// requests do not queue behind them.
 const CONCURRENT_BATCHES: usize = 64;
+/// The same to home, which may be far away: 1,700 keys per second over 300 ms.
+const CONCURRENT_BATCHES_TO_HOME: usize = 512;
 /// Maximum number of attempts per batch. An unknown record is filled and the batch sent again; a change may
 /// overtake the fill.
 const ATTEMPTS_MAX: usize = 5;
+
+/// What became of a batch.
+pub(in crate::admission) enum BatchOutcome {
+    /// It is counted.
+    Done { quota: Quota, unverifiable: u64 },
+    /// A charge of it may still be applied.
+    TooEarly,
+    /// The key was deleted.
+    NoSuchKey,
+    /// Home does not accept the digest any more: the secret was revoked.
+    WrongSecret,
+    /// It may have been counted, if it was sent.
+    Failed(Option<SentCharge>),
+}
 
 impl Admission {
     /// The servers whose keys are in degraded mode.
     #[must_use]
     pub fn unavailable_owners(&self) -> Vec<Owner> {
-        self.ledger.owners().into_iter().filter(Owner::is_unavailable).collect()
+        self.backend.owners().into_iter().filter(Owner::is_unavailable).collect()
     }
 
     /// Checks that a server answers on the connections that charges use. Then reconciles the pending charges of its
@@ -27,7 +44,7 @@ impl Admission {
     /// # Errors
     /// If it does not answer in time.
     pub async fn recover_owner(&self, owner: &Owner) -> Result<(), LedgerError> {
-        self.ledger.probe(owner).await?;
+        self.backend.probe(owner).await?;
         self.reconcile_where(|of| of == owner).await;
         owner.mark_available();
         self.metrics.set_degraded(self.is_degraded());
@@ -61,15 +78,19 @@ impl Admission {
     /// still pending.
     pub async fn reconcile_pending(&self) -> u64 {
         self.reconcile_where(|owner| self.may_charge(owner)).await;
-        if self.may_charge(&self.ledger.owner_of_demo()) {
+        if self.may_charge(&self.backend.owner_of_demo()) {
             self.reconcile_demo().await;
         }
         self.report_pending_charges()
     }
 
     async fn reconcile_where(&self, is_reachable: impl Fn(&Owner) -> bool) {
-        let batches = self.degraded.pending_charges.take_batches(|key| is_reachable(&self.ledger.owner_of(key)));
-        for batches in batches.chunks(CONCURRENT_BATCHES) {
+        let batches = self.degraded.pending_charges.take_batches(|key| is_reachable(&self.backend.owner_of(key)));
+        let concurrent = match &self.backend {
+            Backend::Stores(_) => CONCURRENT_BATCHES,
+            Backend::Home(_) => CONCURRENT_BATCHES_TO_HOME,
+        };
+        for batches in batches.chunks(concurrent) {
             join_all(batches.iter().map(|batch| self.reconcile_batch(batch))).await;
         }
     }
@@ -78,7 +99,7 @@ impl Admission {
     pub fn report_pending_charges(&self) -> u64 {
         // A server that was replaced leaves without having recovered.
         self.metrics.set_degraded(self.is_degraded());
-        self.metrics.set_redis_clock_steps(self.ledger.clock_steps());
+        self.metrics.set_redis_clock_steps(self.backend.clock_steps());
         let pending = self.degraded.pending_charges.total_requests();
         self.metrics.set_pending_charges(pending);
         pending
@@ -92,32 +113,56 @@ impl Admission {
     }
 
     async fn reconcile_batch(&self, batch: &ReconcileBatch) {
+        let outcome = match &self.backend {
+            Backend::Stores(stores) => self.reconcile_at_stores(stores, None, batch).await,
+            Backend::Home(home) => self.reconcile_at_home(home, batch).await,
+        };
+        match outcome {
+            BatchOutcome::Done { quota, unverifiable } => {
+                self.apply_reconciled(batch, DailyUsage { day: quota.day, count: quota.used }, unverifiable);
+            }
+            BatchOutcome::NoSuchKey => drop(self.degraded.pending_charges.remove_key(batch.key)),
+            BatchOutcome::WrongSecret => {
+                let lost = self.degraded.pending_charges.remove_key(batch.key);
+                self.report_unverifiable(batch.key, lost);
+            }
+            BatchOutcome::Failed(Some(sent)) => self.degraded.pending_charges.note_attempt(batch, sent),
+            BatchOutcome::TooEarly | BatchOutcome::Failed(None) => {}
+        }
+    }
+
+    /// Counts a batch in Redis: of this node, or of another one.
+    pub(in crate::admission) async fn reconcile_at_stores(
+        &self,
+        stores: &Stores,
+        other_node: Option<&str>,
+        batch: &ReconcileBatch,
+    ) -> BatchOutcome {
         for _ in 0..ATTEMPTS_MAX {
-            match self.ledger.reconcile(batch).await {
-                Ok(Reconciled::Done { quota, unverifiable }) => {
-                    let usage = DailyUsage { day: quota.day, count: quota.used };
-                    return self.apply_reconciled(batch, usage, unverifiable);
-                }
-                Ok(Reconciled::TooEarly) => return,
-                Ok(Reconciled::Unknown(fence)) => match self.store.keys().find_record(batch.key).await {
+            let reconciled = match other_node {
+                Some(node) => stores.ledger.reconcile_of(node, batch).await,
+                None => stores.ledger.reconcile(batch).await,
+            };
+            match reconciled {
+                Ok(Reconciled::Done { quota, unverifiable }) => return BatchOutcome::Done { quota, unverifiable },
+                Ok(Reconciled::TooEarly) => return BatchOutcome::TooEarly,
+                Ok(Reconciled::Unknown(fence)) => match stores.store.keys().find_record(batch.key).await {
                     Ok(Some(mut record)) => {
                         record.merge_usage(self.degraded.local_usage(batch.key));
-                        if self.ledger.fill(&record, &fence).await.is_err() {
-                            return;
+                        if stores.ledger.fill(&record, &fence).await.is_err() {
+                            return BatchOutcome::Failed(None);
                         }
                     }
-                    Ok(None) => return self.degraded.pending_charges.remove_key(batch.key),
-                    Err(_) => return,
+                    Ok(None) => return BatchOutcome::NoSuchKey,
+                    Err(_) => return BatchOutcome::Failed(None),
                 },
                 Err(failure) => {
                     tracing::debug!(error = &failure as &dyn std::error::Error, "batch not reconciled");
-                    if let Some(sent) = failure.sent {
-                        self.degraded.pending_charges.note_attempt(batch, sent);
-                    }
-                    return;
+                    return BatchOutcome::Failed(failure.sent);
                 }
             }
         }
+        BatchOutcome::Failed(None)
     }
 
     fn apply_reconciled(&self, batch: &ReconcileBatch, usage: DailyUsage, unverifiable: u64) {
@@ -137,16 +182,29 @@ impl Admission {
 
     async fn reconcile_demo(&self) {
         let Some(batch) = self.degraded.demo_quota.take_batch() else { return };
-        let is_reconciled = match self.ledger.reconcile_demo(&batch, None).await {
-            Ok(false) => match self.store.usage().find_demo_usage().await {
-                Ok(usage) => self.ledger.reconcile_demo(&batch, Some(usage)).await,
-                Err(_) => return,
-            },
-            is_reconciled => is_reconciled,
+        let is_reconciled = match &self.backend {
+            Backend::Stores(stores) => self.reconcile_demo_at_stores(stores, &batch).await,
+            Backend::Home(home) => self.reconcile_demo_at_home(home, &batch).await,
         };
-        if let Ok(true) = is_reconciled {
+        if is_reconciled {
             self.metrics.count_reconciled(batch.days.iter().map(|usage| usage.count).sum());
             self.degraded.demo_quota.confirm_batch();
         }
+    }
+
+    /// Whether Redis has counted the batch.
+    pub(in crate::admission) async fn reconcile_demo_at_stores(
+        &self,
+        stores: &Stores,
+        batch: &DemoReconcileBatch,
+    ) -> bool {
+        let is_reconciled = match stores.ledger.reconcile_demo(batch, None).await {
+            Ok(false) => match stores.store.usage().find_demo_usage().await {
+                Ok(usage) => stores.ledger.reconcile_demo(batch, Some(usage)).await,
+                Err(_) => return false,
+            },
+            is_reconciled => is_reconciled,
+        };
+        is_reconciled.unwrap_or(false)
     }
 }

@@ -6,6 +6,7 @@ mod backend_report;
 mod clocks;
 mod deployment;
 mod finding;
+mod home;
 mod machine;
 mod postgres;
 mod redis;
@@ -28,19 +29,10 @@ pub(super) struct DoctorCommand {
 
 impl DoctorCommand {
     pub(super) async fn run(&self, config: &Config) -> Result<()> {
-        let (redis, postgres, deployment, ports) = tokio::join!(
-            redis::check_redis(config),
-            postgres::check_postgres(config),
-            deployment::check_deployment(config),
-            machine::check_ports(config)
-        );
-        let clocks = clocks::check_clocks(&[redis.clocks, postgres.clocks].concat());
+        let (backends, ports) = tokio::join!(check_backends(config), machine::check_ports(config));
         let findings: Vec<DoctorFinding> = [
             settings::check_settings(config),
-            redis.findings,
-            postgres.findings,
-            deployment,
-            clocks,
+            backends,
             settings::check_certificates(config),
             settings::check_geo_databases(config),
             machine::check_open_files(config),
@@ -64,4 +56,18 @@ impl DoctorCommand {
         }
         output::print_line(&format!("{:<7}  {check:<12}  {message}", severity.name()))
     }
+}
+
+/// Checks the stores, or home for a remote node.
+async fn check_backends(config: &Config) -> Vec<DoctorFinding> {
+    if config.home.is_remote_node() {
+        return home::check_home(config).await;
+    }
+    let (redis, postgres, deployment) = tokio::join!(
+        redis::check_redis(config),
+        postgres::check_postgres(config),
+        deployment::check_deployment(config)
+    );
+    let clocks = clocks::check_clocks(&[redis.clocks, postgres.clocks].concat());
+    [redis.findings, postgres.findings, deployment, clocks].into_iter().flatten().collect()
 }

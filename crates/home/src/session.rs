@@ -1,0 +1,148 @@
+//! The side of the home node: one connection of a remote node.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use h2::server::{Builder, Connection, SendResponse};
+use http::{Method, Response, StatusCode};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+
+use crate::message::{ReplyLine, RequestLine};
+use crate::stream::{LineReader, WINDOW_BYTES, send_lines, to_line};
+use crate::tls::SitesAcceptor;
+
+/// The path of the stream.
+pub(crate) const SESSION_PATH: &str = "/v1/session";
+
+/// Home does not process a request that it receives later than this after it was sent. By then the remote node has decided
+/// without home.
+pub const DELIVERY_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// Maximum time to send the last replies.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Answers a request of the site with this name.
+pub type RequestHandler = Arc<dyn Fn(Arc<str>, RequestLine) -> BoxFuture<'static, ReplyLine> + Send + Sync>;
+
+/// Limits of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteSessionLimits {
+    /// Maximum time until the stream is open.
+    pub handshake_timeout: Duration,
+    /// Maximum time without a request. Remote nodes ping more often.
+    pub idle_timeout: Duration,
+    /// Maximum number of requests that are processed at the same time. Further ones wait.
+    pub concurrent_requests_max: usize,
+}
+
+/// Serves a connection until it ends, or until its certificate is no longer listed. After `stop`, the requests that were
+/// received are answered, and the connection is closed.
+pub async fn serve_session(
+    socket: TcpStream,
+    acceptor: SitesAcceptor,
+    handler: RequestHandler,
+    limits: SiteSessionLimits,
+    stop: impl Future<Output = ()>,
+) {
+    let opened = timeout(limits.handshake_timeout, open_stream(socket, &acceptor)).await;
+    let Ok(Some((mut connection, reader, response, mut site))) = opened else {
+        tracing::debug!("connection of a remote node rejected");
+        return;
+    };
+    tracing::info!(site = site.name, "remote node connected");
+    let name: Arc<str> = site.name.as_str().into();
+    let reason = tokio::select! {
+        reason = process_requests(name, reader, response, handler, limits, stop) => Some(reason),
+        () = site.removed() => None,
+        () = drive(&mut connection) => Some("connection closed"),
+    };
+    if reason.is_some() {
+        // The last replies are still to be sent.
+        connection.graceful_shutdown();
+        let _ = timeout(CLOSE_TIMEOUT, drive(&mut connection)).await;
+    }
+    let reason = reason.unwrap_or("certificate removed");
+    tracing::info!(site = site.name, reason, "remote node disconnected");
+}
+
+type ServerConnection = Connection<TlsStream<TcpStream>, Bytes>;
+
+async fn open_stream(
+    socket: TcpStream,
+    acceptor: &SitesAcceptor,
+) -> Option<(ServerConnection, LineReader, SendResponse<Bytes>, crate::tls::ListedSite)> {
+    let _ = socket.set_nodelay(true);
+    let (stream, site) = acceptor.accept(socket).await?;
+    let mut builder = Builder::new();
+    builder
+        .initial_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_concurrent_streams(1)
+        .max_header_list_size(4096);
+    let mut connection = builder.handshake(stream).await.ok()?;
+    let (request, mut response) = connection.accept().await?.ok()?;
+    if request.method() != Method::POST || request.uri().path() != SESSION_PATH {
+        let mut not_found = Response::new(());
+        *not_found.status_mut() = StatusCode::NOT_FOUND;
+        response.send_response(not_found, true).ok()?;
+        connection.graceful_shutdown();
+        drive(&mut connection).await;
+        return None;
+    }
+    Some((connection, LineReader::new(request.into_body()), response, site))
+}
+
+/// Moves data of the connection until it closes. There are no further streams.
+async fn drive(connection: &mut ServerConnection) {
+    while let Some(Ok(_refused)) = connection.accept().await {}
+}
+
+async fn process_requests(
+    site: Arc<str>,
+    mut reader: LineReader,
+    mut response: SendResponse<Bytes>,
+    handler: RequestHandler,
+    limits: SiteSessionLimits,
+    stop: impl Future<Output = ()>,
+) -> &'static str {
+    let Ok(stream) = response.send_response(Response::new(()), false) else { return "connection closed" };
+    let (replies, queue) = mpsc::channel(limits.concurrent_requests_max.max(1));
+    let permits = Arc::new(Semaphore::new(limits.concurrent_requests_max.max(1)));
+    let receive = async {
+        let replies = replies;
+        loop {
+            let Ok(line) = timeout(limits.idle_timeout, reader.next_line()).await else { return "idle" };
+            let Some(line) = line else { return "stream ended" };
+            let Ok(request) = serde_json::from_slice::<RequestLine>(&line) else { return "unknown request" };
+            // The permits limit what a remote node can use of home. While there is none, its requests are not read.
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return "closed" };
+            let (reply, replies) = (handler(Arc::clone(&site), request), replies.clone());
+            tokio::spawn(async move {
+                let line = to_line(&reply.await);
+                // The session may have ended.
+                let _ = replies.send(line).await;
+                drop(permit);
+            });
+        }
+    };
+    let receive_until_stop = async {
+        tokio::select! {
+            reason = receive => reason,
+            () = stop => "draining",
+        }
+    };
+    let mut sender = pin!(send_lines(stream, queue));
+    let reason = tokio::select! {
+        () = &mut sender => return "connection closed",
+        reason = receive_until_stop => reason,
+    };
+    // Ends when the last request in progress has its reply.
+    let _ = timeout(limits.handshake_timeout, sender).await;
+    reason
+}

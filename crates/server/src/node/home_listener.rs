@@ -1,0 +1,163 @@
+//! The listener of a home node for remote nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ipseity_api::Admission;
+use ipseity_edge::Drain;
+use ipseity_home::{ClientIdentity, RequestHandler, SiteList, SiteSessionLimits, SitesAcceptor, serve_session};
+use ipseity_store::Store;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::config::{Config, HomeConfig, millis};
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Remote nodes ping more often, by default every half second.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time before the next attempt to accept a connection, for example if there are too many open files.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Accepts connections of remote nodes.
+pub(crate) struct HomeListener {
+    listener: TcpListener,
+    acceptor: SitesAcceptor,
+    sites: SitesPoll,
+    limits: SiteSessionLimits,
+    connections_max: usize,
+    metrics: RemoteNodeMetrics,
+}
+
+impl HomeListener {
+    /// `None` if `[home] listen` is empty.
+    pub(crate) fn open(config: &Config, store: Store, registry: &mut Registry) -> Result<Option<Self>> {
+        let settings = &config.home;
+        if settings.listen.is_empty() {
+            return Ok(None);
+        }
+        let listener = std::net::TcpListener::bind(&*settings.listen)
+            .with_context(|| format!("failed to listen on [home] listen {}", settings.listen))?;
+        listener.set_nonblocking(true)?;
+        let (sites, listed) = watch::channel(Arc::default());
+        Ok(Some(Self {
+            listener: TcpListener::from_std(listener)?,
+            acceptor: SitesAcceptor::new(&identity(settings), listed)?,
+            sites: SitesPoll { store, sites, interval: millis(settings.sites_poll_interval_ms) },
+            limits: SiteSessionLimits {
+                handshake_timeout: HANDSHAKE_TIMEOUT,
+                idle_timeout: IDLE_TIMEOUT,
+                concurrent_requests_max: settings.requests_per_connection_max,
+            },
+            connections_max: settings.connections_max,
+            metrics: RemoteNodeMetrics::register(registry),
+        }))
+    }
+
+    /// Runs until the drain starts and the open requests are answered.
+    pub(crate) async fn run(self, admission: Arc<Admission>, drain: Drain) {
+        let Self { listener, acceptor, sites, limits, connections_max, metrics } = self;
+        let handler = metrics.count_requests(admission);
+        let permits = Arc::new(Semaphore::new(connections_max));
+        let mut sessions = JoinSet::new();
+        let accept = async {
+            loop {
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+                let Ok((socket, _address)) = listener.accept().await else {
+                    sleep(ACCEPT_BACKOFF).await;
+                    continue;
+                };
+                while sessions.try_join_next().is_some() {}
+                let (acceptor, handler, drain) = (acceptor.clone(), Arc::clone(&handler), drain.clone());
+                let connections = metrics.connections.clone();
+                sessions.spawn(async move {
+                    connections.inc();
+                    serve_session(socket, acceptor, handler, limits, drain.started()).await;
+                    connections.dec();
+                    drop(permit);
+                });
+            }
+        };
+        tokio::select! {
+            () = accept => {}
+            () = sites.run() => {}
+            () = drain.started() => {}
+        }
+        while sessions.join_next().await.is_some() {}
+    }
+}
+
+/// Certificate and private key of this node.
+pub(super) fn identity(settings: &HomeConfig) -> ClientIdentity {
+    ClientIdentity {
+        certificate_file: settings.certificate_file.clone(),
+        private_key_file: settings.private_key_file.clone(),
+    }
+}
+
+/// Reads the list of sites again and again. While PostgreSQL does not answer, the last list is used.
+struct SitesPoll {
+    store: Store,
+    sites: watch::Sender<Arc<SiteList>>,
+    interval: Duration,
+}
+
+impl SitesPoll {
+    async fn run(self) {
+        loop {
+            match self.store.sites().list().await {
+                Ok(rows) => {
+                    let listed: SiteList = rows.into_iter().map(|site| (site.certificate_sha256, site.name)).collect();
+                    self.sites.send_if_modified(|sites| {
+                        let is_changed = **sites != listed;
+                        if is_changed {
+                            *sites = Arc::new(listed);
+                        }
+                        is_changed
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "list of sites not read");
+                }
+            }
+            sleep(self.interval).await;
+        }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SiteLabel {
+    site: String,
+}
+
+struct RemoteNodeMetrics {
+    connections: Gauge,
+    requests: Family<SiteLabel, Counter>,
+}
+
+impl RemoteNodeMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        let metrics = Self { connections: Gauge::default(), requests: Family::default() };
+        let help = "Connections of remote nodes";
+        registry.register("remote_node_connections", help, metrics.connections.clone());
+        let help = "Requests of remote nodes to this home node, by site";
+        registry.register("remote_node_requests", help, metrics.requests.clone());
+        metrics
+    }
+
+    /// Answers requests of remote nodes, and counts them.
+    fn count_requests(&self, admission: Arc<Admission>) -> RequestHandler {
+        let requests = self.requests.clone();
+        Arc::new(move |site, line| {
+            requests.get_or_create(&SiteLabel { site: site.to_string() }).inc();
+            Box::pin(Arc::clone(&admission).answer_remote_node(site, line))
+        })
+    }
+}

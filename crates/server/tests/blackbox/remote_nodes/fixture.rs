@@ -1,0 +1,151 @@
+//! Home nodes, and remote nodes behind links with a delay.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipseity_domain::KeyId;
+use ipseity_ledger::{Ledger, LedgerOptions};
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::deployment::{LEDGER_URL_ENV, STORE_URL_ENV};
+use ipseity_testkit::{
+    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, Node, ReservedPort, TestDir,
+};
+
+use crate::fixture::relaxed_timeouts;
+
+/// Where the portal of home is.
+pub(super) const PORTAL_URL: &str = "https://portal.example";
+/// An address where nothing listens: a remote node has no store.
+const NO_STORE_URLS: [(&str, &str); 2] =
+    [(STORE_URL_ENV, "postgres://127.0.0.1:1/none"), (LEDGER_URL_ENV, "redis://127.0.0.1:1")];
+
+/// A deployment whose nodes are home nodes, and its remote nodes.
+pub(super) struct Sites {
+    pub(super) deployment: Deployment,
+    pub(super) home_ports: Vec<ReservedPort>,
+    ledger: Ledger,
+    dir: TestDir,
+}
+
+/// A remote node, and its links to the home nodes.
+pub(super) struct RemoteNode {
+    pub(super) node: Node,
+    pub(super) links: Vec<FaultProxy>,
+}
+
+impl RemoteNode {
+    /// Changes the faults of all links.
+    pub(super) fn set_faults(&self, faults: FaultConfig) {
+        for link in &self.links {
+            link.set_faults(faults);
+        }
+    }
+
+    /// Whether the node has a connection to home.
+    pub(super) async fn is_connected(&self) -> bool {
+        read_metric(&self.node, "ipseity_home_connected").await == 1
+    }
+}
+
+/// The value of a metric without labels.
+pub(super) async fn read_metric(node: &Node, name: &str) -> u64 {
+    let metrics = node.metrics().await.expect("metrics arrive");
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {metrics}"))
+}
+
+/// A link with this delay in each direction, and some jitter.
+pub(super) fn delayed(delay_ms: u64) -> FaultConfig {
+    let (delay, jitter) = (Duration::from_millis(delay_ms), Duration::from_millis(3));
+    FaultConfig { delay, jitter, ..FaultConfig::none() }
+}
+
+impl Sites {
+    /// Starts home nodes.
+    pub(super) async fn start(home_nodes: usize) -> Self {
+        let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+        let mut deployment = Deployment::start(options).await.expect("deployment starts");
+        let mut home_ports = Vec::new();
+        for _ in 0..home_nodes {
+            let port = ReservedPort::reserve_free().expect("free port");
+            let certificate = &deployment.certificate;
+            let env = [
+                ("IPSEITY__HOME__LISTEN", port.address().to_string()),
+                ("IPSEITY__HOME__CERTIFICATE_FILE", certificate.chain_file.display().to_string()),
+                ("IPSEITY__HOME__PRIVATE_KEY_FILE", certificate.private_key_file.display().to_string()),
+            ];
+            let node = deployment.start_node(&to_env(env)).await.expect("home node starts");
+            deployment.nodes.push(node);
+            home_ports.push(port);
+        }
+        let options = LedgerOptions::new(deployment.redis.url(), Duration::from_secs(10));
+        let ledger = Ledger::new(&options).expect("valid URL");
+        Self { deployment, home_ports, ledger, dir: TestDir::create().expect("directory") }
+    }
+
+    /// Adds a site with the command that an operator uses. Returns the directory of its files.
+    pub(super) async fn add_site(&self, name: &str) -> PathBuf {
+        let dir = self.dir.path().join(name);
+        let arguments = ["site", "add", name, "--dir", dir.to_str().expect("valid UTF-8")];
+        let ca_file = self.deployment.certificate.ca_file.display().to_string();
+        let owner_url = self.deployment.postgres.url("ipseity");
+        let settings = [("IPSEITY__HOME__CA_FILE", &*ca_file), (STORE_URL_ENV, &*owner_url)];
+        let added = self.deployment.cli_with_env(&settings, &arguments).await;
+        added.and_then(CommandOutput::ensure_success).expect("site is added");
+        dir
+    }
+
+    pub(super) async fn remove_site(&self, name: &str) {
+        let owner_url = self.deployment.postgres.url("ipseity");
+        let removed =
+            self.deployment.cli_with_env(&[(STORE_URL_ENV, &owner_url)], &["site", "remove", name, "--yes"]).await;
+        removed.and_then(CommandOutput::ensure_success).expect("site is removed");
+    }
+
+    /// Starts a remote node of a new site, behind links with these faults to each home node. It waits long for home, because
+    /// the machine may be busy.
+    pub(super) async fn start_remote_node(&self, name: &str, faults: FaultConfig) -> RemoteNode {
+        let timeouts = [("IPSEITY__HOME__TIMEOUT_MS", "10000"), ("IPSEITY__HOME__SILENCE_TIMEOUT_MS", "20000")];
+        self.start_remote_node_with(name, faults, to_env(timeouts.map(|(name, value)| (name, value.to_owned())))).await
+    }
+
+    /// The same with these settings.
+    pub(super) async fn start_remote_node_with(&self, name: &str, faults: FaultConfig, settings: Env) -> RemoteNode {
+        let dir = self.add_site(name).await;
+        let open_link = |port: &ReservedPort| FaultProxy::open(port.address()).expect("proxy opens");
+        let links: Vec<_> = self.home_ports.iter().map(open_link).collect();
+        for link in &links {
+            link.set_faults(faults);
+        }
+        let urls: Vec<_> = links.iter().map(|link| format!("https://{}", link.address())).collect();
+        let file = |name: &str| dir.join(name).display().to_string();
+        let env = [
+            ("IPSEITY__HOME__URLS", urls.join(",")),
+            ("IPSEITY__HOME__CERTIFICATE_FILE", file("site.pem")),
+            ("IPSEITY__HOME__PRIVATE_KEY_FILE", file("site.key")),
+            ("IPSEITY__HOME__CA_FILE", file("home-ca.pem")),
+            ("IPSEITY__HOME__PORTAL_URL", PORTAL_URL.to_owned()),
+        ];
+        let mut env = to_env(env);
+        env.extend(settings);
+        env.extend(NO_STORE_URLS.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let node = self.deployment.start_node(&env).await.expect("remote node starts");
+        RemoteNode { node, links }
+    }
+
+    /// The requests that are charged to a key, in Redis.
+    pub(super) async fn charged(&self, key_id: &str) -> u64 {
+        let id = KeyId::parse(key_id).expect("valid id");
+        // The client library gives up after a second, which a busy machine may need.
+        for _ in 0..10 {
+            if let Ok(usage) = self.ledger.usage_of(&[id]).await {
+                return usage[0].map_or(0, |usage| usage.count);
+            }
+        }
+        panic!("Redis does not answer");
+    }
+}
+
+fn to_env<const N: usize>(settings: [(&str, String); N]) -> Env {
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
