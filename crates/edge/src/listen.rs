@@ -44,6 +44,11 @@ impl Listener {
         self.socket.local_addr()
     }
 
+    /// The socket, for connections that do not come from clients.
+    pub fn into_socket(self) -> TcpListener {
+        self.socket
+    }
+
     /// Waits for a connection permit, then for a connection. Retries after every error.
     pub(crate) async fn accept(&self, edge: &EdgeState) -> (TcpStream, SocketAddr, ConnectionPermit) {
         loop {

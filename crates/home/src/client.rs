@@ -23,7 +23,7 @@ use crate::session::SESSION_PATH;
 use crate::stream::{LineReader, WINDOW_BYTES, send_lines, to_line};
 use crate::tls::{ClientIdentity, TlsFileError, client_config};
 
-/// Maximum time to open a connection, with the first ping.
+/// Maximum time to open a connection and its stream.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time between attempts to connect.
 const RECONNECT_DELAY: Duration = Duration::from_millis(250);
@@ -241,17 +241,13 @@ impl HomeClient {
     /// Pings home. The first reply makes the session usable.
     async fn ping(&self, session: &Arc<Session>) -> &'static str {
         loop {
-            match self.call_on(session, Request::Ping, self.owner.now()).await {
-                Ok(Reply::Pong(data_sets)) => {
-                    *lock(&self.data_sets) = DataSet::parse(&data_sets).unwrap_or(DataSet::NONE);
-                    if !self.is_connected() {
-                        // Pending charges are reconciled before home decides again.
-                        self.owner.mark_unavailable();
-                        self.session.store(Some(Arc::clone(session)));
-                    }
+            if let Ok(Reply::Pong(data_sets)) = self.call_on(session, Request::Ping, self.owner.now()).await {
+                *lock(&self.data_sets) = DataSet::parse(&data_sets).unwrap_or(DataSet::NONE);
+                if !self.is_connected() {
+                    // Pending charges are reconciled before home decides again.
+                    self.owner.mark_unavailable();
+                    self.session.store(Some(Arc::clone(session)));
                 }
-                Ok(_) => return "unknown reply",
-                Err(_) => {}
             }
             if lock(&session.heard_at).elapsed() > self.options.silence_timeout {
                 return "home is silent";

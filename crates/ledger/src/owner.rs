@@ -87,9 +87,9 @@ impl Owner {
         is_opened
     }
 
-    /// Opens the breaker. Returns `false` if it was open.
-    pub fn mark_unavailable(&self) -> bool {
-        self.breaker().open()
+    /// Opens the breaker.
+    pub fn mark_unavailable(&self) {
+        self.breaker().open();
     }
 
     /// Closes the breaker.

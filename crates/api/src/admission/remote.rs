@@ -6,11 +6,11 @@ use ipseity_domain::ApiKey;
 use ipseity_home::message::{ReconcileRequest, RefusalsMessage, Reply, Request};
 use ipseity_home::{CallError, HomeClient};
 use ipseity_ledger::{DemoReconcileBatch, LedgerTime, ReconcileBatch};
-use ipseity_store::RefusalCount;
 
 use crate::admission::Admission;
 use crate::admission::backend::Backend;
 use crate::admission::degraded::reconcile::BatchOutcome;
+use crate::admission::usage_buffer::DrainedUsage;
 use crate::error::Refusal;
 
 /// Rows in a message, which is shorter than home's limit of a line.
@@ -21,29 +21,8 @@ impl Admission {
     pub async fn report_refusals(&self) {
         let Backend::Home(home) = &self.backend else { return };
         let mut drained = self.usage_buffer.drain();
-        let demo = drained.demo_rows().into_iter().filter(|(_, refused)| *refused > 0);
-        let demo: Vec<_> = demo.map(|(usage, refused)| (usage.day.0, refused)).collect();
-        let rows = drained.refusal_rows();
-        let mut messages = vec![RefusalsMessage { demo, keys: Vec::new() }];
-        messages.extend(rows.chunks(REFUSALS_PER_MESSAGE).map(|rows| {
-            let key =
-                |row: &RefusalCount| (row.key.as_str().to_owned(), row.day.0, row.reason.name().to_owned(), row.count);
-            RefusalsMessage { keys: rows.iter().map(key).collect(), demo: Vec::new() }
-        }));
-        for (index, message) in messages.into_iter().enumerate() {
-            if message.keys.is_empty() && message.demo.is_empty() {
-                continue;
-            }
-            // Without a reply they may have been added, and are not sent again.
-            if let Err(CallError::NotSent) = home.call(Request::AddRefusals(message), home.owner().now()).await {
-                let sent = index.saturating_sub(1) * REFUSALS_PER_MESSAGE;
-                drained.remove_refusals(&rows[..sent.min(rows.len())]);
-                if index > 0 {
-                    drained.demo_rows().iter().for_each(|(usage, _)| drained.remove_demo_day(usage.day));
-                }
-                return self.usage_buffer.restore(drained);
-            }
-        }
+        send_refusals(home, &mut drained).await;
+        self.usage_buffer.restore(drained);
     }
 
     /// Updates the local record of a key from home. If it does not answer, the last record is used.
@@ -95,5 +74,28 @@ impl Admission {
     pub(super) async fn reconcile_demo_at_home(&self, home: &HomeClient, batch: &DemoReconcileBatch) -> bool {
         let reply = home.call(Request::ReconcileDemo(batch.into()), home.owner().now()).await;
         matches!(reply, Ok(Reply::Done))
+    }
+}
+
+/// Removes what was sent. Without a reply it may have been added, and is not sent again.
+async fn send_refusals(home: &HomeClient, drained: &mut DrainedUsage) {
+    let is_sent = async |message| {
+        let reply = home.call(Request::AddRefusals(message), home.owner().now()).await;
+        !matches!(reply, Err(CallError::NotSent))
+    };
+    for rows in drained.refusal_rows().chunks(REFUSALS_PER_MESSAGE) {
+        let keys =
+            rows.iter().map(|row| (row.key.as_str().to_owned(), row.day.0, row.reason.name().to_owned(), row.count));
+        if !is_sent(RefusalsMessage { keys: keys.collect(), demo: Vec::new() }).await {
+            return;
+        }
+        drained.remove_refusals(rows);
+    }
+    for (usage, refused) in drained.demo_rows() {
+        let demo = vec![(usage.day.0, refused)];
+        if refused > 0 && !is_sent(RefusalsMessage { keys: Vec::new(), demo }).await {
+            return;
+        }
+        drained.remove_demo_day(usage.day);
     }
 }

@@ -43,13 +43,9 @@ impl Admission {
     pub async fn answer_remote_node(self: Arc<Self>, site: Arc<str>, line: RequestLine) -> ReplyLine {
         let (number, sent_at, request) = line;
         let Backend::Stores(stores) = &self.backend else { return (number, None, Reply::NotProcessed) };
-        if matches!(request, Request::Ping) {
-            stores.ledger.refresh_clocks().await;
-            let data_sets = stores.ledger.data_sets().as_str().to_owned();
-            return (number, stores.ledger.slowest_clock().map(|now| now.0), Reply::Pong(data_sets));
-        }
         let sent_at = LedgerTime(sent_at);
-        let reply = if is_in_time(stores, sent_at) {
+        // A node that does not know home's clock yet asks for it.
+        let reply = if matches!(request, Request::Ping) || is_in_time(stores, sent_at) {
             // A charge or a batch that takes too long may be applied nevertheless.
             let late_reply = match &request {
                 Request::Charge(charge) => unconfirmed(&sent_charge(stores, sent_at, LedgerTime(charge.arrival))),
@@ -77,7 +73,10 @@ impl Admission {
         request: Request,
     ) -> Reply {
         match request {
-            Request::Ping => Reply::Done,
+            Request::Ping => {
+                stores.ledger.refresh_clocks().await;
+                Reply::Pong(stores.ledger.data_sets().as_str().to_owned())
+            }
             Request::Charge(charge) => self.charge_for_remote_node(stores, &charge, sent_at).await,
             Request::ChargeDemo => self.charge_demo_for_remote_node().await,
             Request::FindRecord(key) => self.find_record_for_remote_node(stores, &key).await,

@@ -53,9 +53,8 @@ impl Breaker {
         failures >= self.failures_max && !self.is_open.swap(true, Ordering::AcqRel)
     }
 
-    /// Opens the breaker. Returns `false` if it was open.
-    pub(crate) fn open(&self) -> bool {
-        !self.is_open.swap(true, Ordering::AcqRel)
+    pub(crate) fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
     }
 
     pub(crate) fn close(&self) {

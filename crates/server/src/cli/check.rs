@@ -7,7 +7,7 @@ use crate::cli::explain_client::ExplainClient;
 use crate::cli::output;
 use crate::config::Config;
 use crate::geo::update::GeoUpdater;
-use crate::node::PreparedNode;
+use crate::node::{self, PreparedNode};
 use crate::tasks::acme;
 use crate::telemetry::log;
 
@@ -24,6 +24,7 @@ pub(super) fn run(config: &Config, explain: &ExplainClient) -> Result<()> {
     let prepared = PreparedNode::open(config)?;
     GeoUpdater::open(&config.geo)?;
     prepared.check_portal(config)?;
+    node::check_home(config)?;
     acme::acme_options(&config.acme)?;
     output::print_line("The configuration is valid.")
 }

@@ -133,7 +133,14 @@ impl HomeConfig {
         !self.urls.is_empty()
     }
 
+    /// The address for remote nodes; `None` if this node accepts none.
+    pub(crate) fn listen_address(&self) -> Result<Option<SocketAddr>> {
+        let parsed = Some(&*self.listen).filter(|listen| !listen.is_empty()).map(str::parse).transpose();
+        parsed.context("[home] listen must be an address with a port, such as 10.0.0.1:9443")
+    }
+
     fn check(&self) -> Result<()> {
+        self.listen_address()?;
         ensure!(
             self.listen.is_empty() || !self.is_remote_node(),
             "[home] listen and urls are both set. Set listen on a home node, or urls on a remote node."

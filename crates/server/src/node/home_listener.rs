@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ipseity_api::Admission;
-use ipseity_edge::Drain;
+use ipseity_edge::{Drain, Listener};
 use ipseity_home::{ClientIdentity, RequestHandler, SiteList, SiteSessionLimits, SitesAcceptor, serve_session};
 use ipseity_store::Store;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -13,7 +13,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -28,7 +27,6 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Accepts connections of remote nodes.
 pub(crate) struct HomeListener {
-    listener: TcpListener,
     acceptor: SitesAcceptor,
     sites: SitesPoll,
     limits: SiteSessionLimits,
@@ -43,13 +41,9 @@ impl HomeListener {
         if settings.listen.is_empty() {
             return Ok(None);
         }
-        let listener = std::net::TcpListener::bind(&*settings.listen)
-            .with_context(|| format!("failed to listen on [home] listen {}", settings.listen))?;
-        listener.set_nonblocking(true)?;
         let (sites, listed) = watch::channel(Arc::default());
         Ok(Some(Self {
-            listener: TcpListener::from_std(listener)?,
-            acceptor: SitesAcceptor::new(&identity(settings), listed)?,
+            acceptor: open_acceptor(settings, listed)?,
             sites: SitesPoll { store, sites, interval: millis(settings.sites_poll_interval_ms) },
             limits: SiteSessionLimits {
                 handshake_timeout: HANDSHAKE_TIMEOUT,
@@ -62,8 +56,9 @@ impl HomeListener {
     }
 
     /// Runs until the drain starts and the open requests are answered.
-    pub(crate) async fn run(self, admission: Arc<Admission>, drain: Drain) {
-        let Self { listener, acceptor, sites, limits, connections_max, metrics } = self;
+    pub(crate) async fn run(self, socket: Listener, admission: Arc<Admission>, drain: Drain) {
+        let Self { acceptor, sites, limits, connections_max, metrics } = self;
+        let listener = socket.into_socket();
         let handler = metrics.count_requests(admission);
         let permits = Arc::new(Semaphore::new(connections_max));
         let mut sessions = JoinSet::new();
@@ -92,6 +87,18 @@ impl HomeListener {
         }
         while sessions.join_next().await.is_some() {}
     }
+}
+
+/// Validates the certificate for remote nodes, if there may be any.
+pub(super) fn check(settings: &HomeConfig) -> Result<()> {
+    if settings.listen.is_empty() {
+        return Ok(());
+    }
+    open_acceptor(settings, watch::channel(Arc::default()).1).map(drop)
+}
+
+fn open_acceptor(settings: &HomeConfig, sites: watch::Receiver<Arc<SiteList>>) -> Result<SitesAcceptor> {
+    SitesAcceptor::new(&identity(settings), sites).context("invalid [home] certificate_file or private_key_file")
 }
 
 /// Certificate and private key of this node.

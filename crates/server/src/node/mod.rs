@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
 use ipseity_api::{Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, PublicService, UsageBuffer};
 use ipseity_domain::Colo;
-use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, Transport, Trust};
+use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, Listener, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_ledger::Ledger;
@@ -90,9 +90,18 @@ impl PreparedNode {
     /// Validates the settings of the portal.
     pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
         if config.home.is_remote_node() {
-            return remote::open_client(config).map(drop);
+            return portal_setup::public_pages(config, &self.atlas_reloader).map(drop);
         }
         PortalSetup::check(config, &self.atlas_reloader)
+    }
+}
+
+/// Validates the certificates between remote nodes and home.
+pub(crate) fn check_home(config: &Config) -> Result<()> {
+    if config.home.is_remote_node() {
+        remote::open_client(config).map(drop)
+    } else {
+        home_listener::check(&config.home)
     }
 }
 
@@ -187,7 +196,9 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     if let Some(portal_setup) = portal_setup {
         tasks.spawn(portal_setup::run_portal_tasks(portal_setup.worker, drain.clone()));
     }
-    home_listener.map(|listener| tasks.spawn(listener.run(Arc::clone(api.admission()), drain.clone())));
+    if let (Some(listener), Some(socket)) = (home_listener, serving.home_socket.take()) {
+        tasks.spawn(listener.run(socket, Arc::clone(api.admission()), drain.clone()));
+    }
     let (shutdown_result, (), ()) = tokio::join!(
         serving.drain_after_signal(config),
         workers.usage_flush.run(drain.clone()),
@@ -266,6 +277,8 @@ struct Serving {
     ops: Arc<OpsState>,
     ops_server: JoinHandle<()>,
     ops_drain_switch: DrainSwitch,
+    /// The socket for remote nodes, until its listener runs.
+    home_socket: Option<Listener>,
 }
 
 impl Serving {
@@ -292,6 +305,7 @@ impl Serving {
         let listener_tasks = public_listeners.bind_all(&config.edge, &mut sockets, parts.cert_resolver.as_ref())?;
         let (ops_drain_switch, ops_drain) = Drain::new();
         let ops_server = tokio::spawn(serve_ops(config, &mut sockets, &ops, ops_drain)?);
+        let home_socket = config.home.listen_address()?.map(|address| sockets.bind_tcp(address)).transpose()?;
         sockets.ensure_all_claimed()?;
         tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
         let mut tasks = JoinSet::new();
@@ -300,7 +314,7 @@ impl Serving {
         parts.cert_resolver.map(|cert_resolver| tasks.spawn(certificate_reload.run(cert_resolver, reload_drain)));
         parts.acme.map(|acme| tasks.spawn(acme.run(drain.clone())));
         let drain_switch = Some(drain_switch);
-        Ok(Self { listener_tasks, tasks, drain, drain_switch, ops, ops_server, ops_drain_switch })
+        Ok(Self { listener_tasks, tasks, drain, drain_switch, ops, ops_server, ops_drain_switch, home_socket })
     }
 
     /// Waits for the signal to stop, then for the requests in progress.

@@ -41,7 +41,7 @@ impl ListenSockets {
         let unclaimed = self.inherited.unclaimed_addresses();
         ensure!(
             unclaimed.is_empty(),
-            "inherited sockets on {unclaimed:?} are not in [edge] http, [edge] https or [ops] listen"
+            "inherited sockets on {unclaimed:?} are not in [edge] http, [edge] https, [ops] listen or [home] listen"
         );
         Ok(())
     }

@@ -26,8 +26,9 @@ pub(super) async fn check_ports(config: &Config) -> Vec<DoctorFinding> {
         return findings.ok_unless_error(format!("In use by a running node, whose ops listener is {listen}."));
     }
     let settings = &config.edge;
-    let tcp = settings.http.iter().chain(&settings.https).chain([&listen]);
-    for address in tcp {
+    let home = config.home.listen_address().ok().flatten();
+    let tcp: Vec<_> = settings.http.iter().chain(&settings.https).chain([&listen]).chain(&home).collect();
+    for &address in &tcp {
         if let Err(error) = TcpListener::bind(address) {
             findings.error(bind_error_message(*address, "TCP", &error));
         }
@@ -38,8 +39,7 @@ pub(super) async fn check_ports(config: &Config) -> Vec<DoctorFinding> {
             findings.error(bind_error_message(*address, "UDP", &error));
         }
     }
-    let count = settings.http.len() + settings.https.len() + 1;
-    findings.ok_unless_error(format!("{count} addresses are free. No node is running."))
+    findings.ok_unless_error(format!("{} addresses are free. No node is running.", tcp.len()))
 }
 
 fn bind_error_message(address: SocketAddr, protocol: &str, error: &std::io::Error) -> String {
@@ -47,7 +47,7 @@ fn bind_error_message(address: SocketAddr, protocol: &str, error: &std::io::Erro
     let reason = error.kind();
     if reason == ErrorKind::AddrInUse {
         format!(
-            "{address} ({protocol}) is in use by another program, or systemd holds it for the service. Stop the program (`ss -lnp 'sport = :{port}'` shows it) or choose another address in [edge] or [ops]."
+            "{address} ({protocol}) is in use by another program, or systemd holds it for the service. Stop the program (`ss -lnp 'sport = :{port}'` shows it) or choose another address in [edge], [ops] or [home]."
         )
     } else if reason == ErrorKind::PermissionDenied {
         format!(
@@ -55,9 +55,11 @@ fn bind_error_message(address: SocketAddr, protocol: &str, error: &std::io::Erro
         )
     } else if reason == ErrorKind::AddrNotAvailable {
         format!(
-            "{address} is not an address of this machine. In [edge] or [ops], use one that `ip address` shows, or 0.0.0.0 or [::] for all."
+            "{address} is not an address of this machine. In [edge], [ops] or [home], use one that `ip address` shows, or 0.0.0.0 or [::] for all."
         )
     } else {
-        format!("Failed to listen on {address} ({protocol}): {error}. Choose another address in [edge] or [ops].")
+        format!(
+            "Failed to listen on {address} ({protocol}): {error}. Choose another address in [edge], [ops] or [home]."
+        )
     }
 }

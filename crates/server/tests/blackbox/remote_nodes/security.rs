@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, KeyDigest, KeyPause, Scope};
 use ipseity_home::message::{ChargeRequest, ReconcileRequest, Reply, Request, VerdictMessage};
-use ipseity_home::{ClientIdentity, HomeClient, HomeClientOptions};
+use ipseity_home::{ClientIdentity, DELIVERY_TIMEOUT, HomeClient, HomeClientOptions};
 use ipseity_ledger::{ChargeId, LedgerTime, PendingCharge, ReconcileBatch};
 use ipseity_testkit::{FaultConfig, IssuedKey, eventually};
 
@@ -104,6 +104,8 @@ async fn request_with_an_implausible_time_is_not_processed() {
     let dir = sites.add_site("syd").await;
     let client = open_client(&sites, &dir).await;
     let key = fresh_key(&sites.deployment, Scope::Ip).await;
+    assert_eq!(lookup_status(&sites.deployment.nodes[0], &key.key).await, 200, "Redis has the record of the key now");
+    let mut charged = 1;
     // Relative to now, in milliseconds.
     for (arrival, sent_at, is_processed) in [
         (0, 0, true),
@@ -115,20 +117,19 @@ async fn request_with_an_implausible_time_is_not_processed() {
         (i64::MIN / 2, i64::MIN / 2, false),
         (i64::MAX / 2, i64::MAX / 2, false),
     ] {
-        // Home was not asked before, or a busy machine took longer than its time limit.
-        let mut attempts = if is_processed { 10 } else { 1 };
         let reply = loop {
-            let now = client.owner().now().0;
+            let (start, now) = (Instant::now(), client.owner().now().0);
             let [arrival, sent_at] = [arrival, sent_at].map(|offset| now.saturating_add_signed(offset));
             let charge = ChargeRequest { key: (&api_key(&key)).into(), id: ChargeId::next().number(), arrival };
             let reply = client.call(Request::Charge(charge), LedgerTime(sent_at)).await.expect("home answers");
-            attempts -= 1;
-            if attempts == 0 || matches!(reply, Reply::Verdict(_)) {
+            charged += u64::from(matches!(reply, Reply::Verdict(_)));
+            // On a busy machine a charge can really be late.
+            if start.elapsed() < DELIVERY_TIMEOUT / 2 {
                 break reply;
             }
         };
         assert_eq!(matches!(reply, Reply::Verdict(_)), is_processed, "{arrival} {sent_at}: {reply:?}");
     }
-    assert_eq!(sites.charged(&key.id).await, 2);
+    assert_eq!(sites.charged(&key.id).await, charged);
     assert_eq!(lookup_status(&sites.deployment.nodes[0], &key.key).await, 200, "other charges are not affected");
 }
