@@ -33,7 +33,7 @@ pub use field::{Field, FieldSet};
 pub use key::{ApiKey, KEY_CHARS, KEY_PREFIX, KeyDigest, KeyId, PlaintextKey};
 pub use mutant::is_mutant;
 pub use pause::{KeyPause, PerSecondCounts};
-pub use plan::{BURST_LIMIT, BURST_WINDOW_S, DEMO_DAILY_LIMIT, KEYS_PER_ACCOUNT_MAX, Plan};
+pub use plan::{BURST_LIMIT, BURST_WINDOW_S, DEMO_DAILY_LIMIT, IN_FLIGHT_MAX, KEYS_PER_ACCOUNT_MAX, Plan};
 pub use record::{KeyChange, KeyFlags, KeyRecord, KeyState, PreviousDigest};
 pub use request_error::RequestError;
 pub use scope::Scope;

@@ -4,6 +4,8 @@
 pub const BURST_LIMIT: usize = 300;
 /// Length of the burst window, in seconds.
 pub const BURST_WINDOW_S: u64 = 60;
+/// Requests of a key that a remote node may have admitted and home has not charged yet.
+pub const IN_FLIGHT_MAX: usize = 4;
 /// Requests per day that all clients of the demo share.
 pub const DEMO_DAILY_LIMIT: u64 = 1_000;
 /// Maximum number of keys per account.

@@ -1,6 +1,6 @@
 //! The side of the remote node: a connection to a home node, and requests over it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,17 +8,20 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use h2::SendStream;
 use http::{Method, Request as HttpRequest, StatusCode};
-use ipseity_ledger::{DataSet, LedgerTime, Owner, SentCharge};
+use ipseity_domain::KeyId;
+use ipseity_ledger::{DataSet, LedgerTime, Owner, RemoteSlot, SentCharge};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-use crate::message::{Reply, ReplyLine, Request};
+use crate::message::{NOTICE, Reply, ReplyLine, Request};
 use crate::session::SESSION_PATH;
 use crate::stream::{LineReader, WINDOW_BYTES, send_lines, to_line};
 use crate::tls::{ClientIdentity, TlsFileError, client_config};
@@ -29,6 +32,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const RECONNECT_DELAY: Duration = Duration::from_millis(250);
 /// Requests that wait to be written. Each request of a client is one of them at most.
 const QUEUE_LINES_MAX: usize = 16_384;
+
+/// Maximum age of the last ping that home has confirmed, for this node to admit requests before home has charged them.
+const CHANGES_AGE_MAX_MS: u64 = 850;
+/// How long a slot is used after it was renewed. Home keeps it for longer.
+const SLOT_VALID_MS: u64 = 10_000;
+const SLOT_RENEWAL: Duration = Duration::from_secs(4);
+const SLOT_RETRY: Duration = Duration::from_millis(200);
+/// Pings that are remembered.
+const PINGS_MAX: usize = 64;
 
 /// How to reach home.
 #[derive(Clone, Debug)]
@@ -43,6 +55,8 @@ pub struct HomeClientOptions {
     pub timeout: Duration,
     /// Time between pings.
     pub ping_interval: Duration,
+    /// Whether this node admits requests before home has charged them.
+    pub is_optimistic: bool,
     /// Maximum time without a line from home. Then the connection is closed.
     pub silence_timeout: Duration,
 }
@@ -66,6 +80,25 @@ pub struct HomeClient {
     session: ArcSwapOption<Session>,
     data_sets: Mutex<DataSet>,
     node_id: String,
+    slot: Mutex<Option<ClaimedSlot>>,
+    /// Until then, this node may admit requests before home has charged them.
+    fresh_until: AtomicU64,
+}
+
+/// The slot of this process.
+#[derive(Clone, Copy)]
+struct ClaimedSlot {
+    slot: RemoteSlot,
+    valid_until: u64,
+}
+
+/// What home tells about keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyNotice {
+    /// The node may no longer admit requests of this key before they are charged.
+    Closed(KeyId),
+    /// Nor those of any key.
+    AllClosed,
 }
 
 impl HomeClient {
@@ -81,6 +114,8 @@ impl HomeClient {
             session: ArcSwapOption::empty(),
             data_sets: Mutex::new(DataSet::NONE),
             node_id: format!("{:016x}", fastrand::u64(..)),
+            slot: Mutex::default(),
+            fresh_until: AtomicU64::new(0),
         })
     }
 
@@ -102,10 +137,31 @@ impl HomeClient {
         self.session.load().is_some()
     }
 
+    /// Whether this node admits requests before home has charged them.
+    #[must_use]
+    pub const fn is_optimistic(&self) -> bool {
+        self.options.is_optimistic
+    }
+
+    /// The slot of this process, if it has one.
+    #[must_use]
+    pub fn slot(&self) -> Option<RemoteSlot> {
+        let claimed = (*lock(&self.slot))?;
+        (uptime_ms() < claimed.valid_until).then_some(claimed.slot)
+    }
+
+    /// Whether this node has a slot, and home has reported all changes until less than a second ago.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        uptime_ms() < self.fresh_until.load(Ordering::Acquire) && self.slot().is_some()
+    }
+
     /// A charge or batch that is being sent, for a request that arrived at this time.
     #[must_use]
     pub fn sent_charge(&self, arrival: LedgerTime) -> SentCharge {
-        SentCharge { at: self.owner.now(), arrival, data_set: *lock(&self.data_sets) }
+        let at = self.owner.now();
+        // A reply can lower the estimate of the clock between the arrival and now.
+        SentCharge { at, arrival: arrival.min(at), data_set: *lock(&self.data_sets) }
     }
 
     /// Sends a request at this time, by home's clock, and waits for the reply.
@@ -119,6 +175,11 @@ impl HomeClient {
 
     async fn call_on(&self, session: &Session, request: Request, sent_at: LedgerTime) -> Result<Reply, CallError> {
         let number = session.next_number.fetch_add(1, Ordering::Relaxed);
+        if matches!(request, Request::Ping) {
+            let mut pings = lock(&session.pings);
+            pings.truncate(PINGS_MAX - 1);
+            pings.push_front((number, uptime_ms()));
+        }
         let (reply_to, reply) = oneshot::channel();
         lock(&session.waiting).insert(number, Waiting { sent: Instant::now(), reply_to });
         let _waiting = RemoveWaiting { session, number };
@@ -148,16 +209,17 @@ impl HomeClient {
         checks
     }
 
-    /// Keeps a connection open, to one home node after the other.
-    pub async fn run(&self) {
+    /// Keeps a connection open, to one home node after the other. Notices are in the order in which home sent them.
+    pub async fn run(&self, on_notice: impl Fn(KeyNotice)) {
         let mut is_failure_logged = false;
         for url in self.options.urls.iter().cycle() {
             match self.connect_in_time(url).await {
                 Ok(connection) => {
                     is_failure_logged = false;
                     tracing::info!(home = %url, "connected to home");
-                    let reason = self.use_connection(connection).await;
+                    let reason = self.use_connection(connection, &on_notice).await;
                     self.owner.mark_unavailable();
+                    on_notice(KeyNotice::AllClosed);
                     tracing::warn!(home = %url, reason, "lost the connection to home");
                 }
                 Err(error) if !is_failure_logged => {
@@ -203,7 +265,7 @@ impl HomeClient {
     }
 
     /// Uses a connection until it is lost or silent. Returns the reason.
-    async fn use_connection(&self, connection: OpenConnection) -> &'static str {
+    async fn use_connection(&self, connection: OpenConnection, on_notice: &impl Fn(KeyNotice)) -> &'static str {
         let OpenConnection { incoming, outgoing, _driver } = connection;
         let (queue, lines) = mpsc::channel(QUEUE_LINES_MAX);
         let session = Arc::new(Session {
@@ -211,23 +273,35 @@ impl HomeClient {
             waiting: Mutex::default(),
             next_number: AtomicU64::new(1),
             heard_at: Mutex::new(Instant::now()),
+            pings: Mutex::default(),
         });
         let reason = tokio::select! {
             () = send_lines(outgoing, lines) => "connection closed",
-            reason = self.receive_replies(&session, incoming) => reason,
+            reason = self.receive_replies(&session, incoming, on_notice) => reason,
             reason = self.ping(&session) => reason,
+            () = self.renew_slot(&session), if self.options.is_optimistic => "connection closed",
         };
         self.session.store(None);
+        self.fresh_until.store(0, Ordering::Release);
         // Their callers do not wait any longer.
         lock(&session.waiting).clear();
         reason
     }
 
-    async fn receive_replies(&self, session: &Session, mut incoming: LineReader) -> &'static str {
+    async fn receive_replies(
+        &self,
+        session: &Session,
+        mut incoming: LineReader,
+        on_notice: &impl Fn(KeyNotice),
+    ) -> &'static str {
         while let Some(line) = incoming.next_line().await {
             let received = Instant::now();
             let Ok((number, now, reply)) = serde_json::from_slice::<ReplyLine>(&line) else { return "unknown reply" };
             *lock(&session.heard_at) = received;
+            if number == NOTICE {
+                self.apply_notice(session, reply, on_notice);
+                continue;
+            }
             let Some(waiting) = lock(&session.waiting).remove(&number) else { continue };
             if let Some(now) = now {
                 self.owner.sync_clock(LedgerTime(now), waiting.sent, received);
@@ -238,21 +312,61 @@ impl HomeClient {
         "connection closed"
     }
 
+    fn apply_notice(&self, session: &Session, notice: Reply, on_notice: &impl Fn(KeyNotice)) {
+        if let Reply::KeyClosed(key) = notice {
+            // A newer home may have other ids, which could be of any key.
+            on_notice(KeyId::parse(&key).map_or(KeyNotice::AllClosed, KeyNotice::Closed));
+        } else if let Reply::ChangesComplete(ping) = notice {
+            if let Some((_, sent)) = lock(&session.pings).iter().find(|(number, _)| *number == ping) {
+                self.fresh_until.fetch_max(sent + CHANGES_AGE_MAX_MS, Ordering::AcqRel);
+            }
+        } else {
+            on_notice(KeyNotice::AllClosed);
+        }
+    }
+
     /// Pings home. The first reply makes the session usable.
     async fn ping(&self, session: &Arc<Session>) -> &'static str {
+        let mut interval = tokio::time::interval(self.options.ping_interval);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The next ping does not wait for the reply to the last, which may be far away.
+        let mut pings = FuturesUnordered::new();
         loop {
-            if let Ok(Reply::Pong(data_sets)) = self.call_on(session, Request::Ping, self.owner.now()).await {
-                *lock(&self.data_sets) = DataSet::parse(&data_sets).unwrap_or(DataSet::NONE);
-                if !self.is_connected() {
-                    // Pending charges are reconciled before home decides again.
-                    self.owner.mark_unavailable();
-                    self.session.store(Some(Arc::clone(session)));
+            tokio::select! {
+                _ = interval.tick() => {
+                    if lock(&session.heard_at).elapsed() > self.options.silence_timeout {
+                        return "home is silent";
+                    }
+                    pings.push(self.call_on(session, Request::Ping, self.owner.now()));
+                }
+                Some(reply) = pings.next() => {
+                    let Ok(Reply::Pong(data_sets)) = reply else { continue };
+                    *lock(&self.data_sets) = DataSet::parse(&data_sets).unwrap_or(DataSet::NONE);
+                    if !self.is_connected() {
+                        // Pending charges are reconciled before home decides again.
+                        self.owner.mark_unavailable();
+                        self.session.store(Some(Arc::clone(session)));
+                    }
                 }
             }
-            if lock(&session.heard_at).elapsed() > self.options.silence_timeout {
-                return "home is silent";
-            }
-            sleep(self.options.ping_interval).await;
+        }
+    }
+
+    /// Claims a slot, and renews it.
+    async fn renew_slot(&self, session: &Session) {
+        loop {
+            let sent = uptime_ms();
+            let claim = self.call_on(session, Request::ClaimSlot(self.node_id.clone()), self.owner.now()).await;
+            let delay = match claim {
+                Ok(Reply::Slot(slot)) => {
+                    let slot = slot.and_then(RemoteSlot::from_number);
+                    *lock(&self.slot) = slot.map(|slot| ClaimedSlot { slot, valid_until: sent + SLOT_VALID_MS });
+                    SLOT_RENEWAL
+                }
+                // At first home's clock is not known, and home does not process the claim.
+                Ok(_) | Err(_) => SLOT_RETRY,
+            };
+            sleep(delay).await;
         }
     }
 }
@@ -277,6 +391,8 @@ struct Session {
     waiting: Mutex<HashMap<u64, Waiting>>,
     next_number: AtomicU64,
     heard_at: Mutex<Instant>,
+    /// The last pings: number and time.
+    pings: Mutex<VecDeque<(u64, u64)>>,
 }
 
 /// A request without a reply.
@@ -295,6 +411,12 @@ impl Drop for RemoveWaiting<'_> {
     fn drop(&mut self) {
         lock(&self.session.waiting).remove(&self.number);
     }
+}
+
+/// Time since the start of the machine, in milliseconds. Unlike that of [`Instant`], it does not stop while the machine sleeps.
+fn uptime_ms() -> u64 {
+    let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    uptime.tv_sec.unsigned_abs() * 1000 + uptime.tv_nsec.unsigned_abs() / 1_000_000
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -19,6 +19,6 @@ mod session;
 mod stream;
 mod tls;
 
-pub use client::{CallError, HomeClient, HomeClientOptions};
+pub use client::{CallError, HomeClient, HomeClientOptions, KeyNotice};
 pub use session::{DELIVERY_TIMEOUT, RequestHandler, SiteSessionLimits, serve_session};
 pub use tls::{ClientIdentity, SiteList, SitesAcceptor, TlsFileError};

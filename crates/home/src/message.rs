@@ -37,6 +37,8 @@ pub enum Request {
     ReconcileDemo(DemoBatchMessage),
     /// Adds rejected requests to the statistics.
     AddRefusals(RefusalsMessage),
+    /// Claims or renews a slot for the process with this id.
+    ClaimSlot(String),
 }
 
 /// What home answers.
@@ -67,7 +69,18 @@ pub enum Reply {
     NotProcessed,
     /// Redis did not answer home in time. The charge or batch may have been applied.
     Unconfirmed(SentMessage),
+    /// The slot of the process, or none.
+    Slot(Option<u8>),
+    /// Not a reply: the slots of this key were closed. The node may no longer admit its requests before they are charged.
+    KeyClosed(String),
+    /// Not a reply: keys may have been closed unnoticed.
+    ChangesMissed,
+    /// Not a reply: home has sent all keys that were closed before it received the ping with this number.
+    ChangesComplete(u64),
 }
+
+/// The number of lines that are not replies.
+pub const NOTICE: u64 = 0;
 
 /// A key: id and digest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,6 +115,9 @@ pub struct ChargeRequest {
     pub id: u32,
     /// When the request arrived at the remote node, by its estimate of home's clock.
     pub arrival: u64,
+    /// The slot of the remote node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u8>,
 }
 
 /// A quota: time, limit, day and used requests.
@@ -134,8 +150,8 @@ pub enum VerdictMessage {
     PausedNow(u64, u64),
     /// The daily quota is exhausted.
     QuotaExhausted(QuotaMessage),
-    /// The request is admitted: scope, quota and burst epoch.
-    Admitted(String, QuotaMessage, u64),
+    /// The request is admitted: scope, quota, burst epoch, and whether the slot is open.
+    Admitted(String, QuotaMessage, u64, bool),
 }
 
 impl VerdictMessage {
@@ -149,8 +165,8 @@ impl VerdictMessage {
             Verdict::Paused(now) => Self::Paused(now.0),
             Verdict::PausedNow { now, burst_epoch } => Self::PausedNow(now.0, *burst_epoch),
             Verdict::QuotaExhausted { quota } => Self::QuotaExhausted(quota.into()),
-            Verdict::Admitted { scope, quota, burst_epoch } => {
-                Self::Admitted(scope.name().to_owned(), quota.into(), *burst_epoch)
+            Verdict::Admitted { scope, quota, burst_epoch, is_open } => {
+                Self::Admitted(scope.name().to_owned(), quota.into(), *burst_epoch, *is_open)
             }
         })
     }
@@ -164,8 +180,8 @@ impl VerdictMessage {
             Self::Paused(now) => Verdict::Paused(LedgerTime(now)),
             Self::PausedNow(now, burst_epoch) => Verdict::PausedNow { now: LedgerTime(now), burst_epoch },
             Self::QuotaExhausted(quota) => Verdict::QuotaExhausted { quota: quota.into() },
-            Self::Admitted(scope, quota, burst_epoch) => {
-                Verdict::Admitted { scope: Scope::parse(&scope)?, quota: quota.into(), burst_epoch }
+            Self::Admitted(scope, quota, burst_epoch, is_open) => {
+                Verdict::Admitted { scope: Scope::parse(&scope)?, quota: quota.into(), burst_epoch, is_open }
             }
         })
     }
@@ -448,7 +464,7 @@ mod tests {
             Verdict::Paused(LedgerTime(3)),
             Verdict::PausedNow { now: LedgerTime(4), burst_epoch: 5 },
             Verdict::QuotaExhausted { quota },
-            Verdict::Admitted { scope: Scope::Full, quota, burst_epoch: 6 },
+            Verdict::Admitted { scope: Scope::Full, quota, burst_epoch: 6, is_open: true },
         ] {
             let message = over_the_wire(&VerdictMessage::new(&verdict).expect("verdict has a message"));
             assert_eq!(message.parse(), Some(verdict));

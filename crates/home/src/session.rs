@@ -1,19 +1,21 @@
 //! The side of the home node: one connection of a remote node.
 
+use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use h2::server::{Builder, Connection, SendResponse};
 use http::{Method, Response, StatusCode};
+use ipseity_ledger::SlotNotice;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use crate::message::{ReplyLine, RequestLine};
+use crate::message::{NOTICE, Reply, ReplyLine, Request, RequestLine};
 use crate::stream::{LineReader, WINDOW_BYTES, send_lines, to_line};
 use crate::tls::SitesAcceptor;
 
@@ -47,6 +49,7 @@ pub async fn serve_session(
     socket: TcpStream,
     acceptor: SitesAcceptor,
     handler: RequestHandler,
+    notices: broadcast::Receiver<SlotNotice>,
     limits: SiteSessionLimits,
     stop: impl Future<Output = ()>,
 ) {
@@ -58,7 +61,7 @@ pub async fn serve_session(
     tracing::info!(site = site.name, "remote node connected");
     let name: Arc<str> = site.name.as_str().into();
     let reason = tokio::select! {
-        reason = process_requests(name, reader, response, handler, limits, stop) => Some(reason),
+        reason = process_requests(name, reader, response, handler, notices, limits, stop) => Some(reason),
         () = site.removed() => None,
         () = drive(&mut connection) => Some("connection closed"),
     };
@@ -108,18 +111,23 @@ async fn process_requests(
     mut reader: LineReader,
     mut response: SendResponse<Bytes>,
     handler: RequestHandler,
+    notices: broadcast::Receiver<SlotNotice>,
     limits: SiteSessionLimits,
     stop: impl Future<Output = ()>,
 ) -> &'static str {
     let Ok(stream) = response.send_response(Response::new(()), false) else { return "connection closed" };
     let (replies, queue) = mpsc::channel(limits.concurrent_requests_max.max(1));
     let permits = Arc::new(Semaphore::new(limits.concurrent_requests_max.max(1)));
+    let (pings, notice_lines) = (Pings::default(), replies.clone());
     let receive = async {
         let replies = replies;
         loop {
             let Ok(line) = timeout(limits.idle_timeout, reader.next_line()).await else { return "idle" };
             let Some(line) = line else { return "stream ended" };
             let Ok(request) = serde_json::from_slice::<RequestLine>(&line) else { return "unknown request" };
+            if matches!(request.2, Request::Ping) {
+                pings.record(request.0);
+            }
             // The permits limit what a remote node can use of home. While there is none, its requests are not read.
             let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return "closed" };
             let (reply, replies) = (handler(Arc::clone(&site), request), replies.clone());
@@ -134,6 +142,7 @@ async fn process_requests(
     let receive_until_stop = async {
         tokio::select! {
             reason = receive => reason,
+            () = forward_notices(notices, &pings, notice_lines) => "connection closed",
             () = stop => "draining",
         }
     };
@@ -145,4 +154,42 @@ async fn process_requests(
     // Ends when the last request in progress has its reply.
     let _ = timeout(limits.handshake_timeout, sender).await;
     reason
+}
+
+/// Tells a remote node which keys were closed. The lines are in the order of the notices.
+async fn forward_notices(mut notices: broadcast::Receiver<SlotNotice>, pings: &Pings, lines: mpsc::Sender<Vec<u8>>) {
+    loop {
+        let reply = match notices.recv().await {
+            Ok(SlotNotice::Closed(key)) => Reply::KeyClosed(key.as_str().to_owned()),
+            Ok(SlotNotice::CompleteUntil(instant)) => match pings.newest_before(instant) {
+                Some(number) => Reply::ChangesComplete(number),
+                None => continue,
+            },
+            Ok(SlotNotice::Missed) | Err(broadcast::error::RecvError::Lagged(_)) => Reply::ChangesMissed,
+            Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+        };
+        if lines.send(to_line(&(NOTICE, None::<u64>, reply))).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The last pings of a remote node, with the time of their receipt.
+#[derive(Default)]
+struct Pings(Mutex<VecDeque<(Instant, u64)>>);
+
+/// A remote node pings a few times while it waits for a notice.
+const PINGS_MAX: usize = 64;
+
+impl Pings {
+    fn record(&self, number: u64) {
+        let mut pings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pings.truncate(PINGS_MAX - 1);
+        pings.push_front((Instant::now(), number));
+    }
+
+    fn newest_before(&self, instant: Instant) -> Option<u64> {
+        let pings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pings.iter().find(|(received, _)| *received < instant).map(|(_, number)| *number)
+    }
 }

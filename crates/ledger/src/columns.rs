@@ -2,8 +2,7 @@
 //! here.
 //!
 //! A change of these tables is a new layout: raise `LAYOUT_VERSION` in `layout.rs`, move what `write_record.lua` needs
-//! of the old record to [`PREVIOUS_LAYOUT`], and adapt the upgrade test. A small new field can take bytes of the column
-//! `reserved` instead, if a space means that it is not set.
+//! of the old record to [`PREVIOUS_LAYOUT`], and adapt the upgrade test.
 
 /// The format of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,7 +43,8 @@ const RECORD: Columns = &[
     ("generation", 9, Number),
     // The log is complete since then. Earlier charges may be in the count, but not in the log.
     ("log_start_ms", 13, Number),
-    ("reserved", 8, Text),
+    // The slots of remote nodes that are open (record.lua), as a bitmap in hexadecimal. Spaces if there are none.
+    ("open_slots", 8, Text),
     // The last two are absent if the key has no previous secret.
     ("previous_digest", 32, Bytes),
     ("previous_expires_s", 10, Number),
@@ -69,7 +69,13 @@ const PREVIOUS_LAYOUT: Columns = &[
 const LOG_ENTRY: Columns = &[("entry_ms", 13, Number), ("entry_id", 6, Number)];
 
 /// The argument of `charge.lua` for one charge.
-const CHARGE: Columns = &[("charge_digest", 32, Bytes), ("arrival_ms", 13, Number), ("charge_id", 6, Number)];
+const CHARGE: Columns = &[
+    ("charge_digest", 32, Bytes),
+    ("arrival_ms", 13, Number),
+    ("charge_id", 6, Number),
+    // Of the remote node, if it has one.
+    ("charge_slot", 2, Number),
+];
 
 /// The position of a column, counted from 0.
 #[derive(Clone, Copy)]

@@ -48,11 +48,12 @@ mod reconcile;
 mod redis;
 mod request;
 mod scripts;
+mod slot_feed;
 mod sweep;
 mod usage;
 mod verdict;
 
-pub use arrival::Arrival;
+pub use arrival::{Arrival, REMOTE_SLOTS, RemoteSlot};
 pub use charge_id::ChargeId;
 pub use demo::DemoVerdict;
 pub use deployment::LedgerIdentity;
@@ -67,5 +68,7 @@ pub use reconcile::{
 };
 pub use redis::identity::{DataSet, TrustedStores};
 pub use redis::node::ConnectGate;
+pub use redis::subscription::SlotNotice;
+pub use slot_feed::SlotFeed;
 pub use sweep::{Sweep, UnflushedUsage};
 pub use verdict::{Fence, Quota, Verdict};

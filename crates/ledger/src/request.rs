@@ -141,10 +141,11 @@ impl Ledger {
     ) -> Result<Vec<u8>, LedgerError> {
         loop {
             request.sent_at = request.node.clock.now();
+            let slot = if let Arrival::AtRemoteNode { slot, .. } = arrival { slot } else { None };
             request.arrival = match arrival {
                 Arrival::Here(instant) => request.node.clock.at(instant),
                 Arrival::AtOwner(time) => time,
-                Arrival::AtRemoteNode { arrival, sent_at } => {
+                Arrival::AtRemoteNode { arrival, sent_at, .. } => {
                     // A batch expires with its oldest charge, and is not applied before the time of its newest.
                     if request.sent_at.0.saturating_sub(sent_at.0) > REMOTE_CHARGE_AGE_MAX_MS {
                         return Err(LedgerError::Expired);
@@ -153,7 +154,7 @@ impl Ledger {
                     arrival
                 }
             };
-            let charge = Charge { key: *key, id: charge_id, arrival: request.arrival, sent_at: request.sent_at };
+            let charge = Charge { key: *key, id: charge_id, arrival: request.arrival, sent_at: request.sent_at, slot };
             let connection = &request.connection;
             let outcome = if request.asking {
                 let mut conn = RequestConnection::for_request(request);

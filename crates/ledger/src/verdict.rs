@@ -43,6 +43,9 @@ pub enum Verdict {
         quota: Quota,
         /// The key's burst epoch.
         burst_epoch: u64,
+        /// Whether the slot of the charge is open: its remote node may admit further requests of the key before they are
+        /// charged.
+        is_open: bool,
     },
 }
 
@@ -96,9 +99,12 @@ impl Verdict {
             b'3' => Self::Paused(reply.now()?),
             b'4' => Self::PausedNow { now: reply.now()?, burst_epoch: reply.number(PAUSE_BURST_EPOCH)? },
             b'5' => Self::QuotaExhausted { quota: reply.exhausted_quota()? },
-            b'6' => {
-                Self::Admitted { scope: reply.scope()?, quota: reply.quota()?, burst_epoch: reply.number(BURST_EPOCH)? }
-            }
+            b'6' => Self::Admitted {
+                scope: reply.scope()?,
+                quota: reply.quota()?,
+                burst_epoch: reply.number(BURST_EPOCH)?,
+                is_open: reply.0.get(SCOPE.end..) == Some(b"+"),
+            },
             _ => return Err(LedgerError::UnexpectedReply("verdict")),
         })
     }

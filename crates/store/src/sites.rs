@@ -1,9 +1,14 @@
 //! Sites whose remote nodes home nodes trust.
 
+use std::time::Duration;
+
 use sqlx::FromRow;
 
 use crate::access::Sites;
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
+
+/// How long a slot belongs to a process after its last renewal. A process that is cut off stops to use it long before.
+const SLOT_VALID: Duration = Duration::from_secs(15);
 
 /// A site whose remote nodes home nodes trust.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
@@ -62,6 +67,38 @@ impl Sites<'_> {
         )
         .fetch_all(&self.store.pool);
         self.store.with_timeout(sites).await
+    }
+
+    /// Claims or renews the slot of a site for one of its processes. `None` if another process of the site has it, or all slots
+    /// are taken. It belongs to the process for 15 seconds after its last renewal.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn claim_slot(self, site: &str, node: &str) -> Result<Option<i16>, StoreError> {
+        self.store.with_timeout(self.renew_or_claim_slot(site, node)).await
+    }
+
+    async fn renew_or_claim_slot(self, site: &str, node: &str) -> Result<Option<i16>, StoreError> {
+        let renew = "update remote_slots set node = $2, expires_at = now() + make_interval(secs => $3)
+                     where site = $1 and (node = $2 or expires_at < now()) returning slot";
+        let renewed = sqlx::query_scalar(renew).bind(site).bind(node).bind(SLOT_VALID.as_secs_f64());
+        if let Some(slot) = renewed.fetch_optional(&self.store.pool).await? {
+            return Ok(Some(slot));
+        }
+        let mut transaction = self.store.pool.begin().await?;
+        sqlx::query("lock table remote_slots in share row exclusive mode").execute(&mut *transaction).await?;
+        sqlx::query("delete from remote_slots where expires_at < now()").execute(&mut *transaction).await?;
+        let claim = "insert into remote_slots (slot, site, node, expires_at)
+                     select min(number), $1, $2, now() + make_interval(secs => $3)
+                     from generate_series(0, 29) number
+                     where number not in (select slot from remote_slots)
+                       and not exists (select from remote_slots where site = $1)
+                     having min(number) is not null
+                     returning slot";
+        let claimed = sqlx::query_scalar(claim).bind(site).bind(node).bind(SLOT_VALID.as_secs_f64());
+        let slot = claimed.fetch_optional(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(slot)
     }
 }
 

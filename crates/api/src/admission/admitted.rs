@@ -3,7 +3,9 @@
 //! Private constructors guarantee that no lookup is rendered without a charge:
 //!
 //! 1. Only this module creates an [`Issued`] verdict, and only by charging the ledger or the local limiter. The local
-//!    limiter records what it admits as a pending charge.
+//!    limiter records what it admits as a pending charge, or the charge is in flight ([`optimistic`]).
+//!
+//! [`optimistic`]: crate::admission::optimistic
 //! 2. Only this module creates an [`Admitted`], and only from an [`Issued`] verdict that admits.
 //! 3. The renderer takes an [`Admitted`] by value. It is neither `Clone` nor `Copy`, so one charge gives one
 //!    response.
@@ -72,6 +74,12 @@ impl Issued<Verdict> {
         sent: Option<SentCharge>,
     ) -> Option<Self> {
         degraded.check_request(key, charge, now, sent).map(Self)
+    }
+
+    /// Admits a request of an open key, whose charge is in flight. See [`DegradedMode::admit_before_charge`].
+    pub(super) fn admit_before_charge(degraded: &DegradedMode, request: &KeyRequest, in_flight: u64) -> Option<Self> {
+        let (arrival, now) = (request.arrival_at_owner(), request.owner.now());
+        degraded.admit_before_charge(&request.key, arrival, now, in_flight).map(Self)
     }
 
     /// The proof, if the verdict admits the request.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipseity_domain::{ApiKey, KeyId};
 use ipseity_home::message::{ChargeRequest, Reply, Request};
 use ipseity_home::{CallError, HomeClient};
-use ipseity_ledger::{ChargeError, DemoVerdict, Ledger, LedgerError, Owner, SentCharge, Verdict};
+use ipseity_ledger::{ChargeError, DemoVerdict, Ledger, LedgerError, Owner, RemoteSlot, SentCharge, Verdict};
 use ipseity_store::Store;
 
 use crate::admission::key_request::KeyRequest;
@@ -101,16 +101,23 @@ impl Backend {
         match self {
             Self::Stores(stores) => Ok(stores.ledger.charge(&request.key, request.charge_id, request.arrival).await?),
             // Boxed, because it is larger: without it, the future of every charge would be too.
-            Self::Home(home) => Box::pin(charge_at_home(home, request)).await,
+            Self::Home(home) => {
+                let sent = home.sent_charge(request.arrival_at_owner());
+                Box::pin(charge_at_home(home, request, sent)).await
+            }
         }
     }
 }
 
-async fn charge_at_home(home: &HomeClient, request: &KeyRequest) -> Result<Verdict, FailedCharge> {
+/// Charges a request at home, which is sent now.
+pub(super) async fn charge_at_home(
+    home: &HomeClient,
+    request: &KeyRequest,
+    sent: SentCharge,
+) -> Result<Verdict, FailedCharge> {
     let failed = |error, sent| Err(FailedCharge { error, sent });
-    let sent = home.sent_charge(request.arrival_at_owner());
-    let key = (&request.key).into();
-    let message = Request::Charge(ChargeRequest { key, id: request.charge_id.number(), arrival: sent.arrival.0 });
+    let (key, slot) = ((&request.key).into(), home.slot().map(RemoteSlot::number));
+    let message = Request::Charge(ChargeRequest { key, id: request.charge_id.number(), arrival: sent.arrival.0, slot });
     match home.call(message, sent.at).await {
         Ok(Reply::Verdict(verdict)) => match verdict.parse() {
             Some(verdict) => Ok(verdict),

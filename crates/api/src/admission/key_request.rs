@@ -6,6 +6,7 @@ use ipseity_domain::ApiKey;
 use ipseity_ledger::{Arrival, ChargeId, LedgerTime, Owner};
 
 /// A request with a key.
+#[derive(Clone)]
 pub(super) struct KeyRequest {
     pub(super) key: ApiKey,
     pub(super) owner: Owner,

@@ -14,6 +14,8 @@ mod demo;
 mod demo_shares;
 mod key_lookups;
 mod key_request;
+mod open_keys;
+mod optimistic;
 mod refusal_cache;
 mod remote;
 mod site_requests;
@@ -36,6 +38,7 @@ use crate::admission::degraded::DegradedMode;
 use crate::admission::demo_shares::DemoShares;
 use crate::admission::key_lookups::KeyLookups;
 use crate::admission::key_request::KeyRequest;
+use crate::admission::open_keys::OpenKeys;
 use crate::admission::refusal_cache::{DemoRefusalCache, PersistentRefusal, RefusalCache, RefusalEntry};
 use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::Refusal;
@@ -54,6 +57,7 @@ pub struct Admission {
     usage_buffer: Arc<UsageBuffer>,
     metrics: ApiMetrics,
     key_lookups: KeyLookups,
+    open_keys: Arc<OpenKeys>,
     refusal_cache: RefusalCache,
     demo_refusal_cache: DemoRefusalCache,
     demo_shares: DemoShares,
@@ -74,6 +78,7 @@ impl Admission {
             usage_buffer,
             metrics,
             key_lookups: KeyLookups::new(limits),
+            open_keys: OpenKeys::new(limits.degraded.local_keys_max),
             refusal_cache: RefusalCache::new(limits.refusal_cache_max),
             demo_refusal_cache: DemoRefusalCache::default(),
             demo_shares: DemoShares::new(limits.demo_requests_per_subnet_max),
@@ -84,7 +89,7 @@ impl Admission {
     /// Authenticates a request and charges it.
     ///
     /// Rare branches are boxed, here and below. Otherwise every request's future would include their state.
-    pub(crate) async fn admit(&self, parts: &Parts) -> Result<Admitted, Refusal> {
+    pub(crate) async fn admit(self: &Arc<Self>, parts: &Parts) -> Result<Admitted, Refusal> {
         let Some(api_key) = credentials::find_api_key(parts) else {
             let has_key = credentials::has_key_without_bearer(parts);
             return Err(if has_key { Refusal::MissingScheme } else { Refusal::MissingKey });
@@ -98,6 +103,9 @@ impl Admission {
             return Err(Refusal::InvalidKey);
         }
         let request = KeyRequest::new(key, self.backend.owner_of(key.id));
+        if let Some(admitted) = self.admit_before_charge(&request) {
+            return Ok(admitted);
+        }
         match self.obtain_verdict(&request).await {
             Ok(verdict) => {
                 if entry.is_some() && matches!(verdict.verdict(), Verdict::Admitted { .. }) {
@@ -134,6 +142,7 @@ impl Admission {
             }
             Backend::Home(_) | Backend::Stores(_) => None,
         };
+        let in_flight = self.begin_charge(request);
         let start = Instant::now();
         let charge = pin!(Issued::charge(&self.backend, request));
         let verdict = charge.instrument(info_span!(target: TRACE_TARGET, "charge")).await;
@@ -142,9 +151,15 @@ impl Admission {
         match verdict {
             Ok(verdict) => {
                 owner.record_success();
+                if let (Some(in_flight), Some(is_open)) = (in_flight, self.opens_key(request, verdict.verdict())) {
+                    in_flight.finish(is_open);
+                }
                 Ok(verdict.restrict_by(&self.degraded, request, received_at))
             }
             Err(failure) => {
+                if let Some(in_flight) = in_flight {
+                    in_flight.finish(false);
+                }
                 match &failure.error {
                     // A remote node's charge that was delivered late says nothing about Redis.
                     BackendError::Redis(LedgerError::Expired) if request.arrived_here_at().is_none() => {}
@@ -357,14 +372,14 @@ mod tests {
 
     use super::*;
 
-    async fn admit_with_header(admission: &Admission, authorization: &str) -> Option<Refusal> {
+    async fn admit_with_header(admission: &Arc<Admission>, authorization: &str) -> Option<Refusal> {
         let request = Request::builder().header(AUTHORIZATION, authorization).body(()).expect("valid request");
         admission.admit(&request.into_parts().0).await.err()
     }
 
     #[tokio::test]
     async fn unknown_key_is_not_admitted_without_redis_and_postgres() {
-        let admission = Admission::unreachable(ApiMetrics::register(&mut Registry::default()));
+        let admission = Arc::new(Admission::unreachable(ApiMetrics::register(&mut Registry::default())));
         assert_eq!(admit_with_header(&admission, "Basic x").await, Some(Refusal::MissingKey));
         assert_eq!(admit_with_header(&admission, "Bearer x").await, Some(Refusal::InvalidKey));
         assert!(!admission.is_degraded());

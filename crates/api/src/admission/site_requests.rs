@@ -12,7 +12,9 @@ use ipseity_home::message::{
     ChargeRequest, DemoVerdictMessage, KeyMessage, ReconcileRequest, ReconciledMessage, RecordMessage, RefusalsMessage,
     Reply, ReplyLine, Request, RequestLine, VerdictMessage,
 };
-use ipseity_ledger::{Arrival, ChargeId, DataSet, DemoReconcileBatch, LedgerTime, ReconcileBatch, SentCharge, Verdict};
+use ipseity_ledger::{
+    Arrival, ChargeId, DataSet, DemoReconcileBatch, LedgerTime, ReconcileBatch, RemoteSlot, SentCharge, Verdict,
+};
 use ipseity_store::RefusalReason;
 use tokio::time::timeout;
 
@@ -55,7 +57,8 @@ impl Admission {
                 | Request::FindRecord(_)
                 | Request::FindDemoUsage
                 | Request::ReconcileDemo(_)
-                | Request::AddRefusals(_) => Reply::NotProcessed,
+                | Request::AddRefusals(_)
+                | Request::ClaimSlot(_) => Reply::NotProcessed,
             };
             let reply = timeout(PROCESSING_TIMEOUT, self.process_remote_request(stores, &site, sent_at, request));
             reply.await.unwrap_or(late_reply)
@@ -89,6 +92,13 @@ impl Admission {
                 self.reconcile_demo_for_remote_node(stores, sent_at.day(), batch.into()).await
             }
             Request::AddRefusals(refusals) => self.add_refusals(sent_at.day(), &refusals),
+            Request::ClaimSlot(node) if node.len() == NODE_ID_CHARS => {
+                match stores.store.sites().claim_slot(site, &node).await {
+                    Ok(slot) => Reply::Slot(slot.and_then(|slot| slot.try_into().ok())),
+                    Err(_) => Reply::NotProcessed,
+                }
+            }
+            Request::ClaimSlot(_) => Reply::NotProcessed,
         }
     }
 
@@ -104,7 +114,8 @@ impl Admission {
         if self.key_lookups.is_missing(key.id) {
             return Reply::NoSuchKey;
         }
-        let arrival = Arrival::AtRemoteNode { arrival: LedgerTime(charge.arrival), sent_at };
+        let slot = charge.slot.and_then(RemoteSlot::from_number);
+        let arrival = Arrival::AtRemoteNode { arrival: LedgerTime(charge.arrival), sent_at, slot };
         let request = KeyRequest { key, owner, charge_id, arrival };
         match self.obtain_verdict(&request).await {
             Ok(verdict) => {

@@ -27,6 +27,13 @@ struct OperationLabels {
     operation: &'static str,
 }
 
+/// `stale` if home has not confirmed a recent ping, `pending` if charges of the key are not reconciled, `not_open` if home has not
+/// opened the key, `in_flight` if too many charges of the key are in flight.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct WaitLabels {
+    reason: &'static str,
+}
+
 const LOOKUP_LABEL: &str = Operation::Lookup.label();
 
 /// The label of requests for pages.
@@ -50,6 +57,9 @@ pub struct ApiMetrics {
     reconciled_charges: Counter,
     unverifiable_charges: Counter,
     redis_clock_steps: Counter,
+    optimistic_requests: Counter,
+    optimistic_waits: Family<WaitLabels, Counter>,
+    over_limit_requests: Counter,
 }
 
 /// The possible outcomes of an operation. A URL that is too long belongs to no operation.
@@ -82,6 +92,9 @@ impl ApiMetrics {
             reconciled_charges: Counter::default(),
             unverifiable_charges: Counter::default(),
             redis_clock_steps: Counter::default(),
+            optimistic_requests: Counter::default(),
+            optimistic_waits: Family::default(),
+            over_limit_requests: Counter::default(),
         };
         registry.register("api_requests", "API requests, by operation and outcome", metrics.requests.clone());
         registry.register(
@@ -128,6 +141,21 @@ impl ApiMetrics {
             "Steps of a Redis server's clock by more than a second",
             metrics.redis_clock_steps.clone(),
         );
+        registry.register(
+            "optimistic_requests",
+            "Requests that a remote node admitted before home had charged them",
+            metrics.optimistic_requests.clone(),
+        );
+        registry.register(
+            "optimistic_waits",
+            "Requests that a remote node in optimistic mode did not admit before home had charged them, by reason",
+            metrics.optimistic_waits.clone(),
+        );
+        registry.register(
+            "over_limit_requests",
+            "Requests that a remote node admitted before home had charged them, and home would not have admitted",
+            metrics.over_limit_requests.clone(),
+        );
         metrics
     }
 
@@ -145,6 +173,18 @@ impl ApiMetrics {
 
     fn create_series(&self, operation: &'static str, outcome: &'static str) {
         drop(self.requests.get_or_create(&RequestLabels { operation, outcome }));
+    }
+
+    pub(crate) fn count_optimistic(&self) {
+        self.optimistic_requests.inc();
+    }
+
+    pub(crate) fn count_wait(&self, reason: &'static str) {
+        self.optimistic_waits.get_or_create(&WaitLabels { reason }).inc();
+    }
+
+    pub(crate) fn count_over_limit(&self) {
+        self.over_limit_requests.inc();
     }
 
     pub(crate) fn observe_request_duration(&self, operation: &'static str, elapsed: Duration) {

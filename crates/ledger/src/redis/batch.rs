@@ -14,6 +14,7 @@ use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::arrival::RemoteSlot;
 use crate::charge_id::ChargeId;
 use crate::columns::{Column, column, decimal_digits};
 use crate::error::LedgerError;
@@ -25,7 +26,7 @@ use crate::scripts::{self, random_nonce};
 /// Charges per batch. Redis does nothing else while it runs a batch.
 const BATCH_CHARGES_MAX: usize = 64;
 const ARRIVAL: Column = column("arrival_ms");
-const CHARGE_ARG_BYTES: usize = column("charge_id").end();
+const SLOT: Column = column("charge_slot");
 /// Estimated size of a command, so that its buffer is allocated once: bytes per charge, then arguments and bytes of the
 /// rest.
 const CHARGE_CAPACITY_BYTES: usize = 99;
@@ -43,6 +44,8 @@ pub(crate) struct Charge {
     pub(crate) arrival: LedgerTime,
     /// When it was sent, by the same clock.
     pub(crate) sent_at: LedgerTime,
+    /// Of the remote node, if it has one.
+    pub(crate) slot: Option<RemoteSlot>,
 }
 
 /// A charge in the queue, and where to send its reply.
@@ -161,14 +164,18 @@ fn charge_command(incarnation: &Incarnation, is_cluster: bool, charges: &[Charge
         sent_times.fold((u64::MAX, 0), |(first, last), sent_at| (first.min(sent_at), last.max(sent_at)));
     cmd.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(BURST_WINDOW_S * 1000);
     cmd.arg(first_sent).arg(last_sent);
-    for Charge { key, id, arrival, .. } in charges {
-        let mut charge_arg = [0; CHARGE_ARG_BYTES];
-        let (digest, entry) = charge_arg.split_at_mut(ARRIVAL.start);
+    for Charge { key, id, arrival, slot, .. } in charges {
+        let mut charge_arg = [0; SLOT.end()];
+        let (without_slot, slot_digits) = charge_arg.split_at_mut(SLOT.start);
+        let (digest, entry) = without_slot.split_at_mut(ARRIVAL.start);
         let (arrival_digits, id_digits) = entry.split_at_mut(ARRIVAL.width);
         digest.copy_from_slice(key.digest.as_bytes());
         arrival_digits.copy_from_slice(&decimal_digits::<{ ARRIVAL.width }>(arrival.0));
         id_digits.copy_from_slice(&id.digits());
-        cmd.arg(charge_arg.as_slice());
+        if let Some(slot) = slot {
+            slot_digits.copy_from_slice(&decimal_digits::<{ SLOT.width }>(slot.number().into()));
+        }
+        cmd.arg(&charge_arg[..if slot.is_some() { SLOT.end() } else { SLOT.start }]);
     }
     cmd
 }

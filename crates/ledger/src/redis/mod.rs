@@ -9,3 +9,4 @@ pub(crate) mod node;
 pub(crate) mod redirect;
 pub(crate) mod router;
 pub(crate) mod slot_map;
+pub(crate) mod subscription;

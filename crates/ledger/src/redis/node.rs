@@ -134,6 +134,10 @@ impl RedisNode {
         connecting.await.unwrap_or(Err(LedgerError::Unreachable))
     }
 
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Reads the server's identity again. Returns a connection with the new identity if it has changed.
     pub(crate) async fn refresh_identity(
         &self,

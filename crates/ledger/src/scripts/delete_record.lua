@@ -3,5 +3,6 @@
 -- KEYS  1 record   2 log   3 fence (charge.lua)
 -- ARGV  1 new fence
 
-redis.call('SET', KEYS[3], ARGV[1])
-redis.call('DEL', KEYS[1], KEYS[2])
+publish_change(KEYS[1])
+call('SET', KEYS[3], ARGV[1])
+call('DEL', KEYS[1], KEYS[2])

@@ -19,16 +19,20 @@ mod mutants;
 
 use std::sync::LazyLock;
 
-use ipseity_domain::DAY_S;
+use ipseity_domain::{DAY_S, IN_FLIGHT_MAX};
 use redis::Script;
 
+use crate::arrival::REMOTE_SLOTS;
 use crate::columns::{ColumnKind, find_column};
 
 /// How long after its time a charge is applied, by the clock of Redis. A charge that arrives later has no effect, so
 /// that it can be reconciled after this time.
 pub(crate) const CHARGE_VALID_MS: u64 = 1_000;
 
-const CONSTANTS: [(&str, u64); 6] = [
+/// The channel of keys that remote nodes may no longer admit before they are charged.
+pub(crate) const CHANGES_CHANNEL: &str = "ipseity:changes";
+
+const CONSTANTS: [(&str, u64); 10] = [
     ("DAY_MS", DAY_S * 1000),
     ("CHARGE_VALID_MS", CHARGE_VALID_MS),
     // If the clock goes back by at most this, the time of the newest request is used.
@@ -38,6 +42,13 @@ const CONSTANTS: [(&str, u64); 6] = [
     ("RECORD_TTL_MS", 3 * DAY_S * 1000),
     // A call for each entry would take most of the time of a batch. Lua limits the number of arguments.
     ("ENTRIES_PER_PUSH", 100),
+    ("IN_FLIGHT_MAX", IN_FLIGHT_MAX as u64),
+    // Requests that are left before a limit when all slots of a key are closed, besides those that may be on their way.
+    ("NEAR_LIMIT_SLACK", 8),
+    // Further requests that must be left before they are opened again, so that a key at its limit is not closed all the time.
+    ("NEAR_LIMIT_HYSTERESIS", 20),
+    // The bit of the column open_slots that says that a limit is near, above those of the slots.
+    ("NEAR_LIMIT_BIT", REMOTE_SLOTS as u64),
 ];
 
 pub(crate) static CHARGE: LazyLock<Script> = LazyLock::new(|| record_script(include_str!("charge.lua")));
@@ -45,7 +56,7 @@ pub(crate) static CHARGE_DEMO: LazyLock<Script> = LazyLock::new(|| demo_script(i
 pub(crate) static WRITE_RECORD: LazyLock<Script> = LazyLock::new(|| record_script(include_str!("write_record.lua")));
 pub(crate) static INVALIDATE_RECORD: LazyLock<Script> =
     LazyLock::new(|| record_script(include_str!("invalidate_record.lua")));
-pub(crate) static DELETE_RECORD: LazyLock<Script> = LazyLock::new(|| script(include_str!("delete_record.lua")));
+pub(crate) static DELETE_RECORD: LazyLock<Script> = LazyLock::new(|| record_script(include_str!("delete_record.lua")));
 pub(crate) static CONFIRM_FLUSH: LazyLock<Script> = LazyLock::new(|| script(include_str!("confirm_flush.lua")));
 pub(crate) static RECONCILE: LazyLock<Script> = LazyLock::new(|| record_script(include_str!("reconcile.lua")));
 pub(crate) static RECONCILE_DEMO: LazyLock<Script> = LazyLock::new(|| demo_script(include_str!("reconcile_demo.lua")));
@@ -83,6 +94,9 @@ fn replace_placeholders(source: &str) -> String {
 fn value_of(placeholder: &str) -> Option<String> {
     if let Some((_, value)) = CONSTANTS.iter().find(|(name, _)| *name == placeholder) {
         return Some(value.to_string());
+    }
+    if placeholder == "CHANGES_CHANNEL" {
+        return Some(CHANGES_CHANNEL.to_owned());
     }
     let (name, property) = placeholder.split_once('.').unwrap_or((placeholder, ""));
     let column = find_column(name)?;

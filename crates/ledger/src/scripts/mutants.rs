@@ -53,6 +53,16 @@ const LUA_MUTANTS: &[LuaMutant] = &[
         replacement: "if false then",
     },
     LuaMutant {
+        name: "near-limit-not-published",
+        text: "    publish_change(record_key)\n    slots, slot =",
+        replacement: "    slots, slot =",
+    },
+    LuaMutant {
+        name: "near-limit-ignored",
+        text: "elseif nodes > 0 and not are_left_for(nodes, 0) then",
+        replacement: "elseif false then",
+    },
+    LuaMutant {
         name: "pause-not-pending",
         text: "  call('HSET', bucket_key(record_key, 'pending'), format('%s:%d', id_of(record_key), tonumber(burst_epoch)), format('%d', now))\n",
         replacement: "",
@@ -104,6 +114,11 @@ const LUA_MUTANTS: &[LuaMutant] = &[
         name: "fill-ignores-fence",
         text: "if call('GET', KEYS[3]) ~= ARGV[2] then",
         replacement: "if false then",
+    },
+    LuaMutant {
+        name: "change-not-published",
+        text: "  publish_change(KEYS[1])\n  call('SET', KEYS[3]",
+        replacement: "  call('SET', KEYS[3]",
     },
     LuaMutant { name: "publish-keeps-fence", text: "  call('SET', KEYS[3], ARGV[2])\n", replacement: "" },
     LuaMutant {

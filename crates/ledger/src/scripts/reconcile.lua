@@ -163,5 +163,8 @@ if ARGV[7] ~= '' and same_epoch then
   call('HSET', KEYS[3], ARGV[5] .. ':' .. ARGV[6], ARGV[7])
 end
 mark_unflushed(KEYS[5], ARGV[5])
+-- The limits may be near now.
+close_slots(record, KEYS[1])
+record = sub(record, 1, {{log_start_ms.last}}) .. NO_SLOTS .. sub(record, {{previous_digest.first}})
 call('SET', KEYS[1], sub(record, 1, {{digest.last}}) .. paused .. format_counters(newest) .. sub(record, {{deactivated.first}}), 'PX', {{RECORD_TTL_MS}})
 return reply()

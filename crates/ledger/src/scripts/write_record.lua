@@ -27,6 +27,8 @@ if ARGV[1] == 'fill' then
   if call('GET', KEYS[3]) ~= ARGV[2] then return reply(0) end
   if is_current then return reply(1) end
 else
+  -- Also without a record: it expires, and remote nodes do not forget.
+  publish_change(KEYS[1])
   call('SET', KEYS[3], ARGV[2])
   if not is_current then return reply(old and 2 or 1) end
   local old_generation, generation = tonumber(sub(old, {{generation}})), tonumber(ARGV[4])
@@ -94,7 +96,8 @@ end
 local record = format('%-{{incarnation.width}}s', ARGV[3]) .. ARGV[10] .. paused
   .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}',
     newest, today, counts[today] or 0, yesterday, counts[yesterday] or 0)
-  .. flag .. ARGV[6] .. digits .. format('{{log_start_ms.digits}}', log_start) .. string.rep(' ', {{reserved.width}}) .. previous
+  .. flag .. ARGV[6] .. digits .. format('{{log_start_ms.digits}}', log_start) .. NO_SLOTS .. previous
+if old then close_slots(old, KEYS[1]) end
 -- Overwritten, not deleted first: a cluster that is migrating the slot would not let the key be created here again.
 call('SET', KEYS[1], record, 'PX', {{RECORD_TTL_MS}})
 return reply(1)

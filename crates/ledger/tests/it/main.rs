@@ -12,6 +12,7 @@ mod incarnation;
 mod late_delivery;
 mod memory;
 mod model;
+mod open_slots;
 mod outage;
 mod pause;
 mod promotion;

@@ -24,7 +24,7 @@ const COLUMNS: [(&str, usize); 18] = [
     ("scope", 4),
     ("generation", 9),
     ("log_start_ms", 13),
-    ("reserved", 8),
+    ("open_slots", 8),
     ("previous_digest", 32),
     ("previous_expires_s", 10),
 ];
@@ -74,7 +74,7 @@ async fn scripts_write_every_column() {
         ("scope", "ip  "),
         ("generation", "000000007"),
         ("log_start_ms", noon.as_str()),
-        ("reserved", "        "),
+        ("open_slots", "        "),
         ("previous_expires_s", "1900000000"),
     ];
     assert_columns(&filled, &unchanged);
@@ -120,7 +120,7 @@ fn compose_record(incarnation: &[u8], key: &ApiKey, columns: &[(&str, &str)]) ->
         match (name, text) {
             ("incarnation", _) => record.extend(incarnation),
             ("digest", _) => record.extend(key.digest.as_bytes()),
-            ("reserved", _) => record.extend([b' '; 8]),
+            ("open_slots", _) => record.extend([b' '; 8]),
             (_, Some(text)) => {
                 record.extend(vec![b'0'; width - text.len()]);
                 record.extend(text);
@@ -161,7 +161,7 @@ async fn scripts_read_a_record_composed_by_hand() {
     };
     write(&columns).await;
     let verdict = fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds");
-    let Verdict::Admitted { scope, quota, burst_epoch } = verdict else { panic!("not admitted: {verdict:?}") };
+    let Verdict::Admitted { scope, quota, burst_epoch, .. } = verdict else { panic!("not admitted: {verdict:?}") };
     assert_eq!((scope, burst_epoch), (Scope::Full, 12));
     assert_eq!((quota.limit, quota.used, quota.day, quota.now), (99, 99, TODAY, NOON));
     assert!(matches!(fixture.charge(&key).await, Verdict::QuotaExhausted { .. }));

@@ -125,6 +125,7 @@ pub(crate) struct HomeConfig {
     pub(crate) ping_interval_ms: u64,
     pub(crate) silence_timeout_ms: u64,
     pub(crate) unknown_requests_max: usize,
+    pub(crate) optimistic: bool,
 }
 
 impl HomeConfig {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use ipseity_api::Admission;
 use ipseity_edge::{Drain, Listener};
 use ipseity_home::{ClientIdentity, RequestHandler, SiteList, SiteSessionLimits, SitesAcceptor, serve_session};
+use ipseity_ledger::{Ledger, SlotFeed};
 use ipseity_store::Store;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -29,6 +30,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 pub(crate) struct HomeListener {
     acceptor: SitesAcceptor,
     sites: SitesPoll,
+    changes: SlotFeed,
     limits: SiteSessionLimits,
     connections_max: usize,
     metrics: RemoteNodeMetrics,
@@ -36,7 +38,12 @@ pub(crate) struct HomeListener {
 
 impl HomeListener {
     /// `None` if `[home] listen` is empty.
-    pub(crate) fn open(config: &Config, store: Store, registry: &mut Registry) -> Result<Option<Self>> {
+    pub(crate) fn open(
+        config: &Config,
+        store: Store,
+        ledger: Arc<Ledger>,
+        registry: &mut Registry,
+    ) -> Result<Option<Self>> {
         let settings = &config.home;
         if settings.listen.is_empty() {
             return Ok(None);
@@ -45,6 +52,7 @@ impl HomeListener {
         Ok(Some(Self {
             acceptor: open_acceptor(settings, listed)?,
             sites: SitesPoll { store, sites, interval: millis(settings.sites_poll_interval_ms) },
+            changes: SlotFeed::new(ledger),
             limits: SiteSessionLimits {
                 handshake_timeout: HANDSHAKE_TIMEOUT,
                 idle_timeout: IDLE_TIMEOUT,
@@ -57,7 +65,7 @@ impl HomeListener {
 
     /// Runs until the drain starts and the open requests are answered.
     pub(crate) async fn run(self, socket: Listener, admission: Arc<Admission>, drain: Drain) {
-        let Self { acceptor, sites, limits, connections_max, metrics } = self;
+        let Self { acceptor, sites, changes, limits, connections_max, metrics } = self;
         let listener = socket.into_socket();
         let handler = metrics.count_requests(admission);
         let permits = Arc::new(Semaphore::new(connections_max));
@@ -71,10 +79,10 @@ impl HomeListener {
                 };
                 while sessions.try_join_next().is_some() {}
                 let (acceptor, handler, drain) = (acceptor.clone(), Arc::clone(&handler), drain.clone());
-                let connections = metrics.connections.clone();
+                let (connections, notices) = (metrics.connections.clone(), changes.subscribe());
                 sessions.spawn(async move {
                     connections.inc();
-                    serve_session(socket, acceptor, handler, limits, drain.started()).await;
+                    serve_session(socket, acceptor, handler, notices, limits, drain.started()).await;
                     connections.dec();
                     drop(permit);
                 });
@@ -83,6 +91,7 @@ impl HomeListener {
         tokio::select! {
             () = accept => {}
             () = sites.run() => {}
+            () = changes.run() => {}
             () = drain.started() => {}
         }
         while sessions.join_next().await.is_some() {}

@@ -183,7 +183,8 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     let session_limits = portal_setup::session_limits(config);
     let retention =
         RetentionWorker::register(parts.registry(), background.store.clone(), &config.retention, session_limits);
-    let home_listener = HomeListener::open(config, background.store.clone(), parts.registry())?;
+    let home_listener =
+        HomeListener::open(config, background.store.clone(), Arc::clone(&background.ledger), parts.registry())?;
     let dependencies =
         Dependencies::Stores { store: background.store.clone(), ledger: Arc::clone(&background.ledger), guard };
 

@@ -31,7 +31,8 @@ pub(super) async fn run(config: &Config, mut parts: NodeParts, log_control: Arc<
     let public_service = build_public_service(config, &api, extra_routes);
     let dependencies = Dependencies::Home(Arc::clone(&home));
     let mut serving = Serving::start(config, parts, public_service, Arc::clone(&api), dependencies, log_control)?;
-    let connection = tokio::spawn(async move { home.run().await });
+    let admission = Arc::clone(api.admission());
+    let connection = tokio::spawn(async move { home.run(|notice| admission.apply_notice(notice)).await });
     let recovery = RecoveryWorker { api: Arc::clone(&api), charge_gate: None, interval: probe_interval(config) };
     let drain = serving.drain.clone();
     let (shutdown_result, (), ()) = tokio::join!(
@@ -61,6 +62,7 @@ pub(crate) fn open_client(config: &Config) -> Result<HomeClient> {
         ca_file: settings.ca_file.clone(),
         timeout: millis(settings.timeout_ms),
         ping_interval: millis(settings.ping_interval_ms),
+        is_optimistic: settings.optimistic,
         silence_timeout: millis(settings.silence_timeout_ms),
     };
     HomeClient::new(options).context("invalid [home] certificate_file, private_key_file or ca_file")

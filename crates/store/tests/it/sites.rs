@@ -106,3 +106,45 @@ async fn node_role_reads_sites_but_cannot_change_them() {
     assert!(node_store.inspect_server().await.expect("doctor can inspect").can_write, "a node needs no more");
     assert_eq!(site_names(&fixture.store).await, ["fra"]);
 }
+
+async fn claim(store: &Store, site: &str, node: &str) -> Option<i16> {
+    store.sites().claim_slot(site, node).await.expect("PostgreSQL answers")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_belongs_to_one_process_of_a_site_until_it_expires() {
+    let fixture = StoreFixture::open().await;
+    let store = &fixture.store;
+    for site in ["fra", "lhr"] {
+        store.sites().add(site, &random_digest()).await.expect("site is added");
+    }
+    assert_eq!(claim(store, "fra", "first").await, Some(0));
+    assert_eq!(claim(store, "fra", "second").await, None, "another process of the site has it");
+    assert_eq!(claim(store, "lhr", "third").await, Some(1));
+    assert_eq!(claim(store, "fra", "first").await, Some(0), "renewed");
+    fixture.sql("update remote_slots set expires_at = now() - interval '1 second' where site = 'fra'").await;
+    assert_eq!(claim(store, "fra", "second").await, Some(0), "taken over");
+    assert_eq!(claim(store, "fra", "first").await, None);
+    assert!(store.sites().remove("fra").await.expect("site is removed"));
+    store.sites().add("ams", &random_digest()).await.expect("site is added");
+    assert_eq!(claim(store, "ams", "fourth").await, Some(0), "the slot of a removed site is free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_31_gets_a_slot_when_another_expires() {
+    let fixture = StoreFixture::open().await;
+    let store = &fixture.store;
+    let mut claims = tokio::task::JoinSet::new();
+    for site in 0..31 {
+        let (store, name) = (store.clone(), format!("site-{site}"));
+        store.sites().add(&name, &random_digest()).await.expect("site is added");
+        claims.spawn(async move { claim(&store, &name, "node").await });
+    }
+    let mut slots: Vec<_> = claims.join_all().await.into_iter().flatten().collect();
+    slots.sort_unstable();
+    assert_eq!(slots, (0..30).collect::<Vec<_>>(), "each slot once");
+    store.sites().add("last", &random_digest()).await.expect("site is added");
+    assert_eq!(claim(store, "last", "node").await, None);
+    fixture.sql("update remote_slots set expires_at = now() - interval '1 second' where slot = 17").await;
+    assert_eq!(claim(store, "last", "node").await, Some(17));
+}

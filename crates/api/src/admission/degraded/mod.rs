@@ -85,7 +85,7 @@ impl DegradedMode {
             LedgerTime(quota.now.0.saturating_sub(u64::try_from(age_ms).unwrap_or(u64::MAX)))
         };
         match verdict {
-            Verdict::Admitted { scope, quota, burst_epoch } => {
+            Verdict::Admitted { scope, quota, burst_epoch, .. } => {
                 let arrival = arrival_at(quota);
                 let refusal = self.observe_admitted(key, arrival, *scope, quota, *burst_epoch, received_at)?;
                 if !is_mutant("refused-charge-not-taken-back") {
@@ -108,6 +108,38 @@ impl DegradedMode {
             Verdict::Unknown(_) => {}
         }
         None
+    }
+
+    /// Updates the local record of a key from the verdict on a request that this node admitted before.
+    pub(super) fn observe_charged(&self, key: &ApiKey, verdict: &Verdict, received_at: Instant) {
+        self.with_local_key(key.id, |local_key| match verdict {
+            Verdict::Admitted { scope, quota, burst_epoch, .. } => {
+                local_key.update_from_verdict(key, *scope, quota, *burst_epoch, received_at);
+            }
+            Verdict::QuotaExhausted { quota } => local_key.observe_usage(quota),
+            Verdict::Paused(_) | Verdict::PausedNow { .. } => local_key.observe_paused(),
+            Verdict::Inactive(_) => local_key.record.flags.deactivated = true,
+            Verdict::WrongSecret(now) => local_key.observe_wrong_secret(&key.digest, *now),
+            Verdict::Unknown(_) => {}
+        });
+    }
+
+    /// Admits a request whose charge is in flight, with `in_flight` others before it. `None` if this node does not know that
+    /// the key may be used, or knows of too many requests: then home decides.
+    pub(super) fn admit_before_charge(
+        &self,
+        key: &ApiKey,
+        arrival: LedgerTime,
+        now: LedgerTime,
+        in_flight: u64,
+    ) -> Option<Verdict> {
+        let local_key = self.local_keys.get(&key.id)?;
+        lock_local_key(&local_key).admit_before_charge(&key.digest, arrival, now, in_flight)
+    }
+
+    /// Whether the local record of a key has this digest.
+    pub(super) fn accepts(&self, key: &ApiKey) -> bool {
+        self.with_local_key(key.id, |local_key| local_key.record.digest == key.digest).unwrap_or_default()
     }
 
     fn observe_admitted(
@@ -275,7 +307,7 @@ impl DegradedMode {
                 if sent.is_none() && !is_mutant("pending-charge-dropped") {
                     self.pending_charges.add_admitted(key, burst_epoch, quota.day, charge);
                 }
-                Verdict::Admitted { scope, quota, burst_epoch }
+                Verdict::Admitted { scope, quota, burst_epoch, is_open: false }
             }
             LocalVerdict::Paused(pause) => {
                 let (now, burst_epoch) = (LedgerTime(pause.at_ms), pause.burst_epoch);

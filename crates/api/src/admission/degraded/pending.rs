@@ -54,8 +54,19 @@ impl PendingCharges {
         by_key.len() < self.keys_max || by_key.contains_key(&key)
     }
 
+    /// Whether a key has requests that are not reconciled.
+    pub(in crate::admission) fn has_key(&self, key: KeyId) -> bool {
+        !self.is_empty() && self.lock().contains_key(&key)
+    }
+
     /// Adds an admitted request that was certainly not charged.
-    pub(super) fn add_admitted(&self, key: &ApiKey, burst_epoch: u64, day: UtcDay, charge: PendingCharge) {
+    pub(in crate::admission) fn add_admitted(
+        &self,
+        key: &ApiKey,
+        burst_epoch: u64,
+        day: UtcDay,
+        charge: PendingCharge,
+    ) {
         self.update(key, burst_epoch, |pending_key| {
             *pending_key.days.entry(day).or_default() += 1;
             pending_key.recent.push_back(charge);
@@ -66,7 +77,7 @@ impl PendingCharges {
     }
 
     /// Adds a request whose charge Redis may have applied.
-    pub(super) fn add_unconfirmed(&self, key: &ApiKey, burst_epoch: u64, charge: UnconfirmedCharge) {
+    pub(in crate::admission) fn add_unconfirmed(&self, key: &ApiKey, burst_epoch: u64, charge: UnconfirmedCharge) {
         self.update(key, burst_epoch, |pending_key| pending_key.unconfirmed.push_back((Instant::now(), charge)));
     }
 

@@ -81,7 +81,7 @@ impl Admission {
         if self.may_charge(&self.backend.owner_of_demo()) {
             self.reconcile_demo().await;
         }
-        self.report_pending_charges()
+        self.report_pending_charges() + self.open_keys.admitted_in_flight() as u64
     }
 
     async fn reconcile_where(&self, is_reachable: impl Fn(&Owner) -> bool) {

@@ -292,7 +292,12 @@ impl RecordModel {
         if exhausted {
             Verdict::QuotaExhausted { quota }
         } else {
-            Verdict::Admitted { scope: self.key_record.scope, quota, burst_epoch: self.key_record.burst_epoch }
+            Verdict::Admitted {
+                scope: self.key_record.scope,
+                quota,
+                burst_epoch: self.key_record.burst_epoch,
+                is_open: false,
+            }
         }
     }
 }

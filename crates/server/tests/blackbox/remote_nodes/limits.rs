@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipseity_domain::Scope;
-use ipseity_testkit::{Node, TestClient};
+use ipseity_testkit::{IssuedKey, Node, TestClient};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -15,7 +15,12 @@ use crate::fixture::{env_number, fresh_key};
 const CONNECTIONS: usize = 50;
 
 /// Sends requests over fifty connections to these nodes at the same time. Returns the number of responses by status.
-async fn flood(nodes: &[&Node], path: &'static str, authorization: Option<&str>, each: usize) -> BTreeMap<u16, usize> {
+pub(super) async fn flood(
+    nodes: &[&Node],
+    path: &'static str,
+    authorization: Option<&str>,
+    each: usize,
+) -> BTreeMap<u16, usize> {
     let start = Arc::new(Barrier::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     for node in nodes.iter().cycle().take(CONNECTIONS) {
@@ -56,9 +61,7 @@ async fn limits_are_exact_over_home_and_remote_nodes() {
         if local > 0 {
             continue;
         }
-        let pauses = format!("select count(*) from pauses where key_id = '{}'", key.id);
-        let pauses = deployment.postgres.psql("ipseity", &pauses).await.expect("query succeeds");
-        assert_eq!(pauses.trim(), "1");
+        assert_eq!(count_pauses(&sites, &key).await, 1);
         assert_eq!(sites.charged(&key.id).await, 300);
 
         let key = fresh_key(deployment, Scope::Ip).await;
@@ -74,8 +77,15 @@ async fn limits_are_exact_over_home_and_remote_nodes() {
     assert_admitted(&statuses, 1000, local_decisions(&nodes).await - before);
 }
 
+/// Pauses of a key in PostgreSQL.
+pub(super) async fn count_pauses(sites: &Sites, key: &IssuedKey) -> u64 {
+    let pauses = format!("select count(*) from pauses where key_id = '{}'", key.id);
+    let pauses = sites.deployment.postgres.psql("ipseity", &pauses).await.expect("query succeeds");
+    pauses.trim().parse().expect("a number")
+}
+
 /// Decisions that nodes made without Redis or home.
-async fn local_decisions(nodes: &[&Node]) -> usize {
+pub(super) async fn local_decisions(nodes: &[&Node]) -> usize {
     let mut decisions = 0;
     for node in nodes {
         decisions += read_metric(node, "ipseity_degraded_decisions_total").await as usize;

@@ -2,6 +2,7 @@
 
 mod fixture;
 mod limits;
+mod optimistic;
 mod outages;
 mod pages;
 mod security;

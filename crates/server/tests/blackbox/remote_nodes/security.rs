@@ -24,11 +24,12 @@ async fn open_client(sites: &Sites, dir: &Path) -> Arc<HomeClient> {
         ca_file: sites.deployment.certificate.ca_file.clone(),
         timeout: Duration::from_secs(30),
         ping_interval: Duration::from_millis(100),
+        is_optimistic: false,
         silence_timeout: Duration::from_secs(10),
     });
     let client = Arc::new(client.expect("certificate is valid"));
     let running = Arc::clone(&client);
-    tokio::spawn(async move { running.run().await });
+    tokio::spawn(async move { running.run(|_| {}).await });
     let is_usable = async || client.is_connected() && client.owner().is_clock_synced();
     eventually("the client connects", WITHIN, is_usable).await.expect("client connects");
     client
@@ -71,8 +72,10 @@ async fn site_cannot_use_a_key_whose_secret_it_has_not_seen() {
 
     let now = || client.owner().now();
     for _ in 0..310 {
-        let charge = ChargeRequest { key: (&guessed).into(), id: ChargeId::next().number(), arrival: now().0 };
-        let reply = client.call(Request::Charge(charge), now()).await.expect("home answers");
+        let sent = client.sent_charge(now());
+        let (key, id, arrival) = ((&guessed).into(), ChargeId::next().number(), sent.arrival.0);
+        let charge = Request::Charge(ChargeRequest { key, id, arrival, slot: None });
+        let reply = client.call(charge, sent.at).await.expect("home answers");
         assert!(matches!(reply, Reply::Verdict(VerdictMessage::WrongSecret(_))), "{reply:?}");
     }
     let record = client.call(Request::FindRecord((&guessed).into()), now()).await.expect("home answers");
@@ -120,7 +123,8 @@ async fn request_with_an_implausible_time_is_not_processed() {
         let reply = loop {
             let (start, now) = (Instant::now(), client.owner().now().0);
             let [arrival, sent_at] = [arrival, sent_at].map(|offset| now.saturating_add_signed(offset));
-            let charge = ChargeRequest { key: (&api_key(&key)).into(), id: ChargeId::next().number(), arrival };
+            let charge =
+                ChargeRequest { key: (&api_key(&key)).into(), id: ChargeId::next().number(), arrival, slot: None };
             let reply = client.call(Request::Charge(charge), LedgerTime(sent_at)).await.expect("home answers");
             charged += u64::from(matches!(reply, Reply::Verdict(_)));
             // On a busy machine a charge can really be late.

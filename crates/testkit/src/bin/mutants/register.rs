@@ -63,6 +63,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "incarnation-not-compared", check: long_run("redis-restored", 1) },
     Mutant { name: "one-breaker-for-all-shards", check: long_run("shard-killed", 2) },
     // Tests of admission.
+    Mutant {
+        name: "in-flight-not-limited",
+        check: unit_test(
+            API,
+            "admission::open_keys::tests::admitted_requests_in_flight_are_limited_and_freed_by_their_end",
+        ),
+    },
+    Mutant {
+        name: "old-verdict-opens",
+        check: unit_test(
+            API,
+            "admission::open_keys::tests::verdict_of_a_charge_that_began_before_a_closing_does_not_open",
+        ),
+    },
     Mutant { name: "uses-key-in-doubt", check: test(API, "revocation::key_in_doubt_is_not_admitted") },
     Mutant { name: "notification-ignored", check: test(API, "revocation::key_in_doubt_is_not_admitted") },
     Mutant {
@@ -116,6 +130,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         check: test(KEYS, "deployment::old_data_in_a_running_redis_is_not_trusted"),
     },
     // Tests of the ledger.
+    Mutant {
+        name: "near-limit-not-published",
+        check: test(LEDGER, "open_slots::slots_are_open_until_the_burst_limit_is_near"),
+    },
+    Mutant {
+        name: "near-limit-ignored",
+        check: test(LEDGER, "open_slots::slots_are_open_until_the_burst_limit_is_near"),
+    },
+    Mutant { name: "change-not-published", check: test(LEDGER, "open_slots::every_change_of_a_key_is_reported") },
     Mutant {
         name: "reconciled-requests-not-logged",
         check: test(LEDGER, "reconcile::reconciled_requests_count_toward_the_burst_limit"),

@@ -1,0 +1,106 @@
+//! Optimistic admission: a remote node admits a request before home has charged it, if home has opened the key for the
+//! node. The charge is sent immediately.
+//!
+//! A key can exceed a limit by at most [`IN_FLIGHT_MAX`](ipseity_domain::IN_FLIGHT_MAX) requests for each node that it is
+//! open for, once: the first verdict that does not admit closes the key.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ipseity_home::{HomeClient, KeyNotice};
+use ipseity_ledger::{PendingCharge, UnconfirmedCharge, Verdict};
+
+use crate::admission::Admission;
+use crate::admission::admitted::{Admitted, Issued};
+use crate::admission::backend::{Backend, BackendError, FailedCharge, charge_at_home};
+use crate::admission::key_request::KeyRequest;
+use crate::admission::open_keys::{ChargeInFlight, WaitReason};
+
+impl Admission {
+    /// Closes what home has closed.
+    pub fn apply_notice(&self, notice: KeyNotice) {
+        match notice {
+            KeyNotice::Closed(id) => self.open_keys.close(id),
+            KeyNotice::AllClosed => self.open_keys.close_all(),
+        }
+    }
+
+    /// Admits a request, if home has opened its key for this node. Its charge is then in flight.
+    pub(super) fn admit_before_charge(self: &Arc<Self>, request: &KeyRequest) -> Option<Admitted> {
+        let Backend::Home(home) = &self.backend else { return None };
+        if !home.is_optimistic() {
+            return None;
+        }
+        if !home.is_fresh() || !self.may_charge(&request.owner) {
+            self.metrics.count_wait("stale");
+            return None;
+        }
+        // Charges without a verdict count as in flight until they are reconciled.
+        if self.degraded.pending_charges.has_key(request.key.id) {
+            self.metrics.count_wait("pending");
+            return None;
+        }
+        let (charge, in_flight) = match self.open_keys.begin_admitted(request.key.id) {
+            Ok(begun) => begun,
+            Err(reason) => {
+                self.metrics.count_wait(if reason == WaitReason::NotOpen { "not_open" } else { "in_flight" });
+                return None;
+            }
+        };
+        let verdict = Issued::admit_before_charge(&self.degraded, request, in_flight as u64)?;
+        let Verdict::Admitted { burst_epoch, .. } = *verdict.verdict() else { return None };
+        self.metrics.count_optimistic();
+        let (admission, home, request) = (Arc::clone(self), Arc::clone(home), request.clone());
+        tokio::spawn(async move { admission.charge_admitted(&home, &request, burst_epoch, charge).await });
+        verdict.into_admitted()
+    }
+
+    /// Charges a request that is already admitted. What home does not charge is reconciled.
+    async fn charge_admitted(&self, home: &HomeClient, request: &KeyRequest, burst_epoch: u64, charge: ChargeInFlight) {
+        let (key, sent) = (&request.key, home.sent_charge(request.arrival_at_owner()));
+        let unconfirmed = |sent| UnconfirmedCharge { sent, id: request.charge_id, is_admitted: true };
+        match charge_at_home(home, request, sent).await {
+            Ok(verdict) => {
+                self.degraded.observe_charged(key, &verdict, Instant::now());
+                if let Verdict::Admitted { is_open, .. } = verdict {
+                    return charge.finish(is_open);
+                }
+                // Looked up like a charge whose reply was lost: what the daily quota rejected is in the log.
+                self.metrics.count_over_limit();
+                self.degraded.pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed(sent));
+            }
+            Err(FailedCharge { error: BackendError::NoSuchKey, .. }) => {
+                self.metrics.count_over_limit();
+                self.degraded.remove_key(key.id);
+                self.key_lookups.missing_keys.insert(key.id, Instant::now());
+            }
+            Err(FailedCharge { sent: Some(sent), .. }) => {
+                self.degraded.pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed(sent));
+            }
+            Err(FailedCharge { sent: None, .. }) => {
+                let charge = PendingCharge { at: sent.arrival, id: request.charge_id };
+                self.degraded.pending_charges.add_admitted(key, burst_epoch, sent.at.day(), charge);
+            }
+        }
+        charge.finish(false);
+    }
+
+    /// Whether a verdict opens or closes the key for this node; `None` if it says nothing about that.
+    pub(super) fn opens_key(&self, request: &KeyRequest, verdict: &Verdict) -> Option<bool> {
+        match verdict {
+            Verdict::Admitted { is_open, .. } => Some(*is_open),
+            // Anyone can make up a secret.
+            Verdict::WrongSecret(_) => self.degraded.accepts(&request.key).then_some(false),
+            Verdict::Unknown(_) => None,
+            Verdict::Inactive(_) | Verdict::Paused(_) | Verdict::PausedNow { .. } | Verdict::QuotaExhausted { .. } => {
+                Some(false)
+            }
+        }
+    }
+
+    /// Begins a charge that waits for home.
+    pub(super) fn begin_charge(&self, request: &KeyRequest) -> Option<ChargeInFlight> {
+        let Backend::Home(home) = &self.backend else { return None };
+        home.is_optimistic().then(|| self.open_keys.begin(request.key.id))
+    }
+}

@@ -1,0 +1,135 @@
+//! Remote nodes that admit requests before home has charged them.
+
+use std::time::{Duration, Instant};
+
+use ipseity_domain::{IN_FLIGHT_MAX, Scope};
+use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::{CommandOutput, FaultConfig, IssuedKey, eventually};
+use tokio::time::sleep;
+
+use super::fixture::{RemoteNode, Sites, delayed, read_metric};
+use super::limits::{count_pauses, flood, local_decisions};
+use crate::fixture::{env_number, fresh_key, lookup_status};
+
+const WITHIN: Duration = Duration::from_secs(30);
+const ADMITTED: &str = "ipseity_optimistic_requests_total";
+const OVER_LIMIT: &str = "ipseity_over_limit_requests_total";
+
+async fn start_optimistic_node(sites: &Sites, name: &str, faults: FaultConfig) -> RemoteNode {
+    let settings = [
+        ("IPSEITY__HOME__OPTIMISTIC", "true"),
+        ("IPSEITY__HOME__TIMEOUT_MS", "10000"),
+        ("IPSEITY__HOME__SILENCE_TIMEOUT_MS", "20000"),
+    ];
+    let settings: Env = settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    sites.start_remote_node_with(name, faults, settings).await
+}
+
+/// Sends requests until the node admits one before home has charged it. Returns the number of requests.
+async fn open_key(remote: &RemoteNode, key: &IssuedKey) -> u64 {
+    let mut requests = 0;
+    eventually("the key is open", WITHIN, async || {
+        let before = read_metric(&remote.node, ADMITTED).await;
+        assert_eq!(lookup_status(&remote.node, &key.key).await, 200);
+        requests += 1;
+        read_metric(&remote.node, ADMITTED).await > before
+    })
+    .await
+    .expect("key is open");
+    requests
+}
+
+async fn wait_until_charged(sites: &Sites, key: &IssuedKey, requests: u64) {
+    let charged = eventually("the charges arrive", WITHIN, async || sites.charged(&key.id).await >= requests).await;
+    assert_eq!(sites.charged(&key.id).await, requests, "{charged:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_key_does_not_wait_for_home() {
+    let sites = Sites::start(1).await;
+    let remote = start_optimistic_node(&sites, "syd", delayed(150)).await;
+    let key = fresh_key(&sites.deployment, Scope::Ip).await;
+    let mut requests = open_key(&remote, &key).await;
+    let (before, mut waited) = (read_metric(&remote.node, ADMITTED).await, 0);
+    for _ in 0..30 {
+        sleep(Duration::from_millis(150)).await;
+        let start = Instant::now();
+        assert_eq!(lookup_status(&remote.node, &key.key).await, 200);
+        waited += u64::from(start.elapsed() >= Duration::from_millis(300));
+        requests += 1;
+    }
+    let optimistic = read_metric(&remote.node, ADMITTED).await - before;
+    // A busy machine can be late with a ping.
+    assert!(optimistic >= 25 && waited <= 30 - optimistic, "{optimistic} did not wait, {waited} did");
+    wait_until_charged(&sites, &key, requests).await;
+    assert_eq!(read_metric(&remote.node, OVER_LIMIT).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_are_exceeded_by_at_most_the_requests_in_flight() {
+    let sites = Sites::start(2).await;
+    let mut remotes = Vec::new();
+    for (name, delay_ms) in [("ams", 1), ("lhr", 10), ("iad", 45), ("sin", 75), ("syd", 150)] {
+        remotes.push(start_optimistic_node(&sites, name, delayed(delay_ms)).await);
+    }
+    let deployment = &sites.deployment;
+    let nodes: Vec<_> = deployment.nodes.iter().chain(remotes.iter().map(|remote| &remote.node)).collect();
+    for round in 0..env_number("IPSEITY_SITES_ROUNDS", 2) {
+        let key = fresh_key(deployment, Scope::Ip).await;
+        let mut opened = 0;
+        for remote in &remotes {
+            opened += open_key(remote, &key).await as usize;
+        }
+        let before = (local_decisions(&nodes).await, over_limit(&remotes).await);
+        let statuses = flood(&nodes, "/api/v1/ip", Some(&key.bearer()), 8).await;
+        let admitted = opened + statuses.get(&200).copied().unwrap_or_default();
+        let local = local_decisions(&nodes).await - before.0;
+        let bound = 300 + IN_FLIGHT_MAX * remotes.len() + local;
+        assert!((300..=bound).contains(&admitted), "round {round}: {admitted} admitted, {statuses:?}");
+        assert_eq!(count_pauses(&sites, &key).await, 1);
+        wait_until_charged(&sites, &key, admitted as u64).await;
+        if local == 0 {
+            assert_eq!(over_limit(&remotes).await - before.1, admitted - 300, "round {round}");
+        }
+    }
+}
+
+async fn over_limit(remotes: &[RemoteNode]) -> usize {
+    let mut requests = 0;
+    for remote in remotes {
+        requests += read_metric(&remote.node, OVER_LIMIT).await as usize;
+    }
+    requests
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_of_a_key_takes_effect_after_the_way_from_home() {
+    let sites = Sites::start(2).await;
+    let remote = start_optimistic_node(&sites, "syd", delayed(150)).await;
+    let key = fresh_key(&sites.deployment, Scope::Ip).await;
+    open_key(&remote, &key).await;
+    for (command, status) in [("deactivate", 403), ("reactivate", 200)] {
+        let changed = sites.deployment.cli(&["key", command, &key.id]).await;
+        changed.and_then(CommandOutput::ensure_success).expect("key is changed");
+        // 150 ms for the notice. A busy machine takes longer.
+        sleep(Duration::from_millis(450)).await;
+        assert_eq!(lookup_status(&remote.node, &key.key).await, status, "{command}");
+    }
+    open_key(&remote, &key).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_without_fresh_changes_waits_for_home() {
+    let sites = Sites::start(1).await;
+    let remote = start_optimistic_node(&sites, "syd", delayed(10)).await;
+    let key = fresh_key(&sites.deployment, Scope::Ip).await;
+    for faults in [FaultConfig { half_open: true, ..FaultConfig::none() }, delayed(3_000)] {
+        open_key(&remote, &key).await;
+        remote.set_faults(faults);
+        sleep(Duration::from_millis(900)).await;
+        let before = read_metric(&remote.node, ADMITTED).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), lookup_status(&remote.node, &key.key)).await;
+        assert_eq!(read_metric(&remote.node, ADMITTED).await, before, "{faults:?}");
+        remote.set_faults(delayed(10));
+    }
+}
