@@ -1,8 +1,8 @@
 //! The handle to Redis.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::error::LedgerError;
 use crate::redis::identity::TrustedStores;
@@ -24,13 +24,22 @@ pub struct LedgerOptions {
     pub trusted: Arc<TrustedStores>,
     /// Called before a new connection is used.
     pub connect_gate: Option<ConnectGate>,
+    /// The most that the burst window is shortened after the clock of Redis was set back.
+    pub clock_fall_max: Duration,
 }
 
 impl LedgerOptions {
     /// Options for a server, without a gate, for any database and data set.
     #[must_use]
     pub fn new(url: impl Into<String>, timeout: Duration) -> Self {
-        Self { url: url.into(), timeout, breaker_failures_max: 5, trusted: Arc::default(), connect_gate: None }
+        Self {
+            url: url.into(),
+            timeout,
+            breaker_failures_max: 5,
+            trusted: Arc::default(),
+            connect_gate: None,
+            clock_fall_max: Duration::from_secs(30),
+        }
     }
 }
 
@@ -54,6 +63,9 @@ impl Ledger {
             breaker_failures_max: options.breaker_failures_max,
             trusted: Arc::clone(&options.trusted),
             clock_steps: AtomicU64::new(0),
+            start: Instant::now(),
+            clock_fall_max: options.clock_fall_max,
+            owner_change: Mutex::default(),
         });
         Ok(Self {
             router: Arc::new(RedisRouter::new(&options.url, &settings)?),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use ipseity_domain::KeyId;
+use ipseity_domain::{BURST_WINDOW_S, KeyId};
 use tokio::time::Instant;
 
 use crate::error::LedgerError;
@@ -14,6 +14,9 @@ use crate::redis::breaker::Breaker;
 use crate::redis::clock::ServerClock;
 use crate::redis::identity::DataSet;
 use crate::redis::node::RedisNode;
+
+/// Home's replies have an estimate of Redis's clock, which varies by less.
+const HOME_FALL_MIN_MS: u64 = 20;
 
 /// The server that owns the slot of a key. Without a cluster, it owns all. For a remote node, home does.
 #[derive(Clone)]
@@ -46,7 +49,8 @@ impl Owner {
     #[must_use]
     pub fn home() -> Self {
         // Failed charges do not open this breaker: home also answers that Redis failed.
-        let (breaker, clock) = (Breaker::new(u32::MAX), ServerClock::new());
+        let clock = ServerClock::new(std::time::Instant::now(), HOME_FALL_MIN_MS);
+        let breaker = Breaker::new(u32::MAX);
         breaker.open();
         Self(OwnerKind::Home(Arc::new(Home { breaker, clock })))
     }
@@ -107,6 +111,17 @@ impl Owner {
     #[must_use]
     pub fn at(&self, instant: std::time::Instant) -> LedgerTime {
         self.clock().at(instant)
+    }
+
+    /// The burst window in milliseconds, less what the clock may have been set back in the last minute.
+    #[must_use]
+    pub fn burst_window_ms(&self) -> u64 {
+        match &self.0 {
+            OwnerKind::Redis(node) => node.burst_window_ms(),
+            OwnerKind::Home(home) => {
+                (BURST_WINDOW_S * 1000).saturating_sub(home.clock.fallen_ms(std::time::Instant::now()))
+            }
+        }
     }
 
     /// Whether this node knows the server's clock.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyId, KeyPause, UtcDay};
+use ipseity_domain::{BURST_LIMIT, DailyUsage, KeyId, KeyPause, UtcDay};
 use redis::Value;
 
 use crate::charge_id::ChargeId;
@@ -112,7 +112,7 @@ impl Ledger {
         let (days, recent, unconfirmed) =
             (format_days(&batch.days), format_log_entries(&batch.recent), format_unconfirmed(&batch.unconfirmed));
         let first_attempt = batch.first_attempt.map(format_attempt).unwrap_or_default();
-        let build_invocation = |incarnation: &Incarnation, sent_at: LedgerTime| {
+        let build_invocation = |incarnation: &Incarnation, sent_at: LedgerTime, burst_window_ms: u64| {
             let mut invocation = scripts::RECONCILE.prepare_invoke();
             invocation
                 .key(bucket.record_key(batch.key))
@@ -121,7 +121,7 @@ impl Ledger {
                 .key(bucket.fence_key())
                 .key(bucket.unflushed_key())
                 .key(bucket.reconciled_key(batch.key));
-            invocation.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(BURST_WINDOW_S * 1000);
+            invocation.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(burst_window_ms);
             invocation.arg(batch.key.as_str()).arg(batch.burst_epoch);
             invocation.arg(&pause).arg(&days).arg(&recent).arg(&unconfirmed);
             invocation.arg(node_id).arg(batch.number).arg(&first_attempt).arg(sent_at.0);
@@ -131,7 +131,9 @@ impl Ledger {
         let mut request = self.begin_request_until(bucket.slot(), deadline).await?;
         loop {
             let (sent, sent_at) = (Instant::now(), request.node.clock.now());
-            let reply = self.run_script(&mut request, |incarnation| build_invocation(incarnation, sent_at)).await;
+            let burst_window_ms = request.node.burst_window_ms();
+            let build = |incarnation: &Incarnation| build_invocation(incarnation, sent_at, burst_window_ms);
+            let reply = self.run_script(&mut request, build).await;
             let reply = reply.map_err(|error| request.charge_error(error))?;
             let reply = ScriptReply::from_value(&reply)?;
             if reply.code()? != b'0' {

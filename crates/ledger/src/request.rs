@@ -154,7 +154,14 @@ impl Ledger {
                     arrival
                 }
             };
-            let charge = Charge { key: *key, id: charge_id, arrival: request.arrival, sent_at: request.sent_at, slot };
+            let charge = Charge {
+                key: *key,
+                id: charge_id,
+                arrival: request.arrival,
+                sent_at: request.sent_at,
+                slot,
+                burst_window_ms: request.node.burst_window_ms(),
+            };
             let connection = &request.connection;
             let outcome = if request.asking {
                 let mut conn = RequestConnection::for_request(request);

@@ -62,7 +62,8 @@ impl Issued<Verdict> {
     pub(super) fn restrict_by(self, degraded: &DegradedMode, request: &KeyRequest, received_at: Instant) -> Self {
         // What a remote node knows of its requests, it applies itself.
         let Some(arrived_at) = request.arrived_here_at() else { return self };
-        degraded.observe(&request.key, &self.0, arrived_at, received_at).map_or(self, Self)
+        let burst_window_ms = request.owner.burst_window_ms();
+        degraded.observe(&request.key, &self.0, arrived_at, received_at, burst_window_ms).map_or(self, Self)
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].
@@ -72,14 +73,16 @@ impl Issued<Verdict> {
         charge: PendingCharge,
         now: LedgerTime,
         sent: Option<SentCharge>,
+        burst_window_ms: u64,
     ) -> Option<Self> {
-        degraded.check_request(key, charge, now, sent).map(Self)
+        degraded.check_request(key, charge, now, sent, burst_window_ms).map(Self)
     }
 
     /// Admits a request of an open key, whose charge is in flight. See [`DegradedMode::admit_before_charge`].
     pub(super) fn admit_before_charge(degraded: &DegradedMode, request: &KeyRequest, in_flight: u64) -> Option<Self> {
         let (arrival, now) = (request.arrival_at_owner(), request.owner.now());
-        degraded.admit_before_charge(&request.key, arrival, now, in_flight).map(Self)
+        let burst_window_ms = request.owner.burst_window_ms();
+        degraded.admit_before_charge(&request.key, arrival, now, in_flight, burst_window_ms).map(Self)
     }
 
     /// The proof, if the verdict admits the request.
@@ -162,8 +165,9 @@ mod tests {
     #[test]
     fn every_locally_admitted_request_is_a_pending_charge() {
         let (degraded, key) = limiter_with_key(2);
-        let charge =
-            || Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None).expect("local verdict");
+        let charge = || {
+            Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None, 60_000).expect("local verdict")
+        };
         for used in [1, 2] {
             let admitted = charge().into_admitted().expect("request within the quota");
             assert_eq!((admitted.quota.used, degraded.pending_charges.total_requests()), (used, used));
@@ -178,8 +182,8 @@ mod tests {
     fn requested_scope_only_narrows_the_field_set() {
         for (requested, expected) in [(None, Scope::Geo), (Some("ip"), Scope::Ip), (Some("full"), Scope::Geo)] {
             let (degraded, key) = limiter_with_key(1);
-            let verdict =
-                Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None).expect("local verdict");
+            let verdict = Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None, 60_000)
+                .expect("local verdict");
             let admitted = verdict.into_admitted().expect("request within the quota");
             assert_eq!(admitted.narrowed_to(requested).into_parts().0, FieldSet::Scope(expected));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use ipseity_domain::{ApiKey, BURST_LIMIT, BURST_WINDOW_S};
+use ipseity_domain::{ApiKey, BURST_LIMIT};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -46,6 +46,8 @@ pub(crate) struct Charge {
     pub(crate) sent_at: LedgerTime,
     /// Of the remote node, if it has one.
     pub(crate) slot: Option<RemoteSlot>,
+    /// The length of the burst window.
+    pub(crate) burst_window_ms: u64,
 }
 
 /// A charge in the queue, and where to send its reply.
@@ -162,7 +164,8 @@ fn charge_command(incarnation: &Incarnation, is_cluster: bool, charges: &[Charge
     let sent_times = charges.iter().map(|charge| charge.sent_at.0);
     let (first_sent, last_sent) =
         sent_times.fold((u64::MAX, 0), |(first, last), sent_at| (first.min(sent_at), last.max(sent_at)));
-    cmd.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(BURST_WINDOW_S * 1000);
+    let burst_window_ms = charges.iter().map(|charge| charge.burst_window_ms).min();
+    cmd.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(burst_window_ms.unwrap_or_default());
     cmd.arg(first_sent).arg(last_sent);
     for Charge { key, id, arrival, slot, .. } in charges {
         let mut charge_arg = [0; SLOT.end()];

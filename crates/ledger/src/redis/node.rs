@@ -2,13 +2,13 @@
 //!
 //! There are no automatic retries here: a charge that is sent twice is charged twice.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant as StdInstant};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
-use ipseity_domain::is_mutant;
+use ipseity_domain::{BURST_WINDOW_S, is_mutant};
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion};
 use tokio::sync::Mutex;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::error::LedgerError;
 use crate::ledger_time::LedgerTime;
 use crate::redis::breaker::Breaker;
-use crate::redis::clock::ServerClock;
+use crate::redis::clock::{FALL_VALID, ServerClock};
 use crate::redis::connection::RedisConnection;
 use crate::redis::identity::{DataSet, TrustedStores};
 
@@ -38,6 +38,39 @@ pub(crate) struct NodeSettings {
     pub(crate) trusted: Arc<TrustedStores>,
     /// Number of steps of a server's clock.
     pub(crate) clock_steps: AtomicU64,
+    /// The clocks of all servers count from here, so that they can be compared.
+    pub(crate) start: StdInstant,
+    /// The most that the burst window is shortened after a clock was set back.
+    pub(crate) clock_fall_max: Duration,
+    pub(crate) owner_change: StdMutex<Option<OwnerChange>>,
+}
+
+/// A slot got another owner.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnerChange {
+    at: StdInstant,
+    /// The latest bound of the clocks of all owners before.
+    upper_ms: u64,
+}
+
+impl NodeSettings {
+    /// Notes that slots have other owners than these now. Their logs have times by the clocks of these.
+    pub(crate) fn note_owner_change(&self, old_owners: &[Arc<RedisNode>]) {
+        let at = StdInstant::now();
+        let bounds = old_owners.iter().filter_map(|owner| owner.clock.bounds_ms(at));
+        if let Some(upper_ms) = bounds.map(|(_, upper_ms)| upper_ms).max() {
+            let mut change = self.owner_change.lock().unwrap_or_else(PoisonError::into_inner);
+            let earlier = change.filter(|change| at - change.at <= FALL_VALID).map_or(0, |change| change.upper_ms);
+            *change = Some(OwnerChange { at, upper_ms: upper_ms.max(earlier) });
+        }
+    }
+
+    /// How far a clock may be behind the owner that a slot had in the last minute.
+    fn behind_old_owner_ms(&self, clock: &ServerClock, now: StdInstant) -> u64 {
+        let change = *self.owner_change.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(change) = change.filter(|change| now - change.at <= FALL_VALID) else { return 0 };
+        clock.bounds_ms(now).map_or(0, |(lower_ms, _)| change.upper_ms.saturating_sub(lower_ms))
+    }
 }
 
 pub(crate) struct RedisNode {
@@ -59,8 +92,8 @@ impl RedisNode {
         Ok(Self {
             client,
             breaker: Breaker::new(settings.breaker_failures_max),
+            clock: ServerClock::new(settings.start, 1),
             settings,
-            clock: ServerClock::new(),
             current_connection: ArcSwapOption::empty(),
             connecting: Arc::default(),
         })
@@ -71,6 +104,18 @@ impl RedisNode {
         if self.clock.sync(now, sent, received) {
             self.settings.clock_steps.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// The burst window in milliseconds, less what the clock may have been set back in the last minute: times before that
+    /// look later than they were, and must not pause a key.
+    pub(crate) fn burst_window_ms(&self) -> u64 {
+        if is_mutant("clock-falls-ignored") {
+            return BURST_WINDOW_S * 1000;
+        }
+        let now = StdInstant::now();
+        let fallen_ms = self.clock.fallen_ms(now) + self.settings.behind_old_owner_ms(&self.clock, now);
+        let max_ms = u64::try_from(self.settings.clock_fall_max.as_millis()).unwrap_or(u64::MAX);
+        (BURST_WINDOW_S * 1000).saturating_sub(fallen_ms.min(max_ms))
     }
 
     /// The data sets that this process trusts.

@@ -28,6 +28,7 @@ pub(crate) struct RedisRouter {
     /// The seeds, and the servers that a cluster has reported.
     nodes: StdMutex<Vec<Arc<RedisNode>>>,
     slot_map: ArcSwapOption<SlotMap>,
+    settings: Arc<NodeSettings>,
     /// Held by the task that refreshes the slot map. Other requests wait for it.
     refreshing: Arc<Mutex<()>>,
 }
@@ -38,7 +39,13 @@ impl RedisRouter {
         let seed = |url: &str| Ok(Arc::new(RedisNode::new(url.trim().into_connection_info()?, Arc::clone(settings))?));
         let seeds: Vec<_> = urls.split(',').map(seed).collect::<Result<_, LedgerError>>()?;
         let nodes = StdMutex::new(seeds.clone());
-        Ok(Self { seeds, nodes, slot_map: ArcSwapOption::empty(), refreshing: Arc::default() })
+        Ok(Self {
+            seeds,
+            nodes,
+            slot_map: ArcSwapOption::empty(),
+            settings: Arc::clone(settings),
+            refreshing: Arc::default(),
+        })
     }
 
     /// Returns the owner of a slot and a connection to it.
@@ -143,7 +150,11 @@ impl RedisRouter {
             SlotMap::standalone(Arc::clone(&nodes[first.ok_or(LedgerError::Unreachable)?.index]))
         };
         let slot_map = Arc::new(slot_map);
-        self.slot_map.store(Some(Arc::clone(&slot_map)));
+        if let Some(old) = self.slot_map.swap(Some(Arc::clone(&slot_map)))
+            && !old.has_same_owners(&slot_map)
+        {
+            self.settings.note_owner_change(&old.owners());
+        }
         self.prune_nodes(&slot_map.owners());
         Ok(slot_map)
     }

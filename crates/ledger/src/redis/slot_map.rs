@@ -26,6 +26,12 @@ struct SlotRange {
     owner: Arc<RedisNode>,
 }
 
+impl PartialEq for SlotRange {
+    fn eq(&self, other: &Self) -> bool {
+        (self.first, self.last) == (other.first, other.last) && Arc::ptr_eq(&self.owner, &other.owner)
+    }
+}
+
 impl SlotMap {
     /// The slot map without a cluster.
     pub(crate) fn standalone(node: Arc<RedisNode>) -> Self {
@@ -49,6 +55,11 @@ impl SlotMap {
     pub(crate) fn owner(&self, slot: HashSlot) -> &Arc<RedisNode> {
         let range = self.ranges.iter().find(|range| (range.first..=range.last).contains(&slot.0));
         range.map_or(&self.source, |range| &range.owner)
+    }
+
+    /// Whether every slot has the same owner.
+    pub(crate) fn has_same_owners(&self, other: &Self) -> bool {
+        self.ranges == other.ranges && (!self.ranges.is_empty() || Arc::ptr_eq(&self.source, &other.source))
     }
 
     /// All servers that own a slot.

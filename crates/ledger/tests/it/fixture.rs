@@ -145,7 +145,9 @@ pub fn ledger_at(url: String) -> Ledger {
 }
 
 pub fn ledger_with_timeout(url: String, timeout: Duration) -> Ledger {
-    Ledger::new(&LedgerOptions::new(url, timeout)).expect("valid URL")
+    // Many tests freeze the clock, which then looks as if it were set back all the time.
+    let options = LedgerOptions { clock_fall_max: Duration::ZERO, ..LedgerOptions::new(url, timeout) };
+    Ledger::new(&options).expect("valid URL")
 }
 
 /// The arrival of a request that is charged immediately.

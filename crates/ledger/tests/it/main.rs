@@ -2,6 +2,7 @@
 
 mod arrival;
 mod batch;
+mod clock_falls;
 mod cluster;
 mod daily_quota;
 mod demo;

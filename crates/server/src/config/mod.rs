@@ -101,6 +101,7 @@ pub(crate) struct LedgerConfig {
     pub(crate) demo_requests_per_subnet_max: u64,
     pub(crate) breaker_failures_max: u32,
     pub(crate) probe_interval_ms: u64,
+    pub(crate) clock_fall_max_ms: u64,
     pub(crate) degraded_max_age_s: u64,
     pub(crate) local_cache_keys_max: usize,
     pub(crate) usage_flush_interval_ms: u64,

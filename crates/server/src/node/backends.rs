@@ -77,6 +77,7 @@ fn ledger_options(config: &Config, timeout: Duration, trusted: &Arc<TrustedStore
     LedgerOptions {
         breaker_failures_max: config.ledger.breaker_failures_max,
         trusted: Arc::clone(trusted),
+        clock_fall_max: millis(config.ledger.clock_fall_max_ms),
         ..LedgerOptions::new(&config.ledger.url, timeout)
     }
 }

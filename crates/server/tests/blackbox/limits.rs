@@ -54,9 +54,10 @@ pub(crate) async fn frozen_clock() -> MutexGuard<'static, FrozenClockFixture> {
     let open = async || {
         let clock = TestClock::open().expect("create a clock");
         let redis = RedisOptions { clock: Some(clock.clone()), ..RedisOptions::default() };
-        let deployment =
-            Deployment::start(DeploymentOptions { env: relaxed_timeouts(), redis, ..DeploymentOptions::default() })
-                .await;
+        let mut env = relaxed_timeouts();
+        // A frozen clock looks as if it were set back all the time.
+        env.insert("IPSEITY__LEDGER__CLOCK_FALL_MAX_MS".to_owned(), "0".to_owned());
+        let deployment = Deployment::start(DeploymentOptions { env, redis, ..DeploymentOptions::default() }).await;
         Mutex::new(FrozenClockFixture {
             deployment: deployment.expect("deployment starts"),
             clock,

@@ -65,7 +65,14 @@ impl Admission {
             }
         }
         let charge = PendingCharge { at: request.arrival_at_owner(), id: request.charge_id };
-        let Some(verdict) = Issued::charge_locally(&self.degraded, key, charge, request.owner.now(), sent) else {
+        let Some(verdict) = Issued::charge_locally(
+            &self.degraded,
+            key,
+            charge,
+            request.owner.now(),
+            sent,
+            request.owner.burst_window_ms(),
+        ) else {
             tracing::debug!("local limiter has no verdict");
             return Err(Refusal::Internal);
         };

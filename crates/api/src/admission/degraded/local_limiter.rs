@@ -10,7 +10,6 @@ use ipseity_domain::{
 };
 use ipseity_ledger::{LedgerTime, Quota, Verdict};
 
-const BURST_WINDOW_MS: u64 = BURST_WINDOW_S * 1000;
 /// A clock that steps back by at most this much is treated as not having moved.
 const CLOCK_SKEW_TOLERANCE_MS: u64 = 1000;
 
@@ -30,6 +29,8 @@ pub(super) struct LocalKey {
     arrivals: VecDeque<LedgerTime>,
     /// When the newest of them was decided on.
     newest: LedgerTime,
+    /// The burst window, shorter after the clock of the key's owner was set back.
+    pub(super) burst_window_ms: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,7 @@ impl LocalKey {
             changes_included: 0,
             arrivals: VecDeque::new(),
             newest: LedgerTime(0),
+            burst_window_ms: BURST_WINDOW_S * 1000,
         }
     }
 
@@ -266,8 +268,8 @@ impl LocalKey {
         // Verdicts can be processed in any order.
         let later = self.arrivals.iter().rev().take_while(|time| **time > arrival).count();
         self.arrivals.insert(self.arrivals.len() - later, arrival);
-        let newest = self.newest;
-        while self.arrivals.front().is_some_and(|time| newest.0.saturating_sub(time.0) >= BURST_WINDOW_MS) {
+        let (newest, burst_window_ms) = (self.newest, self.burst_window_ms);
+        while self.arrivals.front().is_some_and(|time| newest.0.saturating_sub(time.0) >= burst_window_ms) {
             self.arrivals.pop_front();
         }
         // One more than the limit is enough to know that it is exceeded.

@@ -78,7 +78,9 @@ impl DegradedMode {
         verdict: &Verdict,
         arrived_at: Instant,
         received_at: Instant,
+        burst_window_ms: u64,
     ) -> Option<Verdict> {
+        self.with_local_key(key.id, |local_key| local_key.burst_window_ms = burst_window_ms);
         // By the clock of the server that gave the verdict, and not later than the truth.
         let arrival_at = |quota: &Quota| {
             let age_ms = (received_at - arrived_at).as_millis() + 1;
@@ -132,9 +134,12 @@ impl DegradedMode {
         arrival: LedgerTime,
         now: LedgerTime,
         in_flight: u64,
+        burst_window_ms: u64,
     ) -> Option<Verdict> {
         let local_key = self.local_keys.get(&key.id)?;
-        lock_local_key(&local_key).admit_before_charge(&key.digest, arrival, now, in_flight)
+        let mut local_key = lock_local_key(&local_key);
+        local_key.burst_window_ms = burst_window_ms;
+        local_key.admit_before_charge(&key.digest, arrival, now, in_flight)
     }
 
     /// Whether the local record of a key has this digest.
@@ -285,9 +290,11 @@ impl DegradedMode {
         charge: PendingCharge,
         now: LedgerTime,
         sent: Option<SentCharge>,
+        burst_window_ms: u64,
     ) -> Option<Verdict> {
         let local_key = self.local_keys.get(&key.id)?;
         let mut local_key = lock_local_key(&local_key);
+        local_key.burst_window_ms = burst_window_ms;
         if !self.pending_charges.has_capacity(key.id) {
             return None;
         }

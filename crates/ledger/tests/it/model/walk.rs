@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyDigest, KeyPause, KeyRecord};
 use ipseity_ledger::{
@@ -54,7 +55,11 @@ impl RandomWalk {
         let (LedgerFixture { redis, .. }, clock) = LedgerFixture::at_noon().await;
         let mut rng = fastrand::Rng::with_seed(seed);
         let store = Arc::new(TrustedStores::default());
-        let options = LedgerOptions { trusted: Arc::clone(&store), ..LedgerOptions::new(redis.url(), REQUEST_TIMEOUT) };
+        let options = LedgerOptions {
+            trusted: Arc::clone(&store),
+            clock_fall_max: Duration::ZERO,
+            ..LedgerOptions::new(redis.url(), REQUEST_TIMEOUT)
+        };
         let node = || NodeModel {
             ledger: Arc::new(Ledger::new(&options).expect("valid URL")),
             pending: (0..KEYS).map(|_| PendingModel::default()).collect(),

@@ -138,6 +138,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "near-limit-ignored",
         check: test(LEDGER, "open_slots::slots_are_open_until_the_burst_limit_is_near"),
     },
+    Mutant {
+        name: "clock-falls-ignored",
+        check: test(LEDGER, "clock_falls::key_below_its_limit_is_not_paused_when_the_clock_is_set_back"),
+    },
     Mutant { name: "change-not-published", check: test(LEDGER, "open_slots::every_change_of_a_key_is_reported") },
     Mutant {
         name: "reconciled-requests-not-logged",
