@@ -38,7 +38,12 @@ const CHANGES_AGE_MAX_MS: u64 = 850;
 /// How long a slot is used after it was renewed. Home keeps it for longer.
 const SLOT_VALID_MS: u64 = 10_000;
 const SLOT_RENEWAL: Duration = Duration::from_secs(4);
-const SLOT_RETRY: Duration = Duration::from_millis(200);
+/// Home processes a claim of a site once in a second.
+const SLOT_RETRY: Duration = Duration::from_millis(1_100);
+/// Time between checks whether the first ping is answered.
+const CONNECTED_POLL: Duration = Duration::from_millis(10);
+/// The start of a line that is not a reply.
+const NOTICE_START: &[u8] = b"[0,";
 /// Pings that are remembered.
 const PINGS_MAX: usize = 64;
 
@@ -279,7 +284,7 @@ impl HomeClient {
             () = send_lines(outgoing, lines) => "connection closed",
             reason = self.receive_replies(&session, incoming, on_notice) => reason,
             reason = self.ping(&session) => reason,
-            () = self.renew_slot(&session), if self.options.is_optimistic => "connection closed",
+            () = self.renew_slot(&session, on_notice), if self.options.is_optimistic => "connection closed",
         };
         self.session.store(None);
         self.fresh_until.store(0, Ordering::Release);
@@ -296,12 +301,20 @@ impl HomeClient {
     ) -> &'static str {
         while let Some(line) = incoming.next_line().await {
             let received = Instant::now();
-            let Ok((number, now, reply)) = serde_json::from_slice::<ReplyLine>(&line) else { return "unknown reply" };
-            *lock(&session.heard_at) = received;
+            let Ok((number, now, reply)) = serde_json::from_slice::<ReplyLine>(&line) else {
+                if line.starts_with(NOTICE_START) {
+                    // Of a newer home. It could be about any key.
+                    on_notice(KeyNotice::AllClosed);
+                    continue;
+                }
+                return "unknown reply";
+            };
             if number == NOTICE {
                 self.apply_notice(session, reply, on_notice);
                 continue;
             }
+            // Not for notices: home sends them even if no request reaches it.
+            *lock(&session.heard_at) = received;
             let Some(waiting) = lock(&session.waiting).remove(&number) else { continue };
             if let Some(now) = now {
                 self.owner.sync_clock(LedgerTime(now), waiting.sent, received);
@@ -353,17 +366,25 @@ impl HomeClient {
     }
 
     /// Claims a slot, and renews it.
-    async fn renew_slot(&self, session: &Session) {
+    async fn renew_slot(&self, session: &Session, on_notice: &impl Fn(KeyNotice)) {
+        // Home processes nothing of a node that does not know its clock.
+        while !self.is_connected() {
+            sleep(CONNECTED_POLL).await;
+        }
         loop {
             let sent = uptime_ms();
             let claim = self.call_on(session, Request::ClaimSlot(self.node_id.clone()), self.owner.now()).await;
             let delay = match claim {
                 Ok(Reply::Slot(slot)) => {
                     let slot = slot.and_then(RemoteSlot::from_number);
-                    *lock(&self.slot) = slot.map(|slot| ClaimedSlot { slot, valid_until: sent + SLOT_VALID_MS });
+                    let claimed = slot.map(|slot| ClaimedSlot { slot, valid_until: sent + SLOT_VALID_MS });
+                    let previous = std::mem::replace(&mut *lock(&self.slot), claimed);
+                    if previous.is_some_and(|previous| Some(previous.slot) != slot) {
+                        // What was opened for the old slot is not open for this one.
+                        on_notice(KeyNotice::AllClosed);
+                    }
                     SLOT_RENEWAL
                 }
-                // At first home's clock is not known, and home does not process the claim.
                 Ok(_) | Err(_) => SLOT_RETRY,
             };
             sleep(delay).await;

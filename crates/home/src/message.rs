@@ -151,7 +151,7 @@ pub enum VerdictMessage {
     /// The daily quota is exhausted.
     QuotaExhausted(QuotaMessage),
     /// The request is admitted: scope, quota, burst epoch, and whether the slot is open.
-    Admitted(String, QuotaMessage, u64, bool),
+    Admitted(String, QuotaMessage, u64, #[serde(default)] bool),
 }
 
 impl VerdictMessage {

@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use h2::server::{Builder, Connection, SendResponse};
 use http::{Method, Response, StatusCode};
-use ipseity_ledger::SlotNotice;
+use ipseity_ledger::{SlotFeed, SlotNotice};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
@@ -49,7 +49,7 @@ pub async fn serve_session(
     socket: TcpStream,
     acceptor: SitesAcceptor,
     handler: RequestHandler,
-    notices: broadcast::Receiver<SlotNotice>,
+    feed: Arc<SlotFeed>,
     limits: SiteSessionLimits,
     stop: impl Future<Output = ()>,
 ) {
@@ -61,7 +61,7 @@ pub async fn serve_session(
     tracing::info!(site = site.name, "remote node connected");
     let name: Arc<str> = site.name.as_str().into();
     let reason = tokio::select! {
-        reason = process_requests(name, reader, response, handler, notices, limits, stop) => Some(reason),
+        reason = process_requests(name, reader, response, handler, feed, limits, stop) => Some(reason),
         () = site.removed() => None,
         () = drive(&mut connection) => Some("connection closed"),
     };
@@ -111,28 +111,47 @@ async fn process_requests(
     mut reader: LineReader,
     mut response: SendResponse<Bytes>,
     handler: RequestHandler,
-    notices: broadcast::Receiver<SlotNotice>,
+    feed: Arc<SlotFeed>,
     limits: SiteSessionLimits,
     stop: impl Future<Output = ()>,
 ) -> &'static str {
     let Ok(stream) = response.send_response(Response::new(()), false) else { return "connection closed" };
     let (replies, queue) = mpsc::channel(limits.concurrent_requests_max.max(1));
     let permits = Arc::new(Semaphore::new(limits.concurrent_requests_max.max(1)));
-    let (pings, notice_lines) = (Pings::default(), replies.clone());
+    let (node, notice_lines) = (Arc::new(OptimisticNode::default()), replies.clone());
+    let (subscribe, subscribed) = oneshot::channel();
     let receive = async {
-        let replies = replies;
+        let (replies, mut subscribe) = (replies, Some(subscribe));
         loop {
             let Ok(line) = timeout(limits.idle_timeout, reader.next_line()).await else { return "idle" };
             let Some(line) = line else { return "stream ended" };
-            let Ok(request) = serde_json::from_slice::<RequestLine>(&line) else { return "unknown request" };
-            if matches!(request.2, Request::Ping) {
-                pings.record(request.0);
+            let Ok(mut request) = serde_json::from_slice::<RequestLine>(&line) else { return "unknown request" };
+            match &mut request.2 {
+                Request::Ping => node.record_ping(request.0),
+                // Before the claim is processed, so that no notice about a key that is opened after it is missed.
+                Request::ClaimSlot(_) => {
+                    if let Some(subscribe) = subscribe.take() {
+                        let _ = subscribe.send(feed.subscribe());
+                    }
+                }
+                Request::Charge(charge) => charge.slot = charge.slot.filter(|slot| node.has_slot(*slot)),
+                Request::ChargeDemo
+                | Request::FindRecord(_)
+                | Request::FindDemoUsage
+                | Request::Reconcile(_)
+                | Request::ReconcileDemo(_)
+                | Request::AddRefusals(_) => {}
             }
             // The permits limit what a remote node can use of home. While there is none, its requests are not read.
             let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return "closed" };
             let (reply, replies) = (handler(Arc::clone(&site), request), replies.clone());
+            let node = Arc::clone(&node);
             tokio::spawn(async move {
-                let line = to_line(&reply.await);
+                let reply = reply.await;
+                if let Reply::Slot(slot) = reply.2 {
+                    node.set_slot(slot);
+                }
+                let line = to_line(&reply);
                 // The session may have ended.
                 let _ = replies.send(line).await;
                 drop(permit);
@@ -142,7 +161,7 @@ async fn process_requests(
     let receive_until_stop = async {
         tokio::select! {
             reason = receive => reason,
-            () = forward_notices(notices, &pings, notice_lines) => "connection closed",
+            () = forward_notices(subscribed, &node, notice_lines) => "connection closed",
             () = stop => "draining",
         }
     };
@@ -156,14 +175,23 @@ async fn process_requests(
     reason
 }
 
-/// Tells a remote node which keys were closed. The lines are in the order of the notices.
-async fn forward_notices(mut notices: broadcast::Receiver<SlotNotice>, pings: &Pings, lines: mpsc::Sender<Vec<u8>>) {
+/// Sends a remote node the keys that were closed, after it has claimed a slot. The lines are in the order of the notices.
+async fn forward_notices(
+    subscribed: oneshot::Receiver<broadcast::Receiver<SlotNotice>>,
+    node: &OptimisticNode,
+    lines: mpsc::Sender<Vec<u8>>,
+) {
+    let Ok(mut notices) = subscribed.await else { return std::future::pending().await };
+    let mut last_ping = None;
     loop {
         let reply = match notices.recv().await {
             Ok(SlotNotice::Closed(key)) => Reply::KeyClosed(key.as_str().to_owned()),
-            Ok(SlotNotice::CompleteUntil(instant)) => match pings.newest_before(instant) {
-                Some(number) => Reply::ChangesComplete(number),
-                None => continue,
+            Ok(SlotNotice::CompleteUntil(instant)) => match node.newest_ping_before(instant) {
+                ping @ Some(number) if ping != last_ping => {
+                    last_ping = ping;
+                    Reply::ChangesComplete(number)
+                }
+                Some(_) | None => continue,
             },
             Ok(SlotNotice::Missed) | Err(broadcast::error::RecvError::Lagged(_)) => Reply::ChangesMissed,
             Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
@@ -174,22 +202,38 @@ async fn forward_notices(mut notices: broadcast::Receiver<SlotNotice>, pings: &P
     }
 }
 
-/// The last pings of a remote node, with the time of their receipt.
+/// What a session knows of a node that admits requests before they are charged.
 #[derive(Default)]
-struct Pings(Mutex<VecDeque<(Instant, u64)>>);
+struct OptimisticNode {
+    slot: Mutex<Option<u8>>,
+    /// The last pings, with the time of their receipt.
+    pings: Mutex<VecDeque<(Instant, u64)>>,
+}
 
 /// A remote node pings a few times while it waits for a notice.
 const PINGS_MAX: usize = 64;
 
-impl Pings {
-    fn record(&self, number: u64) {
-        let mut pings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl OptimisticNode {
+    /// Whether the slot is the one that the node has claimed.
+    fn has_slot(&self, slot: u8) -> bool {
+        *lock(&self.slot) == Some(slot)
+    }
+
+    fn set_slot(&self, slot: Option<u8>) {
+        *lock(&self.slot) = slot;
+    }
+
+    fn record_ping(&self, number: u64) {
+        let mut pings = lock(&self.pings);
         pings.truncate(PINGS_MAX - 1);
         pings.push_front((Instant::now(), number));
     }
 
-    fn newest_before(&self, instant: Instant) -> Option<u64> {
-        let pings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pings.iter().find(|(received, _)| *received < instant).map(|(_, number)| *number)
+    fn newest_ping_before(&self, instant: Instant) -> Option<u64> {
+        lock(&self.pings).iter().find(|(received, _)| *received < instant).map(|(_, number)| *number)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,6 +11,7 @@ use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::redis::connection::RedisConnection;
 use crate::redis::node::RedisNode;
+use crate::redis::subscription::Subscription;
 
 /// Number of clock readings. The one with the shortest round trip is the most exact.
 const CLOCK_SAMPLES: usize = 5;
@@ -44,6 +45,8 @@ pub struct RedisServerInfo {
     pub clock_offset_ms: i64,
     /// Duration of one round trip.
     pub round_trip: Duration,
+    /// Whether the user may publish changes of keys and receive them, which optimistic remote nodes need.
+    pub has_change_channel: bool,
 }
 
 impl Ledger {
@@ -62,7 +65,10 @@ impl Ledger {
     }
 }
 
-async fn inspect_server(node: &RedisNode, connection: &Arc<RedisConnection>) -> Result<RedisServerInfo, LedgerError> {
+async fn inspect_server(
+    node: &Arc<RedisNode>,
+    connection: &Arc<RedisConnection>,
+) -> Result<RedisServerInfo, LedgerError> {
     let mut conn = connection.conn.clone();
     let info: String = redis::cmd("INFO").query_async(&mut conn).await?;
     let field =
@@ -95,6 +101,7 @@ async fn inspect_server(node: &RedisNode, connection: &Arc<RedisConnection>) -> 
         last_save_failed: ["rdb_last_bgsave_status", "aof_last_write_status"].iter().any(|name| field(name) == "err"),
         clock_offset_ms,
         round_trip,
+        has_change_channel: Subscription::open(node, |_| {}).await.is_some(),
     })
 }
 

@@ -113,15 +113,17 @@ impl Owner {
         self.clock().at(instant)
     }
 
-    /// The burst window in milliseconds, less what the clock may have been set back in the last minute.
+    /// The burst window of requests whose times this node knows by the clock, in milliseconds: less what the clock may have
+    /// been set back in the last minute, and less the error of these times.
     #[must_use]
     pub fn burst_window_ms(&self) -> u64 {
-        match &self.0 {
+        let now = std::time::Instant::now();
+        let window_ms = match &self.0 {
             OwnerKind::Redis(node) => node.burst_window_ms(),
-            OwnerKind::Home(home) => {
-                (BURST_WINDOW_S * 1000).saturating_sub(home.clock.fallen_ms(std::time::Instant::now()))
-            }
-        }
+            OwnerKind::Home(home) => (BURST_WINDOW_S * 1000).saturating_sub(home.clock.fallen_ms(now)),
+        };
+        let error_ms = self.clock().bounds_ms(now).map_or(0, |(lower_ms, upper_ms)| upper_ms.saturating_sub(lower_ms));
+        window_ms.saturating_sub(error_ms)
     }
 
     /// Whether this node knows the server's clock.

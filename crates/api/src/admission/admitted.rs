@@ -20,6 +20,7 @@ use ipseity_ledger::{DemoVerdict, Ledger, LedgerError, LedgerTime, PendingCharge
 use crate::admission::backend::{Backend, FailedCharge, charge_demo_at_home};
 use crate::admission::degraded::DegradedMode;
 use crate::admission::key_request::KeyRequest;
+use crate::admission::open_keys::AdmittedEarly;
 
 /// Proof that a request was charged, with what its response may contain.
 pub(crate) struct Admitted {
@@ -79,10 +80,14 @@ impl Issued<Verdict> {
     }
 
     /// Admits a request of an open key, whose charge is in flight. See [`DegradedMode::admit_before_charge`].
-    pub(super) fn admit_before_charge(degraded: &DegradedMode, request: &KeyRequest, in_flight: u64) -> Option<Self> {
+    pub(super) fn admit_before_charge(
+        degraded: &DegradedMode,
+        request: &KeyRequest,
+        early: &AdmittedEarly,
+    ) -> Option<Self> {
         let (arrival, now) = (request.arrival_at_owner(), request.owner.now());
         let burst_window_ms = request.owner.burst_window_ms();
-        degraded.admit_before_charge(&request.key, arrival, now, in_flight, burst_window_ms).map(Self)
+        degraded.admit_before_charge(request.key.id, arrival, now, early, burst_window_ms).map(Self)
     }
 
     /// The proof, if the verdict admits the request.

@@ -19,6 +19,7 @@ mod optimistic;
 mod refusal_cache;
 mod remote;
 mod site_requests;
+mod slot_claims;
 pub(crate) mod usage_buffer;
 
 use std::pin::pin;
@@ -40,6 +41,7 @@ use crate::admission::key_lookups::KeyLookups;
 use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::OpenKeys;
 use crate::admission::refusal_cache::{DemoRefusalCache, PersistentRefusal, RefusalCache, RefusalEntry};
+use crate::admission::slot_claims::SlotClaims;
 use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::Refusal;
 use crate::failpoint;
@@ -58,6 +60,7 @@ pub struct Admission {
     metrics: ApiMetrics,
     key_lookups: KeyLookups,
     open_keys: Arc<OpenKeys>,
+    slot_claims: SlotClaims,
     refusal_cache: RefusalCache,
     demo_refusal_cache: DemoRefusalCache,
     demo_shares: DemoShares,
@@ -79,6 +82,7 @@ impl Admission {
             metrics,
             key_lookups: KeyLookups::new(limits),
             open_keys: OpenKeys::new(limits.degraded.local_keys_max),
+            slot_claims: SlotClaims::default(),
             refusal_cache: RefusalCache::new(limits.refusal_cache_max),
             demo_refusal_cache: DemoRefusalCache::default(),
             demo_shares: DemoShares::new(limits.demo_requests_per_subnet_max),
@@ -147,18 +151,24 @@ impl Admission {
         let charge = pin!(Issued::charge(&self.backend, request));
         let verdict = charge.instrument(info_span!(target: TRACE_TARGET, "charge")).await;
         let received_at = Instant::now();
-        self.metrics.observe_charge_duration(received_at - start);
+        match &self.backend {
+            Backend::Stores(_) => self.metrics.observe_charge_duration(received_at - start),
+            Backend::Home(_) => self.metrics.observe_home_charge_duration(received_at - start),
+        }
         match verdict {
             Ok(verdict) => {
                 owner.record_success();
-                if let (Some(in_flight), Some(is_open)) = (in_flight, self.opens_key(request, verdict.verdict())) {
-                    in_flight.finish(is_open);
+                // The local record has the verdict before the key is open.
+                let opening = in_flight.map(|in_flight| (in_flight, verdict.verdict().clone()));
+                let verdict = verdict.restrict_by(&self.degraded, request, received_at);
+                if let Some((in_flight, verdict)) = opening {
+                    in_flight.finish(&verdict);
                 }
-                Ok(verdict.restrict_by(&self.degraded, request, received_at))
+                Ok(verdict)
             }
             Err(failure) => {
                 if let Some(in_flight) = in_flight {
-                    in_flight.finish(false);
+                    in_flight.close();
                 }
                 match &failure.error {
                     // A remote node's charge that was delivered late says nothing about Redis.

@@ -6,8 +6,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use ipseity_domain::{IN_FLIGHT_MAX, KeyId, is_mutant};
+use ipseity_domain::{ApiKey, IN_FLIGHT_MAX, KeyDigest, KeyId, Scope, is_mutant};
+use ipseity_ledger::Verdict;
+
+/// A key without a verdict for this time waits for home. Redis forgets a key that is not used for longer.
+const OPEN_MAX_AGE: Duration = Duration::from_secs(3600);
+/// Time between searches for keys that are no longer used, while there are too many.
+const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) struct OpenKeys {
     state: Mutex<OpenKeysState>,
@@ -22,16 +29,27 @@ struct OpenKeysState {
     closings: u64,
     /// Requests that were admitted, and whose charges are in flight.
     admitted: usize,
+    purged_at: Option<Instant>,
 }
 
 #[derive(Default)]
 struct OpenKey {
-    is_open: bool,
+    opened: Option<OpenedKey>,
     /// `closings` when the key was last closed.
     closed_at: u64,
     /// All charges in flight, and those whose requests were admitted.
     charges: usize,
     admitted: usize,
+}
+
+/// What the last verdict said that opened a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenedKey {
+    pub(super) digest: KeyDigest,
+    pub(super) scope: Scope,
+    pub(super) daily_limit: u64,
+    pub(super) burst_epoch: u64,
+    confirmed_at: Instant,
 }
 
 /// Why a request waits for home.
@@ -43,30 +61,43 @@ pub(super) enum WaitReason {
     InFlight,
 }
 
+/// A request that is admitted before it is charged.
+pub(super) struct AdmittedEarly {
+    pub(super) charge: ChargeInFlight,
+    pub(super) opened: OpenedKey,
+    /// Such requests of the key before it whose charges are in flight.
+    pub(super) in_flight: usize,
+}
+
 impl OpenKeys {
     pub(super) fn new(keys_max: usize) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), keys_max })
     }
 
     /// Begins the charge of a request that waits for the verdict.
-    pub(super) fn begin(self: &Arc<Self>, id: KeyId) -> ChargeInFlight {
+    pub(super) fn begin(self: &Arc<Self>, key: &ApiKey) -> ChargeInFlight {
         let mut state = self.lock();
-        state.keys.entry(id).or_default().charges += 1;
-        ChargeInFlight { open_keys: Arc::clone(self), id, closings: state.closings, is_admitted: false }
+        state.keys.entry(key.id).or_default().charges += 1;
+        ChargeInFlight { open_keys: Arc::clone(self), key: *key, closings: state.closings, is_admitted: false }
     }
 
-    /// Begins the charge of a request that is admitted now. Returns the number of such charges of the key before it.
-    pub(super) fn begin_admitted(self: &Arc<Self>, id: KeyId) -> Result<(ChargeInFlight, usize), WaitReason> {
+    /// Begins the charge of a request that is admitted now.
+    pub(super) fn begin_admitted(self: &Arc<Self>, key: &ApiKey) -> Result<AdmittedEarly, WaitReason> {
         let mut state = self.lock();
-        let key = state.keys.get_mut(&id).filter(|key| key.is_open).ok_or(WaitReason::NotOpen)?;
-        let admitted_before = key.admitted;
-        if admitted_before >= IN_FLIGHT_MAX && !is_mutant("in-flight-not-limited") {
+        let open_key = state.keys.get_mut(&key.id).ok_or(WaitReason::NotOpen)?;
+        let opened = open_key.opened.filter(|opened| opened.digest == key.digest).ok_or(WaitReason::NotOpen)?;
+        if opened.confirmed_at.elapsed() > OPEN_MAX_AGE {
+            return Err(WaitReason::NotOpen);
+        }
+        let in_flight = open_key.admitted;
+        if in_flight >= IN_FLIGHT_MAX && !is_mutant("in-flight-not-limited") {
             return Err(WaitReason::InFlight);
         }
-        (key.charges, key.admitted) = (key.charges + 1, key.admitted + 1);
+        (open_key.charges, open_key.admitted) = (open_key.charges + 1, open_key.admitted + 1);
         state.admitted += 1;
         let closings = state.closings;
-        Ok((ChargeInFlight { open_keys: Arc::clone(self), id, closings, is_admitted: true }, admitted_before))
+        let charge = ChargeInFlight { open_keys: Arc::clone(self), key: *key, closings, is_admitted: true };
+        Ok(AdmittedEarly { charge, opened, in_flight })
     }
 
     pub(super) fn close(&self, id: KeyId) {
@@ -78,7 +109,7 @@ impl OpenKeys {
         state.closings += 1;
         let closed_at = state.closings;
         state.keys.retain(|_, key| {
-            (key.is_open, key.closed_at) = (false, closed_at);
+            (key.opened, key.closed_at) = (None, closed_at);
             key.charges > 0
         });
     }
@@ -86,6 +117,13 @@ impl OpenKeys {
     /// Number of admitted requests whose charges are in flight.
     pub(super) fn admitted_in_flight(&self) -> usize {
         self.lock().admitted
+    }
+
+    /// The same for each key that has any.
+    pub(super) fn requests_by_key(&self) -> Vec<(KeyId, u64)> {
+        let state = self.lock();
+        let admitted = state.keys.iter().filter(|(_, key)| key.admitted > 0);
+        admitted.map(|(id, key)| (*id, key.admitted as u64)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenKeysState> {
@@ -97,18 +135,29 @@ impl OpenKeysState {
     fn close(&mut self, id: KeyId) {
         self.closings += 1;
         if let Some(key) = self.keys.get_mut(&id) {
-            (key.is_open, key.closed_at) = (false, self.closings);
+            (key.opened, key.closed_at) = (None, self.closings);
             if key.charges == 0 {
                 self.keys.remove(&id);
             }
         }
+    }
+
+    /// Whether another key can be opened. Forgets keys that are no longer used.
+    fn has_capacity(&mut self, keys_max: usize) -> bool {
+        let is_full = self.keys.len() > keys_max;
+        if is_full && self.purged_at.is_none_or(|at| at.elapsed() > PURGE_INTERVAL) {
+            self.purged_at = Some(Instant::now());
+            let is_used = |opened: OpenedKey| opened.confirmed_at.elapsed() <= OPEN_MAX_AGE;
+            self.keys.retain(|_, key| key.charges > 0 || key.opened.is_some_and(is_used));
+        }
+        self.keys.len() <= keys_max
     }
 }
 
 /// A charge without a verdict. It counts until it is dropped.
 pub(super) struct ChargeInFlight {
     open_keys: Arc<OpenKeys>,
-    id: KeyId,
+    key: ApiKey,
     /// Number of closings when it began.
     closings: u64,
     is_admitted: bool,
@@ -116,14 +165,46 @@ pub(super) struct ChargeInFlight {
 
 impl ChargeInFlight {
     /// Opens or closes the key by the verdict.
-    pub(super) fn finish(self, is_open: bool) {
-        let mut state = self.open_keys.lock();
-        if !is_open {
-            return state.close(self.id);
+    pub(super) fn finish(self, verdict: &Verdict) {
+        match verdict {
+            Verdict::Admitted { scope, quota, burst_epoch, is_open: true } => self.open(OpenedKey {
+                digest: self.key.digest,
+                scope: *scope,
+                daily_limit: quota.limit,
+                burst_epoch: *burst_epoch,
+                confirmed_at: Instant::now(),
+            }),
+            // Anyone can make up a secret, and the one before a rotation says nothing about the current one.
+            Verdict::Admitted { is_open: false, .. } | Verdict::WrongSecret(_) => self.close_secret(),
+            Verdict::Inactive(_) | Verdict::Paused(_) | Verdict::PausedNow { .. } | Verdict::QuotaExhausted { .. } => {
+                self.close()
+            }
+            Verdict::Unknown(_) => {}
         }
-        let has_capacity = state.keys.len() <= self.open_keys.keys_max;
-        if let Some(key) = state.keys.get_mut(&self.id) {
-            key.is_open |= has_capacity && (self.closings >= key.closed_at || is_mutant("old-verdict-opens"));
+    }
+
+    /// Closes the key.
+    pub(super) fn close(self) {
+        self.open_keys.close(self.key.id);
+    }
+
+    fn open(&self, opened: OpenedKey) {
+        let mut state = self.open_keys.lock();
+        let has_capacity = state.has_capacity(self.open_keys.keys_max);
+        if let Some(key) = state.keys.get_mut(&self.key.id)
+            && (key.opened.is_some() || has_capacity)
+            && (self.closings >= key.closed_at || is_mutant("old-verdict-opens"))
+        {
+            key.opened = Some(opened);
+        }
+    }
+
+    /// Closes the key if it is open for the secret of this charge, or not open.
+    fn close_secret(&self) {
+        let mut state = self.open_keys.lock();
+        let opened = state.keys.get(&self.key.id).and_then(|key| key.opened);
+        if opened.is_none_or(|opened| opened.digest == self.key.digest) {
+            state.close(self.key.id);
         }
     }
 }
@@ -132,11 +213,11 @@ impl Drop for ChargeInFlight {
     fn drop(&mut self) {
         let mut state = self.open_keys.lock();
         state.admitted -= usize::from(self.is_admitted);
-        if let Some(key) = state.keys.get_mut(&self.id) {
+        if let Some(key) = state.keys.get_mut(&self.key.id) {
             key.charges -= 1;
             key.admitted -= usize::from(self.is_admitted);
-            if key.charges == 0 && !key.is_open {
-                state.keys.remove(&self.id);
+            if key.charges == 0 && key.opened.is_none() {
+                state.keys.remove(&self.key.id);
             }
         }
     }
@@ -144,62 +225,104 @@ impl Drop for ChargeInFlight {
 
 #[cfg(test)]
 mod tests {
+    use ipseity_domain::PlaintextKey;
+    use ipseity_ledger::{LedgerTime, Quota};
+
     use super::*;
 
-    fn open_keys() -> (Arc<OpenKeys>, KeyId) {
-        (OpenKeys::new(10), KeyId::parse("0123456789").expect("valid id"))
+    fn open_keys() -> (Arc<OpenKeys>, ApiKey) {
+        (OpenKeys::new(10), new_key())
     }
 
-    fn is_open(open_keys: &Arc<OpenKeys>, id: KeyId) -> bool {
-        open_keys.begin_admitted(id).is_ok()
+    fn new_key() -> ApiKey {
+        PlaintextKey::generate(|| fastrand::u8(..)).to_api_key()
+    }
+
+    fn admitted(is_open: bool) -> Verdict {
+        let now = LedgerTime(0);
+        Verdict::Admitted {
+            scope: Scope::Ip,
+            quota: Quota { now, limit: 10, day: now.day(), used: 1 },
+            burst_epoch: 1,
+            is_open,
+        }
+    }
+
+    fn is_open(open_keys: &Arc<OpenKeys>, key: &ApiKey) -> bool {
+        open_keys.begin_admitted(key).is_ok()
     }
 
     #[test]
     fn verdict_opens_a_key_and_the_next_closes_it() {
-        let (open_keys, id) = open_keys();
-        assert_eq!(open_keys.begin_admitted(id).err(), Some(WaitReason::NotOpen));
-        open_keys.begin(id).finish(true);
-        assert!(is_open(&open_keys, id));
-        open_keys.begin(id).finish(false);
-        assert!(!is_open(&open_keys, id));
+        let (open_keys, key) = open_keys();
+        assert_eq!(open_keys.begin_admitted(&key).err(), Some(WaitReason::NotOpen));
+        open_keys.begin(&key).finish(&admitted(true));
+        assert!(is_open(&open_keys, &key));
+        open_keys.begin(&key).finish(&admitted(false));
+        assert!(!is_open(&open_keys, &key));
         assert!(open_keys.lock().keys.is_empty());
     }
 
     #[test]
     fn verdict_of_a_charge_that_began_before_a_closing_does_not_open() {
-        let (open_keys, id) = open_keys();
-        type Close = fn(&Arc<OpenKeys>, KeyId);
+        let (open_keys, key) = open_keys();
+        type Close = fn(&Arc<OpenKeys>, &ApiKey);
         let closings: [Close; 3] = [
-            |open_keys, id| open_keys.close(id),
+            |open_keys, key| open_keys.close(key.id),
             |open_keys, _| open_keys.close_all(),
-            |open_keys, id| open_keys.begin(id).finish(false),
+            |open_keys, key| open_keys.begin(key).finish(&admitted(false)),
         ];
         for close in closings {
-            let before = open_keys.begin(id);
-            close(&open_keys, id);
-            before.finish(true);
-            assert!(!is_open(&open_keys, id));
-            let after = open_keys.begin(id);
-            after.finish(true);
-            assert!(is_open(&open_keys, id));
+            let before = open_keys.begin(&key);
+            close(&open_keys, &key);
+            before.finish(&admitted(true));
+            assert!(!is_open(&open_keys, &key));
+            open_keys.begin(&key).finish(&admitted(true));
+            assert!(is_open(&open_keys, &key));
         }
     }
 
     #[test]
+    fn late_verdict_on_another_secret_changes_nothing() {
+        let (open_keys, old) = open_keys();
+        let new = ApiKey { digest: new_key().digest, ..old };
+        let late = open_keys.begin(&old);
+        open_keys.close(old.id);
+        open_keys.begin(&new).finish(&admitted(true));
+        late.finish(&admitted(true));
+        assert!(is_open(&open_keys, &new) && !is_open(&open_keys, &old));
+        // The secret before a rotation is never open, and a made-up one is wrong.
+        open_keys.begin(&old).finish(&admitted(false));
+        open_keys.begin(&old).finish(&Verdict::WrongSecret(LedgerTime(0)));
+        assert!(is_open(&open_keys, &new));
+        open_keys.begin(&old).finish(&Verdict::Paused(LedgerTime(0)));
+        assert!(!is_open(&open_keys, &new));
+    }
+
+    #[test]
     fn admitted_requests_in_flight_are_limited_and_freed_by_their_end() {
-        let (open_keys, id) = open_keys();
-        open_keys.begin(id).finish(true);
-        let mut in_flight: Vec<_> =
-            (0..IN_FLIGHT_MAX).map(|_| open_keys.begin_admitted(id).expect("not too many").0).collect();
-        assert_eq!(open_keys.begin_admitted(id).err(), Some(WaitReason::InFlight));
+        let (open_keys, key) = open_keys();
+        open_keys.begin(&key).finish(&admitted(true));
+        let begin = || open_keys.begin_admitted(&key);
+        let mut in_flight: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| begin().expect("not too many")).collect();
+        assert_eq!(begin().err(), Some(WaitReason::InFlight));
         // A closed key that is opened again still has them.
-        open_keys.close(id);
-        open_keys.begin(id).finish(true);
-        assert_eq!(open_keys.begin_admitted(id).err(), Some(WaitReason::InFlight));
+        open_keys.close(key.id);
+        open_keys.begin(&key).finish(&admitted(true));
+        assert_eq!(begin().err(), Some(WaitReason::InFlight));
         in_flight.pop();
-        let (_charge, before) = open_keys.begin_admitted(id).expect("one has ended");
-        assert_eq!((before, open_keys.admitted_in_flight()), (IN_FLIGHT_MAX - 1, IN_FLIGHT_MAX));
-        drop(in_flight);
+        let last = begin().expect("one has ended");
+        assert_eq!((last.in_flight, open_keys.admitted_in_flight()), (IN_FLIGHT_MAX - 1, IN_FLIGHT_MAX));
+        drop((in_flight, last));
         open_keys.close_all();
+        assert_eq!((open_keys.admitted_in_flight(), open_keys.lock().keys.len()), (0, 0));
+    }
+
+    #[test]
+    fn only_so_many_keys_are_open() {
+        let (open_keys, _) = open_keys();
+        let keys: Vec<_> = (0..20).map(|_| new_key()).collect();
+        keys.iter().for_each(|key| open_keys.begin(key).finish(&admitted(true)));
+        assert_eq!(keys.iter().filter(|key| is_open(&open_keys, key)).count(), 10);
     }
 }

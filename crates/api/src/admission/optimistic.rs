@@ -14,7 +14,7 @@ use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
 use crate::admission::backend::{Backend, BackendError, FailedCharge, charge_at_home};
 use crate::admission::key_request::KeyRequest;
-use crate::admission::open_keys::{ChargeInFlight, WaitReason};
+use crate::admission::open_keys::{AdmittedEarly, ChargeInFlight, WaitReason};
 
 impl Admission {
     /// Closes what home has closed.
@@ -40,18 +40,21 @@ impl Admission {
             self.metrics.count_wait("pending");
             return None;
         }
-        let (charge, in_flight) = match self.open_keys.begin_admitted(request.key.id) {
-            Ok(begun) => begun,
+        let early = match self.open_keys.begin_admitted(&request.key) {
+            Ok(early) => early,
             Err(reason) => {
                 self.metrics.count_wait(if reason == WaitReason::NotOpen { "not_open" } else { "in_flight" });
                 return None;
             }
         };
-        let verdict = Issued::admit_before_charge(&self.degraded, request, in_flight as u64)?;
-        let Verdict::Admitted { burst_epoch, .. } = *verdict.verdict() else { return None };
+        let Some(verdict) = Issued::admit_before_charge(&self.degraded, request, &early) else {
+            self.metrics.count_wait("not_open");
+            return None;
+        };
         self.metrics.count_optimistic();
         let (admission, home, request) = (Arc::clone(self), Arc::clone(home), request.clone());
-        tokio::spawn(async move { admission.charge_admitted(&home, &request, burst_epoch, charge).await });
+        let AdmittedEarly { charge, opened, .. } = early;
+        tokio::spawn(async move { admission.charge_admitted(&home, &request, opened.burst_epoch, charge).await });
         verdict.into_admitted()
     }
 
@@ -61,13 +64,13 @@ impl Admission {
         let unconfirmed = |sent| UnconfirmedCharge { sent, id: request.charge_id, is_admitted: true };
         match charge_at_home(home, request, sent).await {
             Ok(verdict) => {
-                self.degraded.observe_charged(key, &verdict, Instant::now());
-                if let Verdict::Admitted { is_open, .. } = verdict {
-                    return charge.finish(is_open);
+                self.degraded.observe_charged(key, &verdict);
+                if !matches!(verdict, Verdict::Admitted { .. }) {
+                    // Looked up like a charge whose reply was lost: what the daily quota rejected is in the log.
+                    self.metrics.count_over_limit();
+                    self.degraded.pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed(sent));
                 }
-                // Looked up like a charge whose reply was lost: what the daily quota rejected is in the log.
-                self.metrics.count_over_limit();
-                self.degraded.pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed(sent));
+                return charge.finish(&verdict);
             }
             Err(FailedCharge { error: BackendError::NoSuchKey, .. }) => {
                 self.metrics.count_over_limit();
@@ -82,25 +85,12 @@ impl Admission {
                 self.degraded.pending_charges.add_admitted(key, burst_epoch, sent.at.day(), charge);
             }
         }
-        charge.finish(false);
-    }
-
-    /// Whether a verdict opens or closes the key for this node; `None` if it says nothing about that.
-    pub(super) fn opens_key(&self, request: &KeyRequest, verdict: &Verdict) -> Option<bool> {
-        match verdict {
-            Verdict::Admitted { is_open, .. } => Some(*is_open),
-            // Anyone can make up a secret.
-            Verdict::WrongSecret(_) => self.degraded.accepts(&request.key).then_some(false),
-            Verdict::Unknown(_) => None,
-            Verdict::Inactive(_) | Verdict::Paused(_) | Verdict::PausedNow { .. } | Verdict::QuotaExhausted { .. } => {
-                Some(false)
-            }
-        }
+        charge.close();
     }
 
     /// Begins a charge that waits for home.
     pub(super) fn begin_charge(&self, request: &KeyRequest) -> Option<ChargeInFlight> {
         let Backend::Home(home) = &self.backend else { return None };
-        home.is_optimistic().then(|| self.open_keys.begin(request.key.id))
+        home.is_optimistic().then(|| self.open_keys.begin(&request.key))
     }
 }

@@ -92,7 +92,9 @@ impl Admission {
                 self.reconcile_demo_for_remote_node(stores, sent_at.day(), batch.into()).await
             }
             Request::AddRefusals(refusals) => self.add_refusals(sent_at.day(), &refusals),
-            Request::ClaimSlot(node) if node.len() == NODE_ID_CHARS => {
+            Request::ClaimSlot(node) if node.len() == NODE_ID_CHARS && self.slot_claims.may_claim(site) => {
+                // One at a time: they lock a table.
+                let _turn = self.slot_claims.turn.lock().await;
                 match stores.store.sites().claim_slot(site, &node).await {
                     Ok(slot) => Reply::Slot(slot.and_then(|slot| slot.try_into().ok())),
                     Err(_) => Reply::NotProcessed,

@@ -50,6 +50,7 @@ pub struct ApiMetrics {
     lookup_requests: Arc<[(&'static str, Counter)]>,
     lookup_duration: Histogram,
     charge_duration: Arc<Histogram>,
+    home_charge_duration: Arc<Histogram>,
     key_record_fills: Counter,
     degraded: Gauge,
     degraded_decisions: Counter,
@@ -85,6 +86,7 @@ impl ApiMetrics {
             requests,
             request_duration,
             charge_duration: Arc::new(Histogram::new(exponential_buckets(0.000_1, 2.0, 14))),
+            home_charge_duration: Arc::new(Histogram::new(exponential_buckets(0.001, 2.0, 12))),
             key_record_fills: Counter::default(),
             degraded: Gauge::default(),
             degraded_decisions: Counter::default(),
@@ -107,6 +109,11 @@ impl ApiMetrics {
             "ledger_charge_duration_seconds",
             "Duration of a charge in Redis, in seconds",
             (*metrics.charge_duration).clone(),
+        );
+        registry.register(
+            "home_charge_duration_seconds",
+            "Duration of a charge at home that a remote node waits for, in seconds",
+            (*metrics.home_charge_duration).clone(),
         );
         registry.register(
             "key_record_fills",
@@ -168,6 +175,9 @@ impl ApiMetrics {
         for operation in [PAGE_LABEL, NO_OPERATION_LABEL] {
             drop(self.request_duration.get_or_create(&OperationLabels { operation }));
         }
+        for reason in ["stale", "pending", "not_open", "in_flight"] {
+            drop(self.optimistic_waits.get_or_create(&WaitLabels { reason }));
+        }
         UNMATCHED_REFUSALS.iter().for_each(|refusal| self.create_series(NO_OPERATION_LABEL, refusal.outcome_label()));
     }
 
@@ -228,6 +238,10 @@ impl ApiMetrics {
         } else {
             self.requests.get_or_create(&RequestLabels { operation, outcome }).inc();
         }
+    }
+
+    pub(crate) fn observe_home_charge_duration(&self, elapsed: Duration) {
+        self.home_charge_duration.observe(elapsed.as_secs_f64());
     }
 
     pub(crate) fn observe_charge_duration(&self, elapsed: Duration) {

@@ -19,7 +19,7 @@ mod mutants;
 
 use std::sync::LazyLock;
 
-use ipseity_domain::{DAY_S, IN_FLIGHT_MAX};
+use ipseity_domain::{BURST_WINDOW_S, DAY_S, IN_FLIGHT_MAX};
 use redis::Script;
 
 use crate::arrival::REMOTE_SLOTS;
@@ -32,13 +32,15 @@ pub(crate) const CHARGE_VALID_MS: u64 = 1_000;
 /// The channel of keys that remote nodes may no longer admit before they are charged.
 pub(crate) const CHANGES_CHANNEL: &str = "ipseity:changes";
 
-const CONSTANTS: [(&str, u64); 10] = [
+const CONSTANTS: [(&str, u64); 11] = [
     ("DAY_MS", DAY_S * 1000),
     ("CHARGE_VALID_MS", CHARGE_VALID_MS),
     // If the clock goes back by at most this, the time of the newest request is used.
     ("CLOCK_STEP_MAX_MS", 1_000),
-    // A log expires after two burst windows and this, because its expiry is renewed only once per window.
-    ("LOG_TTL_MARGIN_MS", 10_000),
+    // A log expires after two burst windows and ten seconds, because its expiry is renewed only once per window. Not the window of a call:
+    // after the clock was set back, that is shorter for a minute.
+    ("LOG_PERIOD_MS", BURST_WINDOW_S * 1000),
+    ("LOG_TTL_MS", 2 * BURST_WINDOW_S * 1000 + 10_000),
     ("RECORD_TTL_MS", 3 * DAY_S * 1000),
     // A call for each entry would take most of the time of a batch. Lua limits the number of arguments.
     ("ENTRIES_PER_PUSH", 100),

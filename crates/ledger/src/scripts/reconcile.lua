@@ -154,7 +154,7 @@ if same_epoch and #new_entries > 0 then
     call('RPUSH', KEYS[2], unpack(log, first, math.min(first + {{ENTRIES_PER_PUSH}} - 1, #log)))
   end
   call('LTRIM', KEYS[2], log_length, -1)
-  call('PEXPIRE', KEYS[2], 2 * burst_window + {{LOG_TTL_MARGIN_MS}})
+  call('PEXPIRE', KEYS[2], {{LOG_TTL_MS}})
   if #log > 0 then newest = max(newest, tonumber(sub(log[#log], {{entry_ms}}))) end
 end
 

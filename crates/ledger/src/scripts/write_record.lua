@@ -97,7 +97,8 @@ local record = format('%-{{incarnation.width}}s', ARGV[3]) .. ARGV[10] .. paused
   .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}',
     newest, today, counts[today] or 0, yesterday, counts[yesterday] or 0)
   .. flag .. ARGV[6] .. digits .. format('{{log_start_ms.digits}}', log_start) .. NO_SLOTS .. previous
-if old then close_slots(old, KEYS[1]) end
+-- A record that was lost may have had open slots.
+if old then close_slots(old, KEYS[1]) else publish_change(KEYS[1]) end
 -- Overwritten, not deleted first: a cluster that is migrating the slot would not let the key be created here again.
 call('SET', KEYS[1], record, 'PX', {{RECORD_TTL_MS}})
 return reply(1)

@@ -154,6 +154,10 @@ impl HomeConfig {
                 ensure!(is_https, "[home] urls and portal_url must be URLs that start with https://");
             }
         }
+        ensure!(
+            !self.optimistic || (20..=250).contains(&self.ping_interval_ms),
+            "[home] ping_interval_ms must be between 20 and 250 with optimistic"
+        );
         if self.is_remote_node() || !self.listen.is_empty() {
             let has_certificate =
                 [&self.certificate_file, &self.private_key_file].iter().all(|file| !file.as_os_str().is_empty());

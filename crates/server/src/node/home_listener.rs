@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use crate::config::{Config, HomeConfig, millis};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Remote nodes ping more often, by default every half second.
+/// Remote nodes ping more often.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time before the next attempt to accept a connection, for example if there are too many open files.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 pub(crate) struct HomeListener {
     acceptor: SitesAcceptor,
     sites: SitesPoll,
-    changes: SlotFeed,
+    slot_feed: Arc<SlotFeed>,
     limits: SiteSessionLimits,
     connections_max: usize,
     metrics: RemoteNodeMetrics,
@@ -52,7 +52,7 @@ impl HomeListener {
         Ok(Some(Self {
             acceptor: open_acceptor(settings, listed)?,
             sites: SitesPoll { store, sites, interval: millis(settings.sites_poll_interval_ms) },
-            changes: SlotFeed::new(ledger),
+            slot_feed: Arc::new(SlotFeed::new(ledger)),
             limits: SiteSessionLimits {
                 handshake_timeout: HANDSHAKE_TIMEOUT,
                 idle_timeout: IDLE_TIMEOUT,
@@ -65,7 +65,7 @@ impl HomeListener {
 
     /// Runs until the drain starts and the open requests are answered.
     pub(crate) async fn run(self, socket: Listener, admission: Arc<Admission>, drain: Drain) {
-        let Self { acceptor, sites, changes, limits, connections_max, metrics } = self;
+        let Self { acceptor, sites, slot_feed, limits, connections_max, metrics } = self;
         let listener = socket.into_socket();
         let handler = metrics.count_requests(admission);
         let permits = Arc::new(Semaphore::new(connections_max));
@@ -79,10 +79,10 @@ impl HomeListener {
                 };
                 while sessions.try_join_next().is_some() {}
                 let (acceptor, handler, drain) = (acceptor.clone(), Arc::clone(&handler), drain.clone());
-                let (connections, notices) = (metrics.connections.clone(), changes.subscribe());
+                let (connections, feed) = (metrics.connections.clone(), Arc::clone(&slot_feed));
                 sessions.spawn(async move {
                     connections.inc();
-                    serve_session(socket, acceptor, handler, notices, limits, drain.started()).await;
+                    serve_session(socket, acceptor, handler, feed, limits, drain.started()).await;
                     connections.dec();
                     drop(permit);
                 });
@@ -91,7 +91,7 @@ impl HomeListener {
         tokio::select! {
             () = accept => {}
             () = sites.run() => {}
-            () = changes.run() => {}
+            () = slot_feed.run() => {}
             () = drain.started() => {}
         }
         while sessions.join_next().await.is_some() {}

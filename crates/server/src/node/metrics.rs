@@ -33,6 +33,7 @@ pub(crate) struct NodeCollector {
     pub(crate) cert_resolver: Option<Arc<CertResolver>>,
     pub(crate) connections_max: usize,
     pub(crate) guard: Arc<DeploymentGuard>,
+    pub(crate) is_remote_node: bool,
 }
 
 impl fmt::Debug for NodeCollector {
@@ -59,6 +60,7 @@ impl Collector for NodeCollector {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
+        encode_gauge(&mut encoder, "remote_node", "1 if this node asks home nodes", u64::from(self.is_remote_node))?;
         encode_gauge(&mut encoder, "connections_open", "Open connections", stats.connections_open.value())?;
         encode_gauge(&mut encoder, "connections_max", "Maximum open connections", self.connections_max as u64)?;
 

@@ -241,6 +241,7 @@ impl NodeParts {
                 cert_resolver: cert_resolver.clone(),
                 connections_max: connection_capacity(config),
                 guard: Arc::clone(&guard),
+                is_remote_node: config.home.is_remote_node(),
             },
         );
         let metrics = ApiMetrics::register(registry);

@@ -10,6 +10,8 @@ use ipseity_domain::{
 };
 use ipseity_ledger::{LedgerTime, Quota, Verdict};
 
+use crate::admission::open_keys::AdmittedEarly;
+
 /// A clock that steps back by at most this much is treated as not having moved.
 const CLOCK_SKEW_TOLERANCE_MS: u64 = 1000;
 
@@ -87,18 +89,6 @@ impl LocalKey {
         burst_epoch: u64,
         received_at: Instant,
     ) {
-        self.update_from_verdict(key, scope, quota, burst_epoch, received_at);
-        self.record_request(arrival, quota.now);
-    }
-
-    pub(super) fn update_from_verdict(
-        &mut self,
-        key: &ApiKey,
-        scope: Scope,
-        quota: &Quota,
-        burst_epoch: u64,
-        received_at: Instant,
-    ) {
         if !self.record.accepts(&key.digest, quota.now.as_secs()) {
             (self.record.digest, self.record.previous) = (key.digest, None);
         }
@@ -110,6 +100,7 @@ impl LocalKey {
         // Verdicts of one batch can be processed in any order.
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
         (self.updated_at, self.source) = (received_at, RecordSource::Ledger);
+        self.record_request(arrival, quota.now);
     }
 
     pub(super) fn observe_exhausted(&mut self, arrival: LedgerTime, quota: &Quota) {
@@ -122,27 +113,20 @@ impl LocalKey {
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
     }
 
-    /// Admits a request that home will charge, and logs its arrival.
+    /// Admits a request that home will charge, and logs its arrival. Returns the quota after it.
     pub(super) fn admit_before_charge(
         &mut self,
-        digest: &KeyDigest,
         arrival: LedgerTime,
         now: LedgerTime,
-        in_flight: u64,
-    ) -> Option<Verdict> {
-        let is_usable = self.record.digest == *digest
-            && self.record.flags.state() == KeyState::Active
-            && !self.is_paused_here
-            && !self.is_in_doubt();
+        early: &AdmittedEarly,
+    ) -> Option<Quota> {
         let (day, used) = usage_on(self.record.usage, now);
-        let used = used + in_flight;
-        if !is_usable || used >= self.record.daily_limit || self.arrivals.len() >= BURST_LIMIT {
+        let (used, limit) = (used + early.in_flight as u64, early.opened.daily_limit);
+        if self.is_paused_here || used >= limit || self.arrivals.len() >= BURST_LIMIT {
             return None;
         }
         self.record_request(arrival, now);
-        let quota = Quota { now, limit: self.record.daily_limit, day, used: used + 1 };
-        let (scope, burst_epoch) = (self.record.scope, self.record.burst_epoch);
-        Some(Verdict::Admitted { scope, quota, burst_epoch, is_open: true })
+        Some(Quota { now, limit, day, used: used + 1 })
     }
 
     /// A pause lasts as long as its burst epoch.

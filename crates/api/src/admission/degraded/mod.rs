@@ -23,6 +23,7 @@ use quick_cache::sync::Cache;
 use crate::admission::degraded::demo::DemoQuota;
 use crate::admission::degraded::local_limiter::{LocalKey, LocalVerdict};
 use crate::admission::degraded::pending::PendingCharges;
+use crate::admission::open_keys::AdmittedEarly;
 use crate::limits::DegradedLimits;
 
 /// Maximum age of a record from PostgreSQL that is used without another query.
@@ -113,10 +114,11 @@ impl DegradedMode {
     }
 
     /// Updates the local record of a key from the verdict on a request that this node admitted before.
-    pub(super) fn observe_charged(&self, key: &ApiKey, verdict: &Verdict, received_at: Instant) {
+    pub(super) fn observe_charged(&self, key: &ApiKey, verdict: &Verdict) {
         self.with_local_key(key.id, |local_key| match verdict {
-            Verdict::Admitted { scope, quota, burst_epoch, .. } => {
-                local_key.update_from_verdict(key, *scope, quota, *burst_epoch, received_at);
+            Verdict::Admitted { quota, .. } => {
+                local_key.observe_usage(quota);
+                local_key.updated_at = Instant::now();
             }
             Verdict::QuotaExhausted { quota } => local_key.observe_usage(quota),
             Verdict::Paused(_) | Verdict::PausedNow { .. } => local_key.observe_paused(),
@@ -126,25 +128,22 @@ impl DegradedMode {
         });
     }
 
-    /// Admits a request whose charge is in flight, with `in_flight` others before it. `None` if this node does not know that
-    /// the key may be used, or knows of too many requests: then home decides.
+    /// Admits a request of an open key, whose charge is in flight. `None` if this node knows of too many requests: then home
+    /// decides.
     pub(super) fn admit_before_charge(
         &self,
-        key: &ApiKey,
+        id: KeyId,
         arrival: LedgerTime,
         now: LedgerTime,
-        in_flight: u64,
+        early: &AdmittedEarly,
         burst_window_ms: u64,
     ) -> Option<Verdict> {
-        let local_key = self.local_keys.get(&key.id)?;
+        let local_key = self.local_keys.get(&id)?;
         let mut local_key = lock_local_key(&local_key);
         local_key.burst_window_ms = burst_window_ms;
-        local_key.admit_before_charge(&key.digest, arrival, now, in_flight)
-    }
-
-    /// Whether the local record of a key has this digest.
-    pub(super) fn accepts(&self, key: &ApiKey) -> bool {
-        self.with_local_key(key.id, |local_key| local_key.record.digest == key.digest).unwrap_or_default()
+        let quota = local_key.admit_before_charge(arrival, now, early)?;
+        let (scope, burst_epoch) = (early.opened.scope, early.opened.burst_epoch);
+        Some(Verdict::Admitted { scope, quota, burst_epoch, is_open: true })
     }
 
     fn observe_admitted(

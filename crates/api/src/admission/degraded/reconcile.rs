@@ -81,7 +81,8 @@ impl Admission {
         if self.may_charge(&self.backend.owner_of_demo()) {
             self.reconcile_demo().await;
         }
-        self.report_pending_charges() + self.open_keys.admitted_in_flight() as u64
+        // In this order: a charge in flight becomes a pending one.
+        self.open_keys.admitted_in_flight() as u64 + self.report_pending_charges()
     }
 
     async fn reconcile_where(&self, is_reachable: impl Fn(&Owner) -> bool) {
@@ -107,6 +108,9 @@ impl Admission {
 
     /// Reports all pending charges as unverifiable, before the node exits without Redis.
     pub fn report_lost_charges(&self) {
+        for (key, in_flight) in self.open_keys.requests_by_key() {
+            self.report_unverifiable(key, in_flight);
+        }
         for (key, unverifiable) in self.degraded.pending_charges.requests_by_key() {
             self.report_unverifiable(key, unverifiable);
         }

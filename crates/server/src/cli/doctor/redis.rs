@@ -23,7 +23,7 @@ pub(super) async fn check_redis(config: &Config) -> BackendReport {
     };
     match diagnostics {
         Ok(servers) => BackendReport {
-            findings: servers.iter().flat_map(|server| check_redis_server(server, config.ledger.timeout_ms)).collect(),
+            findings: servers.iter().flat_map(|server| check_redis_server(server, config)).collect(),
             clocks: servers
                 .iter()
                 .map(|server| ClockOffset { source: display_name(server), offset_ms: server.clock_offset_ms })
@@ -52,7 +52,8 @@ fn display_name(server: &RedisServerInfo) -> String {
     format!("{} at {}", server.product, server.address)
 }
 
-fn check_redis_server(server: &RedisServerInfo, timeout_ms: u64) -> Vec<DoctorFinding> {
+fn check_redis_server(server: &RedisServerInfo, config: &Config) -> Vec<DoctorFinding> {
+    let timeout_ms = config.ledger.timeout_ms;
     let mut findings = DoctorFindings::new(CHECK_NAME);
     let name = display_name(server);
     let version_min = if server.product == "Valkey" { VALKEY_VERSION_MIN } else { REDIS_VERSION_MIN };
@@ -71,6 +72,11 @@ fn check_redis_server(server: &RedisServerInfo, timeout_ms: u64) -> Vec<DoctorFi
     if server.cluster_ok == Some(false) {
         findings.error(format!(
             "The cluster of {name} does not serve every slot. Restore the lost servers, then run `redis-cli --cluster check`."
+        ));
+    }
+    if !server.has_change_channel && !config.home.listen.is_empty() {
+        findings.error(format!(
+            "The user of {name} may not publish and subscribe, so remote nodes wait for home even if they are optimistic. Grant it with `ACL SETUSER`: &ipseity:changes +publish +subscribe +ping."
         ));
     }
     check_memory(server, &name, &mut findings);
@@ -147,13 +153,17 @@ mod tests {
             last_save_failed: false,
             clock_offset_ms: 0,
             round_trip: Duration::from_micros(200),
+            has_change_channel: true,
         }
     }
 
     fn errors_with(change: impl Fn(&mut RedisServerInfo)) -> Vec<String> {
         let mut server = healthy_server();
         change(&mut server);
-        let errors = check_redis_server(&server, 50).into_iter().filter(|finding| finding.severity == Severity::Error);
+        let mut config = Config::load(None).expect("default settings are valid");
+        (config.ledger.timeout_ms, config.home.listen) = (50, "127.0.0.1:9443".to_owned());
+        let errors =
+            check_redis_server(&server, &config).into_iter().filter(|finding| finding.severity == Severity::Error);
         errors.map(|finding| finding.message).collect()
     }
 
@@ -178,6 +188,7 @@ mod tests {
         );
         assert_error(|server| (server.product, server.version) = ("Valkey", "7.2.5".to_owned()), "Upgrade it to 8");
         assert_error(|server| server.last_save_failed = true, "full disk");
+        assert_error(|server| server.has_change_channel = false, "&ipseity:changes");
         assert_error(|server| server.cluster_ok = Some(false), "every slot");
         assert_error(|server| server.round_trip = Duration::from_millis(80), "takes 80.0 ms");
     }
