@@ -15,6 +15,8 @@ mod demo_shares;
 mod key_lookups;
 mod key_request;
 mod open_keys;
+#[cfg(test)]
+mod open_keys_model;
 mod optimistic;
 mod refusal_cache;
 mod remote;

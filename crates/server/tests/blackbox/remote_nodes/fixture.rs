@@ -8,7 +8,7 @@ use ipseity_ledger::{Ledger, LedgerOptions};
 use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::deployment::{LEDGER_URL_ENV, STORE_URL_ENV};
 use ipseity_testkit::{
-    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, Node, ReservedPort, TestDir,
+    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, Node, RedisOptions, ReservedPort, TestDir,
 };
 
 use crate::fixture::relaxed_timeouts;
@@ -63,7 +63,12 @@ pub(super) fn delayed(delay_ms: u64) -> FaultConfig {
 impl Sites {
     /// Starts home nodes.
     pub(super) async fn start(home_nodes: usize) -> Self {
-        let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+        Self::start_with(home_nodes, RedisOptions::default()).await
+    }
+
+    /// The same with this Redis.
+    pub(super) async fn start_with(home_nodes: usize, redis: RedisOptions) -> Self {
+        let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), redis, ..DeploymentOptions::default() };
         let mut deployment = Deployment::start(options).await.expect("deployment starts");
         let mut home_ports = Vec::new();
         for _ in 0..home_nodes {

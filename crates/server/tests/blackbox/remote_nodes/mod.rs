@@ -1,6 +1,7 @@
 //! Remote nodes: sites without PostgreSQL and Redis, which ask home nodes.
 
 mod fixture;
+mod honest;
 mod limits;
 mod optimistic;
 mod outages;

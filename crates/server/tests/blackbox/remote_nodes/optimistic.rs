@@ -12,10 +12,10 @@ use super::limits::{count_pauses, flood, local_decisions};
 use crate::fixture::{env_number, fresh_key, lookup_status};
 
 const WITHIN: Duration = Duration::from_secs(30);
-const ADMITTED: &str = "ipseity_optimistic_requests_total";
-const OVER_LIMIT: &str = "ipseity_over_limit_requests_total";
+pub(super) const ADMITTED: &str = "ipseity_optimistic_requests_total";
+pub(super) const OVER_LIMIT: &str = "ipseity_over_limit_requests_total";
 
-async fn start_optimistic_node(sites: &Sites, name: &str, faults: FaultConfig) -> RemoteNode {
+pub(super) async fn start_optimistic_node(sites: &Sites, name: &str, faults: FaultConfig) -> RemoteNode {
     let settings = [
         ("IPSEITY__HOME__OPTIMISTIC", "true"),
         ("IPSEITY__HOME__TIMEOUT_MS", "10000"),
@@ -26,7 +26,7 @@ async fn start_optimistic_node(sites: &Sites, name: &str, faults: FaultConfig) -
 }
 
 /// Sends requests until the node admits one before home has charged it. Returns the number of requests.
-async fn open_key(remote: &RemoteNode, key: &IssuedKey) -> u64 {
+pub(super) async fn open_key(remote: &RemoteNode, key: &IssuedKey) -> u64 {
     let mut requests = 0;
     eventually("the key is open", WITHIN, async || {
         let before = read_metric(&remote.node, ADMITTED).await;
