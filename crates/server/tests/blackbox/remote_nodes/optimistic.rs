@@ -133,3 +133,63 @@ async fn node_without_fresh_changes_waits_for_home() {
         remote.set_faults(delayed(10));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_charged_once_whatever_happens_to_the_link() {
+    let sites = Sites::start(2).await;
+    let settings = [("IPSEITY__HOME__OPTIMISTIC".to_owned(), "true".to_owned())];
+    let remote = sites.start_remote_node_with("syd", delayed(20), Env::from(settings)).await;
+    let keys = [fresh_key(&sites.deployment, Scope::Ip).await, fresh_key(&sites.deployment, Scope::Ip).await];
+    let mut sent = [(0, 0); 2];
+    let mut send = async |times: usize| {
+        for request in 0..times {
+            let key = request % keys.len();
+            let is_admitted = lookup_status(&remote.node, &keys[key].key).await == 200;
+            (sent[key].0, sent[key].1) = (sent[key].0 + u64::from(is_admitted), sent[key].1 + u64::from(!is_admitted));
+            sleep(Duration::from_millis(60)).await;
+        }
+    };
+    send(20).await;
+    let none = delayed(20);
+    for faults in [
+        FaultConfig { cut: true, ..none },
+        FaultConfig { half_open: true, ..none },
+        FaultConfig { reply_drop_rate: 0.3, ..none },
+        FaultConfig { hold_requests_before: Some(Instant::now() + Duration::from_secs(3600)), ..none },
+        delayed(600),
+    ] {
+        remote.set_faults(faults);
+        send(24).await;
+        remote.set_faults(none);
+        send(16).await;
+    }
+    let unverifiable = read_metric(&remote.node, "ipseity_unverifiable_charges_total").await;
+    for (key, (admitted, refused)) in keys.iter().zip(sent) {
+        // A request that got an error may be charged.
+        let is_complete = async || sites.charged(&key.id).await + unverifiable >= admitted;
+        let complete = eventually("the charges are reconciled", WITHIN, is_complete).await;
+        sleep(Duration::from_secs(2)).await;
+        let charged = sites.charged(&key.id).await;
+        let unverifiable = read_metric(&remote.node, "ipseity_unverifiable_charges_total").await;
+        let expected = admitted.saturating_sub(unverifiable)..=admitted + refused;
+        assert!(expected.contains(&charged), "{charged} charged, {admitted} admitted, {refused} refused: {complete:?}");
+        assert_eq!(count_pauses(&sites, key).await, 0);
+    }
+    let optimistic = read_metric(&remote.node, ADMITTED).await;
+    assert!(optimistic > 50, "only {optimistic} did not wait");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_node_leaves_no_admitted_request_uncharged() {
+    let sites = Sites::start(1).await;
+    let mut remote = start_optimistic_node(&sites, "syd", delayed(150)).await;
+    let key = fresh_key(&sites.deployment, Scope::Ip).await;
+    let mut requests = open_key(&remote, &key).await;
+    wait_until_charged(&sites, &key, requests).await;
+    for _ in 0..IN_FLIGHT_MAX {
+        assert_eq!(lookup_status(&remote.node, &key.key).await, 200);
+        requests += 1;
+    }
+    assert!(remote.node.terminate().await.expect("node stops").success());
+    assert_eq!(sites.charged(&key.id).await, requests);
+}
