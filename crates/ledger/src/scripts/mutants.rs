@@ -34,7 +34,7 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     },
     LuaMutant {
         name: "secret-not-compared",
-        text: "if sub(record, {{digest}}) ~= digest and not",
+        text: "if not is_current_secret and not",
         replacement: "if false and not",
     },
     LuaMutant {
@@ -75,8 +75,8 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     LuaMutant { name: "log-kept-at-clock-step", text: "call('LTRIM', log_key, -1, -1)", replacement: "" },
     LuaMutant {
         name: "daily-limit-plus-one",
-        text: "if count < tonumber(sub(record, {{daily_limit}})) then",
-        replacement: "if count <= tonumber(sub(record, {{daily_limit}})) then",
+        text: "if count < daily_limit then",
+        replacement: "if count <= daily_limit then",
     },
     LuaMutant {
         name: "quota-refusal-logged-as-charge",
