@@ -36,7 +36,7 @@ async fn node_with_a_second_redis_is_degraded_until_it_is_alone() {
     let options = DeploymentOptions { env: relaxed_timeouts(), ..DeploymentOptions::default() };
     let mut deployment = Deployment::start(options).await.expect("deployment starts");
     let second_redis = Redis::start(RedisOptions::default()).await.expect("Redis starts");
-    let second = deployment.start_node(&env_with_redis(&second_redis)).await.expect("node starts");
+    let second = deployment.start_live_node(&env_with_redis(&second_redis)).await.expect("node starts");
     let key = fresh_key(&deployment, Scope::Ip).await;
     assert_eq!((status(&deployment.nodes[0], &key).await, status(&second, &key).await), (200, 200));
     let is_degraded = async || readiness(&second).await["degraded"] == true;
@@ -79,7 +79,8 @@ async fn redis_of_another_deployment_is_not_used() {
     let (deployment, other) = tokio::join!(Deployment::start(options()), Deployment::start(options()));
     let (deployment, other) = (deployment.expect("deployment starts"), other.expect("deployment starts"));
     let key = fresh_key(&deployment, Scope::Ip).await;
-    let stray = deployment.start_node(&env_with_redis(&other.redis)).await.expect("node starts");
+    // It is not ready if it notices before it is asked, because it knows no key.
+    let stray = deployment.start_live_node(&env_with_redis(&other.redis)).await.expect("node starts");
     let is_noticed = async || has_mismatch(&stray, "foreign_redis").await;
     eventually("the node notices", TRUST_TIMEOUT, is_noticed).await.expect("mismatch is noticed");
     assert_eq!(status(&stray, &key).await, 200, "by the local limiter");

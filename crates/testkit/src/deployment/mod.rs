@@ -181,6 +181,13 @@ impl Deployment {
         self.start_node(&env).await
     }
 
+    /// Starts another node that may not become ready.
+    pub async fn start_live_node(&self, env: &Env) -> Result<Node> {
+        let mut env = env.clone();
+        env.insert(node::LIVE_ENTRY.to_owned(), String::new());
+        self.start_node(&env).await
+    }
+
     /// Starts another node with this limit of open files.
     pub async fn start_node_with_fd_limit(&self, env: &Env, fd_limit: usize) -> Result<Node> {
         self.launch(env, &[], Some(fd_limit)).await

@@ -21,6 +21,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(60);
 const START_ATTEMPTS: usize = 3;
 
+/// An entry of the settings that is not one: the node need not be ready.
+pub(crate) const LIVE_ENTRY: &str = "--live";
 /// Setting with the path of the configuration file.
 pub(crate) const CONFIG_ENTRY: &str = "--config";
 
@@ -102,13 +104,14 @@ impl Node {
         if let Some(config) = merged.remove(CONFIG_ENTRY) {
             command.args(["--config", &config]);
         }
+        let probe = if merged.remove(LIVE_ENTRY).is_some() { "/live" } else { "/ready" };
         command.arg("serve").current_dir(dir.path());
         set_env(&mut command, &merged);
         let process = ChildProcess::spawn(command, &dir.path().join("node.log"))?;
         let mut node = Self { process, http, https, ops, env: merged, dir, fault_proxies: None };
         let mut ops_client = TestClient::new(node.ops());
         let ready = eventually("the node is ready", READY_TIMEOUT, async || {
-            !node.process.is_running() || ops_client.get("/ready", &[]).await.is_ok_and(|reply| reply.status == 200)
+            !node.process.is_running() || ops_client.get(probe, &[]).await.is_ok_and(|reply| reply.status == 200)
         })
         .await;
         if ready.is_err() || !node.process.is_running() {
