@@ -24,8 +24,6 @@ impl Ledger {
             let outcome = self.charge_once(&mut request, key, charge_id, arrival).await;
             match outcome.map_err(|error| request.charge_error(error))? {
                 Some(verdict) => return Ok(verdict),
-                // The time of a remote node's charge stays the same.
-                None if matches!(arrival, Arrival::AtRemoteNode { .. }) => return Err(LedgerError::Expired.into()),
                 None => request.ensure_time_left(&LedgerError::Expired)?,
             }
         }

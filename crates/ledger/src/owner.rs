@@ -18,6 +18,9 @@ use crate::redis::node::RedisNode;
 /// Home's replies have an estimate of Redis's clock, which varies by less.
 const HOME_FALL_MIN_MS: u64 = 20;
 
+/// How far clocks may move apart in a burst window.
+const DRIFT_IN_WINDOW_MS: u64 = 30;
+
 /// The server that owns the slot of a key. Without a cluster, it owns all. For a remote node, home does.
 #[derive(Clone)]
 pub struct Owner(OwnerKind);
@@ -114,16 +117,16 @@ impl Owner {
     }
 
     /// The burst window of requests whose times this node knows by the clock, in milliseconds: less what the clock may have
-    /// been set back in the last minute, and less the error of these times.
+    /// been set back in the last minute, and less the error of these times, but at least half.
     #[must_use]
     pub fn burst_window_ms(&self) -> u64 {
-        let now = std::time::Instant::now();
-        let window_ms = match &self.0 {
-            OwnerKind::Redis(node) => node.burst_window_ms(),
-            OwnerKind::Home(home) => (BURST_WINDOW_S * 1000).saturating_sub(home.clock.fallen_ms(now)),
+        let full_ms = BURST_WINDOW_S * 1000;
+        let fallen_ms = match &self.0 {
+            OwnerKind::Redis(node) => full_ms.saturating_sub(node.burst_window_ms()),
+            OwnerKind::Home(home) => home.clock.fallen_ms(std::time::Instant::now()),
         };
-        let error_ms = self.clock().bounds_ms(now).map_or(0, |(lower_ms, upper_ms)| upper_ms.saturating_sub(lower_ms));
-        window_ms.saturating_sub(error_ms)
+        let error_ms = self.clock().bounds_ms().map_or(0, |(lower_ms, upper_ms)| upper_ms.saturating_sub(lower_ms));
+        full_ms - (fallen_ms + error_ms + DRIFT_IN_WINDOW_MS).min(full_ms / 2)
     }
 
     /// Whether this node knows the server's clock.

@@ -140,7 +140,8 @@ impl Ledger {
         arrival: Arrival,
     ) -> Result<Vec<u8>, LedgerError> {
         loop {
-            request.sent_at = request.node.clock.now();
+            let now = request.node.clock.now();
+            request.sent_at = now;
             let slot = if let Arrival::AtRemoteNode { slot, .. } = arrival { slot } else { None };
             request.arrival = match arrival {
                 Arrival::Here(instant) => request.node.clock.at(instant),
@@ -159,6 +160,7 @@ impl Ledger {
                 id: charge_id,
                 arrival: request.arrival,
                 sent_at: request.sent_at,
+                checked_at: now,
                 slot,
                 burst_window_ms: request.node.burst_window_ms(),
             };
@@ -295,6 +297,7 @@ impl Ledger {
         request.asking = matches!(redirect, ClusterRedirect::Ask(..));
         (request.node, request.connection) = match redirect {
             ClusterRedirect::Moved(host, port) | ClusterRedirect::Ask(host, port) => {
+                self.router.note_redirect(&request.node);
                 let address = sibling_addr(request.node.address(), &host, port);
                 let node = self.router.node_at(&address, &request.node)?;
                 let connection = node.connection(request.deadline).await?;

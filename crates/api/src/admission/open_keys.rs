@@ -174,8 +174,10 @@ impl ChargeInFlight {
                 burst_epoch: *burst_epoch,
                 confirmed_at: Instant::now(),
             }),
-            // Anyone can make up a secret, and the one before a rotation says nothing about the current one.
-            Verdict::Admitted { is_open: false, .. } | Verdict::WrongSecret(_) => self.close_secret(),
+            // The secret before a rotation says nothing about the current one.
+            Verdict::Admitted { is_open: false, .. } => self.close_secret(true),
+            // Anyone can make up a secret. It must not keep a key from being opened.
+            Verdict::WrongSecret(_) => self.close_secret(false),
             Verdict::Inactive(_) | Verdict::Paused(_) | Verdict::PausedNow { .. } | Verdict::QuotaExhausted { .. } => {
                 self.close()
             }
@@ -199,11 +201,12 @@ impl ChargeInFlight {
         }
     }
 
-    /// Closes the key if it is open for the secret of this charge, or not open.
-    fn close_secret(&self) {
+    /// Closes the key if it is open for the secret of this charge. If it is not open, charges that began before do not open
+    /// it if `is_known`.
+    fn close_secret(&self, is_known: bool) {
         let mut state = self.open_keys.lock();
         let opened = state.keys.get(&self.key.id).and_then(|key| key.opened);
-        if opened.is_none_or(|opened| opened.digest == self.key.digest) {
+        if opened.map_or(is_known, |opened| opened.digest == self.key.digest) {
             state.close(self.key.id);
         }
     }
@@ -297,6 +300,11 @@ mod tests {
         assert!(is_open(&open_keys, &new));
         open_keys.begin(&old).finish(&Verdict::Paused(LedgerTime(0)));
         assert!(!is_open(&open_keys, &new));
+        // A made-up secret does not keep the key from being opened either.
+        let charge = open_keys.begin(&new);
+        open_keys.begin(&old).finish(&Verdict::WrongSecret(LedgerTime(0)));
+        charge.finish(&admitted(true));
+        assert!(is_open(&open_keys, &new));
     }
 
     #[test]

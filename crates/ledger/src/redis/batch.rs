@@ -44,6 +44,9 @@ pub(crate) struct Charge {
     pub(crate) arrival: LedgerTime,
     /// When it was sent, by the same clock.
     pub(crate) sent_at: LedgerTime,
+    /// When this node sent it, which is later for a charge of a remote node. It is not applied if the clock was set back
+    /// before that, so that this node notices it.
+    pub(crate) checked_at: LedgerTime,
     /// Of the remote node, if it has one.
     pub(crate) slot: Option<RemoteSlot>,
     /// The length of the burst window.
@@ -161,9 +164,8 @@ fn charge_command(incarnation: &Incarnation, is_cluster: bool, charges: &[Charge
     if let Some(bucket) = shared_bucket {
         cmd.arg(bucket.pending_pauses_key()).arg(bucket.fence_key()).arg(bucket.unflushed_key());
     }
-    let sent_times = charges.iter().map(|charge| charge.sent_at.0);
-    let (first_sent, last_sent) =
-        sent_times.fold((u64::MAX, 0), |(first, last), sent_at| (first.min(sent_at), last.max(sent_at)));
+    let first_sent = charges.iter().map(|charge| charge.sent_at.0).min().unwrap_or_default();
+    let last_sent = charges.iter().map(|charge| charge.checked_at.0).max().unwrap_or_default();
     let burst_window_ms = charges.iter().map(|charge| charge.burst_window_ms).min();
     cmd.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(burst_window_ms.unwrap_or_default());
     cmd.arg(first_sent).arg(last_sent);

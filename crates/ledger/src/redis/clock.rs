@@ -36,6 +36,7 @@ struct ClockOffset {
     upper: (u64, Instant),
     /// When the clock was found to have been set back, and by how much at most.
     falls: VecDeque<(Instant, u64)>,
+    fell_at: Option<Instant>,
 }
 
 impl ClockOffset {
@@ -71,7 +72,7 @@ impl ServerClock {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start_ms = as_millis(now).saturating_sub(as_millis(start.elapsed()));
         let (upper, falls) = ((start_ms, start), VecDeque::new());
-        let offset = ClockOffset { start_ms, at: start, is_synced: false, upper, falls };
+        let offset = ClockOffset { start_ms, at: start, is_synced: false, upper, falls, fell_at: None };
         Self { start, offset: Mutex::new(offset), fall_min_ms }
     }
 
@@ -85,7 +86,12 @@ impl ServerClock {
         let latest = now.0.saturating_sub(as_millis(since_start(sent)));
         let mut offset = self.lock_offset();
         let (current, upper) = (offset.start_ms_at(received), offset.upper_ms_at(received));
+        if offset.is_synced && earliest > current && offset.fell_at.is_some_and(|fell_at| sent < fell_at) {
+            // Concurrent replies arrive in any order. This one may be from before the fall.
+            return false;
+        }
         if offset.is_synced && latest < current {
+            offset.fell_at = Some(received);
             let fall_ms = upper.saturating_sub(earliest);
             if fall_ms >= self.fall_min_ms {
                 offset.record_fall(received, fall_ms);
@@ -112,11 +118,11 @@ impl ServerClock {
         offset.falls.iter().map(|(_, fall_ms)| fall_ms).sum()
     }
 
-    /// The earliest and the latest Unix time in milliseconds at which the clock may have been at the common start, if a
-    /// reply has set it.
-    pub(crate) fn bounds_ms(&self, now: Instant) -> Option<(u64, u64)> {
+    /// The earliest and the latest Unix time in milliseconds at which the clock may have been at the common start when a
+    /// reply has last set each of them. Clocks that move apart are not included.
+    pub(crate) fn bounds_ms(&self) -> Option<(u64, u64)> {
         let offset = self.lock_offset();
-        offset.is_synced.then(|| (offset.start_ms_at(now), offset.upper_ms_at(now)))
+        offset.is_synced.then_some((offset.start_ms, offset.upper.0))
     }
 
     pub(crate) fn now(&self) -> LedgerTime {
@@ -214,6 +220,19 @@ mod tests {
         assert!((550..=570).contains(&both), "{both}, with ten seconds of drift");
         assert_eq!(clock.fallen_ms(at(62_000)), both - first);
         assert_eq!(clock.fallen_ms(at(72_000)), 0);
+    }
+
+    #[test]
+    fn fall_is_counted_once_if_replies_are_out_of_order() {
+        let clock = synced_clock();
+        let at = |ms: u64| clock.start + Duration::from_millis(ms);
+        for ms in 100..120 {
+            // Sent before the fall and received after it, then the other way around.
+            clock.sync(LedgerTime(1_000_000 + 99), at(98), at(ms));
+            clock.sync(LedgerTime(1_000_000 + ms - 50), at(ms), at(ms + 1));
+        }
+        let fallen = clock.fallen_ms(at(130));
+        assert!((50..=52).contains(&fallen), "{fallen}");
     }
 
     #[test]

@@ -57,8 +57,8 @@ impl NodeSettings {
     /// Notes that slots have other owners than these now. Their logs have times by the clocks of these.
     pub(crate) fn note_owner_change(&self, old_owners: &[Arc<RedisNode>]) {
         let at = StdInstant::now();
-        let bounds = old_owners.iter().filter_map(|owner| owner.clock.bounds_ms(at));
-        if let Some(upper_ms) = bounds.map(|(_, upper_ms)| upper_ms).max() {
+        let upper_ms = |owner: &Arc<RedisNode>| Some(owner.clock.bounds_ms()?.1 + owner.clock.fallen_ms(at));
+        if let Some(upper_ms) = old_owners.iter().filter_map(upper_ms).max() {
             let mut change = self.owner_change.lock().unwrap_or_else(PoisonError::into_inner);
             let earlier = change.filter(|change| at - change.at <= FALL_VALID).map_or(0, |change| change.upper_ms);
             *change = Some(OwnerChange { at, upper_ms: upper_ms.max(earlier) });
@@ -69,7 +69,7 @@ impl NodeSettings {
     fn behind_old_owner_ms(&self, clock: &ServerClock, now: StdInstant) -> u64 {
         let change = *self.owner_change.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(change) = change.filter(|change| now - change.at <= FALL_VALID) else { return 0 };
-        clock.bounds_ms(now).map_or(0, |(lower_ms, _)| change.upper_ms.saturating_sub(lower_ms))
+        clock.bounds_ms().map_or(0, |(lower_ms, _)| change.upper_ms.saturating_sub(lower_ms))
     }
 }
 

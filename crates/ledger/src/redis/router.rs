@@ -104,6 +104,11 @@ impl RedisRouter {
         Ok(node)
     }
 
+    /// Notes that a server has redirected a request to another.
+    pub(crate) fn note_redirect(&self, from: &Arc<RedisNode>) {
+        self.settings.note_owner_change(std::slice::from_ref(from));
+    }
+
     /// Refreshes the slot map without delaying any request.
     pub(crate) fn refresh_slot_map_in_background(self: &Arc<Self>) {
         let is_single_node = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len() == 1;
@@ -150,11 +155,12 @@ impl RedisRouter {
             SlotMap::standalone(Arc::clone(&nodes[first.ok_or(LedgerError::Unreachable)?.index]))
         };
         let slot_map = Arc::new(slot_map);
-        if let Some(old) = self.slot_map.swap(Some(Arc::clone(&slot_map)))
+        if let Some(old) = self.slot_map.load_full()
             && !old.has_same_owners(&slot_map)
         {
             self.settings.note_owner_change(&old.owners());
         }
+        self.slot_map.store(Some(Arc::clone(&slot_map)));
         self.prune_nodes(&slot_map.owners());
         Ok(slot_map)
     }

@@ -81,6 +81,21 @@ async fn key_below_its_limit_is_not_paused_when_the_clock_is_set_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn charge_of_a_distant_remote_node_notices_that_the_clock_was_set_back() {
+    let (redis, clock) = start_redis(0).await;
+    let ledger = open_ledger(redis.url());
+    let (key, key_record) = new_key(10_000);
+    let first_leaves = fill_window(&ledger, &key, &key_record).await;
+    clock.advance_ms(-100);
+    sleep(first_leaves.saturating_duration_since(Instant::now()) + Duration::from_millis(5)).await;
+    // It was sent before, and its time is possible by the clock that was set back.
+    let sent_at = LedgerTime(ledger.owner_of(key.id).now().0 - 300);
+    let verdict =
+        charge(&ledger, &key, &key_record, Arrival::AtRemoteNode { arrival: sent_at, sent_at, slot: None }).await;
+    assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn key_below_its_limit_is_not_paused_after_a_promotion_to_another_clock() {
     for behind_ms in [50, 500] {
         let (mut primary, _clock) = start_redis(0).await;

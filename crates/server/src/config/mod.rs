@@ -17,6 +17,7 @@ use crate::config::secrets::{read_secret, redact_setting};
 
 /// A node must renew its claim on Redis several times before it expires.
 const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
+const CLOCK_FALL_MAX_MS: u64 = 30_000;
 const DEFAULT_TOML: &str = include_str!("default.toml");
 /// Settings whose environment variable is a comma-separated list.
 const LIST_SETTINGS: [&str; 12] = [
@@ -326,6 +327,10 @@ impl Config {
             config.ledger.outbox_poll_interval_ms <= OUTBOX_POLL_INTERVAL_MS_MAX,
             "[ledger] outbox_poll_interval_ms must be at most {OUTBOX_POLL_INTERVAL_MS_MAX}, because the claim of a node \
              on its Redis lasts 10 s"
+        );
+        ensure!(
+            config.ledger.clock_fall_max_ms <= CLOCK_FALL_MAX_MS,
+            "[ledger] clock_fall_max_ms must be at most {CLOCK_FALL_MAX_MS}, half of the burst window"
         );
         config.home.check()?;
         // The PostgreSQL library accepts any scheme.
