@@ -7,7 +7,7 @@ use ipseity_ledger::{Arrival, ChargeId, Ledger, LedgerOptions, LedgerTime, Verdi
 use ipseity_testkit::{Redis, RedisOptions, TestClock};
 use tokio::time::sleep;
 
-use crate::fixture::{REQUEST_TIMEOUT, new_key};
+use crate::fixture::{REQUEST_TIMEOUT, new_key, wait_for_replica};
 
 /// The first requests arrived this long before the last ones.
 const SPREAD_MS: u64 = 58_000;
@@ -104,18 +104,7 @@ async fn key_below_its_limit_is_not_paused_after_a_promotion_to_another_clock() 
         let ledger = open_ledger(format!("{}, {}", replica.url(), primary.url()));
         let (key, key_record) = new_key(10_000);
         let first_leaves = fill_window(&ledger, &key, &key_record).await;
-        let mut connection = primary.connect().await.expect("Redis accepts a connection");
-        let _: (u32,) = redis::pipe()
-            .cmd("SET")
-            .arg("marker")
-            .arg(1)
-            .ignore()
-            .cmd("WAIT")
-            .arg(1)
-            .arg(10_000)
-            .query_async(&mut connection)
-            .await
-            .expect("replica has all writes");
+        wait_for_replica(&primary).await;
         replica.promote().await.expect("replica is promoted");
         primary.kill9();
         assert_exact(&ledger, &key, &key_record, first_leaves, &format!("{behind_ms} ms behind")).await;

@@ -167,6 +167,24 @@ pub async fn lost_charge(redis: &Redis, at: LedgerTime) -> SentCharge {
     sent
 }
 
+/// Waits until the replica is in sync, so that a promotion loses no data.
+pub async fn wait_for_replica(primary: &Redis) {
+    let mut connection = primary.connect().await.expect("Redis accepts a connection");
+    // WAIT waits for writes of the same connection. This write comes after all others.
+    let (acknowledged,): (u32,) = redis::pipe()
+        .cmd("SET")
+        .arg("sync marker")
+        .arg(1)
+        .ignore()
+        .cmd("WAIT")
+        .arg(1)
+        .arg(10_000)
+        .query_async(&mut connection)
+        .await
+        .expect("Redis answers");
+    assert_eq!(acknowledged, 1);
+}
+
 /// Sweeps all servers. Returns one result if no other node did so within `interval`.
 pub async fn sweep(ledger: &Ledger, interval: Duration) -> Option<Sweep> {
     let mut found = None;

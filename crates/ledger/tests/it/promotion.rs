@@ -6,7 +6,7 @@ use ipseity_domain::{ApiKey, KeyRecord};
 use ipseity_ledger::{ChargeId, Ledger, LedgerError, Verdict};
 use ipseity_testkit::{Redis, RedisOptions, eventually};
 
-use crate::fixture::{LedgerFixture, admitted_count, arrived_now, ledger_with_timeout, new_key};
+use crate::fixture::{LedgerFixture, admitted_count, arrived_now, ledger_with_timeout, new_key, wait_for_replica};
 
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -42,24 +42,6 @@ async fn charge_until_admitted(ledger: &Ledger, key: &ApiKey, key_record: &KeyRe
     .await
     .expect("ledger recovers");
     (count, start.elapsed())
-}
-
-/// Waits until the replica is in sync, so that a promotion loses no data.
-async fn wait_for_replica(primary: &Redis) {
-    let mut connection = primary.connect().await.expect("Redis accepts a connection");
-    // WAIT waits for writes of the same connection. This write comes after all others.
-    let (acknowledged,): (u32,) = redis::pipe()
-        .cmd("SET")
-        .arg("sync marker")
-        .arg(1)
-        .ignore()
-        .cmd("WAIT")
-        .arg(1)
-        .arg(10_000)
-        .query_async(&mut connection)
-        .await
-        .expect("Redis answers");
-    assert_eq!(acknowledged, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
