@@ -193,6 +193,7 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     let (outbox, outbox_drain) = (workers.outbox, drain.clone());
     tasks.spawn(async move { outbox.run(outbox_drain).await });
     tasks.spawn(recovery::follow_key_events(Arc::clone(&api), background.store.clone(), drain.clone()));
+    tasks.spawn(recovery::follow_clocks(Arc::clone(&api), drain.clone()));
     tasks.spawn(retention.run(drain.clone()));
     if let Some(portal_setup) = portal_setup {
         tasks.spawn(portal_setup::run_portal_tasks(portal_setup.worker, drain.clone()));

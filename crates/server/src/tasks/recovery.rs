@@ -15,6 +15,8 @@ use crate::tasks::charge_gate::ChargeGate;
 use crate::tasks::periodic::run_every;
 
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+/// In this time, two clocks move apart by less than the unit of time.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(2);
 /// Longer than a late call takes to arrive at Redis.
 const SHUTDOWN_RECONCILE_TIMEOUT: Duration = Duration::from_secs(6);
 
@@ -65,6 +67,11 @@ impl RecoveryWorker {
             tracing::debug!(error = &error as &dyn std::error::Error, "Redis probe failed");
         }
     }
+}
+
+/// Reads the clocks of Redis, so that an idle node notices when one is set back.
+pub(crate) async fn follow_clocks(api: Arc<Api>, drain: Drain) {
+    run_every(CLOCK_INTERVAL, &drain, || api.admission().refresh_clocks()).await;
 }
 
 /// Listens for key changes in PostgreSQL and looks up the changed keys that this node has cached.

@@ -53,6 +53,13 @@ impl Admission {
         Ok(())
     }
 
+    /// Reads the clocks of Redis. A fall of a clock is noticed by its size and by the time since the last reply.
+    pub async fn refresh_clocks(&self) {
+        if let Backend::Stores(stores) = &self.backend {
+            stores.ledger.refresh_clocks().await;
+        }
+    }
+
     /// Publishes the deactivated and paused keys that this node knows to Redis, for when the outbox cannot be read.
     ///
     /// # Errors
