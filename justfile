@@ -122,7 +122,7 @@ clients: build
     npm ci --silent --prefix clients/typescript
     cd clients/typescript && npm run --silent build && npm run --silent size && npm test --silent
 
-# 315 seeded runs of 63 faults, a third with two faults, then five outages of a minute. `--short` runs a choice of
+# 375 seeded runs of 75 faults, a third with two faults, then six outages of a minute. `--short` runs a choice of
 # faults once on a debug build. `--seed N` continues, `--seed N --only NAME --seeds 1` repeats, `--parallel N`,
 # `--runs` and `--outages` select, `--logs DIR` keeps the history of what failed.
 # Break servers, connections and nodes under load and key changes, and check the history of every run.

@@ -82,7 +82,12 @@ impl ProxyDirection<'_> {
     async fn wait_until_due(&mut self, chunk: &QueuedChunk) -> FaultConfig {
         loop {
             let faults = self.state.borrow_and_update().faults;
-            if !self.is_reply && faults.hold_requests_before.is_some_and(|before| self.opened_at < before) {
+            let is_held = if self.is_reply {
+                faults.hold_replies
+            } else {
+                faults.hold_requests_before.is_some_and(|before| self.opened_at < before)
+            };
+            if is_held {
                 if self.state.changed().await.is_err() {
                     return faults;
                 }

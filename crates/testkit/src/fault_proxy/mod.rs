@@ -46,6 +46,8 @@ pub struct FaultConfig {
     /// Accepts requests on connections opened before this time, and delivers them once it is `None` again. Newer
     /// connections are not affected. A tunnel or sidecar that stalls behaves like this.
     pub hold_requests_before: Option<Instant>,
+    /// Delivers replies only when it is false again, while requests pass.
+    pub hold_replies: bool,
     /// Seed for jitter and dropped replies.
     pub seed: u64,
 }
@@ -62,6 +64,7 @@ impl FaultConfig {
             reply_drop_rate: 0.0,
             bytes_per_second: None,
             hold_requests_before: None,
+            hold_replies: false,
             seed: 0,
         }
     }

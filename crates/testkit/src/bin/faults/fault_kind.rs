@@ -92,6 +92,18 @@ fault_kinds! {
     ShardRepliesDropped "shard-replies-dropped" Shard,
     ShardClockAhead "shard-clock-ahead" ShardClock,
     SlotsMoved "slots-moved" Slots,
+    SitesWithoutFault "sites-without-fault" Site,
+    SiteLinkCut "site-link-cut" Site,
+    SiteLinkHalfOpen "site-link-half-open" Site,
+    SiteLinkReset "site-link-reset" Site,
+    SiteLinkSlow "site-link-slow" Site,
+    SiteRepliesDropped "site-replies-dropped" Site,
+    SiteRepliesHeld "site-replies-held" Site,
+    SiteRequestsHeld "site-requests-held" Site,
+    RemoteNodeKilled "remote-node-killed" Site,
+    RemoteNodeFrozen "remote-node-frozen" Site,
+    HomeNodeKilled "home-node-killed" Site,
+    HomeNodeFrozen "home-node-frozen" Site,
 }
 
 /// The part of the deployment that a fault concerns. Two faults of one part are not combined.
@@ -110,12 +122,15 @@ pub(crate) enum FaultPart {
     Shard,
     ShardClock,
     Slots,
+    /// Remote nodes, or the home node that they use.
+    Site,
 }
 
 impl FaultKind {
     pub(crate) const fn topology(self) -> FaultTopology {
         match self.part() {
             FaultPart::Shard | FaultPart::ShardClock | FaultPart::Slots => FaultTopology::Sharded,
+            FaultPart::Site => FaultTopology::Sites,
             FaultPart::Nothing
             | FaultPart::Redis
             | FaultPart::RedisLink
@@ -151,6 +166,11 @@ impl FaultKind {
         Self::Midnight,
         Self::ShardKilled,
         Self::SlotsMoved,
+        Self::SitesWithoutFault,
+        Self::SiteLinkCut,
+        Self::SiteRepliesHeld,
+        Self::RemoteNodeKilled,
+        Self::HomeNodeKilled,
     ];
 
     /// Whether it can happen together with another.
@@ -177,7 +197,7 @@ impl FaultKind {
 
     /// Whether it ends with the start of a node, which needs both stores.
     pub(crate) const fn starts_node(self) -> bool {
-        matches!(self, Self::NodeKilled | Self::NodeReplaced)
+        matches!(self, Self::NodeKilled | Self::NodeReplaced | Self::RemoteNodeKilled | Self::HomeNodeKilled)
     }
 
     /// Whether Redis or PostgreSQL loses data. Such a run must be longer than three flush intervals.
@@ -199,11 +219,16 @@ impl FaultPart {
         match self {
             Self::Nothing => &[],
             Self::Both => &[Self::Clients],
-            Self::Redis => &[Self::RedisLink, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients],
+            Self::Redis => {
+                &[Self::RedisLink, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients, Self::Site]
+            }
             Self::RedisLink => {
                 &[Self::Redis, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients, Self::Clock]
             }
-            Self::Clock => &[Self::RedisLink, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients],
+            Self::Clock => {
+                &[Self::RedisLink, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients, Self::Site]
+            }
+            Self::Site => &[Self::Redis, Self::Postgres, Self::PostgresLink, Self::Clients, Self::Clock],
             Self::Postgres | Self::PostgresLink => &[
                 Self::Redis,
                 Self::RedisLink,
@@ -213,6 +238,7 @@ impl FaultPart {
                 Self::Shard,
                 Self::ShardClock,
                 Self::Slots,
+                Self::Site,
             ],
             Self::Node => &[
                 Self::Redis,
@@ -233,6 +259,7 @@ impl FaultPart {
                 Self::Node,
                 Self::Clock,
                 Self::Shard,
+                Self::Site,
             ],
             Self::Shard => &[Self::ShardClock, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients],
             Self::ShardClock => &[Self::Shard, Self::Slots, Self::Postgres, Self::PostgresLink],

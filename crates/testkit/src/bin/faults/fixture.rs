@@ -1,6 +1,6 @@
-//! A deployment of two nodes with a fault proxy on each link, for many runs.
+//! A deployment of two nodes, or two home nodes and two remote nodes, with a fault proxy on each link, for many runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,14 +16,20 @@ use crate::changes::CommandLine;
 use crate::links::{LinkFault, LinkFaults, LinkProxies};
 use crate::load::{LoadKey, NodeTarget, NodeTargets};
 use crate::sampler::{OpsTargets, sum_series};
+use crate::sites::SiteParts;
 
+/// Nodes with both stores, which are home nodes if there are remote ones.
 pub(crate) const NODES: usize = 2;
+/// The first one waits for home, the second one is optimistic.
+pub(crate) const REMOTE_NODES: usize = 2;
 /// A plan whose limit is reached within a run, and the default one.
 pub(crate) const SMALL_PLAN: &str = "small";
 pub(crate) const FREE_PLAN: &str = "free";
 const SMALL_LIMIT: u64 = 60;
 const FREE_LIMIT: u64 = 10_000;
 const SHARDS: usize = 3;
+/// Index of the optimistic node.
+const OPTIMISTIC_NODE: usize = NODES + 1;
 
 /// How Redis is deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +37,8 @@ pub(crate) enum FaultTopology {
     Single,
     /// A cluster of three primaries.
     Sharded,
+    /// Remote nodes too.
+    Sites,
 }
 
 pub(crate) struct FaultFixture {
@@ -43,7 +51,11 @@ pub(crate) struct FaultFixture {
     pub(crate) command_line_proxies: NodeFaultProxies,
     pub(crate) targets: NodeTargets,
     pub(crate) ops_targets: OpsTargets,
+    /// Empty without remote nodes.
+    sites: SiteParts,
     links: LinkFaults,
+    /// The node of each process of this run.
+    process_nodes: BTreeMap<usize, usize>,
     next_process: usize,
     /// Logs of stopped nodes.
     stopped_logs: String,
@@ -85,14 +97,18 @@ impl FaultFixture {
         let clock = TestClock::open()?;
         let redis = RedisOptions { appendonly: true, clock: Some(clock.clone()), ..RedisOptions::default() };
         let shards = match topology {
-            FaultTopology::Single => None,
+            FaultTopology::Single | FaultTopology::Sites => None,
             FaultTopology::Sharded => Some(ShardedRedis::start().await?),
         };
         let mut env = Env::from([("IPSEITY__PORTAL__QUERY_TIMEOUT_MS".to_owned(), "5000".to_owned())]);
         env.extend(shards.iter().map(|shards| (LEDGER_URL_ENV.to_owned(), shards.url())));
-        let options =
-            DeploymentOptions { nodes: NODES, redis, fault_proxies: true, env, ..DeploymentOptions::default() };
-        let deployment = Deployment::start(options).await?;
+        let nodes = if topology == FaultTopology::Sites { 0 } else { NODES };
+        let options = DeploymentOptions { nodes, redis, fault_proxies: true, env, ..DeploymentOptions::default() };
+        let mut deployment = Deployment::start(options).await?;
+        let sites = match topology {
+            FaultTopology::Single | FaultTopology::Sharded => SiteParts::default(),
+            FaultTopology::Sites => SiteParts::start(&mut deployment).await?,
+        };
         deployment
             .postgres
             .psql("ipseity", &format!("insert into plans values ('{SMALL_PLAN}', {SMALL_LIMIT})"))
@@ -111,28 +127,41 @@ impl FaultFixture {
             command_line_proxies,
             targets: NodeTargets::default(),
             ops_targets: Arc::new(Mutex::new(Vec::new())),
+            sites,
             links: LinkFaults::default(),
-            next_process: NODES,
+            process_nodes: BTreeMap::new(),
+            next_process: 0,
             stopped_logs: String::new(),
             is_ruined: false,
         };
+        fixture.apply_links();
         fixture.number_processes();
         Ok(fixture)
     }
 
     /// Numbers the current processes from 0, for a new run.
     pub(crate) fn number_processes(&mut self) {
-        self.next_process = NODES;
+        self.next_process = self.deployment.nodes.len();
         self.stopped_logs.clear();
-        self.set_targets((0..NODES).collect());
+        self.process_nodes.clear();
+        self.set_targets((0..self.next_process).collect());
     }
 
-    fn set_targets(&self, processes: Vec<usize>) {
+    fn set_targets(&mut self, processes: Vec<usize>) {
+        self.process_nodes.extend(processes.iter().enumerate().map(|(node, process)| (*process, node)));
         let nodes = || processes.iter().copied().zip(&self.deployment.nodes);
         let targets = nodes().map(|(process, node)| NodeTarget { process, address: node.http() }).collect();
         let ops_targets = nodes().map(|(process, node)| (process, node.ops())).collect();
         *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets;
         *self.ops_targets.lock().unwrap_or_else(PoisonError::into_inner) = ops_targets;
+    }
+
+    /// Processes of this run that are remote nodes, and those of them that are optimistic.
+    pub(crate) fn remote_processes(&self) -> [BTreeSet<usize>; 2] {
+        [NODES..=OPTIMISTIC_NODE, OPTIMISTIC_NODE..=OPTIMISTIC_NODE].map(|nodes| {
+            let concerned = self.process_nodes.iter().filter(|(_, node)| nodes.contains(node));
+            concerned.map(|(process, _)| *process).collect()
+        })
     }
 
     /// Numbers of the current processes.
@@ -187,6 +216,7 @@ impl FaultFixture {
             nodes: self.deployment.nodes.iter().filter_map(Node::fault_proxies).collect(),
             command_line: &self.command_line_proxies,
             shards: self.shards.as_ref().map_or(&[], |shards| &shards.proxies),
+            sites: &self.sites.proxies,
         }
     }
 
@@ -209,7 +239,8 @@ impl FaultFixture {
 
     /// Starts a node in place of one that has ended.
     pub(crate) async fn replace_node(&mut self, index: usize) -> Result<()> {
-        let node = self.deployment.start_node(&Env::new()).await?;
+        let env = self.sites.node_env.get(index).cloned().unwrap_or_default();
+        let node = self.deployment.start_node(&env).await?;
         let stopped = std::mem::replace(&mut self.deployment.nodes[index], node);
         self.stopped_logs.push_str(&stopped.log()?);
         self.apply_links();

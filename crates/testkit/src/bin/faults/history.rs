@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ipseity_domain::IN_FLIGHT_MAX;
+
 /// Requests of one key and day that both stores say were charged.
 pub(crate) type ChargeCounts = BTreeMap<(usize, u64), u64>;
 
@@ -16,6 +18,10 @@ pub(crate) struct History {
     pub(crate) changes: Vec<ChangeRecord>,
     pub(crate) faults: Vec<FaultWindow>,
     pub(crate) samples: Vec<NodeSample>,
+    /// Processes of remote nodes.
+    pub(crate) remote: BTreeSet<usize>,
+    /// Those that admit requests before home has charged them.
+    pub(crate) optimistic: BTreeSet<usize>,
     /// Counts in PostgreSQL at the end.
     pub(crate) charges: ChargeCounts,
     /// Counts of Redis that PostgreSQL lacks at the end.
@@ -196,6 +202,11 @@ impl UnverifiableCounts {
 }
 
 impl History {
+    /// How many requests of a key more than a limit permits may be admitted: those in flight from optimistic processes.
+    pub(crate) fn in_flight_max(&self) -> usize {
+        IN_FLIGHT_MAX * self.optimistic.len()
+    }
+
     pub(crate) fn key_requests(&self, key: usize) -> impl Iterator<Item = &RequestRecord> {
         self.requests.iter().filter(move |request| request.key == key)
     }

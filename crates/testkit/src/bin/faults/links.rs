@@ -1,15 +1,23 @@
-//! Faults of the links between nodes, the command line and stores. Several can be active on one link.
+//! Faults of the links between nodes, the command line, stores and home. Several can be active on one link.
+
+use std::time::Duration;
 
 use ipseity_testkit::{FaultConfig, FaultProxy, NodeFaultProxies};
 
-/// The store at the end of a link.
+/// A link of a remote node to home without a fault.
+const SITE_LINK: FaultConfig =
+    FaultConfig { delay: Duration::from_millis(5), jitter: Duration::from_millis(1), ..FaultConfig::none() };
+
+/// What is at the end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreLink {
+pub(crate) enum LinkTarget {
     Redis,
     Postgres,
+    /// The home nodes, for a remote node.
+    Home,
 }
 
-/// Which links to a store have a fault.
+/// Which links have a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkScope {
     /// Those of all nodes.
@@ -20,12 +28,14 @@ pub(crate) enum LinkScope {
     CommandLine,
     /// All links to one server of a cluster.
     Shard(usize),
+    /// Those of all remote nodes to home.
+    Sites,
 }
 
 /// A fault of some links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkFault {
-    pub(crate) store: StoreLink,
+    pub(crate) target: LinkTarget,
     pub(crate) scope: LinkScope,
     pub(crate) config: FaultConfig,
 }
@@ -42,6 +52,8 @@ pub(crate) struct LinkProxies<'a> {
     pub(crate) nodes: Vec<&'a NodeFaultProxies>,
     pub(crate) command_line: &'a NodeFaultProxies,
     pub(crate) shards: &'a [FaultProxy],
+    /// Links of remote nodes to home nodes, which are always slow.
+    pub(crate) sites: &'a [FaultProxy],
 }
 
 impl LinkFaults {
@@ -57,30 +69,27 @@ impl LinkFaults {
 
     /// Sets every proxy to the combination of its faults.
     pub(crate) fn apply(&self, proxies: &LinkProxies<'_>) {
-        for store in [StoreLink::Redis, StoreLink::Postgres] {
-            for (index, node) in proxies.nodes.iter().enumerate() {
-                let scopes = [LinkScope::Nodes, LinkScope::All, LinkScope::Node(index)];
-                self.set(proxy_of(node, store), store, &scopes);
-            }
-            let scopes = [LinkScope::All, LinkScope::CommandLine];
-            self.set(proxy_of(proxies.command_line, store), store, &scopes);
+        let set_both = |of: &NodeFaultProxies, scopes: &[LinkScope]| {
+            self.set(&of.redis, LinkTarget::Redis, scopes);
+            self.set(&of.postgres, LinkTarget::Postgres, scopes);
+        };
+        for (index, node) in proxies.nodes.iter().enumerate() {
+            set_both(node, &[LinkScope::Nodes, LinkScope::All, LinkScope::Node(index)]);
         }
+        set_both(proxies.command_line, &[LinkScope::All, LinkScope::CommandLine]);
         for (index, shard) in proxies.shards.iter().enumerate() {
-            self.set(shard, StoreLink::Redis, &[LinkScope::Nodes, LinkScope::All, LinkScope::Shard(index)]);
+            self.set(shard, LinkTarget::Redis, &[LinkScope::Nodes, LinkScope::All, LinkScope::Shard(index)]);
+        }
+        for site in proxies.sites {
+            self.set(site, LinkTarget::Home, &[LinkScope::Sites]);
         }
     }
 
-    fn set(&self, proxy: &FaultProxy, store: StoreLink, scopes: &[LinkScope]) {
+    fn set(&self, proxy: &FaultProxy, target: LinkTarget, scopes: &[LinkScope]) {
+        let healthy = if target == LinkTarget::Home { SITE_LINK } else { FaultConfig::none() };
         let faults = self.active.iter().map(|(_, fault)| fault);
-        let concerned = faults.filter(|fault| fault.store == store && scopes.contains(&fault.scope));
-        proxy.set_faults(concerned.fold(FaultConfig::none(), |sum, fault| combine(sum, fault.config)));
-    }
-}
-
-pub(crate) const fn proxy_of(proxies: &NodeFaultProxies, store: StoreLink) -> &FaultProxy {
-    match store {
-        StoreLink::Redis => &proxies.redis,
-        StoreLink::Postgres => &proxies.postgres,
+        let concerned = faults.filter(|fault| fault.target == target && scopes.contains(&fault.scope));
+        proxy.set_faults(concerned.fold(healthy, |sum, fault| combine(sum, fault.config)));
     }
 }
 
@@ -94,6 +103,7 @@ fn combine(left: FaultConfig, right: FaultConfig) -> FaultConfig {
         reply_drop_rate: left.reply_drop_rate.max(right.reply_drop_rate),
         bytes_per_second: left.bytes_per_second.or(right.bytes_per_second),
         hold_requests_before: left.hold_requests_before.max(right.hold_requests_before),
+        hold_replies: left.hold_replies || right.hold_replies,
         seed: left.seed ^ right.seed,
     }
 }

@@ -22,6 +22,7 @@ mod recorder;
 mod report;
 mod run;
 mod sampler;
+mod sites;
 mod timeline;
 
 use std::path::Path;
@@ -61,7 +62,7 @@ async fn main() -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(report.failure_count() > 0)))
 }
 
-/// The plans of all seeds, in reverse order.
+/// The plans of all seeds, the last one first.
 fn plans(options: &FaultsOptions) -> Vec<RunPlan> {
     let kinds = options.kinds();
     if kinds.is_empty() {
@@ -69,7 +70,12 @@ fn plans(options: &FaultsOptions) -> Vec<RunPlan> {
     }
     let kind = |seed: u64| kinds[usize::try_from(seed).unwrap_or_default() % kinds.len()];
     let seeds = options.seed..options.seed + options.seeds;
-    seeds.rev().map(|seed| RunPlan::new(seed, kind(seed), options.is_short)).collect()
+    let mut plans: Vec<RunPlan> = seeds.rev().map(|seed| RunPlan::new(seed, kind(seed), options.is_short)).collect();
+    if options.is_short {
+        // Fewer deployments have to be started.
+        plans.sort_by_key(RunPlan::topology);
+    }
+    plans
 }
 
 /// Runs plans until none is left. A deployment is used again unless a fault or a failure ruined it.

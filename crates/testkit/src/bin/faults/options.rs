@@ -8,7 +8,7 @@ use crate::fault_kind::FaultKind;
 
 const USAGE: &str =
     "faults [--short] [--seeds N] [--seed N] [--only NAME] [--parallel N] [--logs DIR] [--runs | --outages]";
-const SEEDS: u64 = 315;
+const SEEDS: u64 = 375;
 const PARALLEL: usize = 3;
 const SHORT_PARALLEL: usize = 2;
 

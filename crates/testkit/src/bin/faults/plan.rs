@@ -10,6 +10,8 @@ use crate::fixture::FaultTopology;
 
 /// Every third run combines two kinds.
 const COMBINED_EVERY: u64 = 3;
+/// Every fifth run with a single Redis has remote nodes, whatever its kind.
+const SITES_EVERY: u64 = 5;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -48,13 +50,16 @@ impl RunPlan {
         };
         let during = if is_short { 800..1_600 } else { 1_000..3_500 };
         // Held requests are delivered after every other timeout. A replica that is behind misses several changes.
-        let is_long = |kind| matches!(kind, FaultKind::RedisRequestsHeld | FaultKind::PostgresFailover);
+        let is_long = |kind| {
+            matches!(kind, FaultKind::RedisRequestsHeld | FaultKind::SiteRequestsHeld | FaultKind::PostgresFailover)
+        };
         let during = if kinds().any(is_long) { 4_500..7_000 } else { during };
         let before = random_ms(&mut rng, before);
         let steps = plan_steps(kind, partner, random_ms(&mut rng, during), &mut rng);
         let after = random_ms(&mut rng, if is_short { 400..800 } else { 500..1_500 });
         let requests_per_second = *rng.choice(&[20, 120, 120, 300]).unwrap_or(&120);
-        let needs_burst = |kind| matches!(kind, FaultKind::PausedWhileRedisIsDown | FaultKind::NodeStalled);
+        let needs_burst =
+            |kind| matches!(kind, FaultKind::PausedWhileRedisIsDown | FaultKind::NodeStalled | FaultKind::SiteLinkCut);
         let has_burst = rng.u8(..3) == 0 || kinds().any(needs_burst);
         Self { seed, kind, steps, before, after, requests_per_second, has_burst }
     }
@@ -66,7 +71,9 @@ impl RunPlan {
     }
 
     pub(crate) fn topology(&self) -> FaultTopology {
-        self.steps.iter().map(|step| step.kind.topology()).max().unwrap_or(FaultTopology::Single)
+        let needed = self.steps.iter().map(|step| step.kind.topology()).max().unwrap_or(FaultTopology::Single);
+        let has_sites = needed == FaultTopology::Single && self.seed % SITES_EVERY == 2;
+        if has_sites { FaultTopology::Sites } else { needed }
     }
 
     pub(crate) fn has(&self, kind: FaultKind) -> bool {

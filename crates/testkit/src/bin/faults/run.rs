@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -25,6 +25,7 @@ use crate::report::RunStats;
 use crate::sampler::{NodeSampler, lookup_outcomes};
 use crate::timeline::recovery_max;
 
+const OPTIMISTIC_REQUESTS: &str = "ipseity_optimistic_requests_total";
 const TICK_INTERVAL: Duration = Duration::from_millis(40);
 /// A node may keep refusing a key for a second after it was resumed.
 const REFUSAL_CACHE: Duration = Duration::from_millis(1_600);
@@ -144,6 +145,11 @@ async fn run_and_check(fixture: &mut FaultFixture, plan: &RunPlan, recorder: &Re
     let is_in_time = recovered_after <= recovery_max(&recorder.history());
     ensure!(is_in_time, "Redis decided again after {recovered_after:?}");
     probe_keys(fixture, &load, &keys).await;
+    let is_optimistic = fixture.sum_metric(OPTIMISTIC_REQUESTS).await? > counted_before.optimistic;
+    ensure!(
+        is_optimistic || !plan.has(FaultKind::SitesWithoutFault),
+        "every request of the optimistic node waited for home"
+    );
     drop(sampler);
     complete_history(fixture, recorder, &counted_before).await?;
     let history = recorder.history();
@@ -197,7 +203,8 @@ async fn probe_keys(fixture: &FaultFixture, load: &LoadContext, keys: &RunKeys) 
 /// Sends two requests of each key to each node.
 async fn send_to_all(load: &LoadContext, keys: &[LoadKey]) {
     let mut rng = Rng::with_seed(1);
-    for node in 0..crate::fixture::NODES {
+    let nodes = load.targets.lock().unwrap_or_else(PoisonError::into_inner).len();
+    for node in 0..nodes {
         let mut client = LoadClient::new(load, node);
         for key in keys.iter().chain(keys) {
             client.send(key, &mut rng).await;
@@ -209,6 +216,7 @@ async fn send_to_all(load: &LoadContext, keys: &[LoadKey]) {
 pub(crate) struct CountedBefore {
     outcomes: BTreeMap<usize, BTreeMap<String, u64>>,
     unverifiable_without_key: u64,
+    optimistic: u64,
 }
 
 impl CountedBefore {
@@ -217,6 +225,7 @@ impl CountedBefore {
         Ok(Self {
             outcomes: node_outcomes(fixture).await?,
             unverifiable_without_key: unverifiable.get("").copied().unwrap_or(0),
+            optimistic: fixture.sum_metric(OPTIMISTIC_REQUESTS).await?,
         })
     }
 }
@@ -248,6 +257,7 @@ pub(crate) async fn complete_history(
     let refusals = counts::await_refusals(fixture, &ids, &refused).await;
     let outcomes = node_outcomes(fixture).await?;
     let mut history = recorder.history();
+    [history.remote, history.optimistic] = fixture.remote_processes();
     (history.charges, history.unflushed, history.refusals) = (charges, unflushed, refusals);
     for (process, outcomes) in outcomes {
         for (outcome, count) in outcomes {

@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ipseity_domain::IN_FLIGHT_MAX;
+
 use crate::history::{FaultEffect, FaultWindow, History, NodeSample, RequestRecord};
 
 /// A node decides without Redis after `[ledger] timeout_ms` (50 ms). The client's clock may read less.
 pub(crate) const SLOW_REQUEST: Duration = Duration::from_millis(45);
+/// An optimistic node waits this long for the verdict on a request that it has admitted (`[home] timeout_ms`).
+const HOME_TIMEOUT: Duration = Duration::from_secs(1);
 /// Recovery from degraded mode: the probe interval (250 ms), the outbox, and a busy machine.
 pub(crate) const RECOVERY_MAX: Duration = Duration::from_secs(5);
 /// The same if a node was killed: until its claim has expired (10 s), the others do not use a Redis that has restarted.
@@ -19,6 +23,7 @@ pub(crate) struct LocalDecisions {
     windows: Vec<FaultWindow>,
     /// By process, in the order of time.
     samples: BTreeMap<usize, Vec<NodeSample>>,
+    optimistic: BTreeSet<usize>,
 }
 
 impl LocalDecisions {
@@ -27,7 +32,9 @@ impl LocalDecisions {
         for window in history.windows(FaultEffect::RedisUnreachable) {
             for process in affected_processes(history, window) {
                 let until = recovered_at(history, process, window.until);
-                windows.push(FaultWindow { process: Some(process), until, ..window.clone() });
+                let in_flight = if history.optimistic.contains(&process) { HOME_TIMEOUT } else { Duration::ZERO };
+                let from = window.from.saturating_sub(in_flight);
+                windows.push(FaultWindow { process: Some(process), from, until, ..window.clone() });
             }
         }
         // A process that reports local decisions at another time had a late verdict. Those of a known outage must not
@@ -51,7 +58,7 @@ impl LocalDecisions {
         for sample in &history.samples {
             samples.entry(sample.process).or_default().push(*sample);
         }
-        Self { windows, samples }
+        Self { windows, samples, optimistic: history.optimistic.clone() }
     }
 
     /// Whether a process may have decided on the request without Redis.
@@ -77,9 +84,12 @@ impl LocalDecisions {
         request.is_unanswered() || (!request.is_admitted() && self.may_be_unconfirmed(request))
     }
 
-    /// Whether the number in a response is that of Redis alone. A process adds its pending charges to it.
+    /// Whether the number in a response is that of Redis alone. A process adds its pending charges to it, and an
+    /// optimistic one continues from the last number it saw.
     pub(crate) fn has_exact_number(&self, request: &RequestRecord) -> bool {
-        !self.may_include(request) && self.samples_around(request).iter().all(|sample| sample.pending == 0)
+        !self.optimistic.contains(&request.process)
+            && !self.may_include(request)
+            && self.samples_around(request).iter().all(|sample| sample.pending == 0)
     }
 
     /// The last sample before a request, those during it and the first after it.
@@ -179,7 +189,10 @@ pub(crate) fn may_be_lost<'a>(
     key: usize,
 ) -> impl Iterator<Item = &'a RequestRecord> {
     history.key_requests(key).filter(move |request| {
-        request.is_admitted() && (is_lost_with_store(history, request) || is_lost_with_node(history, local, request))
+        request.is_admitted()
+            && (is_lost_with_store(history, request)
+                || is_lost_with_node(history, local, request)
+                || is_lost_in_flight(history, request))
     })
 }
 
@@ -217,4 +230,15 @@ fn is_lost_with_node(history: &History, local: &LocalDecisions, request: &Reques
             && request.end >= last_reconciled_at(history, request.process, window.from)
             && local.may_include(request)
     })
+}
+
+/// Whether an optimistic process was killed before the charge of the request had left: one of the last of its key.
+fn is_lost_in_flight(history: &History, request: &RequestRecord) -> bool {
+    let kills = history.windows(FaultEffect::NodeKilled).filter(|window| window.process == Some(request.process));
+    let later = history
+        .key_requests(request.key)
+        .filter(|other| other.process == request.process && other.is_admitted() && other.end > request.end);
+    history.optimistic.contains(&request.process)
+        && kills.into_iter().any(|window| request.overlaps(window.from.saturating_sub(HOME_TIMEOUT), window.until))
+        && later.count() < IN_FLIGHT_MAX
 }

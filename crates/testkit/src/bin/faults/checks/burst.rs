@@ -1,4 +1,4 @@
-//! At most 300 requests per key in any 60 seconds and burst epoch.
+//! At most 300 requests per key in any 60 seconds and burst epoch, and those in flight from optimistic nodes.
 //!
 //! While Redis answers, it decides exactly. A process that decides without Redis admits at most 300 of those it
 //! receives, which includes the ones that Redis admitted. So p processes admit at most 300 × p, and one window more
@@ -12,6 +12,7 @@ use crate::timeline::{LocalDecisions, processes, settled_at};
 
 pub(super) fn check(history: &History, local: &LocalDecisions) -> Vec<String> {
     let mut violations = Vec::new();
+    let redis_limit = BURST_LIMIT + history.in_flight_max();
     for (key, facts) in history.keys.iter().enumerate() {
         let id = &facts.name;
         let admitted = || history.key_requests(key).filter(|request| request.is_admitted());
@@ -22,7 +23,7 @@ pub(super) fn check(history: &History, local: &LocalDecisions) -> Vec<String> {
         by_redis.extend(restarts(history, key, &[FaultEffect::RedisMemoryLost, FaultEffect::ClockStep]));
         for group in split_at(admitted().filter(|request| !local.may_include(request)), &by_redis) {
             let most = most_in_window(&group);
-            if most > BURST_LIMIT {
+            if most > redis_limit {
                 violations.push(format!("Redis admitted {most} requests of {id} within 60 s"));
             }
         }
@@ -33,7 +34,7 @@ pub(super) fn check(history: &History, local: &LocalDecisions) -> Vec<String> {
             let late_epochs = resumes(history, key).into_iter().filter(|(from, until)| {
                 history.is_affected(FaultEffect::PostgresUnreachable, process, key, *from, *until)
             });
-            let limit = BURST_LIMIT * (1 + late_epochs.count());
+            let limit = BURST_LIMIT * (1 + late_epochs.count()) + history.in_flight_max();
             for group in split_at(admitted().filter(|request| request.process == process), &by_process) {
                 let most = most_in_window(&group);
                 if most > limit {
@@ -56,7 +57,8 @@ fn check_after_recovery(
     let settled_at = settled_at(history)?;
     let unverifiable = history.unverifiable.of_key(key);
     let lost = crate::timeline::may_be_lost(history, local, key).count();
-    let known_limit = BURST_LIMIT + lost + usize::try_from(unverifiable).unwrap_or(usize::MAX);
+    let known_limit =
+        BURST_LIMIT + history.in_flight_max() + lost + usize::try_from(unverifiable).unwrap_or(usize::MAX);
     let groups = split_at(history.key_requests(key).filter(|request| request.is_admitted()), restarts);
     groups.iter().find_map(|group| {
         let latest: &RequestRecord = group
@@ -138,6 +140,16 @@ mod tests {
         }
         assert_eq!(violations(&history), 0);
         history.requests.push(request(3_000, 200));
+        assert_eq!(violations(&history), 1);
+    }
+
+    #[test]
+    fn optimistic_process_may_have_4_requests_in_flight() {
+        let mut history = history(10_000);
+        history.optimistic = [1].into();
+        history.requests = admitted(0, 304);
+        assert_eq!(violations(&history), 0);
+        history.requests.extend(admitted(400, 1));
         assert_eq!(violations(&history), 1);
     }
 }

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::history::{FaultEffect, History, RequestRecord};
+use crate::checks::NOTIFY_MAX;
+use crate::history::{ChangeRecord, FaultEffect, History, KeyAction, RequestRecord};
 use crate::timeline::{LocalDecisions, RECOVERY_MAX, may_be_lost};
 
 /// Around midnight a node and Redis may take the same request for another day.
@@ -28,8 +29,18 @@ pub(super) fn check(history: &History, local: &LocalDecisions) -> Vec<String> {
         let is_sent_before_kill = |request: &RequestRecord| {
             history.windows(FaultEffect::RedisKilled).any(|window| request.start < window.from)
         };
+        // Home does not accept charges of a remote node for a secret that has ended meanwhile.
+        let is_of_ended_secret = |request: &RequestRecord| {
+            let is_ended = |change: &ChangeRecord| {
+                let KeyAction::Rotate(secret) = change.action else { return false };
+                request.secret < secret
+                    && (local.may_include(request) || request.overlaps(change.start, change.end + NOTIFY_MAX))
+            };
+            history.remote.contains(&request.process) && history.key_changes(key).any(is_ended)
+        };
         let may_be_reported = |request: &&RequestRecord| {
             local.may_be_unconfirmed(request)
+                || is_of_ended_secret(request)
                 || (local.may_include(request) && (is_stopped(request.process) || is_sent_before_kill(request)))
         };
         let unconfirmed = requests().filter(may_be_reported).count() as u64;
@@ -104,7 +115,7 @@ fn has_uncertain_day(history: &History, request: &RequestRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::fixtures::{DAY, history, request, sample, unanswered, window};
+    use crate::history::fixtures::{DAY, change, history, request, sample, unanswered, window};
     use crate::history::{FaultWindow, NodeSample};
 
     fn violations(history: &History) -> usize {
@@ -164,5 +175,26 @@ mod tests {
         assert_eq!(violations(&history), 0);
         history.unverifiable.by_key.insert(0, 100);
         assert!(violations(&history) > 0, "more than were unconfirmed");
+    }
+
+    #[test]
+    fn killed_optimistic_process_loses_at_most_4_requests_of_a_key() {
+        let mut history = charged(96);
+        history.optimistic = [0].into();
+        let killed = window(FaultEffect::NodeKilled, 9_950, 10_000);
+        history.faults.push(FaultWindow { process: Some(0), ..killed });
+        assert_eq!(violations(&history), 0);
+        history.charges.insert((0, DAY), 95);
+        assert!(violations(&history) > 0);
+    }
+
+    #[test]
+    fn remote_node_cannot_charge_for_a_secret_that_has_ended() {
+        let mut history = charged(98);
+        history.changes.push(change(KeyAction::Rotate(1), 5_000, 5_050));
+        history.unverifiable.by_key.insert(0, 2);
+        assert!(violations(&history) > 0, "a node with Redis can");
+        (history.remote, history.optimistic) = ([0].into(), [0].into());
+        assert_eq!(violations(&history), 0);
     }
 }

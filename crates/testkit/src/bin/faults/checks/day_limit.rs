@@ -2,10 +2,12 @@
 //!
 //! While Redis answers, each admitted request gets the next number, so numbers increase in real time. A process that
 //! decides without Redis continues from the last number it saw. So p processes exceed the limit by at most
-//! (p − 1) × (limit − used).
+//! (p − 1) × (limit − used). Optimistic processes may exceed it by the requests that they have in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+use ipseity_domain::IN_FLIGHT_MAX;
 
 use crate::checks::spans::{restarts, split_at};
 use crate::history::{FaultEffect, History, RequestRecord};
@@ -91,7 +93,8 @@ fn check_total_by_redis(history: &History, local: &LocalDecisions, key: usize) -
         let admitted = by_redis().count() as u64;
         let lost = by_redis().filter(|request| is_lost_with_store(history, request)).count() as u64;
         let has_step = history.windows(FaultEffect::ClockStep).next().is_some();
-        (admitted > facts.daily_limit + lost && !has_step)
+        let limit = facts.daily_limit + history.in_flight_max() as u64;
+        (admitted > limit + lost && !has_step)
             .then(|| format!("Redis admitted {admitted} requests of {} on a day, {lost} may be lost", facts.name))
     })
 }
@@ -110,7 +113,8 @@ fn check_local(history: &History, local: &LocalDecisions, key: usize, process: u
                 .filter_map(|request| used(history, request))
                 .max();
             // A process forgets pending charges that turn out to be unverifiable.
-            let left = facts.daily_limit.saturating_sub(known.unwrap_or(0)) + unverifiable;
+            let in_flight = if history.optimistic.contains(&process) { IN_FLIGHT_MAX as u64 } else { 0 };
+            let left = facts.daily_limit.saturating_sub(known.unwrap_or(0)) + unverifiable + in_flight;
             let admitted = on_day().filter(|request| request.start >= from && request.end <= until).count() as u64;
             (admitted > left).then(|| {
                 format!(
@@ -164,6 +168,17 @@ mod tests {
         history.requests.extend((0..60).map(|at| on_process(1, request(1_200 + at, 200))));
         assert_eq!(violations(&history), 0, "the other process knew nothing");
         history.requests.push(request(1_300, 200));
+        assert_eq!(violations(&history), 1);
+    }
+
+    #[test]
+    fn optimistic_process_may_have_4_requests_in_flight() {
+        let mut history = history(60);
+        history.optimistic = [1].into();
+        history.requests = numbered(60, 1..=60);
+        history.requests.extend((0..4).map(|at| on_process(1, with_remaining(10, request(800 + at, 200)))));
+        assert_eq!(violations(&history), 0, "its numbers are estimates");
+        history.requests.push(on_process(1, with_remaining(10, request(900, 200))));
         assert_eq!(violations(&history), 1);
     }
 }

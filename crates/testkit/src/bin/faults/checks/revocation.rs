@@ -14,6 +14,9 @@ const OUTBOX_MAX: Duration = Duration::from_millis(3_000);
 /// How long a node may take to connect to PostgreSQL and to listen again.
 const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// An optimistic node that hears nothing from home waits for it after 850 ms. Longer on a busy machine.
+const FRESHNESS_MAX: Duration = Duration::from_millis(1_350);
+
 const PAUSED: &str = "paused";
 
 /// From `end` until `until`, requests with these secrets must not be admitted.
@@ -148,6 +151,12 @@ fn effective_at(
         .map(|window| window.until)
         .max()
         .unwrap_or_default();
+    if history.optimistic.contains(&process) && revocation.in_effect && !local.may_include(request) {
+        // Without a fault, the notice takes the way from home. A node that may have missed it waits for home.
+        let may_miss = local.is_local_between(process, key, revocation.start, request.end);
+        let notice_max = if may_miss { FRESHNESS_MAX } else { NOTIFY_MAX };
+        return Some(revocation.end.max(thawed_at) + notice_max);
+    }
     if local.may_include(request) {
         let was_notified = !postgres_is_down(revocation.start, revocation.end + NOTIFY_MAX);
         // A node without Redis waits for PostgreSQL only. If that is late, it reaches neither.
@@ -169,7 +178,7 @@ fn effective_at(
 mod tests {
     use super::*;
     use crate::history::ChangeRecord;
-    use crate::history::fixtures::{burst_refusal, change, history, on_process, request, window};
+    use crate::history::fixtures::{burst_refusal, change, history, on_process, request, sample, window};
 
     fn violations(history: &History) -> usize {
         check(history, &LocalDecisions::of(history)).len()
@@ -253,6 +262,22 @@ mod tests {
         assert_eq!(violations(&history), 0);
         history.changes.push(change(KeyAction::Deactivate, 2_000, 2_100));
         history.requests.push(request(2_200, 200));
+        assert_eq!(violations(&history), 1);
+    }
+
+    #[test]
+    fn optimistic_process_follows_notices_or_waits_for_home() {
+        let mut history = deactivated();
+        history.optimistic = [0].into();
+        history.requests.push(request(600, 200));
+        assert_eq!(violations(&history), 0, "the notice takes a moment");
+        history.requests.push(request(900, 200));
+        assert_eq!(violations(&history), 1);
+        history.faults.push(window(FaultEffect::RedisUnreachable, 150, 1_450));
+        history.faults.push(window(FaultEffect::PostgresUnreachable, 150, 1_450));
+        history.samples = vec![sample(1_500, 0), sample(1_600, 0)];
+        assert_eq!(violations(&history), 0, "the notice may have been lost");
+        history.requests.push(request(1_700, 200));
         assert_eq!(violations(&history), 1);
     }
 }

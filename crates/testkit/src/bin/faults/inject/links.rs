@@ -3,13 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use ipseity_testkit::FaultConfig;
+use ipseity_testkit::{FaultConfig, FaultProxy};
 use tokio::time::sleep;
 
 use crate::fault_kind::FaultKind;
 use crate::history::FaultEffect;
-use crate::inject::{ActiveFault, Injection};
-use crate::links::{LinkFault, LinkScope, StoreLink, proxy_of};
+use crate::inject::{ActiveFault, BOTH_UNREACHABLE, Injection};
+use crate::links::{LinkFault, LinkScope, LinkTarget};
 
 /// The node whose links have a fault that only one node has.
 const FAULTY_NODE: usize = 0;
@@ -17,9 +17,9 @@ const FAULTY_NODE: usize = 0;
 impl Injection<'_> {
     pub(super) fn begin_links(&mut self, active: &mut ActiveFault) {
         for fault in self.link_faults(active.kind) {
-            let effect = match fault.store {
-                StoreLink::Redis => FaultEffect::RedisUnreachable,
-                StoreLink::Postgres => FaultEffect::PostgresUnreachable,
+            let effect = match fault.target {
+                LinkTarget::Postgres => FaultEffect::PostgresUnreachable,
+                LinkTarget::Redis | LinkTarget::Home => FaultEffect::RedisUnreachable,
             };
             // A delay below the timeout is no outage.
             if active.kind != FaultKind::RedisLinkSlow {
@@ -27,6 +27,7 @@ impl Injection<'_> {
                     LinkScope::Node(node) => self.open_for_node(active, effect, node),
                     LinkScope::CommandLine => {}
                     LinkScope::Nodes | LinkScope::All | LinkScope::Shard(_) => self.open(active, effect),
+                    LinkScope::Sites => self.open_for_sites(active, &BOTH_UNREACHABLE),
                 }
             }
             active.links.push(self.fixture.add_link_fault(fault));
@@ -38,7 +39,10 @@ impl Injection<'_> {
         match active.kind {
             FaultKind::RedisLinkReset => {
                 let proxies = self.fixture.link_proxies();
-                proxies.nodes.iter().for_each(|node| proxy_of(node, StoreLink::Redis).reset_connections());
+                proxies.nodes.iter().for_each(|node| node.redis.reset_connections());
+            }
+            FaultKind::SiteLinkReset => {
+                self.fixture.link_proxies().sites.iter().for_each(FaultProxy::reset_connections);
             }
             FaultKind::RedisLinkFlapping => {
                 active.links.drain(..).for_each(|link| self.fixture.remove_link_fault(link));
@@ -58,7 +62,7 @@ impl Injection<'_> {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds do not change links")]
     fn link_faults(&mut self, kind: FaultKind) -> Vec<LinkFault> {
-        use StoreLink::{Postgres, Redis};
+        use LinkTarget::{Home, Postgres, Redis};
         let none = FaultConfig { seed: self.rng.u64(..), ..FaultConfig::none() };
         let ms = Duration::from_millis;
         let cut = FaultConfig { cut: true, ..none };
@@ -67,7 +71,8 @@ impl Injection<'_> {
         // Half of the runs cut the command line off too.
         let nodes = if self.rng.bool() { LinkScope::All } else { LinkScope::Nodes };
         let one = LinkScope::Node(FAULTY_NODE);
-        let faults: &[(StoreLink, LinkScope, FaultConfig)] = match kind {
+        let sites = LinkScope::Sites;
+        let faults: &[(LinkTarget, LinkScope, FaultConfig)] = match kind {
             FaultKind::RedisLinkCut | FaultKind::RedisLinkFlapping => &[(Redis, nodes, cut)],
             FaultKind::RedisLinkOfOneNodeCut => &[(Redis, one, cut)],
             FaultKind::RedisLinkOfCommandsCut => &[(Redis, LinkScope::CommandLine, cut)],
@@ -90,8 +95,17 @@ impl Injection<'_> {
             FaultKind::PostgresLinkTooSlow => &[(Postgres, nodes, FaultConfig { delay: ms(600), ..none })],
             FaultKind::BothLinksCut => &[(Redis, nodes, cut), (Postgres, nodes, cut)],
             FaultKind::NodeIsolated => &[(Redis, one, cut), (Postgres, one, cut)],
+            FaultKind::SiteLinkCut => &[(Home, sites, cut)],
+            FaultKind::SiteLinkHalfOpen => &[(Home, sites, half_open)],
+            FaultKind::SiteLinkReset => &[(Home, sites, none)],
+            FaultKind::SiteLinkSlow => &[(Home, sites, FaultConfig { delay: ms(3_000), ..none })],
+            FaultKind::SiteRepliesDropped => &[(Home, sites, dropped)],
+            FaultKind::SiteRepliesHeld => &[(Home, sites, FaultConfig { hold_replies: true, ..none })],
+            FaultKind::SiteRequestsHeld => {
+                &[(Home, sites, FaultConfig { hold_requests_before: Some(Instant::now()), ..none })]
+            }
             _ => &[],
         };
-        faults.iter().map(|&(store, scope, config)| LinkFault { store, scope, config }).collect()
+        faults.iter().map(|&(target, scope, config)| LinkFault { target, scope, config }).collect()
     }
 }

@@ -6,6 +6,7 @@ mod nodes;
 mod postgres;
 mod redis;
 mod shards;
+mod sites;
 
 use std::time::Duration;
 
@@ -15,9 +16,12 @@ use ipseity_testkit::{FaultProxy, Postgres, Redis};
 use tokio::task::JoinSet;
 
 use crate::fault_kind::FaultKind;
-use crate::fixture::FaultFixture;
+use crate::fixture::{FaultFixture, NODES, REMOTE_NODES};
 use crate::history::{FaultEffect, FaultWindow};
 use crate::load::LoadContext;
+
+/// What a node without a store or without home lacks.
+const BOTH_UNREACHABLE: [FaultEffect; 2] = [FaultEffect::RedisUnreachable, FaultEffect::PostgresUnreachable];
 
 /// What faults work on.
 pub(crate) struct Injection<'a> {
@@ -40,6 +44,8 @@ pub(crate) struct ActiveFault {
     tasks: JoinSet<()>,
     /// Server of a cluster.
     shard: usize,
+    /// Index of a remote node.
+    remote: usize,
 }
 
 impl Injection<'_> {
@@ -55,15 +61,22 @@ impl Injection<'_> {
     }
 
     pub(crate) async fn begin(&mut self, kind: FaultKind) -> Result<ActiveFault> {
-        let shard = self.rng.usize(..3);
-        let mut active =
-            ActiveFault { kind, windows: Vec::new(), links: Vec::new(), replica: None, tasks: JoinSet::new(), shard };
+        let mut active = ActiveFault {
+            kind,
+            windows: Vec::new(),
+            links: Vec::new(),
+            replica: None,
+            tasks: JoinSet::new(),
+            shard: self.rng.usize(..3),
+            remote: NODES + self.rng.usize(..REMOTE_NODES),
+        };
         self.begin_redis(&mut active).await?;
         self.begin_links(&mut active);
         self.begin_postgres(&mut active).await?;
         self.begin_nodes(&mut active).await?;
         self.begin_clients(&mut active).await?;
         self.begin_shards(&mut active).await?;
+        self.begin_sites(&mut active);
         Ok(active)
     }
 
@@ -78,6 +91,7 @@ impl Injection<'_> {
 
     pub(crate) async fn end(&mut self, mut active: ActiveFault) -> Result<()> {
         self.end_shards(&mut active).await?;
+        self.end_sites(&active).await?;
         self.end_clients(&mut active).await;
         self.end_redis(&mut active).await?;
         self.end_postgres(&mut active).await?;
@@ -92,10 +106,25 @@ impl Injection<'_> {
         active.windows.push(self.load.recorder.open_window(effect, None));
     }
 
-    /// The same for the process of one node.
+    /// The same for the process of one node. Remote nodes need a home node.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other effects do not concern remote nodes")]
     fn open_for_node(&self, active: &mut ActiveFault, effect: FaultEffect, node: usize) {
         let process = self.fixture.processes()[node];
         active.windows.push(self.load.recorder.open_window(effect, Some(process)));
+        match effect {
+            _ if node >= NODES => {}
+            FaultEffect::NodeDown => self.open_for_sites(active, &BOTH_UNREACHABLE),
+            FaultEffect::RedisUnreachable | FaultEffect::PostgresUnreachable => self.open_for_sites(active, &[effect]),
+            _ => {}
+        }
+    }
+
+    /// Records effects for all remote nodes.
+    fn open_for_sites(&self, active: &mut ActiveFault, effects: &[FaultEffect]) {
+        for process in self.fixture.processes().into_iter().skip(NODES) {
+            let windows = effects.iter().map(|effect| self.load.recorder.open_window(*effect, Some(process)));
+            active.windows.extend(windows);
+        }
     }
 
     /// Records an effect that began at `from` and is over.

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use crate::fault_kind::FaultKind;
 use crate::fixture::NODES;
 use crate::history::FaultEffect;
-use crate::inject::{ActiveFault, Injection};
+use crate::inject::{ActiveFault, BOTH_UNREACHABLE, Injection};
 
 /// The node that is killed, stopped or frozen.
 const FAULTY_NODE: usize = 1;
@@ -21,7 +21,8 @@ impl Injection<'_> {
                 self.fixture.deployment.nodes[FAULTY_NODE].terminate().await?;
             }
             FaultKind::NodeFrozen => {
-                for effect in [FaultEffect::NodeDown, FaultEffect::RedisUnreachable, FaultEffect::PostgresUnreachable] {
+                self.open_for_node(active, FaultEffect::NodeDown, FAULTY_NODE);
+                for effect in BOTH_UNREACHABLE {
                     self.open_for_node(active, effect, FAULTY_NODE);
                 }
                 self.fixture.deployment.nodes[FAULTY_NODE].freeze();

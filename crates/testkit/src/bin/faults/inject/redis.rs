@@ -9,7 +9,6 @@ use tokio::time::sleep;
 use crate::fault_kind::FaultKind;
 use crate::history::{FaultEffect, FaultWindow};
 use crate::inject::{ActiveFault, Injection};
-use crate::links::{StoreLink, proxy_of};
 
 const DAY_MS: u64 = 86_400_000;
 const CLOCK_STEP_MS: i64 = 120_000;
@@ -54,7 +53,7 @@ impl Injection<'_> {
     }
 
     fn move_node_to(&self, redis: &Redis) {
-        proxy_of(self.fixture.link_proxies().nodes[MOVED_NODE], StoreLink::Redis).set_upstream(redis.address());
+        self.fixture.link_proxies().nodes[MOVED_NODE].redis.set_upstream(redis.address());
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds are handled in other files")]

@@ -11,7 +11,7 @@ use crate::fault_kind::FaultKind;
 use crate::fixture::ShardedRedis;
 use crate::history::{FaultEffect, FaultWindow};
 use crate::inject::{ActiveFault, Injection};
-use crate::links::{LinkFault, LinkScope, StoreLink};
+use crate::links::{LinkFault, LinkScope, LinkTarget};
 
 /// Further ahead than a node's estimate of the clock may be wrong.
 const SHARD_AHEAD_MS: i64 = 3_000;
@@ -86,7 +86,7 @@ impl Injection<'_> {
 
     fn drop_replies(&mut self, active: &mut ActiveFault, scope: LinkScope) {
         let config = FaultConfig { reply_drop_rate: 0.2, seed: self.rng.u64(..), ..FaultConfig::none() };
-        active.links.push(self.fixture.add_link_fault(LinkFault { store: StoreLink::Redis, scope, config }));
+        active.links.push(self.fixture.add_link_fault(LinkFault { target: LinkTarget::Redis, scope, config }));
     }
 
     /// Records that Redis is unreachable for the keys of one server only.
