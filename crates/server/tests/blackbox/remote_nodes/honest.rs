@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
 use super::fixture::{RemoteNode, Sites, delayed, read_metric};
+use super::limits::count_pauses;
 use super::optimistic::{ADMITTED, OVER_LIMIT, open_key, start_optimistic_node};
 use crate::fixture::{env_number, fresh_key};
 
@@ -127,4 +128,37 @@ async fn known_keys_at_a_distant_node_do_not_wait() {
         assert!(share > 0.8, "{name}: {share}");
     }
     assert_eq!(read_metric(&remote.node, OVER_LIMIT).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stderr, reason = "the figures are printed")]
+async fn requests_in_one_moment_are_admitted_and_wait_at_most_for_home() {
+    let sites = Sites::start(1).await;
+    let home = &sites.deployment.nodes[0];
+    let alone_ms = measure(home, &[fresh_key(&sites.deployment, Scope::Ip).await], Duration::ZERO, 290).await;
+    eprintln!("290 at home without remote nodes: p99 {:.1} ms", percentile(&alone_ms, 99));
+
+    let remote = start_optimistic_node(&sites, "syd", delayed(150)).await;
+    let home_key = [fresh_key(&sites.deployment, Scope::Ip).await];
+    let remote_key = [fresh_key(&sites.deployment, Scope::Ip).await];
+    open_key(&remote, &remote_key[0]).await;
+    for round in 0..env_number("IPSEITY_SITES_BURSTS", 1) {
+        if round > 0 {
+            sleep(Duration::from_millis(30_500)).await;
+        }
+        let before = read_metric(&remote.node, ADMITTED).await;
+        let remote_ms = measure(&remote.node, &remote_key, Duration::ZERO, 100).await;
+        eprintln!(
+            "100 at the remote node: {} did not wait, p99 {:.1} ms",
+            read_metric(&remote.node, ADMITTED).await - before,
+            percentile(&remote_ms, 99)
+        );
+        if round % 2 == 0 {
+            let home_ms = measure(home, &home_key, Duration::ZERO, 290).await;
+            eprintln!("290 at home: p99 {:.1} ms", percentile(&home_ms, 99));
+        }
+    }
+    for key in home_key.iter().chain(&remote_key) {
+        assert_eq!(count_pauses(&sites, key).await, 0);
+    }
 }
