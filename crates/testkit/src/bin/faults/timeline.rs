@@ -15,6 +15,8 @@ const HOME_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const RECOVERY_MAX: Duration = Duration::from_secs(5);
 /// The same if a node was killed: until its claim has expired (10 s), the others do not use a Redis that has restarted.
 const RECOVERY_AFTER_KILL_MAX: Duration = Duration::from_secs(12);
+/// Longest time of a notification to a node, by PostgreSQL or by home: milliseconds, or more on a busy machine.
+pub(crate) const NOTIFY_MAX: Duration = Duration::from_millis(500);
 /// Usage that is not flushed when Redis loses its memory: one interval (2 s) and the duration of a flush.
 pub(crate) const FLUSH_MAX: Duration = Duration::from_millis(3_000);
 

@@ -6,9 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::checks::NOTIFY_MAX;
 use crate::history::{ChangeRecord, FaultEffect, History, KeyAction, RequestRecord};
-use crate::timeline::{LocalDecisions, RECOVERY_MAX, may_be_lost};
+use crate::timeline::{LocalDecisions, NOTIFY_MAX, RECOVERY_MAX, may_be_lost};
 
 /// Around midnight a node and Redis may take the same request for another day.
 const MIDNIGHT_MARGIN: Duration = Duration::from_secs(2);

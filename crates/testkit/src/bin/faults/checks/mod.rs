@@ -11,9 +11,6 @@ mod spans;
 use crate::history::History;
 use crate::timeline::LocalDecisions;
 
-/// Longest time of a PostgreSQL notification to a node: milliseconds, or more on a busy machine.
-const NOTIFY_MAX: std::time::Duration = std::time::Duration::from_millis(500);
-
 /// Violations of one checker that are shown. One cause often has many.
 const VIOLATIONS_SHOWN: usize = 4;
 

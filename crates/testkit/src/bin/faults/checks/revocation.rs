@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use crate::checks::NOTIFY_MAX;
 use crate::history::{ChangeOutcome, FaultEffect, History, KeyAction, RequestRecord};
-use crate::timeline::{LocalDecisions, SLOW_REQUEST};
+use crate::timeline::{LocalDecisions, NOTIFY_MAX, SLOW_REQUEST};
 
 /// A change that is only in PostgreSQL reaches Redis within `[ledger] outbox_poll_interval_ms` (2 s).
 const OUTBOX_MAX: Duration = Duration::from_millis(3_000);
