@@ -29,7 +29,7 @@ const SMALL_LIMIT: u64 = 60;
 const FREE_LIMIT: u64 = 10_000;
 const SHARDS: usize = 3;
 /// Index of the optimistic node.
-const OPTIMISTIC_NODE: usize = NODES + 1;
+pub(crate) const OPTIMISTIC_NODE: usize = NODES + 1;
 
 /// How Redis is deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

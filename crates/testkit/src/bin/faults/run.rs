@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -15,7 +15,7 @@ use crate::checks;
 use crate::counts;
 use crate::dump;
 use crate::fault_kind::FaultKind;
-use crate::fixture::{FREE_PLAN, FaultFixture, SMALL_PLAN, unverifiable_in_logs};
+use crate::fixture::{FREE_PLAN, FaultFixture, FaultTopology, OPTIMISTIC_NODE, SMALL_PLAN, unverifiable_in_logs};
 use crate::history::{ChangeOutcome, FaultEffect, KeyAction, KeyFacts};
 use crate::inject::{ActiveFault, Injection};
 use crate::load::{FaultLoad, FaultLoadOptions, LoadClient, LoadContext, LoadKey};
@@ -23,7 +23,7 @@ use crate::plan::RunPlan;
 use crate::recorder::Recorder;
 use crate::report::RunStats;
 use crate::sampler::{NodeSampler, lookup_outcomes};
-use crate::timeline::recovery_max;
+use crate::timeline::{NOTIFY_MAX, recovery_max};
 
 const OPTIMISTIC_REQUESTS: &str = "ipseity_optimistic_requests_total";
 const TICK_INTERVAL: Duration = Duration::from_millis(40);
@@ -182,7 +182,8 @@ async fn inject_steps(injection: &mut Injection<'_>, plan: &RunPlan) -> Result<(
     Ok(())
 }
 
-/// After recovery, every key works as its state says, and a revocation takes effect immediately.
+/// After recovery, every key works as its state says, and a revocation takes effect immediately, or at an optimistic node
+/// after the notice.
 async fn probe_keys(fixture: &FaultFixture, load: &LoadContext, keys: &RunKeys) {
     let change = async |key: &LoadKey, action| fixture.command_line.change(&load.recorder, key, action).await;
     change(&keys.switched, KeyAction::Reactivate).await;
@@ -190,21 +191,27 @@ async fn probe_keys(fixture: &FaultFixture, load: &LoadContext, keys: &RunKeys) 
         change(burst, KeyAction::Resume).await;
     }
     sleep(REFUSAL_CACHE).await;
-    send_to_all(load, &keys.not_quiet()).await;
+    let nodes = 0..fixture.deployment.nodes.len();
+    send_to_nodes(load, nodes.clone(), &keys.not_quiet()).await;
+    let is_notified = |node: &usize| fixture.topology == FaultTopology::Sites && *node == OPTIMISTIC_NODE;
     let revoked = [&keys.switched, &keys.rotated, &keys.steady[0]];
     for key in revoked {
         let outcome = change(key, KeyAction::Deactivate).await;
         if outcome == ChangeOutcome::InEffect {
-            send_to_all(load, std::slice::from_ref(key)).await;
+            let others = nodes.clone().filter(|node| !is_notified(node));
+            send_to_nodes(load, others, std::slice::from_ref(key)).await;
         }
+    }
+    for node in nodes.filter(is_notified) {
+        sleep(2 * NOTIFY_MAX).await;
+        send_to_nodes(load, std::iter::once(node), &revoked.map(Clone::clone)).await;
     }
 }
 
-/// Sends two requests of each key to each node.
-async fn send_to_all(load: &LoadContext, keys: &[LoadKey]) {
+/// Sends two requests of each key to each of these nodes.
+async fn send_to_nodes(load: &LoadContext, nodes: impl Iterator<Item = usize>, keys: &[LoadKey]) {
     let mut rng = Rng::with_seed(1);
-    let nodes = load.targets.lock().unwrap_or_else(PoisonError::into_inner).len();
-    for node in 0..nodes {
+    for node in nodes {
         let mut client = LoadClient::new(load, node);
         for key in keys.iter().chain(keys) {
             client.send(key, &mut rng).await;
