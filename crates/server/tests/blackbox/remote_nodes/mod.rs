@@ -1,5 +1,6 @@
 //! Remote nodes: sites without PostgreSQL and Redis, which ask home nodes.
 
+mod changes;
 mod fixture;
 mod honest;
 mod limits;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::{IN_FLIGHT_MAX, Scope};
 use ipseity_testkit::deployment::node::Env;
-use ipseity_testkit::{CommandOutput, FaultConfig, IssuedKey, eventually};
+use ipseity_testkit::{FaultConfig, IssuedKey, eventually};
 use tokio::time::sleep;
 
 use super::fixture::{RemoteNode, Sites, delayed, read_metric};
@@ -16,13 +16,16 @@ pub(super) const ADMITTED: &str = "ipseity_optimistic_requests_total";
 pub(super) const OVER_LIMIT: &str = "ipseity_over_limit_requests_total";
 
 pub(super) async fn start_optimistic_node(sites: &Sites, name: &str, faults: FaultConfig) -> RemoteNode {
+    sites.start_remote_node_with(name, faults, optimistic_settings()).await
+}
+
+pub(super) fn optimistic_settings() -> Env {
     let settings = [
         ("IPSEITY__HOME__OPTIMISTIC", "true"),
         ("IPSEITY__HOME__TIMEOUT_MS", "10000"),
         ("IPSEITY__HOME__SILENCE_TIMEOUT_MS", "20000"),
     ];
-    let settings: Env = settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    sites.start_remote_node_with(name, faults, settings).await
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// Sends requests until the node admits one before home has charged it. Returns the number of requests.
@@ -39,7 +42,7 @@ pub(super) async fn open_key(remote: &RemoteNode, key: &IssuedKey) -> u64 {
     requests
 }
 
-async fn wait_until_charged(sites: &Sites, key: &IssuedKey, requests: u64) {
+pub(super) async fn wait_until_charged(sites: &Sites, key: &IssuedKey, requests: u64) {
     let charged = eventually("the charges arrive", WITHIN, async || sites.charged(&key.id).await >= requests).await;
     assert_eq!(sites.charged(&key.id).await, requests, "{charged:?}");
 }
@@ -94,28 +97,12 @@ async fn limits_are_exceeded_by_at_most_the_requests_in_flight() {
     }
 }
 
-async fn over_limit(remotes: &[RemoteNode]) -> usize {
+pub(super) async fn over_limit(remotes: &[RemoteNode]) -> usize {
     let mut requests = 0;
     for remote in remotes {
         requests += read_metric(&remote.node, OVER_LIMIT).await as usize;
     }
     requests
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn change_of_a_key_takes_effect_after_the_way_from_home() {
-    let sites = Sites::start(2).await;
-    let remote = start_optimistic_node(&sites, "syd", delayed(150)).await;
-    let key = fresh_key(&sites.deployment, Scope::Ip).await;
-    open_key(&remote, &key).await;
-    for (command, status) in [("deactivate", 403), ("reactivate", 200)] {
-        let changed = sites.deployment.cli(&["key", command, &key.id]).await;
-        changed.and_then(CommandOutput::ensure_success).expect("key is changed");
-        // 150 ms for the notice. A busy machine takes longer than the 50 ms after that.
-        sleep(Duration::from_millis(env_number("IPSEITY_SITES_NOTICE_MS", 450).into())).await;
-        assert_eq!(lookup_status(&remote.node, &key.key).await, status, "{command}");
-    }
-    open_key(&remote, &key).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
