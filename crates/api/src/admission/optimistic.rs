@@ -61,14 +61,25 @@ impl Admission {
     /// Charges a request that is already admitted. What home does not charge is reconciled.
     async fn charge_admitted(&self, home: &HomeClient, request: &KeyRequest, burst_epoch: u64, charge: ChargeInFlight) {
         let (key, sent) = (&request.key, home.sent_charge(request.arrival_at_owner()));
-        let unconfirmed = |sent| UnconfirmedCharge { sent, id: request.charge_id, is_admitted: true };
+        let (pending_charges, uncharged) =
+            (&self.degraded.pending_charges, PendingCharge { at: sent.arrival, id: request.charge_id });
         match charge_at_home(home, request, sent).await {
             Ok(verdict) => {
                 self.degraded.observe_charged(key, &verdict);
-                if !matches!(verdict, Verdict::Admitted { .. }) {
-                    // Looked up like a charge whose reply was lost: what the daily quota rejected is in the log.
-                    self.metrics.count_over_limit();
-                    self.degraded.pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed(sent));
+                match &verdict {
+                    Verdict::Admitted { .. } => {}
+                    Verdict::QuotaExhausted { quota } => {
+                        self.metrics.count_over_limit();
+                        pending_charges.add_logged(key, burst_epoch, quota.day);
+                    }
+                    Verdict::Unknown(_)
+                    | Verdict::WrongSecret(_)
+                    | Verdict::Inactive(_)
+                    | Verdict::Paused(_)
+                    | Verdict::PausedNow { .. } => {
+                        self.metrics.count_over_limit();
+                        pending_charges.add_admitted(key, burst_epoch, sent.at.day(), uncharged);
+                    }
                 }
                 return charge.finish(&verdict);
             }
@@ -78,11 +89,11 @@ impl Admission {
                 self.key_lookups.missing_keys.insert(key.id, Instant::now());
             }
             Err(FailedCharge { sent: Some(sent), .. }) => {
-                self.degraded.pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed(sent));
+                let unconfirmed = UnconfirmedCharge { sent, id: request.charge_id, is_admitted: true };
+                pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed);
             }
             Err(FailedCharge { sent: None, .. }) => {
-                let charge = PendingCharge { at: sent.arrival, id: request.charge_id };
-                self.degraded.pending_charges.add_admitted(key, burst_epoch, sent.at.day(), charge);
+                pending_charges.add_admitted(key, burst_epoch, sent.at.day(), uncharged);
             }
         }
         charge.close();

@@ -76,6 +76,11 @@ impl PendingCharges {
         });
     }
 
+    /// Adds an admitted request that the daily quota rejected: Redis has it in the log, but not in the count.
+    pub(in crate::admission) fn add_logged(&self, key: &ApiKey, burst_epoch: u64, day: UtcDay) {
+        self.update(key, burst_epoch, |pending_key| *pending_key.days.entry(day).or_default() += 1);
+    }
+
     /// Adds a request whose charge Redis may have applied.
     pub(in crate::admission) fn add_unconfirmed(&self, key: &ApiKey, burst_epoch: u64, charge: UnconfirmedCharge) {
         self.update(key, burst_epoch, |pending_key| pending_key.unconfirmed.push_back((Instant::now(), charge)));
