@@ -1,5 +1,6 @@
 //! A Redis Cluster with three primaries, with or without a replica of each, for failover and resharding.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -110,6 +111,27 @@ impl RedisCluster {
         .await
     }
 
+    /// Waits until each running server rejects requests with `CLUSTERDOWN`.
+    pub async fn wait_until_down(&self) -> Result<()> {
+        self.wait_until_all(CONVERGENCE_TIMEOUT, "the cluster is down", async |server| {
+            cluster_reply(server, "INFO").await.contains("cluster_state:fail")
+        })
+        .await
+    }
+
+    /// Waits until all servers know the same owners of slots, with the same epochs. A slot that is moved earlier than that
+    /// can get two owners with the same epoch.
+    pub async fn wait_until_agreed(&self) -> Result<()> {
+        eventually("all servers agree", CONVERGENCE_TIMEOUT, async || {
+            let mut views = BTreeSet::new();
+            for server in &self.servers {
+                views.insert(owners(&cluster_reply(server, "NODES").await));
+            }
+            views.len() == 1
+        })
+        .await
+    }
+
     /// Finds a key that matches a pattern; returns the server's index and the key.
     pub async fn find_key(&self, pattern: &str) -> Result<(usize, String)> {
         for (index, server) in self.primaries().await? {
@@ -187,6 +209,16 @@ impl RedisCluster {
 async fn cluster_reply(server: &Redis, subcommand: &str) -> String {
     let Ok(mut connection) = server.connect().await else { return String::new() };
     cmd("CLUSTER").arg(subcommand).query_async(&mut connection).await.unwrap_or_default()
+}
+
+/// The id, epoch and slots of each server in a reply to `CLUSTER NODES`.
+fn owners(nodes: &str) -> BTreeSet<Vec<String>> {
+    let is_owner_field = |field: &usize| *field == 0 || *field == 6 || *field >= 8;
+    let fields = |line: &str| {
+        let fields = line.split(' ').enumerate().filter(|(number, _)| is_owner_field(number));
+        fields.map(|(_, field)| field.to_owned()).collect()
+    };
+    nodes.lines().map(fields).collect()
 }
 
 /// A migration of slots from one primary to another.

@@ -1,6 +1,6 @@
 //! Home nodes, and remote nodes behind links with a delay.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipseity_domain::KeyId;
@@ -8,7 +8,8 @@ use ipseity_ledger::{Ledger, LedgerOptions};
 use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::deployment::{LEDGER_URL_ENV, STORE_URL_ENV};
 use ipseity_testkit::{
-    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, Node, RedisOptions, ReservedPort, TestDir,
+    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, Node, RedisCluster, RedisOptions,
+    ReservedPort, TestDir,
 };
 
 use crate::fixture::relaxed_timeouts;
@@ -23,6 +24,8 @@ const NO_STORE_URLS: [(&str, &str); 2] =
 pub(super) struct Sites {
     pub(super) deployment: Deployment,
     pub(super) home_ports: Vec<ReservedPort>,
+    /// URL of PostgreSQL for the commands that change sites.
+    pub(super) owner_url: String,
     ledger: Ledger,
     dir: TestDir,
 }
@@ -69,7 +72,21 @@ impl Sites {
     /// The same with this Redis.
     pub(super) async fn start_with(home_nodes: usize, redis: RedisOptions) -> Self {
         let options = DeploymentOptions { nodes: 0, env: relaxed_timeouts(), redis, ..DeploymentOptions::default() };
-        let mut deployment = Deployment::start(options).await.expect("deployment starts");
+        let deployment = Deployment::start(options).await.expect("deployment starts");
+        Self::start_at(deployment, home_nodes, &Env::new()).await
+    }
+
+    /// The same with a Redis cluster.
+    pub(super) async fn start_on_cluster(home_nodes: usize, cluster: &RedisCluster) -> Self {
+        let mut env = relaxed_timeouts();
+        env.insert(LEDGER_URL_ENV.to_owned(), cluster.url());
+        let options = DeploymentOptions { nodes: 0, env, ..DeploymentOptions::default() };
+        let deployment = Deployment::start(options).await.expect("deployment starts");
+        Self::start_at(deployment, home_nodes, &Env::new()).await
+    }
+
+    /// Starts home nodes of a deployment with these settings.
+    pub(super) async fn start_at(mut deployment: Deployment, home_nodes: usize, settings: &Env) -> Self {
         let mut home_ports = Vec::new();
         for _ in 0..home_nodes {
             let port = ReservedPort::reserve_free().expect("free port");
@@ -79,13 +96,16 @@ impl Sites {
                 ("IPSEITY__HOME__CERTIFICATE_FILE", certificate.chain_file.display().to_string()),
                 ("IPSEITY__HOME__PRIVATE_KEY_FILE", certificate.private_key_file.display().to_string()),
             ];
-            let node = deployment.start_node(&to_env(env)).await.expect("home node starts");
+            let mut env = to_env(env);
+            env.extend(settings.clone());
+            let node = deployment.start_node(&env).await.expect("home node starts");
             deployment.nodes.push(node);
             home_ports.push(port);
         }
-        let options = LedgerOptions::new(deployment.redis.url(), Duration::from_secs(10));
+        let options = LedgerOptions::new(&*deployment.env()[LEDGER_URL_ENV], Duration::from_secs(10));
         let ledger = Ledger::new(&options).expect("valid URL");
-        Self { deployment, home_ports, ledger, dir: TestDir::create().expect("directory") }
+        let owner_url = deployment.postgres.url("ipseity");
+        Self { deployment, home_ports, owner_url, ledger, dir: TestDir::create().expect("directory") }
     }
 
     /// Adds a site with the command that an operator uses. Returns the directory of its files.
@@ -93,17 +113,15 @@ impl Sites {
         let dir = self.dir.path().join(name);
         let arguments = ["site", "add", name, "--dir", dir.to_str().expect("valid UTF-8")];
         let ca_file = self.deployment.certificate.ca_file.display().to_string();
-        let owner_url = self.deployment.postgres.url("ipseity");
-        let settings = [("IPSEITY__HOME__CA_FILE", &*ca_file), (STORE_URL_ENV, &*owner_url)];
+        let settings = [("IPSEITY__HOME__CA_FILE", &*ca_file), (STORE_URL_ENV, &*self.owner_url)];
         let added = self.deployment.cli_with_env(&settings, &arguments).await;
         added.and_then(CommandOutput::ensure_success).expect("site is added");
         dir
     }
 
     pub(super) async fn remove_site(&self, name: &str) {
-        let owner_url = self.deployment.postgres.url("ipseity");
-        let removed =
-            self.deployment.cli_with_env(&[(STORE_URL_ENV, &owner_url)], &["site", "remove", name, "--yes"]).await;
+        let settings = [(STORE_URL_ENV, &*self.owner_url)];
+        let removed = self.deployment.cli_with_env(&settings, &["site", "remove", name, "--yes"]).await;
         removed.and_then(CommandOutput::ensure_success).expect("site is removed");
     }
 
@@ -117,6 +135,11 @@ impl Sites {
     /// The same with these settings.
     pub(super) async fn start_remote_node_with(&self, name: &str, faults: FaultConfig, settings: Env) -> RemoteNode {
         let dir = self.add_site(name).await;
+        self.start_node_of_site(&dir, faults, settings).await
+    }
+
+    /// Starts a remote node with the files of a site.
+    pub(super) async fn start_node_of_site(&self, dir: &Path, faults: FaultConfig, settings: Env) -> RemoteNode {
         let open_link = |port: &ReservedPort| FaultProxy::open(port.address()).expect("proxy opens");
         let links: Vec<_> = self.home_ports.iter().map(open_link).collect();
         for link in &links {
@@ -134,7 +157,8 @@ impl Sites {
         let mut env = to_env(env);
         env.extend(settings);
         env.extend(NO_STORE_URLS.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        let node = self.deployment.start_node(&env).await.expect("remote node starts");
+        let node = self.deployment.start_node_with_config(&env, &dir.join("ipseity.toml")).await;
+        let node = node.expect("remote node starts");
         RemoteNode { node, links }
     }
 

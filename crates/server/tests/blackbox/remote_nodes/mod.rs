@@ -1,6 +1,7 @@
 //! Remote nodes: sites without PostgreSQL and Redis, which ask home nodes.
 
 mod changes;
+mod cluster;
 mod fixture;
 mod honest;
 mod limits;
