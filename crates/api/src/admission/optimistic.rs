@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ipseity_domain::is_mutant;
 use ipseity_home::{HomeClient, KeyNotice};
 use ipseity_ledger::{PendingCharge, UnconfirmedCharge, Verdict};
 
@@ -20,6 +21,7 @@ impl Admission {
     /// Closes what home has closed.
     pub fn apply_notice(&self, notice: KeyNotice) {
         match notice {
+            KeyNotice::Closed(_) if is_mutant("notices-ignored") => {}
             KeyNotice::Closed(id) => self.open_keys.close(id),
             KeyNotice::AllClosed => self.open_keys.close_all(),
         }

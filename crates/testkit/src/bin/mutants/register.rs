@@ -52,6 +52,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "publish-forgets-count", check: short_run("no-fault", 1) },
     Mutant { name: "flush-confirmed-without-writing", check: short_run("no-fault", 1) },
     Mutant { name: "count-not-marked", check: short_run("no-fault", 1) },
+    Mutant { name: "notices-ignored", check: short_run("sites-without-fault", 1) },
     Mutant { name: "unconfirmed-charge-dropped", check: long_run("redis-replies-dropped", 4) },
     Mutant { name: "unconfirmed-taken-for-uncharged", check: long_run("redis-replies-dropped", 4) },
     Mutant { name: "unconfirmed-not-searched", check: long_run("redis-replies-dropped", 4) },
