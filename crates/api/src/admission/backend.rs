@@ -113,12 +113,21 @@ impl Backend {
 pub(super) async fn charge_at_home(
     home: &HomeClient,
     request: &KeyRequest,
-    sent: SentCharge,
+    mut sent: SentCharge,
 ) -> Result<Verdict, FailedCharge> {
     let failed = |error, sent| Err(FailedCharge { error, sent });
-    let (key, slot) = ((&request.key).into(), home.slot().map(RemoteSlot::number));
-    let message = Request::Charge(ChargeRequest { key, id: request.charge_id.number(), arrival: sent.arrival.0, slot });
-    match home.call(message, sent.at).await {
+    let send = async |sent: SentCharge| {
+        let (key, slot) = ((&request.key).into(), home.slot().map(RemoteSlot::number));
+        let (id, arrival) = (request.charge_id.number(), sent.arrival.0);
+        home.call(Request::Charge(ChargeRequest { key, id, arrival, slot }), sent.at).await
+    };
+    let mut reply = send(sent).await;
+    // Home does not process a charge that was sent in the future. If its clock was set back, the reply has the new time.
+    if matches!(reply, Ok(Reply::NotProcessed)) && home.owner().now() < sent.at {
+        sent = home.sent_charge(request.arrival_at_owner());
+        reply = send(sent).await;
+    }
+    match reply {
         Ok(Reply::Verdict(verdict)) => match verdict.parse() {
             Some(verdict) => Ok(verdict),
             None => failed(BackendError::HomeStores, Some(sent)),

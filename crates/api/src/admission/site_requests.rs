@@ -25,7 +25,7 @@ use crate::admission::{Admission, ChargeFailure};
 use crate::error::Refusal;
 
 /// How far the estimate of a remote node may be ahead of this node's. Both are rounded, and this one is corrected often. After
-/// Redis's clock was set back, requests are not processed until the remote node knows it.
+/// Redis's clock was set back, requests are not processed. The remote node then sends a charge again.
 const AHEAD_MAX_MS: u64 = 20;
 /// Maximum time to process a request. The remote node does not wait longer by default.
 const PROCESSING_TIMEOUT: Duration = Duration::from_secs(2);

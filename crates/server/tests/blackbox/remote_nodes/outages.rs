@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;
-use ipseity_testkit::{FaultConfig, IssuedKey, eventually};
+use ipseity_testkit::{FaultConfig, IssuedKey, RedisOptions, TestClock, eventually};
 use tokio::time::sleep;
 
 use super::fixture::{RemoteNode, Sites, delayed, read_metric};
@@ -109,4 +109,20 @@ async fn silent_or_killed_home_node_is_replaced_by_the_next() {
     eventually("the first home node is used", WITHIN, async || remote.is_connected().await).await.expect("connects");
     assert_eq!(send(&remote, &key, 3).await, 3);
     wait_until_charged(&sites, &remote, &key, 26, unanswered).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn home_decides_also_after_its_clock_was_set_back() {
+    let clock = TestClock::open().expect("clock opens");
+    let redis = RedisOptions { clock: Some(clock.clone()), ..RedisOptions::default() };
+    let sites = Sites::start_with(1, redis).await;
+    let remote = sites.start_remote_node("syd", delayed(75)).await;
+    let key = fresh_key(&sites.deployment, Scope::Ip).await;
+    assert_eq!(send(&remote, &key, 1).await, 1);
+    for _ in 0..5 {
+        clock.advance_ms(-500);
+        assert_eq!(send(&remote, &key, 1).await, 1);
+    }
+    assert_eq!(read_metric(&remote.node, "ipseity_degraded_decisions_total").await, 0);
+    wait_until_charged(&sites, &remote, &key, 6, 0).await;
 }
