@@ -81,7 +81,7 @@ impl Admission {
 async fn send_refusals(home: &HomeClient, drained: &mut DrainedUsage) {
     let is_sent = async |message| {
         let reply = home.call(Request::AddRefusals(message), home.owner().now()).await;
-        !matches!(reply, Err(CallError::NotSent))
+        !matches!(reply, Ok(Reply::NotProcessed) | Err(CallError::NotSent))
     };
     for rows in drained.refusal_rows().chunks(REFUSALS_PER_MESSAGE) {
         let keys =
