@@ -9,7 +9,7 @@
 //!   a connection as soon as its certificate is no longer listed.
 //!
 //! Guarantees:
-//! - A request that home receives more than [`DELIVERY_TIMEOUT`] after it was sent is not processed.
+//! - A charge or batch that home receives more than [`DELIVERY_TIMEOUT`] after it was sent is not processed.
 //! - A call that fails with [`CallError::NotSent`] was certainly not processed.
 //! - No message has a client address or a secret of a key. Keys are sent as id and digest.
 

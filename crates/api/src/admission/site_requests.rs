@@ -46,8 +46,7 @@ impl Admission {
         let (number, sent_at, request) = line;
         let Backend::Stores(stores) = &self.backend else { return (number, None, Reply::NotProcessed) };
         let sent_at = LedgerTime(sent_at);
-        // A node that does not know home's clock yet asks for it.
-        let reply = if matches!(request, Request::Ping) || is_in_time(stores, sent_at) {
+        let reply = if !must_be_in_time(&request) || is_in_time(stores, sent_at) {
             // A charge or a batch that takes too long may be applied nevertheless.
             let late_reply = match &request {
                 Request::Charge(charge) => unconfirmed(&sent_charge(stores, sent_at, LedgerTime(charge.arrival))),
@@ -91,7 +90,10 @@ impl Admission {
             Request::ReconcileDemo(batch) => {
                 self.reconcile_demo_for_remote_node(stores, sent_at.day(), batch.into()).await
             }
-            Request::AddRefusals(refusals) => self.add_refusals(sent_at.day(), &refusals),
+            Request::AddRefusals(refusals) => match stores.ledger.slowest_clock() {
+                Some(now) => self.add_refusals(now.day(), &refusals),
+                None => Reply::NotProcessed,
+            },
             Request::ClaimSlot(node) if node.len() == NODE_ID_CHARS && self.slot_claims.may_claim(site) => {
                 // One at a time: they lock a table.
                 let _turn = self.slot_claims.turn.lock().await;
@@ -212,6 +214,18 @@ impl Admission {
             self.usage_buffer.add_demo_refused(UtcDay(*day), *count);
         }
         Reply::Done
+    }
+}
+
+/// Whether a request must not be processed late: the node decides itself meanwhile, or counts it on another day.
+const fn must_be_in_time(request: &Request) -> bool {
+    match request {
+        Request::Charge(_) | Request::ChargeDemo | Request::Reconcile(_) | Request::ReconcileDemo(_) => true,
+        Request::Ping
+        | Request::FindRecord(_)
+        | Request::FindDemoUsage
+        | Request::AddRefusals(_)
+        | Request::ClaimSlot(_) => false,
     }
 }
 

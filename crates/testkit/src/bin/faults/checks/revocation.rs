@@ -157,7 +157,8 @@ fn effective_at(
         return Some(revocation.end.max(thawed_at) + notice_max);
     }
     if local.may_include(request) {
-        let was_notified = !postgres_is_down(revocation.start, revocation.end + NOTIFY_MAX);
+        let is_remote = history.remote.contains(&process);
+        let was_notified = !is_remote && !postgres_is_down(revocation.start, revocation.end + NOTIFY_MAX);
         // A node without Redis waits for PostgreSQL only. If that is late, it reaches neither.
         let can_ask = !postgres_is_down(request.start, request.end) && request.took() < SLOW_REQUEST;
         return (was_notified || can_ask).then_some(revocation.end.max(thawed_at) + NOTIFY_MAX);
