@@ -2,14 +2,14 @@
 //! protocol, error, panic, timeout and outage, with all logs at their most verbose level. Then every written byte is
 //! searched. docs/privacy.md documents this.
 
-mod canaries;
+pub(crate) mod canaries;
 mod core_dumps;
 mod faults;
 mod fixture;
 mod malformed_input;
 mod members;
 mod planted_leaks;
-mod process_memory;
+pub(crate) mod process_memory;
 mod report;
 mod routes;
 mod sinks;

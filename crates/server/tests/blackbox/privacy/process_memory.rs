@@ -35,7 +35,7 @@ fn needles(address: Ipv6Addr) -> Vec<Needle> {
 }
 
 /// Searches the memory of a process that it can write to. Needs root.
-fn search_memory(pid: u32, search: &PrivacySearch) -> Vec<PrivacyFinding> {
+pub(crate) fn search_memory(pid: u32, search: &PrivacySearch) -> Vec<PrivacyFinding> {
     let proc_file = |name: &str| File::open(format!("/proc/{pid}/{name}")).expect("open the file of the process");
     let (memory, page_map) = (proc_file("mem"), proc_file("pagemap"));
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("list the memory");

@@ -1,5 +1,6 @@
 //! Remote nodes: sites without PostgreSQL and Redis, which ask home nodes.
 
+mod canaries;
 mod changes;
 mod cluster;
 mod fixture;
