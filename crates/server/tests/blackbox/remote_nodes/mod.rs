@@ -10,3 +10,4 @@ mod optimistic;
 mod outages;
 mod pages;
 mod security;
+mod slots;
