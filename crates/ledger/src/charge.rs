@@ -42,7 +42,7 @@ impl Ledger {
         let reply = ScriptReply(&reply);
         let code = reply.code()?;
         if code != b'0' {
-            request.node.sync_clock(reply.now()?, sent, Instant::now());
+            request.node.sync_clock(reply.clock()?, sent, Instant::now());
         }
         if code == CODE_EXPIRED {
             return Ok(None);

@@ -103,7 +103,7 @@ impl Verdict {
                 scope: reply.scope()?,
                 quota: reply.quota()?,
                 burst_epoch: reply.number(BURST_EPOCH)?,
-                is_open: reply.0.get(SCOPE.end..) == Some(b"+"),
+                is_open: reply.0.get(SCOPE.end) == Some(&b'+'),
             },
             _ => return Err(LedgerError::UnexpectedReply("verdict")),
         })
@@ -173,9 +173,17 @@ impl<'a> ScriptReply<'a> {
         self.number(range)?.try_into().map(UtcDay).map_err(|_| LedgerError::UnexpectedReply("day"))
     }
 
-    /// All codes but 0: when the script ran.
+    /// All codes but 0: when the verdict was made.
     pub(crate) fn now(self) -> Result<LedgerTime, LedgerError> {
         self.number(NOW).map(LedgerTime)
+    }
+
+    /// All codes but 0: when the script ran, by the clock of the server. A verdict is not earlier than others of its key. If
+    /// the clock was set back, it follows at the end.
+    pub(crate) fn clock(self) -> Result<LedgerTime, LedgerError> {
+        let start = self.0.len().saturating_sub(NOW.len());
+        let is_behind = start > 0 && self.0[start - 1] == b'@';
+        self.number(if is_behind { start..self.0.len() } else { NOW }).map(LedgerTime)
     }
 
     pub(crate) fn quota(self) -> Result<Quota, LedgerError> {

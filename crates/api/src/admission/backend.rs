@@ -10,6 +10,9 @@ use ipseity_store::Store;
 
 use crate::admission::key_request::KeyRequest;
 
+/// Home accepts times that are a little in the future. Without a step of its clock, estimates differ by less than this.
+const SET_BACK_MIN_MS: u64 = 10;
+
 /// What decides on requests outside this node.
 #[derive(Clone)]
 pub enum Backend {
@@ -123,8 +126,9 @@ pub(super) async fn charge_at_home(
     };
     let mut reply = send(sent).await;
     // Home does not process a charge that was sent in the future. If its clock was set back, the reply has the new time.
-    if matches!(reply, Ok(Reply::NotProcessed)) && home.owner().now() < sent.at {
-        sent = home.sent_charge(request.arrival_at_owner());
+    let arrival = request.arrival_at_owner();
+    if matches!(reply, Ok(Reply::NotProcessed)) && arrival.0 + SET_BACK_MIN_MS < sent.arrival.0 {
+        sent = home.sent_charge(arrival);
         reply = send(sent).await;
     }
     match reply {

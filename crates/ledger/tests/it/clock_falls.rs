@@ -110,3 +110,22 @@ async fn key_below_its_limit_is_not_paused_after_a_promotion_to_another_clock() 
         assert_exact(&ledger, &key, &key_record, first_leaves, &format!("{behind_ms} ms behind")).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fall_of_the_clock_is_counted_once_although_verdicts_do_not_go_back() {
+    let (redis, clock) = start_redis(0).await;
+    let ledger = open_ledger(redis.url());
+    let (key, key_record) = new_key(10_000);
+    ledger.ping().await.expect("Redis answers");
+    assert!(matches!(
+        charge(&ledger, &key, &key_record, Arrival::Here(Instant::now())).await,
+        Verdict::Admitted { .. }
+    ));
+    clock.advance_ms(-900);
+    for _ in 0..10 {
+        charge(&ledger, &key, &key_record, Arrival::Here(Instant::now())).await;
+        ledger.refresh_clocks().await;
+    }
+    let window_ms = ledger.owner_of(key.id).burst_window_ms();
+    assert!((58_900..=59_100).contains(&window_ms), "{window_ms}");
+}
