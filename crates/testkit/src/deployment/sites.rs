@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::command::CommandOutput;
 use crate::deployment::node::Env;
-use crate::deployment::{DATABASE, Deployment, LEDGER_URL_ENV, STORE_URL_ENV};
+use crate::deployment::{Deployment, LEDGER_URL_ENV, STORE_URL_ENV};
 
 /// Where remote nodes redirect account pages to.
 pub const PORTAL_URL: &str = "https://portal.example";
@@ -27,10 +27,11 @@ impl Deployment {
         ])
     }
 
-    /// Adds a site with the command that an operator uses. It writes the files of the site to `dir`.
-    pub async fn add_site(&self, name: &str, dir: &Path) -> Result<()> {
+    /// Adds a site with the command that an operator uses, as the owner of the database. It writes the files of the site
+    /// to `dir`.
+    pub async fn add_site(&self, name: &str, dir: &Path, owner_url: &str) -> Result<()> {
         let (dir, ca_file) = (dir.display().to_string(), self.certificate.ca_file.display().to_string());
-        let settings = [("IPSEITY__HOME__CA_FILE", &*ca_file), (STORE_URL_ENV, &*self.postgres.url(DATABASE))];
+        let settings = [("IPSEITY__HOME__CA_FILE", &*ca_file), (STORE_URL_ENV, owner_url)];
         self.cli_with_env(&settings, &["site", "add", name, "--dir", &dir])
             .await
             .and_then(CommandOutput::ensure_success)?;

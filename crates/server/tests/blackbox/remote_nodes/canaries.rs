@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::deployment::sites::PORTAL_URL;
 use ipseity_testkit::deployment::{DATABASE, LEDGER_URL_ENV, STORE_URL_ENV};
 use ipseity_testkit::{
     CommandOutput, Deployment, DeploymentOptions, FaultConfig, Needle, Node, PrivacyFinding, PrivacySearch, eventually,
 };
 
-use super::fixture::{PORTAL_URL, RemoteNode, Sites, delayed, read_metric};
+use super::fixture::{RemoteNode, Sites, delayed, read_metric};
 use super::optimistic::{ADMITTED, open_key, optimistic_settings, start_optimistic_node};
 use crate::fixture::{fresh_key, relaxed_timeouts};
 use crate::privacy::canaries::{random_v4, random_v6};

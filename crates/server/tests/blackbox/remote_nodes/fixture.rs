@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipseity_domain::KeyId;
 use ipseity_ledger::{Ledger, LedgerOptions};
 use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::deployment::sites::remote_env;
 use ipseity_testkit::deployment::{LEDGER_URL_ENV, STORE_URL_ENV};
 use ipseity_testkit::{
     CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, Node, RedisCluster, RedisOptions,
@@ -13,12 +14,6 @@ use ipseity_testkit::{
 };
 
 use crate::fixture::relaxed_timeouts;
-
-/// Where the portal of home is.
-pub(super) const PORTAL_URL: &str = "https://portal.example";
-/// An address where nothing listens: a remote node has no store.
-const NO_STORE_URLS: [(&str, &str); 2] =
-    [(STORE_URL_ENV, "postgres://127.0.0.1:1/none"), (LEDGER_URL_ENV, "redis://127.0.0.1:1")];
 
 /// A deployment whose nodes are home nodes, and its remote nodes.
 pub(super) struct Sites {
@@ -90,13 +85,7 @@ impl Sites {
         let mut home_ports = Vec::new();
         for _ in 0..home_nodes {
             let port = ReservedPort::reserve_free().expect("free port");
-            let certificate = &deployment.certificate;
-            let env = [
-                ("IPSEITY__HOME__LISTEN", port.address().to_string()),
-                ("IPSEITY__HOME__CERTIFICATE_FILE", certificate.chain_file.display().to_string()),
-                ("IPSEITY__HOME__PRIVATE_KEY_FILE", certificate.private_key_file.display().to_string()),
-            ];
-            let mut env = to_env(env);
+            let mut env = deployment.home_env(port.address());
             env.extend(settings.clone());
             let node = deployment.start_node(&env).await.expect("home node starts");
             deployment.nodes.push(node);
@@ -111,11 +100,7 @@ impl Sites {
     /// Adds a site with the command that an operator uses. Returns the directory of its files.
     pub(super) async fn add_site(&self, name: &str) -> PathBuf {
         let dir = self.dir.path().join(name);
-        let arguments = ["site", "add", name, "--dir", dir.to_str().expect("valid UTF-8")];
-        let ca_file = self.deployment.certificate.ca_file.display().to_string();
-        let settings = [("IPSEITY__HOME__CA_FILE", &*ca_file), (STORE_URL_ENV, &*self.owner_url)];
-        let added = self.deployment.cli_with_env(&settings, &arguments).await;
-        added.and_then(CommandOutput::ensure_success).expect("site is added");
+        self.deployment.add_site(name, &dir, &self.owner_url).await.expect("site is added");
         dir
     }
 
@@ -129,7 +114,8 @@ impl Sites {
     /// the machine may be busy.
     pub(super) async fn start_remote_node(&self, name: &str, faults: FaultConfig) -> RemoteNode {
         let timeouts = [("IPSEITY__HOME__TIMEOUT_MS", "10000"), ("IPSEITY__HOME__SILENCE_TIMEOUT_MS", "20000")];
-        self.start_remote_node_with(name, faults, to_env(timeouts.map(|(name, value)| (name, value.to_owned())))).await
+        let timeouts = timeouts.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.start_remote_node_with(name, faults, Env::from(timeouts)).await
     }
 
     /// The same with these settings.
@@ -145,18 +131,8 @@ impl Sites {
         for link in &links {
             link.set_faults(faults);
         }
-        let urls: Vec<_> = links.iter().map(|link| format!("https://{}", link.address())).collect();
-        let file = |name: &str| dir.join(name).display().to_string();
-        let env = [
-            ("IPSEITY__HOME__URLS", urls.join(",")),
-            ("IPSEITY__HOME__CERTIFICATE_FILE", file("site.pem")),
-            ("IPSEITY__HOME__PRIVATE_KEY_FILE", file("site.key")),
-            ("IPSEITY__HOME__CA_FILE", file("home-ca.pem")),
-            ("IPSEITY__HOME__PORTAL_URL", PORTAL_URL.to_owned()),
-        ];
-        let mut env = to_env(env);
+        let mut env = remote_env(dir, &links.iter().map(FaultProxy::address).collect::<Vec<_>>());
         env.extend(settings);
-        env.extend(NO_STORE_URLS.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let node = self.deployment.start_node_with_config(&env, &dir.join("ipseity.toml")).await;
         let node = node.expect("remote node starts");
         RemoteNode { node, links }
@@ -173,8 +149,4 @@ impl Sites {
         }
         panic!("Redis does not answer");
     }
-}
-
-fn to_env<const N: usize>(settings: [(&str, String); N]) -> Env {
-    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

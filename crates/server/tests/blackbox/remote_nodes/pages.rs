@@ -2,9 +2,10 @@
 
 use http::Method;
 use ipseity_domain::Scope;
+use ipseity_testkit::deployment::sites::PORTAL_URL;
 use ipseity_testkit::{FaultConfig, TestClient};
 
-use super::fixture::{PORTAL_URL, Sites};
+use super::fixture::Sites;
 use crate::fixture::fresh_key;
 use crate::limits::rate_limit_headers;
 

@@ -1,6 +1,7 @@
 //! Home nodes and remote nodes of a deployment.
 
 use anyhow::Result;
+use ipseity_testkit::deployment::DATABASE;
 use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::deployment::sites::remote_env;
 use ipseity_testkit::{Deployment, FaultProxy, ReservedPort, TestDir};
@@ -30,7 +31,7 @@ impl SiteParts {
         for number in 0..REMOTE_NODES {
             let site = format!("site{number}");
             let files = dir.path().join(&site);
-            deployment.add_site(&site, &files).await?;
+            deployment.add_site(&site, &files, &deployment.postgres.url(DATABASE)).await?;
             let links = parts.home_ports.iter().map(|port| FaultProxy::open(port.address()));
             let links = links.collect::<Result<Vec<_>>>()?;
             let mut env = remote_env(&files, &links.iter().map(FaultProxy::address).collect::<Vec<_>>());
