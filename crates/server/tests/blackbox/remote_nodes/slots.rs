@@ -12,8 +12,9 @@ use super::limits::{count_pauses, flood, local_decisions};
 use super::optimistic::{ADMITTED, open_key, optimistic_settings, start_optimistic_node, wait_until_charged};
 use crate::fixture::{fresh_key, lookup_status};
 
-/// Longer than two attempts of a node to claim a slot, and than a renewal.
-const CLAIMS: Duration = Duration::from_secs(5);
+/// Longer than the first claim of a slot, and than the time to its renewal.
+const FIRST_CLAIM: Duration = Duration::from_secs(2);
+const RENEWAL: Duration = Duration::from_secs(5);
 
 impl Sites {
     async fn run_sql(&self, sql: &str) -> String {
@@ -21,10 +22,10 @@ impl Sites {
     }
 }
 
-/// Sends requests to these nodes while they claim slots. Returns the number of requests, which are all admitted.
-async fn send_during_claims(nodes: &[&Node], key: &IssuedKey) -> u64 {
+/// Sends requests to these nodes for some time. Returns the number of requests, which are all admitted.
+async fn send_for(duration: Duration, nodes: &[&Node], key: &IssuedKey) -> u64 {
     let (start, mut requests) = (tokio::time::Instant::now(), 0);
-    while start.elapsed() < CLAIMS {
+    while start.elapsed() < duration {
         for node in nodes {
             assert_eq!(lookup_status(node, &key.key).await, 200);
             requests += 1;
@@ -46,7 +47,7 @@ async fn node_without_a_free_slot_waits_for_home_until_one_expires() {
         .await;
     let remote = start_optimistic_node(&sites, "syd", delayed(10)).await;
     let key = fresh_key(&sites.deployment, Scope::Ip).await;
-    let mut requests = send_during_claims(&[&remote.node], &key).await;
+    let mut requests = send_for(FIRST_CLAIM, &[&remote.node], &key).await;
     assert_eq!(read_metric(&remote.node, ADMITTED).await, 0, "all slots are taken");
     wait_until_charged(&sites, &key, requests).await;
 
@@ -65,7 +66,7 @@ async fn one_process_of_a_site_admits_requests_before_they_are_charged() {
     let mut requests = open_key(&first, &key).await;
     let second = sites.start_node_of_site(&dir, delayed(10), optimistic_settings()).await;
     let before = read_metric(&first.node, ADMITTED).await;
-    requests += send_during_claims(&[&first.node, &second.node], &key).await;
+    requests += send_for(RENEWAL, &[&first.node, &second.node], &key).await;
     assert!(read_metric(&first.node, ADMITTED).await > before, "the first process keeps its slot");
     assert_eq!(read_metric(&second.node, ADMITTED).await, 0);
     wait_until_charged(&sites, &key, requests).await;
