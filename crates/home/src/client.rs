@@ -169,6 +169,12 @@ impl HomeClient {
         SentCharge { at, arrival: arrival.min(at), data_set: *lock(&self.data_sets) }
     }
 
+    /// How long a request waits for its reply.
+    #[must_use]
+    pub const fn timeout(&self) -> Duration {
+        self.options.timeout
+    }
+
     /// Sends a request at this time, by home's clock, and waits for the reply.
     ///
     /// # Errors
@@ -367,7 +373,7 @@ impl HomeClient {
 
     /// Claims a slot, and renews it.
     async fn renew_slot(&self, session: &Session, on_notice: &impl Fn(KeyNotice)) {
-        // Home processes nothing of a node that does not know its clock.
+        // Home opens keys only with charges, which need its clock.
         while !self.is_connected() {
             sleep(CONNECTED_POLL).await;
         }

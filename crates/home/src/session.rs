@@ -22,7 +22,7 @@ use crate::tls::SitesAcceptor;
 /// The path of the stream.
 pub(crate) const SESSION_PATH: &str = "/v1/session";
 
-/// Home does not process a request that it receives later than this after it was sent. By then the remote node has decided
+/// Home does not process a charge that it receives later than this after it was sent. By then the remote node has decided
 /// without home.
 pub const DELIVERY_TIMEOUT: Duration = Duration::from_millis(800);
 

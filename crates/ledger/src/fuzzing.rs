@@ -31,7 +31,8 @@ pub fn parse_reply(bytes: &[u8]) -> Vec<Verdict> {
 
 fn parse_script_reply(value: &Value) -> Option<Verdict> {
     let reply = ScriptReply::from_value(value).ok()?;
-    let _ = (reply.quota(), reply.exhausted_quota(), reply.yesterday(), reply.unverifiable());
+    let _ =
+        (reply.now(), reply.clock(), reply.quota(), reply.exhausted_quota(), reply.yesterday(), reply.unverifiable());
     let _ = (usage::parse_usage(reply.0), sweep::parse_days(reply.0), reply.is_incarnation_mismatch());
     Verdict::parse(Incarnation::new(DataSet::default(), &TrustedStores::default()), reply).ok()
 }

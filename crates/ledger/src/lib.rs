@@ -69,6 +69,7 @@ pub use reconcile::{
 pub use redis::identity::{DataSet, TrustedStores};
 pub use redis::node::ConnectGate;
 pub use redis::subscription::SlotNotice;
+pub use request::REMOTE_ARRIVAL_AHEAD_MAX_MS;
 pub use slot_feed::SlotFeed;
 pub use sweep::{Sweep, UnflushedUsage};
 pub use verdict::{Fence, Quota, Verdict};

@@ -177,10 +177,14 @@ impl Ledger {
         self.router.last_known_owners().into_iter().map(|node| Owner(OwnerKind::Redis(node))).collect()
     }
 
-    /// The time by the slowest clock of all owners that this node knows, or an earlier time.
+    /// The time by the slowest clock of all owners that answer, or an earlier time. The estimate of another clock gets worse
+    /// with its age.
     #[must_use]
     pub fn slowest_clock(&self) -> Option<LedgerTime> {
-        self.owners().iter().filter(|owner| owner.is_clock_synced()).map(Owner::now).min()
+        let owners = self.owners();
+        let synced = || owners.iter().filter(|owner| owner.is_clock_synced());
+        let available = synced().filter(|owner| !owner.is_unavailable()).map(Owner::now).min();
+        available.or_else(|| synced().map(Owner::now).min())
     }
 
     /// Reads the clocks of all owners that answer. An estimate is less exact the older it is.

@@ -31,6 +31,9 @@ const MIN_REMAINING_TIME: Duration = Duration::from_millis(10);
 /// Maximum age of a charge that a remote node sent. It must reach Redis before it expires.
 const REMOTE_CHARGE_AGE_MAX_MS: u64 = CHARGE_VALID_MS - 100;
 
+/// How far the arrival at a remote node may be ahead of this node's estimate of the clock. Both are rounded.
+pub const REMOTE_ARRIVAL_AHEAD_MAX_MS: u64 = 20;
+
 /// A request in progress: its connection and its deadline.
 #[derive(Clone)]
 pub(crate) struct RedisRequest {
@@ -148,7 +151,9 @@ impl Ledger {
                 Arrival::AtOwner(time) => time,
                 Arrival::AtRemoteNode { arrival, sent_at, .. } => {
                     // A batch expires with its oldest charge, and is not applied before the time of its newest.
-                    if request.sent_at.0.saturating_sub(sent_at.0) > REMOTE_CHARGE_AGE_MAX_MS {
+                    let is_old = request.sent_at.0.saturating_sub(sent_at.0) > REMOTE_CHARGE_AGE_MAX_MS;
+                    // After the clock was set back, the remote node's estimate of the arrival is wrong.
+                    if is_old || arrival.0 > now.0 + REMOTE_ARRIVAL_AHEAD_MAX_MS {
                         return Err(LedgerError::Expired);
                     }
                     request.sent_at = request.sent_at.min(sent_at);

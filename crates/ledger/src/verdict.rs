@@ -183,7 +183,8 @@ impl<'a> ScriptReply<'a> {
     pub(crate) fn clock(self) -> Result<LedgerTime, LedgerError> {
         let start = self.0.len().saturating_sub(NOW.len());
         let is_behind = start > 0 && self.0[start - 1] == b'@';
-        self.number(if is_behind { start..self.0.len() } else { NOW }).map(LedgerTime)
+        let clock = if is_behind { self.number(start..self.0.len()) } else { self.number(NOW) };
+        clock.map(LedgerTime)
     }
 
     pub(crate) fn quota(self) -> Result<Quota, LedgerError> {

@@ -1,12 +1,14 @@
 //! What decides on requests outside this node: PostgreSQL and Redis, or home for a remote node.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ipseity_domain::{ApiKey, KeyId};
 use ipseity_home::message::{ChargeRequest, Reply, Request};
 use ipseity_home::{CallError, HomeClient};
 use ipseity_ledger::{ChargeError, DemoVerdict, Ledger, LedgerError, Owner, RemoteSlot, SentCharge, Verdict};
 use ipseity_store::Store;
+use tokio::time::timeout;
 
 use crate::admission::key_request::KeyRequest;
 
@@ -124,12 +126,14 @@ pub(super) async fn charge_at_home(
         let (id, arrival) = (request.charge_id.number(), sent.arrival.0);
         home.call(Request::Charge(ChargeRequest { key, id, arrival, slot }), sent.at).await
     };
+    let start = Instant::now();
     let mut reply = send(sent).await;
     // Home does not process a charge that was sent in the future. If its clock was set back, the reply has the new time.
     let arrival = request.arrival_at_owner();
     if matches!(reply, Ok(Reply::NotProcessed)) && arrival.0 + SET_BACK_MIN_MS < sent.arrival.0 {
         sent = home.sent_charge(arrival);
-        reply = send(sent).await;
+        let time_left = home.timeout().saturating_sub(start.elapsed());
+        reply = timeout(time_left, send(sent)).await.unwrap_or(Err(CallError::NoReply));
     }
     match reply {
         Ok(Reply::Verdict(verdict)) => match verdict.parse() {

@@ -63,8 +63,13 @@ impl Admission {
     /// Charges a request that is already admitted. What home does not charge is reconciled.
     async fn charge_admitted(&self, home: &HomeClient, request: &KeyRequest, burst_epoch: u64, charge: ChargeInFlight) {
         let (key, sent) = (&request.key, home.sent_charge(request.arrival_at_owner()));
-        let (pending_charges, uncharged) =
-            (&self.degraded.pending_charges, PendingCharge { at: sent.arrival, id: request.charge_id });
+        let pending_charges = &self.degraded.pending_charges;
+        // By the clock as it is known after the reply.
+        let add_uncharged = || {
+            let sent = home.sent_charge(request.arrival_at_owner());
+            let uncharged = PendingCharge { at: sent.arrival, id: request.charge_id };
+            pending_charges.add_admitted(key, burst_epoch, sent.at.day(), uncharged);
+        };
         match charge_at_home(home, request, sent).await {
             Ok(verdict) => {
                 self.degraded.observe_charged(key, &verdict);
@@ -80,7 +85,7 @@ impl Admission {
                     | Verdict::Paused(_)
                     | Verdict::PausedNow { .. } => {
                         self.metrics.count_over_limit();
-                        pending_charges.add_admitted(key, burst_epoch, sent.at.day(), uncharged);
+                        add_uncharged();
                     }
                 }
                 return charge.finish(&verdict);
@@ -94,9 +99,7 @@ impl Admission {
                 let unconfirmed = UnconfirmedCharge { sent, id: request.charge_id, is_admitted: true };
                 pending_charges.add_unconfirmed(key, burst_epoch, unconfirmed);
             }
-            Err(FailedCharge { sent: None, .. }) => {
-                pending_charges.add_admitted(key, burst_epoch, sent.at.day(), uncharged);
-            }
+            Err(FailedCharge { sent: None, .. }) => add_uncharged(),
         }
         charge.close();
     }

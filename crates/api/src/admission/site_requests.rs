@@ -1,7 +1,7 @@
 //! What a home node answers remote nodes. It does the same for their requests as for those of its clients: it charges,
 //! fills, records pauses and reconciles.
 //!
-//! A remote node may lie. So home processes nothing that was sent long ago, and nothing of a key whose digest is wrong.
+//! A remote node may lie. So home processes no charge that was sent long ago, and nothing of a key whose digest is wrong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use ipseity_home::message::{
     Reply, ReplyLine, Request, RequestLine, VerdictMessage,
 };
 use ipseity_ledger::{
-    Arrival, ChargeId, DataSet, DemoReconcileBatch, LedgerTime, ReconcileBatch, RemoteSlot, SentCharge, Verdict,
+    Arrival, ChargeId, DataSet, DemoReconcileBatch, LedgerTime, REMOTE_ARRIVAL_AHEAD_MAX_MS, ReconcileBatch,
+    RemoteSlot, SentCharge, Verdict,
 };
 use ipseity_store::RefusalReason;
 use tokio::time::timeout;
@@ -24,9 +25,6 @@ use crate::admission::key_request::KeyRequest;
 use crate::admission::{Admission, ChargeFailure};
 use crate::error::Refusal;
 
-/// How far the estimate of a remote node may be ahead of this node's. Both are rounded, and this one is corrected often. After
-/// Redis's clock was set back, requests are not processed. The remote node then sends a charge again.
-const AHEAD_MAX_MS: u64 = 20;
 /// Maximum time to process a request. The remote node does not wait longer by default.
 const PROCESSING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Length of the id of a remote node's process.
@@ -111,7 +109,7 @@ impl Admission {
             return Reply::NotProcessed;
         };
         let owner = stores.ledger.owner_of(key.id);
-        let is_ahead = charge.arrival > sent_at.0 || charge.arrival > owner.now().0 + AHEAD_MAX_MS;
+        let is_ahead = charge.arrival > sent_at.0 || charge.arrival > owner.now().0 + REMOTE_ARRIVAL_AHEAD_MAX_MS;
         if is_ahead || !owner.is_clock_synced() {
             return Reply::NotProcessed;
         }
@@ -231,7 +229,8 @@ const fn must_be_in_time(request: &Request) -> bool {
 
 fn is_in_time(stores: &Stores, sent_at: LedgerTime) -> bool {
     let Some(now) = stores.ledger.slowest_clock() else { return false };
-    u128::from(now.0.saturating_sub(sent_at.0)) <= DELIVERY_TIMEOUT.as_millis() && sent_at.0 <= now.0 + AHEAD_MAX_MS
+    u128::from(now.0.saturating_sub(sent_at.0)) <= DELIVERY_TIMEOUT.as_millis()
+        && sent_at.0 <= now.0 + REMOTE_ARRIVAL_AHEAD_MAX_MS
 }
 
 /// Whether a batch is one that a node could have. Redis would be busy with a larger one.

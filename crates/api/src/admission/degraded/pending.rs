@@ -69,7 +69,9 @@ impl PendingCharges {
     ) {
         self.update(key, burst_epoch, |pending_key| {
             *pending_key.days.entry(day).or_default() += 1;
-            pending_key.recent.push_back(charge);
+            if pending_key.burst_epoch == burst_epoch {
+                pending_key.recent.push_back(charge);
+            }
             if pending_key.recent.len() > BURST_LIMIT {
                 pending_key.recent.pop_front();
             }
@@ -93,7 +95,7 @@ impl PendingCharges {
 
     pub(super) fn set_pause(&self, key: &ApiKey, pause: KeyPause) {
         self.update(key, pause.burst_epoch, |pending_key| {
-            if pending_key.pause.is_none() {
+            if pending_key.pause.is_none() && pending_key.burst_epoch == pause.burst_epoch {
                 (pending_key.pause, pending_key.is_pause_recorded) = (Some(pause.clone()), false);
             }
         });
@@ -199,9 +201,9 @@ impl PendingCharges {
 
 impl PendingKey {
     /// Starts a new burst epoch. Requests of the old one still count toward the daily quota, not toward the
-    /// burst limit.
+    /// burst limit. The verdict on a request of an old one may be late.
     fn enter_burst_epoch(&mut self, burst_epoch: u64) {
-        if self.burst_epoch != burst_epoch {
+        if self.burst_epoch < burst_epoch {
             self.burst_epoch = burst_epoch;
             self.recent.clear();
             self.pause = None;

@@ -1,5 +1,7 @@
 //! Leaving degraded mode: reports pending charges to Redis when it answers again.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::future::join_all;
 use ipseity_domain::{DailyUsage, KeyId};
 use ipseity_ledger::{DemoReconcileBatch, Ledger, LedgerError, Owner, Quota, ReconcileBatch, Reconciled, SentCharge};
@@ -55,7 +57,9 @@ impl Admission {
 
     /// Reads the clocks of Redis. A fall of a clock is noticed by its size and by the time since the last reply.
     pub async fn refresh_clocks(&self) {
-        if let Backend::Stores(stores) = &self.backend {
+        if let Backend::Stores(stores) = &self.backend
+            && self.is_ledger_trusted.load(Ordering::Acquire)
+        {
             stores.ledger.refresh_clocks().await;
         }
     }
