@@ -39,7 +39,7 @@ impl RunPlan {
     /// The plan of a seed for a kind.
     pub(crate) fn new(seed: u64, kind: FaultKind, is_short: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let partner = if seed.is_multiple_of(COMBINED_EVERY) { choose_partner(kind, &mut rng) } else { None };
+        let partner = if turn(seed).is_multiple_of(COMBINED_EVERY) { choose_partner(kind, &mut rng) } else { None };
         let kinds = || [Some(kind), partner].into_iter().flatten();
         let loses_data = kinds().any(FaultKind::loses_data);
         // Three flush intervals before data is lost, so that most of it has been flushed.
@@ -72,13 +72,18 @@ impl RunPlan {
 
     pub(crate) fn topology(&self) -> FaultTopology {
         let needed = self.steps.iter().map(|step| step.kind.topology()).max().unwrap_or(FaultTopology::Single);
-        let has_sites = needed == FaultTopology::Single && self.seed % SITES_EVERY == 2;
+        let has_sites = needed == FaultTopology::Single && turn(self.seed) % SITES_EVERY == 2;
         if has_sites { FaultTopology::Sites } else { needed }
     }
 
     pub(crate) fn has(&self, kind: FaultKind) -> bool {
         self.steps.iter().any(|step| step.kind == kind)
     }
+}
+
+/// Different for each kind in each round of all kinds.
+const fn turn(seed: u64) -> u64 {
+    seed + seed / FaultKind::ALL.len() as u64
 }
 
 fn choose_partner(kind: FaultKind, rng: &mut Rng) -> Option<FaultKind> {
@@ -115,6 +120,21 @@ mod tests {
         let plan = |seed| format!("{:?}", RunPlan::new(seed, FaultKind::RedisKilled, false));
         assert_eq!(plan(6), plan(6));
         assert_ne!(plan(6), plan(7));
+    }
+
+    #[test]
+    fn every_kind_meets_remote_nodes_and_a_second_fault() {
+        let kinds = FaultKind::ALL;
+        let runs = |kind: usize| {
+            let seeds = (0..5).map(move |round| (kind + round * kinds.len()) as u64);
+            seeds.map(move |seed| RunPlan::new(seed, kinds[kind], false))
+        };
+        for (index, kind) in kinds.iter().enumerate() {
+            let has_sites = runs(index).any(|plan| plan.topology() == FaultTopology::Sites);
+            assert!(has_sites || kind.topology() == FaultTopology::Sharded, "{}", kind.name());
+            let has_partner = kinds.iter().any(|other| kind.combines_with(*other));
+            assert_eq!(runs(index).any(|plan| plan.steps.len() == 2), has_partner, "{}", kind.name());
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::history::{FaultEffect, FaultWindow, History, NodeSample, RequestRecor
 /// A node decides without Redis after `[ledger] timeout_ms` (50 ms). The client's clock may read less.
 pub(crate) const SLOW_REQUEST: Duration = Duration::from_millis(45);
 /// An optimistic node waits this long for the verdict on a request that it has admitted (`[home] timeout_ms`).
-const HOME_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const HOME_TIMEOUT: Duration = Duration::from_secs(1);
 /// Recovery from degraded mode: the probe interval (250 ms), the outbox, and a busy machine.
 pub(crate) const RECOVERY_MAX: Duration = Duration::from_secs(5);
 /// The same if a node was killed: until its claim has expired (10 s), the others do not use a Redis that has restarted.

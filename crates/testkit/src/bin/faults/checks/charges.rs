@@ -32,8 +32,9 @@ pub(super) fn check(history: &History, local: &LocalDecisions) -> Vec<String> {
         let is_of_ended_secret = |request: &RequestRecord| {
             let is_ended = |change: &ChangeRecord| {
                 let KeyAction::Rotate(secret) = change.action else { return false };
-                request.secret < secret
-                    && (local.may_include(request) || request.overlaps(change.start, change.end + NOTIFY_MAX))
+                let is_in_flight = history.optimistic.contains(&request.process)
+                    && request.overlaps(change.start, change.end + NOTIFY_MAX);
+                request.secret < secret && (local.may_include(request) || is_in_flight)
             };
             history.remote.contains(&request.process) && history.key_changes(key).any(is_ended)
         };

@@ -93,8 +93,9 @@ fn check_total_by_redis(history: &History, local: &LocalDecisions, key: usize) -
         let admitted = by_redis().count() as u64;
         let lost = by_redis().filter(|request| is_lost_with_store(history, request)).count() as u64;
         let has_step = history.windows(FaultEffect::ClockStep).next().is_some();
-        let limit = facts.daily_limit + history.in_flight_max() as u64;
-        (admitted > limit + lost && !has_step)
+        let exact = by_redis().filter(|request| !history.optimistic.contains(&request.process)).count() as u64;
+        let is_exceeded = admitted > facts.daily_limit + history.in_flight_max() as u64 + lost;
+        ((is_exceeded || exact > facts.daily_limit + lost) && !has_step)
             .then(|| format!("Redis admitted {admitted} requests of {} on a day, {lost} may be lost", facts.name))
     })
 }

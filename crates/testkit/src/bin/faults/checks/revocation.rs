@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::history::{ChangeOutcome, FaultEffect, History, KeyAction, RequestRecord};
-use crate::timeline::{LocalDecisions, NOTIFY_MAX, SLOW_REQUEST};
+use crate::timeline::{HOME_TIMEOUT, LocalDecisions, NOTIFY_MAX, SLOW_REQUEST};
 
 /// A change that is only in PostgreSQL reaches Redis within `[ledger] outbox_poll_interval_ms` (2 s).
 const OUTBOX_MAX: Duration = Duration::from_millis(3_000);
@@ -160,7 +160,8 @@ fn effective_at(
         let is_remote = history.remote.contains(&process);
         let was_notified = !is_remote && !postgres_is_down(revocation.start, revocation.end + NOTIFY_MAX);
         // A node without Redis waits for PostgreSQL only. If that is late, it reaches neither.
-        let can_ask = !postgres_is_down(request.start, request.end) && request.took() < SLOW_REQUEST;
+        let is_fast = request.took() < if is_remote { HOME_TIMEOUT } else { SLOW_REQUEST };
+        let can_ask = !postgres_is_down(request.start, request.end) && is_fast;
         return (was_notified || can_ask).then_some(revocation.end.max(thawed_at) + NOTIFY_MAX);
     }
     if revocation.in_effect {
