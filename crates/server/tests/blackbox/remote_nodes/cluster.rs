@@ -44,6 +44,10 @@ impl ClusterSites {
     /// A key that was used once, and the server and slot of its record.
     async fn used_key(&self) -> (IssuedKey, usize, u16) {
         let key = fresh_key(&self.sites.deployment, Scope::Ip).await;
+        self.use_key(key).await
+    }
+
+    async fn use_key(&self, key: IssuedKey) -> (IssuedKey, usize, u16) {
         assert_eq!(lookup_status(&self.sites.deployment.nodes[0], &key.key).await, 200);
         let (server, record) = self.cluster.find_key(&format!("*:k:{}", key.id)).await.expect("record exists");
         let slot = self.cluster.slot_of(&record).await.expect("record has a slot");
@@ -119,7 +123,7 @@ async fn keys_of_all_servers_are_open_and_charged_once() {
 async fn slot_that_moves_keeps_its_limits_and_its_notices() {
     let fixture = ClusterSites::start().await;
     flood_while_the_slot_moves(&fixture).await;
-    exceed_the_limit_before_the_slot_moves(&fixture).await;
+    exceed_limits_before_the_slots_move(&fixture).await;
     deactivate_after_the_slot_has_moved(&fixture).await;
 }
 
@@ -147,49 +151,74 @@ async fn flood_while_the_slot_moves(fixture: &ClusterSites) {
     let (statuses, ()) = tokio::join!(attack, migrate);
     let count = |status: u16| statuses.get(&status).copied().unwrap_or_default();
     let (admitted, local) = (opened + count(200), local_decisions(&nodes).await - local_before);
-    let bound = 300 + IN_FLIGHT_MAX * fixture.remotes.len() + local;
+    let unconfirmed_max = IN_FLIGHT_MAX * fixture.remotes.len() + local;
+    let bound = 300 + unconfirmed_max;
     eprintln!("{moves} moves: {statuses:?}, {admitted} admitted, {local} decided locally");
     assert!(admitted <= bound, "{admitted} admitted, at most {bound} expected: {statuses:?}");
     assert!(admitted + local >= 300, "{admitted} admitted, {local} decided locally: {statuses:?}");
     assert_eq!(count_pauses(&fixture.sites, &key).await, 1);
     // A request that got an error may be charged.
     let unanswered = statuses.range(500..).map(|(_, count)| count).sum::<usize>();
-    let charged = async || fixture.sites.charged(&key.id).await as usize;
-    let complete = eventually("the charges are reconciled", WITHIN, async || charged().await >= admitted).await;
-    let (charged, unverifiable) = (charged().await, fixture.unverifiable_charges().await);
-    let is_exact = (admitted..=admitted + unanswered).contains(&charged);
+    let accounted = async || {
+        let unverifiable = fixture.unverifiable_charges().await as usize;
+        (fixture.sites.charged(&key.id).await as usize, unverifiable)
+    };
+    let is_complete = async || accounted().await.0 + accounted().await.1 >= admitted;
+    let complete = eventually("the charges are reconciled", WITHIN, is_complete).await;
+    let (charged, unverifiable) = accounted().await;
+    // On a busy machine a charge may get no reply in time. After its slot has moved it cannot be found.
+    let is_exact = charged + unverifiable >= admitted && charged <= admitted + unanswered;
     assert!(
-        is_exact,
+        is_exact && unverifiable <= unconfirmed_max,
         "{charged} charged, {unverifiable} unverifiable, {admitted} admitted: {complete:?}, {statuses:?}"
     );
 }
 
-/// Requests that exceed a limit are charged by reconciling, which begins a second after they were sent.
-async fn exceed_the_limit_before_the_slot_moves(fixture: &ClusterSites) {
-    let (key, server, slot) = fixture.used_key().await;
+/// Requests that exceed the burst limit or the daily limit are charged by reconciling, after their slots have moved.
+#[expect(clippy::print_stderr, reason = "the figures are printed")]
+async fn exceed_limits_before_the_slots_move(fixture: &ClusterSites) {
     let (home, far) = (&fixture.sites.deployment.nodes[0], &fixture.remotes[1]);
     let before = over_limit(&fixture.remotes).await;
-    // The notice arrives after these requests.
-    far.set_faults(delayed(300));
-    let mut admitted = 1 + open_key(far, &key).await as usize;
-    sleep(Duration::from_millis(900)).await;
-    while admitted < 300 - IN_FLIGHT_MAX - 10 {
-        assert_eq!(lookup_status(home, &key.key).await, 200);
-        admitted += 1;
+    // The notices arrive after the last requests.
+    far.set_faults(delayed(200));
+    let mut flooded = Vec::new();
+    for (stored, limit) in [(0, 300), (9_900, 100)] {
+        let key = fresh_key(&fixture.sites.deployment, Scope::Ip).await;
+        let today = "(now() at time zone 'utc')::date";
+        let usage = format!("insert into usage select '{}', {today}, {stored} where {stored} > 0", key.id);
+        fixture.sites.deployment.postgres.psql("ipseity", &usage).await.expect("insert the usage");
+        let (key, server, slot) = fixture.use_key(key).await;
+        let mut admitted = 1 + open_key(far, &key).await as usize;
+        while admitted < limit - IN_FLIGHT_MAX - 10 {
+            assert_eq!(lookup_status(home, &key.key).await, 200);
+            admitted += 1;
+        }
+        flooded.push((key, server, slot, stored, limit, admitted));
     }
-    for _ in 0..IN_FLIGHT_MAX {
-        assert_eq!(lookup_status(&far.node, &key.key).await, 200);
-        admitted += 1;
+    // Until no request is in flight.
+    sleep(Duration::from_millis(700)).await;
+    for (key, .., limit, admitted) in &mut flooded {
+        for _ in 0..IN_FLIGHT_MAX {
+            assert_eq!(lookup_status(&far.node, &key.key).await, 200);
+            *admitted += 1;
+        }
+        while lookup_status(home, &key.key).await == 200 {
+            *admitted += 1;
+        }
+        // A busy machine can be late with a ping. Then the requests have waited for home.
+        assert!((*limit..=*limit + IN_FLIGHT_MAX).contains(admitted), "{admitted} of {limit} admitted");
     }
-    while lookup_status(home, &key.key).await == 200 {
-        admitted += 1;
+    let exceeding: usize = flooded.iter().map(|(.., limit, admitted)| admitted - limit).sum();
+    let is_over_limit = async || over_limit(&fixture.remotes).await - before == exceeding;
+    eventually("the limits are exceeded", WITHIN, is_over_limit).await.expect("verdicts arrive");
+    eprintln!("{exceeding} requests exceed a limit");
+    for (_, server, slot, ..) in &flooded {
+        fixture.cluster.move_slots(*slot..=*slot, *server, (server + 1) % SERVERS).await.expect("slot moves");
     }
-    let is_over_limit = async || over_limit(&fixture.remotes).await - before == admitted - 300;
-    eventually("the limit is exceeded", WITHIN, is_over_limit).await.expect("verdicts arrive");
-    fixture.cluster.move_slots(slot..=slot, server, (server + 1) % SERVERS).await.expect("slot moves");
     far.set_faults(delayed(FAR_MS));
-    assert!(admitted > 300, "{admitted} admitted");
-    wait_until_charged(&fixture.sites, &key, admitted as u64).await;
+    for (key, _, _, stored, _, admitted) in &flooded {
+        wait_until_charged(&fixture.sites, key, (stored + admitted) as u64).await;
+    }
 }
 
 async fn deactivate_after_the_slot_has_moved(fixture: &ClusterSites) {
