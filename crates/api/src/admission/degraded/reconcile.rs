@@ -55,7 +55,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Reads the clocks of Redis. A fall of a clock is noticed by its size and by the time since the last reply.
+    /// Reads the clocks of Redis. The longer ago the last reply was, the larger must a fall be to be noticed.
     pub async fn refresh_clocks(&self) {
         if let Backend::Stores(stores) = &self.backend
             && self.is_ledger_trusted.load(Ordering::Acquire)

@@ -278,4 +278,7 @@ async fn node_does_not_admit_early_while_the_cluster_is_down() {
     }
     let unverifiable = fixture.unverifiable_charges().await;
     eprintln!("{admitted:?} admitted, {unverifiable} charges unverifiable");
+    // Only the last request of each key and node can have been in flight when the server was killed.
+    let in_flight_max = SERVERS * fixture.remotes.len();
+    assert!(unverifiable <= in_flight_max as u64, "{unverifiable} unverifiable, at most {in_flight_max} expected");
 }
