@@ -8,6 +8,7 @@ mod edge;
 mod geo;
 mod ledger;
 mod listeners;
+mod tokens;
 
 use std::sync::LazyLock;
 
@@ -36,6 +37,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "key", check: edge::check_key },
     FuzzTarget { name: "proxy_header", check: edge::check_proxy_header },
     FuzzTarget { name: "redis_reply", check: ledger::check_redis_reply },
+    FuzzTarget { name: "sealed_token", check: tokens::check_sealed_token },
     FuzzTarget { name: "webauthn", check: accounts::check_webauthn },
     FuzzTarget {
         name: "x_forwarded_for",

@@ -10,6 +10,7 @@ const REASONS = {
   'inactive-keys': 'inactive',
   'daily-quota': 'day',
   invalid_api_key: 'wrong_secret',
+  origin_not_allowed: 'restricted',
 };
 
 export const LIMIT_HEADERS = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'ratelimit', 'ratelimit-policy'];
@@ -27,7 +28,8 @@ export class CrossOriginClient {
     client.server.listen(0, '127.0.0.1');
     await once(client.server, 'listening');
     client.page = await (await browser.context()).newPage();
-    await client.page.goto(`http://127.0.0.1:${client.server.address().port}/`);
+    client.origin = `http://127.0.0.1:${client.server.address().port}`;
+    await client.page.goto(`${client.origin}/`);
     return client;
   }
 

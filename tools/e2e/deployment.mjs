@@ -37,8 +37,14 @@ export class Deployment extends ProcessGroup {
     deployment.keys = info.keys;
     deployment.ca = readFileSync(info.ca);
     deployment.storeUrl = info.env.IPSEITY__STORE__URL;
+    deployment.env = info.env;
     deployment.mailbox = new Mailbox(emails);
     return deployment;
+  }
+
+  // Runs `ipseity` with these arguments.
+  async cli(...args) {
+    await promisify(execFile)(path.join(TARGET, 'debug/ipseity'), args, { env: { ...process.env, ...this.env } });
   }
 
   // Runs a statement in PostgreSQL. Rows are arrays of text.

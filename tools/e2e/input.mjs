@@ -16,6 +16,7 @@ class Keyboard {
   async type(page, selector, text) {
     await this.focus(page, selector);
     await page.keyboard.press('Control+A');
+    await page.keyboard.press('Backspace');
     await page.keyboard.type(text);
   }
 

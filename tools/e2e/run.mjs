@@ -22,10 +22,12 @@ import { pageSizes } from './steps/page_size.mjs';
 import { pause } from './steps/pause.mjs';
 import { demo, documentation, landing, reference, withoutScripts } from './steps/public_pages.mjs';
 import { responseTimes } from './steps/response_time.mjs';
+import { restrictKey, restrictNewKey } from './steps/restrictions.mjs';
 import { saveEnterprisePage, themes } from './steps/themes.mjs';
 import { twoFactor } from './steps/two_factor.mjs';
 import { usage } from './steps/usage.mjs';
 import { pauseAllKeys, resumeAllKeys, seedUsage } from './steps/usage_history.mjs';
+import { webKeys } from './steps/web_keys.mjs';
 import { Visitor } from './visitor.mjs';
 
 const { values: options } = parseArgs({
@@ -53,6 +55,8 @@ async function testMember(context, title, input, details) {
     await firstKey(context, member);
     await pause(context, member);
     await changeKey(context, member);
+    await restrictKey(context, member);
+    await restrictNewKey(context, member);
     if (member.scripted) await liveUpdates(context, member);
     await deleteKey(context, member);
     await keyLimit(context, member);
@@ -127,6 +131,7 @@ async function main() {
       await withoutScripts(context, await openVisitor(context, mouse, { scripted: false }));
       await demo(context, visitor);
     });
+    await report.group('a key in a web page', () => webKeys(context));
     await testMember(context, 'keyboard only', keyboard, { scripted: true, email: 'ada@example.com', password: 'a long way to Tipperary' });
     await testMember(context, 'without scripts', mouse, { scripted: false, email: 'bob@example.com', password: 'two ways to Tipperary' });
     await report.group('themes', async () => {

@@ -1,21 +1,25 @@
-//! The client, with one method: `lookup`.
+//! The client: `lookup`, and `key` for the status of the key.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{ApiError, Error};
 use crate::facts::{Demo, KeyScope, LookupScope};
+use crate::key_status::KeyStatusResponse;
+use crate::pair::{PAIR_TIMEOUT, PairTokens};
 use crate::rate_limit::{RateLimit, header_value};
 use crate::retry::{self, RetryBudget};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_RETRY_BUDGET: u32 = 10;
+const PAIR_HEADER: &str = "ipseity-pair";
 
 /// Response to a lookup.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,14 +41,15 @@ pub struct Client<S> {
     headers: HeaderMap,
     timeout: Duration,
     budget: Arc<RetryBudget>,
+    pair_tokens: Option<Arc<PairTokens>>,
     scope: PhantomData<fn() -> S>,
 }
 
 impl<S> Clone for Client<S> {
     fn clone(&self) -> Self {
-        let Self { http, url, headers, timeout, budget, scope } = self;
+        let Self { http, url, headers, timeout, budget, pair_tokens, scope } = self;
         let (http, url, headers, budget) = (http.clone(), url.clone(), headers.clone(), Arc::clone(budget));
-        Self { http, url, headers, timeout: *timeout, budget, scope: *scope }
+        Self { http, url, headers, timeout: *timeout, budget, pair_tokens: pair_tokens.clone(), scope: *scope }
     }
 }
 
@@ -55,6 +60,38 @@ impl<S: KeyScope> Client<S> {
         let mut bearer = bearer.map_err(|_| Error::Setup("the key contains invalid characters".to_owned()))?;
         bearer.set_sensitive(true);
         Self::with_headers(base_url, HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
+    }
+
+    /// Gets the status of the key. It is not charged.
+    pub async fn key(&self) -> Result<KeyStatusResponse, Error> {
+        let url = self.url.join("key").map_err(|error| Error::Setup(format!("invalid base URL: {error}")))?;
+        self.send_with_retries(&url, async { self.headers.clone() }, SuccessResponse::parse).await
+    }
+
+    /// Selects the made-up caller that a test key returns, such as `mobile`. Other keys ignore it.
+    #[must_use]
+    pub fn test_as(self, caller: &str) -> Self {
+        self.with_query("as", caller)
+    }
+
+    /// Selects the error that a test key returns, such as `day`. Other keys ignore it.
+    #[must_use]
+    pub fn test_fail(self, failure: &str) -> Self {
+        self.with_query("fail", failure)
+    }
+
+    fn with_query(mut self, name: &str, value: &str) -> Self {
+        self.url.query_pairs_mut().append_pair(name, value);
+        self
+    }
+
+    /// Sets whether lookups return both addresses of the caller, IPv4 and IPv6, if the service and the caller have both. Before
+    /// each lookup, the client requests a token over each. It waits for them for at most half a second, and not longer than half
+    /// of the timeout. Without a token, a lookup returns one address. Default: false.
+    #[must_use]
+    pub fn both(self, both: bool) -> Self {
+        let pair_tokens = if both { PairTokens::new(&self.url).map(Arc::new) } else { None };
+        Self { pair_tokens, ..self }
     }
 }
 
@@ -71,7 +108,7 @@ impl<S: LookupScope> Client<S> {
         let url = url.map_err(|error| Error::Setup(format!("invalid base URL: {error}")))?;
         let http = reqwest::Client::builder().build().map_err(|error| Error::Setup(error.to_string()))?;
         let budget = Arc::new(RetryBudget::new(DEFAULT_RETRY_BUDGET));
-        Ok(Self { http, url, headers, timeout: DEFAULT_TIMEOUT, budget, scope: PhantomData })
+        Ok(Self { http, url, headers, timeout: DEFAULT_TIMEOUT, budget, pair_tokens: None, scope: PhantomData })
     }
 
     /// Sets the HTTP client, to share connections, trust other certificates or use a proxy.
@@ -94,45 +131,83 @@ impl<S: LookupScope> Client<S> {
 
     /// Looks up the caller. Dropping the future cancels the lookup.
     pub async fn lookup(&self) -> Result<LookupResponse<S>, Error> {
-        let deadline = Instant::now() + self.timeout;
-        timeout(self.timeout, self.lookup_with_retries(deadline)).await.unwrap_or(Err(Error::Timeout(self.timeout)))
+        let parse = |response: SuccessResponse| {
+            // serde accepts a missing optional field, but the API sends every field of a scope.
+            if response.body.get(S::MARKER_FIELD).is_none() {
+                return Err(Error::InsufficientScope(S::NAME));
+            }
+            let request_id = header_value(&response.headers, "x-request-id").map(str::to_owned);
+            let rate_limit = RateLimit::from_headers(&response.headers);
+            Ok(LookupResponse { facts: response.parse()?, rate_limit, request_id })
+        };
+        self.send_with_retries(&self.url, self.headers_with_tokens(), parse).await
     }
 
     /// Sends the request until it succeeds, or until a retry is pointless, too late or over the budget.
-    async fn lookup_with_retries(&self, deadline: Instant) -> Result<LookupResponse<S>, Error> {
-        let mut attempts = 1;
-        loop {
-            let error = match self.send_once().await {
-                Ok(response) => {
-                    self.budget.deposit();
-                    return Ok(response);
+    async fn send_with_retries<T>(
+        &self,
+        url: &Url,
+        headers: impl Future<Output = HeaderMap>,
+        parse: impl Fn(SuccessResponse) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + self.timeout;
+        let attempts = async {
+            let headers = headers.await;
+            let mut attempts = 1;
+            loop {
+                let error = match self.send_once(url, headers.clone()).await.and_then(&parse) {
+                    Ok(response) => {
+                        self.budget.deposit();
+                        return Ok(response);
+                    }
+                    Err(error) => error,
+                };
+                match retry::retry_delay(&error, attempts) {
+                    Some(delay) if Instant::now() + delay < deadline && self.budget.withdraw() => sleep(delay).await,
+                    Some(_) | None => return Err(error),
                 }
-                Err(error) => error,
-            };
-            match retry::retry_delay(&error, attempts) {
-                Some(delay) if Instant::now() + delay < deadline && self.budget.withdraw() => sleep(delay).await,
-                Some(_) | None => return Err(error),
+                attempts += 1;
             }
-            attempts += 1;
-        }
+        };
+        timeout(self.timeout, attempts).await.unwrap_or(Err(Error::Timeout(self.timeout)))
     }
 
-    async fn send_once(&self) -> Result<LookupResponse<S>, Error> {
-        let request = self.http.get(self.url.clone()).headers(self.headers.clone());
-        let response = request.send().await.map_err(Error::Connection)?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = response.bytes().await.map_err(Error::Connection)?;
-        let api_error = || Error::Api(Box::new(ApiError::from_response(status.as_u16(), &headers, &body)));
-        let facts: Value = serde_json::from_slice(&body).map_err(|_| api_error())?;
-        if facts["status"] != "success" {
-            return Err(api_error());
+    async fn headers_with_tokens(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        if let Some(pair_tokens) = &self.pair_tokens {
+            let deadline = Instant::now() + PAIR_TIMEOUT.min(self.timeout / 2);
+            let tokens = pair_tokens.request(&self.http, deadline).await;
+            headers.extend(tokens.map(|tokens| (HeaderName::from_static(PAIR_HEADER), tokens)));
         }
-        // serde accepts a missing optional field, but the API sends every field of a scope.
-        if facts.get(S::MARKER_FIELD).is_none() {
-            return Err(Error::InsufficientScope(S::NAME));
-        }
-        let facts = serde_json::from_value(facts).map_err(|_| api_error())?;
-        let request_id = header_value(&headers, "x-request-id").map(str::to_owned);
-        Ok(LookupResponse { facts, rate_limit: RateLimit::from_headers(&headers), request_id })
+        headers
     }
+
+    async fn send_once(&self, url: &Url, headers: HeaderMap) -> Result<SuccessResponse, Error> {
+        let request = self.http.get(url.clone()).headers(headers);
+        let response = request.send().await.map_err(Error::Connection)?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes().await.map_err(Error::Connection)?.to_vec();
+        match serde_json::from_slice::<Value>(&bytes) {
+            Ok(body) if body["status"] == "success" => Ok(SuccessResponse { status, headers, bytes, body }),
+            Ok(_) | Err(_) => Err(api_error(status, &headers, &bytes)),
+        }
+    }
+}
+
+/// A response whose body says that the request succeeded.
+struct SuccessResponse {
+    status: u16,
+    headers: HeaderMap,
+    bytes: Vec<u8>,
+    body: Value,
+}
+
+impl SuccessResponse {
+    fn parse<T: DeserializeOwned>(self) -> Result<T, Error> {
+        serde_json::from_value(self.body).map_err(|_| api_error(self.status, &self.headers, &self.bytes))
+    }
+}
+
+fn api_error(status: u16, headers: &HeaderMap, body: &[u8]) -> Error {
+    Error::Api(Box::new(ApiError::from_response(status, headers, body)))
 }

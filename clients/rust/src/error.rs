@@ -64,6 +64,16 @@ pub enum ApiErrorKind {
     InactiveKey,
     /// 403: the key exceeded the burst limit and is paused until its owner resumes it. Waiting does not help.
     PausedKey,
+    /// 403: the key has expired. Its owner can change the expiry.
+    ExpiredKey,
+    /// 403: the request does not come from one of the key's allowed origins.
+    OriginNotAllowed,
+    /// 403: the caller's address is not in one of the key's allowed networks.
+    NetworkNotAllowed,
+    /// 403: the key accepts only tickets.
+    TicketRequired,
+    /// 401: the ticket has expired, is used up, or is not from this service.
+    InvalidTicket,
     /// 429: this request exceeded the burst limit and paused the key.
     BurstLimit {
         /// The burst limit, per 60 seconds.
@@ -75,6 +85,16 @@ pub enum ApiErrorKind {
         rate_limit: RateLimit,
         /// URL to request a higher limit.
         enterprise: String,
+    },
+    /// 429: the caller reached the key's limit per caller.
+    CallerLimit {
+        /// The limit per caller, per 60 seconds.
+        rate_limit: RateLimit,
+    },
+    /// 429: the status of the key was requested too often.
+    KeyStatusLimit {
+        /// The limit per minute.
+        rate_limit: RateLimit,
     },
     /// 429: the demo reached its daily quota, which all callers share.
     DemoQuota {
@@ -89,6 +109,8 @@ pub enum ApiErrorKind {
     MethodNotAllowed,
     /// 414: the URL is too long.
     UriTooLong,
+    /// 421: the base URL is for the other address family.
+    MisdirectedRequest,
     /// 400: the request is malformed, for example because a proxy changed it.
     BadRequest,
     /// 431: the headers are too large.
@@ -128,23 +150,33 @@ impl ApiError {
 }
 
 impl ApiErrorKind {
-    /// For two codes, extra fields or the stable `docs` anchor identify the cause.
+    /// For three codes, extra fields or the stable `docs` anchor identify the cause.
     fn from_body(body: &ErrorBody, headers: &HeaderMap) -> Self {
         let rate_limit = || RateLimit::from_headers(headers);
         match body.error.as_str() {
             "missing_api_key" => Self::MissingKey,
+            "invalid_api_key" if body.docs.ends_with("#tickets") => Self::InvalidTicket,
             "invalid_api_key" => Self::InvalidKey,
             "https_required" => Self::HttpsRequired,
             "inactive_api_key" if body.docs.ends_with("#paused-keys") => Self::PausedKey,
+            "inactive_api_key" if body.docs.ends_with("#expired-keys") => Self::ExpiredKey,
             "inactive_api_key" => Self::InactiveKey,
+            "origin_not_allowed" => Self::OriginNotAllowed,
+            "network_not_allowed" => Self::NetworkNotAllowed,
+            "ticket_required" => Self::TicketRequired,
             "rate_limit_exceeded" => match (&body.enterprise, &body.signup) {
                 (Some(enterprise), _) => Self::DailyQuota { rate_limit: rate_limit(), enterprise: enterprise.clone() },
                 (None, Some(signup)) => Self::DemoQuota { rate_limit: rate_limit(), signup: signup.clone() },
+                (None, None) if body.docs.ends_with("#caller-limit") => Self::CallerLimit { rate_limit: rate_limit() },
+                (None, None) if body.docs.ends_with("#key-status-limit") => {
+                    Self::KeyStatusLimit { rate_limit: rate_limit() }
+                }
                 (None, None) => Self::BurstLimit { rate_limit: rate_limit() },
             },
             "not_found" => Self::NotFound,
             "method_not_allowed" => Self::MethodNotAllowed,
             "uri_too_long" => Self::UriTooLong,
+            "misdirected_request" => Self::MisdirectedRequest,
             "bad_request" => Self::BadRequest,
             "headers_too_large" => Self::HeadersTooLarge,
             "internal_error" => Self::Internal,

@@ -9,7 +9,10 @@ use serde::de::DeserializeOwned;
 pub trait LookupScope: DeserializeOwned + sealed::ScopeSpec {}
 
 /// The scope of a key; not the demo.
-pub trait KeyScope: LookupScope {}
+pub trait KeyScope: LookupScope {
+    /// The test key of this scope. It is public, returns made-up data and has no limits.
+    const TEST_KEY: &'static str;
+}
 
 pub(crate) mod sealed {
     pub trait ScopeSpec {
@@ -113,6 +116,14 @@ define_scopes! {
     }
 }
 
-impl KeyScope for Ip {}
-impl KeyScope for Geo {}
-impl KeyScope for Full {}
+impl KeyScope for Ip {
+    const TEST_KEY: &'static str = "ipst_TestIp0000NotASecret000000000000000000000019mvRI";
+}
+
+impl KeyScope for Geo {
+    const TEST_KEY: &'static str = "ipst_TestGeo000NotASecret00000000000000000000001mr5ps";
+}
+
+impl KeyScope for Full {
+    const TEST_KEY: &'static str = "ipst_TestFull00NotASecret000000000000000000000003k296";
+}

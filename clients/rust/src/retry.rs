@@ -46,10 +46,15 @@ pub(crate) fn retry_delay(error: &Error, attempts: u32) -> Option<Duration> {
     match error {
         Error::Connection(_) => Some(backoff),
         Error::Api(api_error) => {
-            let is_quota_error =
-                matches!(api_error.kind, ApiErrorKind::DailyQuota { .. } | ApiErrorKind::DemoQuota { .. });
+            let resets = matches!(
+                api_error.kind,
+                ApiErrorKind::DailyQuota { .. }
+                    | ApiErrorKind::DemoQuota { .. }
+                    | ApiErrorKind::CallerLimit { .. }
+                    | ApiErrorKind::KeyStatusLimit { .. }
+            );
             // The random backoff is added to Retry-After so that clients do not all return at the same moment.
-            (is_quota_error || api_error.status >= 500).then(|| api_error.retry_after.unwrap_or_default() + backoff)
+            (resets || api_error.status >= 500).then(|| api_error.retry_after.unwrap_or_default() + backoff)
         }
         Error::Setup(_) | Error::Timeout(_) | Error::InsufficientScope(_) => None,
     }

@@ -81,6 +81,31 @@ export class PausedKeyError extends ApiError {
   override readonly name = 'PausedKeyError';
 }
 
+/** 403: the key has expired. Its owner can change the expiry. */
+export class ExpiredKeyError extends ApiError {
+  override readonly name = 'ExpiredKeyError';
+}
+
+/** 403: the page's origin is not one of the key's allowed origins. */
+export class OriginNotAllowedError extends ApiError {
+  override readonly name = 'OriginNotAllowedError';
+}
+
+/** 403: the caller's address is not in one of the key's allowed networks. */
+export class NetworkNotAllowedError extends ApiError {
+  override readonly name = 'NetworkNotAllowedError';
+}
+
+/** 403: the key accepts only tickets. */
+export class TicketRequiredError extends ApiError {
+  override readonly name = 'TicketRequiredError';
+}
+
+/** 401: the ticket has expired, is used up, or is not from this service. */
+export class InvalidTicketError extends ApiError {
+  override readonly name = 'InvalidTicketError';
+}
+
 /** 404: the base URL is wrong. */
 export class NotFoundError extends ApiError {
   override readonly name = 'NotFoundError';
@@ -94,6 +119,11 @@ export class MethodNotAllowedError extends ApiError {
 /** 414: the URL is too long. */
 export class UriTooLongError extends ApiError {
   override readonly name = 'UriTooLongError';
+}
+
+/** 421: the base URL is for the other address family. */
+export class MisdirectedRequestError extends ApiError {
+  override readonly name = 'MisdirectedRequestError';
 }
 
 /** 400: the request is malformed, for example because a proxy changed it. */
@@ -145,6 +175,16 @@ export class DailyQuotaError extends RateLimitError {
   }
 }
 
+/** 429: the caller reached the key's limit per caller. */
+export class CallerLimitError extends RateLimitError {
+  override readonly name = 'CallerLimitError';
+}
+
+/** 429: the status of the key was requested too often. */
+export class KeyStatusLimitError extends RateLimitError {
+  override readonly name = 'KeyStatusLimitError';
+}
+
 /** 429: the demo reached its daily quota, which all callers share. */
 export class DemoQuotaError extends RateLimitError {
   override readonly name = 'DemoQuotaError';
@@ -157,26 +197,39 @@ export class DemoQuotaError extends RateLimitError {
   }
 }
 
-const CODES: Record<string, new (response: Response, body: Partial<ErrorBody>) => ApiError> = {
+type ErrorClass = new (response: Response, body: Partial<ErrorBody>) => ApiError;
+
+const CODES: Record<string, ErrorClass> = {
   missing_api_key: MissingKeyError,
   invalid_api_key: InvalidKeyError,
+  inactive_api_key: InactiveKeyError,
+  origin_not_allowed: OriginNotAllowedError,
+  network_not_allowed: NetworkNotAllowedError,
+  ticket_required: TicketRequiredError,
+  rate_limit_exceeded: BurstLimitError,
   https_required: HttpsRequiredError,
   not_found: NotFoundError,
   method_not_allowed: MethodNotAllowedError,
   uri_too_long: UriTooLongError,
+  misdirected_request: MisdirectedRequestError,
   bad_request: BadRequestError,
   headers_too_large: HeadersTooLargeError,
   internal_error: InternalError,
 };
 
-/** Maps a response to its error. For two codes, extra fields or the stable `docs` anchor identify the cause. */
+/** Causes that share their code with another one, by the stable anchor of `docs`. */
+const ANCHORS: Record<string, ErrorClass> = {
+  tickets: InvalidTicketError,
+  'paused-keys': PausedKeyError,
+  'expired-keys': ExpiredKeyError,
+  'daily-quota': DailyQuotaError,
+  'caller-limit': CallerLimitError,
+  'key-status-limit': KeyStatusLimitError,
+  'demo-quota': DemoQuotaError,
+};
+
+/** Maps a response to its error. */
 export function apiErrorOf(response: Response, body: Partial<ErrorBody>): ApiError {
-  switch (body.error) {
-    case 'inactive_api_key':
-      return new (body.docs?.endsWith('#paused-keys') ? PausedKeyError : InactiveKeyError)(response, body);
-    case 'rate_limit_exceeded':
-      return new (body.enterprise ? DailyQuotaError : body.signup ? DemoQuotaError : BurstLimitError)(response, body);
-    default:
-      return new (CODES[body.error ?? ''] ?? UnexpectedResponseError)(response, body);
-  }
+  const anchor = body.docs?.split('#').pop() ?? '';
+  return new (ANCHORS[anchor] ?? CODES[body.error ?? ''] ?? UnexpectedResponseError)(response, body);
 }

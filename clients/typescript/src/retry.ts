@@ -1,7 +1,7 @@
 // Decides when a lookup is retried, and how often. A lookup without a response may have been charged, so each retry can
 // cost one more request of the quota. The budget limits that cost.
 
-import { ApiError, ConnectionError, DailyQuotaError, DemoQuotaError } from './error.js';
+import { ApiError, BurstLimitError, ConnectionError, RateLimitError } from './error.js';
 
 const ATTEMPTS_MAX = 3;
 const INITIAL_BACKOFF_MS = 250;
@@ -31,8 +31,9 @@ export function retryDelayMs(error: unknown, attempts: number): number | undefin
   if (attempts >= ATTEMPTS_MAX) return undefined;
   const backoffMs = INITIAL_BACKOFF_MS * 2 ** (attempts - 1) * (0.5 + Math.random());
   if (error instanceof ConnectionError) return backoffMs;
-  const isQuotaError = error instanceof DailyQuotaError || error instanceof DemoQuotaError;
-  if (!(error instanceof ApiError) || !(isQuotaError || error.status >= 500)) return undefined;
+  // The burst limit pauses the key, so waiting does not help.
+  const resets = error instanceof RateLimitError && !(error instanceof BurstLimitError);
+  if (!(error instanceof ApiError) || !(resets || error.status >= 500)) return undefined;
   // The random backoff is added to Retry-After so that clients do not all return at the same moment.
   return (error.retryAfterS ?? 0) * 1000 + backoffMs;
 }

@@ -5,8 +5,10 @@ import { after, before, describe } from 'node:test';
 import { Deployment } from '../../../tools/deployment.mjs';
 import { browser } from './browser.mjs';
 import { errors } from './errors.mjs';
+import { pairing } from './pairing.mjs';
 import { retries } from './retries.mjs';
 import { scopes } from './scopes.mjs';
+import { testKeys } from './test_keys.mjs';
 import { types } from './types.mjs';
 
 // Suites are declared before the deployment runs, so they get an object that is filled later.
@@ -18,4 +20,6 @@ describe('types', types);
 describe('scopes', () => scopes(context));
 describe('browser', () => browser(context));
 describe('errors', () => errors(context));
+describe('pairing', () => pairing(context));
 describe('retries', () => retries(context));
+describe('test keys', () => testKeys(context));

@@ -44,6 +44,15 @@ export function scopes(context) {
     assert.ok([3600, 7200].includes(timezone_offset));
   });
 
+  test('the status of a key is not charged', async () => {
+    const { key } = await context.deployment.issueKey('geo');
+    const client = new Client({ baseUrl: context.deployment.http, key, scope: 'ip' });
+    const { scope, state, limits, usage } = await client.key();
+    assert.deepEqual([scope, state, limits.burst, usage.day], ['geo', 'active', 300, 0]);
+    assert.equal((await client.lookup()).rateLimit.remaining, 9999);
+    await assert.rejects(new Client({ baseUrl: context.deployment.http, scope: 'demo' }).key(), { name: 'MissingKeyError' });
+  });
+
   test('the demo needs no key and has its fixed fields', async () => {
     const { facts, rateLimit } = await new Client({ baseUrl: context.deployment.http, scope: 'demo' }).lookup();
     assert.deepEqual(Object.keys(facts), DEMO);

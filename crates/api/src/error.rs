@@ -7,6 +7,9 @@ use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, FailedAttempt, RequestError};
 use ipseity_ledger::{LedgerTime, Quota};
 use serde::Serialize;
 
+use crate::lookup::renderer::sample_caller::SAMPLE_CALLERS;
+use crate::lookup::test_failure::TestFailure;
+use crate::pairing::pair_throttle::PairLimit;
 use crate::public_urls::PublicUrls;
 use crate::response::rate_limit_headers::RateLimitHeaders;
 use crate::response::{json_line, json_response};
@@ -22,12 +25,41 @@ pub(crate) enum Refusal {
     HttpsRequired,
     Inactive,
     Paused,
+    Expired,
+    /// The key has allowed origins, and the request does not come from one of them.
+    OriginNotAllowed,
+    /// The key has allowed networks, and the client is in none of them.
+    NetworkNotAllowed,
+    /// The request has a key that accepts only tickets.
+    TicketRequired,
+    /// The ticket is expired, used up or forged, or belongs to another service.
+    InvalidTicket,
     /// This request exceeded the burst limit and paused its key.
     BurstExceeded(LedgerTime),
     QuotaExhausted(Quota),
+    /// The caller has reached the limit per caller that the key's owner has set.
+    CallerLimited {
+        now: LedgerTime,
+        limit: u64,
+        retry_after_s: u64,
+    },
     DemoExhausted(Quota),
     /// The client's network has used its share of the demo's quota.
     DemoShareUsed(Quota),
+    /// The key or the client's network has reached the limit of requests for the status of a key.
+    StatusLimited {
+        now: LedgerTime,
+        limit: u64,
+        retry_after_s: u64,
+    },
+    /// A request with a test key has an unknown value of `as`.
+    UnknownTestCaller,
+    /// A request with a test key has an unknown value of `fail`.
+    UnknownTestFailure,
+    /// The client's network has got its tokens of pairing.
+    PairLimit(PairLimit),
+    /// The host is for the other address family.
+    Misdirected,
     NotFound,
     MethodNotAllowed,
     UriTooLong,
@@ -51,12 +83,22 @@ pub(crate) struct ErrorResponse<'a> {
 impl Refusal {
     pub(crate) const fn status(self) -> StatusCode {
         match self {
-            Self::MissingKey | Self::MissingScheme | Self::InvalidKey => StatusCode::UNAUTHORIZED,
-            Self::HttpsRequired => StatusCode::BAD_REQUEST,
-            Self::Inactive | Self::Paused => StatusCode::FORBIDDEN,
-            Self::BurstExceeded(_) | Self::QuotaExhausted(_) | Self::DemoExhausted(_) | Self::DemoShareUsed(_) => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
+            Self::MissingKey | Self::MissingScheme | Self::InvalidKey | Self::InvalidTicket => StatusCode::UNAUTHORIZED,
+            Self::HttpsRequired | Self::UnknownTestCaller | Self::UnknownTestFailure => StatusCode::BAD_REQUEST,
+            Self::Inactive
+            | Self::Paused
+            | Self::Expired
+            | Self::OriginNotAllowed
+            | Self::NetworkNotAllowed
+            | Self::TicketRequired => StatusCode::FORBIDDEN,
+            Self::BurstExceeded(_)
+            | Self::QuotaExhausted(_)
+            | Self::CallerLimited { .. }
+            | Self::StatusLimited { .. }
+            | Self::DemoExhausted(_)
+            | Self::DemoShareUsed(_)
+            | Self::PairLimit(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::UriTooLong | Self::BadRequest(RequestError::UriTooLong) => StatusCode::URI_TOO_LONG,
@@ -69,17 +111,25 @@ impl Refusal {
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::MissingKey | Self::MissingScheme => "missing_api_key",
-            Self::InvalidKey => "invalid_api_key",
+            Self::InvalidKey | Self::InvalidTicket => "invalid_api_key",
             Self::HttpsRequired => "https_required",
-            Self::Inactive | Self::Paused => "inactive_api_key",
-            Self::BurstExceeded(_) | Self::QuotaExhausted(_) | Self::DemoExhausted(_) | Self::DemoShareUsed(_) => {
-                "rate_limit_exceeded"
-            }
+            Self::Inactive | Self::Paused | Self::Expired => "inactive_api_key",
+            Self::OriginNotAllowed => "origin_not_allowed",
+            Self::NetworkNotAllowed => "network_not_allowed",
+            Self::TicketRequired => "ticket_required",
+            Self::BurstExceeded(_)
+            | Self::QuotaExhausted(_)
+            | Self::CallerLimited { .. }
+            | Self::StatusLimited { .. }
+            | Self::DemoExhausted(_)
+            | Self::DemoShareUsed(_)
+            | Self::PairLimit(_) => "rate_limit_exceeded",
+            Self::Misdirected => "misdirected_request",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::UriTooLong | Self::BadRequest(RequestError::UriTooLong) => "uri_too_long",
             Self::BadRequest(RequestError::HeadersTooLarge) => "headers_too_large",
-            Self::BadRequest(_) => "bad_request",
+            Self::UnknownTestCaller | Self::UnknownTestFailure | Self::BadRequest(_) => "bad_request",
             Self::Internal => "internal_error",
         }
     }
@@ -92,12 +142,23 @@ impl Refusal {
             Self::HttpsRequired => "https_required",
             Self::Inactive => "inactive-keys",
             Self::Paused => "paused-keys",
+            Self::Expired => "expired-keys",
+            Self::OriginNotAllowed => "origin_not_allowed",
+            Self::NetworkNotAllowed => "network_not_allowed",
+            Self::TicketRequired => "ticket_required",
+            Self::InvalidTicket => "tickets",
             Self::BurstExceeded(_) => "burst-limit",
             Self::QuotaExhausted(_) => "daily-quota",
+            Self::CallerLimited { .. } => "caller-limit",
+            Self::StatusLimited { .. } => "key-status-limit",
             Self::DemoExhausted(_) | Self::DemoShareUsed(_) => "demo-quota",
+            Self::PairLimit(_) => "pair-limit",
+            Self::Misdirected => "misdirected_request",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
-            Self::UriTooLong | Self::BadRequest(_) => "bad_request",
+            Self::UnknownTestCaller | Self::UnknownTestFailure | Self::UriTooLong | Self::BadRequest(_) => {
+                "bad_request"
+            }
             Self::Internal => "internal_error",
         }
     }
@@ -107,14 +168,25 @@ impl Refusal {
         match self {
             Self::MissingScheme => "missing_scheme",
             Self::Paused => "paused",
+            Self::Expired => "expired",
+            Self::InvalidTicket => "invalid_ticket",
             Self::BurstExceeded(_) => "burst_exceeded",
             Self::QuotaExhausted(_) => "quota_exhausted",
+            Self::CallerLimited { .. } => "caller_limited",
+            Self::StatusLimited { .. } => "status_limited",
             Self::DemoExhausted(_) => "demo_exhausted",
             Self::DemoShareUsed(_) => "demo_share_used",
+            Self::UnknownTestCaller => "unknown_test_caller",
+            Self::UnknownTestFailure => "unknown_test_failure",
+            Self::PairLimit(_) => "pair_limit",
             Self::MissingKey
             | Self::InvalidKey
             | Self::HttpsRequired
             | Self::Inactive
+            | Self::OriginNotAllowed
+            | Self::NetworkNotAllowed
+            | Self::TicketRequired
+            | Self::Misdirected
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::UriTooLong
@@ -132,10 +204,21 @@ impl Refusal {
             Self::HttpsRequired => "API key sent over plain HTTP",
             Self::Inactive => "API key deactivated",
             Self::Paused => "API key paused",
+            Self::Expired => "API key expired",
+            Self::OriginNotAllowed => "not an allowed origin of the key",
+            Self::NetworkNotAllowed => "not in an allowed network of the key",
+            Self::TicketRequired => "API key accepts only tickets",
+            Self::InvalidTicket => "ticket not valid",
             Self::BurstExceeded(_) => "burst limit exceeded, which pauses the key",
             Self::QuotaExhausted(_) => "daily quota reached",
+            Self::CallerLimited { .. } => "the key's limit per caller reached",
+            Self::StatusLimited { .. } => "limit of status requests reached",
             Self::DemoExhausted(_) => "shared daily demo quota reached",
             Self::DemoShareUsed(_) => "the network's share of the demo quota reached",
+            Self::UnknownTestCaller => "unknown value of `as` with a test key",
+            Self::UnknownTestFailure => "unknown value of `fail` with a test key",
+            Self::PairLimit(_) => "the network's limit of tokens reached",
+            Self::Misdirected => "the host is for the other address family",
             Self::NotFound => "not found",
             Self::MethodNotAllowed => "method not allowed",
             Self::UriTooLong | Self::BadRequest(RequestError::UriTooLong) => "URL too long",
@@ -168,6 +251,23 @@ impl Refusal {
                 "Key paused: over {BURST_LIMIT} requests in {BURST_WINDOW_S} s. Resume it at {dashboard}. \
                  It won't resume on its own."
             ),
+            Self::Expired => {
+                format!("This API key has expired. Its owner can change the expiry at {dashboard}.")
+            }
+            Self::OriginNotAllowed => format!(
+                "The Origin header is missing or not allowed for this key. Its owner can allow it at {dashboard}."
+            ),
+            Self::NetworkNotAllowed => format!(
+                "Your address is not in this key's allowed networks. Its owner can change them at {dashboard}."
+            ),
+            Self::TicketRequired => {
+                "This API key accepts only tickets. Create a ticket on your server, and send it in place of the key."
+                    .to_owned()
+            }
+            Self::InvalidTicket => {
+                "This ticket has expired, is used up, or is not from this service. Create a new one on your server."
+                    .to_owned()
+            }
             Self::BurstExceeded(_) => format!(
                 "Burst limit exceeded: {BURST_LIMIT} requests in {BURST_WINDOW_S} s. The key is now paused. \
                  Resume it at {dashboard}."
@@ -176,6 +276,12 @@ impl Refusal {
                 "Daily quota of {} requests reached. It resets at midnight UTC. Contact us if you need more.",
                 quota.limit
             ),
+            Self::CallerLimited { limit, retry_after_s, .. } => format!(
+                "This API key allows {limit} requests per caller in {BURST_WINDOW_S} s. Try again in {retry_after_s} s."
+            ),
+            Self::StatusLimited { limit, retry_after_s, .. } => format!(
+                "Limit of {limit} requests for the key's status per minute reached. Try again in {retry_after_s} s."
+            ),
             Self::DemoExhausted(quota) => format!(
                 "Shared demo quota of {} requests reached. It resets at midnight UTC. Get a free API key.",
                 quota.limit
@@ -183,6 +289,22 @@ impl Refusal {
             Self::DemoShareUsed(quota) => format!(
                 "Your network has used its {} demo requests today. They reset at midnight UTC. Get a free API key.",
                 quota.limit
+            ),
+            Self::UnknownTestCaller => {
+                let names = SAMPLE_CALLERS.iter().map(|caller| caller.name).collect::<Vec<_>>();
+                format!("Unknown `as`. Test keys accept {}.", names.join(", "))
+            }
+            Self::UnknownTestFailure => {
+                let names = TestFailure::ALL.map(TestFailure::name);
+                format!("Unknown `fail`. Test keys accept {}.", names.join(", "))
+            }
+            Self::PairLimit(limit) => format!(
+                "Your network has requested {} tokens in a minute. Retry later, or send the lookup without one.",
+                limit.limit
+            ),
+            Self::Misdirected => format!(
+                "This host name is for the other address family. Retry on a new connection, or use {}.",
+                public_urls.base
             ),
             Self::NotFound => "Not found. The lookup is at /api/v1/ip, the demo at /api/v1/ip/demo.".to_owned(),
             Self::MethodNotAllowed => "Method not allowed. The Allow header lists the allowed methods.".to_owned(),
@@ -217,12 +339,22 @@ impl Refusal {
 /// Renders refusals. Bodies that never change are rendered once at startup.
 pub(crate) struct ErrorBodies {
     public_urls: PublicUrls,
-    prerendered: [(Refusal, Bytes); 4],
+    prerendered: [(Refusal, Bytes); 9],
 }
 
 impl ErrorBodies {
     pub(crate) fn new(public_urls: PublicUrls) -> Self {
-        let constant_refusals = [Refusal::MissingKey, Refusal::InvalidKey, Refusal::Inactive, Refusal::Paused];
+        let constant_refusals = [
+            Refusal::MissingKey,
+            Refusal::InvalidKey,
+            Refusal::Inactive,
+            Refusal::Paused,
+            Refusal::Expired,
+            Refusal::OriginNotAllowed,
+            Refusal::NetworkNotAllowed,
+            Refusal::TicketRequired,
+            Refusal::InvalidTicket,
+        ];
         Self {
             prerendered: constant_refusals.map(|refusal| (refusal, render_error_body(refusal, &public_urls))),
             public_urls,
@@ -240,7 +372,7 @@ impl ErrorBodies {
         *response.status_mut() = refusal.status();
         let headers = response.headers_mut();
         match refusal {
-            Refusal::MissingKey | Refusal::MissingScheme | Refusal::InvalidKey => {
+            Refusal::MissingKey | Refusal::MissingScheme | Refusal::InvalidKey | Refusal::InvalidTicket => {
                 // Required by RFC 9110, section 15.5.2.
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 response.extensions_mut().insert(FailedAttempt);
@@ -249,11 +381,25 @@ impl ErrorBodies {
             Refusal::QuotaExhausted(quota) | Refusal::DemoExhausted(quota) | Refusal::DemoShareUsed(quota) => {
                 RateLimitHeaders::daily(&quota).write_with_retry_after(headers)
             }
+            Refusal::CallerLimited { now, limit, retry_after_s } => {
+                RateLimitHeaders::caller(now, limit, retry_after_s).write_with_retry_after(headers);
+            }
+            Refusal::StatusLimited { now, limit, retry_after_s } => {
+                RateLimitHeaders::key_status(now, limit, retry_after_s).write_with_retry_after(headers);
+            }
+            Refusal::PairLimit(limit) => RateLimitHeaders::pair(limit).write_with_retry_after(headers),
             // The router adds the Allow header.
             Refusal::MethodNotAllowed => {}
             Refusal::HttpsRequired
             | Refusal::Inactive
             | Refusal::Paused
+            | Refusal::Expired
+            | Refusal::OriginNotAllowed
+            | Refusal::NetworkNotAllowed
+            | Refusal::TicketRequired
+            | Refusal::UnknownTestCaller
+            | Refusal::UnknownTestFailure
+            | Refusal::Misdirected
             | Refusal::NotFound
             | Refusal::UriTooLong
             | Refusal::BadRequest(_)
@@ -265,4 +411,50 @@ impl ErrorBodies {
 
 fn render_error_body(refusal: Refusal, public_urls: &PublicUrls) -> Bytes {
     json_line(&refusal.body(public_urls)).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example_urls() -> PublicUrls {
+        let url = || "https://ip.example.com".to_owned();
+        PublicUrls { base: url(), docs: url(), signup: url(), enterprise: url(), dashboard: url() }
+    }
+
+    fn response_to(refusal: Refusal) -> (u16, &'static str, &'static str, Response) {
+        let response = ErrorBodies::new(example_urls()).response(refusal);
+        (response.status().as_u16(), refusal.code(), refusal.anchor(), response)
+    }
+
+    #[test]
+    fn restrictions_of_a_key_have_their_codes_and_anchors() {
+        for (refusal, status, code, anchor) in [
+            (Refusal::Expired, 403, "inactive_api_key", "expired-keys"),
+            (Refusal::OriginNotAllowed, 403, "origin_not_allowed", "origin_not_allowed"),
+            (Refusal::NetworkNotAllowed, 403, "network_not_allowed", "network_not_allowed"),
+            (Refusal::TicketRequired, 403, "ticket_required", "ticket_required"),
+            (Refusal::InvalidTicket, 401, "invalid_api_key", "tickets"),
+        ] {
+            let (actual_status, actual_code, actual_anchor, response) = response_to(refusal);
+            assert_eq!((actual_status, actual_code, actual_anchor), (status, code, anchor));
+            assert_eq!(response.headers().contains_key("www-authenticate"), status == 401, "{code}");
+            assert_eq!(response.extensions().get::<FailedAttempt>().is_some(), status == 401, "{code}");
+            assert!(!response.headers().contains_key("retry-after"), "{code}");
+        }
+    }
+
+    #[test]
+    fn caller_limit_has_a_separate_limit_and_reset_and_no_link() {
+        let refusal = Refusal::CallerLimited { now: LedgerTime(1_000_000), limit: 30, retry_after_s: 7 };
+        let (status, code, anchor, response) = response_to(refusal);
+        assert_eq!((status, code, anchor), (429, "rate_limit_exceeded", "caller-limit"));
+        let header = |name: &str| response.headers()[name].to_str().expect("ASCII").to_owned();
+        assert_eq!(["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining"].map(header), ["7", "30", "0"]);
+        assert_eq!(header("x-ratelimit-reset"), "1007");
+        assert_eq!(header("ratelimit-policy"), "\"caller\";q=30;w=60");
+        assert_eq!(header("ratelimit"), "\"caller\";r=0;t=7");
+        let body = serde_json::to_value(refusal.body(&example_urls())).expect("valid JSON");
+        assert!(body.get("enterprise").is_none() && body.get("signup").is_none(), "{body}");
+    }
 }

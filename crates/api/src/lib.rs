@@ -23,38 +23,47 @@
 //! | `operation` | the list of operations; router, metrics and OpenAPI document derive from it |
 //! | `error` | the list of refusals: status, code, message, documentation link and headers |
 //! | `admission` | authentication, charging, degraded mode, usage buffer |
-//! | `lookup` | the lookup and demo handlers and the renderer |
+//! | `lookup` | the lookup and demo handlers, the renderer and test keys |
+//! | `key_status` | the status of a key, uncharged |
+//! | `pairing` | both addresses of a caller in one response |
+//! | `sealed` | tokens that clients keep and cannot read |
 //! | `openapi` | the OpenAPI document, generated from code |
 //! | `service` | the outer HTTP service, request ids and metrics |
 //!
 //! This crate opens no sockets, renders no pages and reads no configuration. A client's address is read in
-//! one place, the renderer, and is only written to the response to that client.
+//! two places, the renderer and the token of pairing, and is only written to the response to that client.
 
 mod admission;
 mod error;
 mod failpoint;
+mod key_status;
 mod limits;
 mod lookup;
 mod meta;
 mod openapi;
 mod operation;
+mod pairing;
 mod public_urls;
 mod response;
 mod routes;
+mod sealed;
 mod service;
 mod state;
 mod trace;
+mod wall_clock;
 
 pub use admission::Admission;
 pub use admission::backend::{Backend, Stores};
 pub use admission::usage_buffer::{DrainedUsage, UsageBuffer};
 #[cfg(feature = "failpoints")]
 pub use failpoint::arm_failpoints;
-pub use limits::{ApiLimits, DegradedLimits};
-pub use lookup::renderer::self_lookup::{SelfLookup, self_lookup};
+pub use limits::{ApiLimits, DegradedLimits, KeyStatusLimits};
+pub use lookup::renderer::self_lookup::{SelfLookup, paired_self_lookup, self_lookup};
 pub use openapi::document::openapi_document;
+pub use pairing::{Pairing, PairingOptions};
 pub use public_urls::PublicUrls;
 pub use routes::router;
+pub use sealed::{SealingKeys, SealingKeysError, TOKEN_LIFETIME_S_MAX, TokenSealer};
 pub use service::metrics::ApiMetrics;
 pub use service::request_id::RequestId;
 pub use service::{PublicService, public_service};

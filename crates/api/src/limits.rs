@@ -17,10 +17,25 @@ pub struct ApiLimits {
     pub refusal_cache_max: usize,
     /// Maximum number of demo requests per subnet and day.
     pub demo_requests_per_subnet_max: u64,
+    /// Maximum number of counters for the limits per caller.
+    pub caller_counters_max: usize,
     /// Maximum number of entries in the render cache.
     pub render_cache_max: usize,
     /// Limits of degraded mode.
     pub degraded: DegradedLimits,
+    /// Limits on requests for the status of keys.
+    pub key_status: KeyStatusLimits,
+}
+
+/// Limits on requests for the status of keys.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyStatusLimits {
+    /// Maximum number of requests per key and minute.
+    pub requests_per_key_per_min_max: u32,
+    /// Maximum number of requests per subnet and minute.
+    pub requests_per_subnet_per_min_max: u32,
+    /// Maximum number of keys that are counted, of networks that are counted, and of cached statuses.
+    pub entries_max: usize,
 }
 
 /// Limits of degraded mode.
@@ -32,4 +47,12 @@ pub struct DegradedLimits {
     pub max_age: Duration,
     /// Timeout of a PostgreSQL query when a local key record can replace its result.
     pub store_timeout: Duration,
+}
+
+#[cfg(test)]
+impl KeyStatusLimits {
+    /// One request of each.
+    pub(crate) const fn for_test() -> Self {
+        Self { requests_per_key_per_min_max: 1, requests_per_subnet_per_min_max: 1, entries_max: 1 }
+    }
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::error::Refusal;
 use crate::operation::{API_VERSION, Operation};
+use crate::pairing::Pairing;
 use crate::response::{cacheable_response, json_line};
 use crate::state::Api;
 
@@ -18,6 +19,8 @@ use crate::state::Api;
 struct MetaResponse<'a> {
     version: &'static str,
     interface: &'static str,
+    ipv4_url: Option<&'a str>,
+    ipv6_url: Option<&'a str>,
     databases: Vec<MetaDatabase<'a>>,
     notices: [&'static str; ipseity_geo::BUILTIN_DATA_NOTICES.len()],
 }
@@ -33,14 +36,17 @@ struct MetaDatabase<'a> {
 }
 
 pub(crate) async fn meta_handler(State(api): State<Arc<Api>>) -> Response {
-    api.finish_response(Operation::Meta.label(), meta_response(&api.renderer.current_atlas()))
+    api.finish_response(Operation::Meta.label(), meta_response(&api.renderer.current_atlas(), api.pairing.as_deref()))
 }
 
-fn meta_response(atlas: &Atlas) -> Result<Response, Refusal> {
+fn meta_response(atlas: &Atlas, pairing: Option<&Pairing>) -> Result<Response, Refusal> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let [ipv4_url, ipv6_url] = pairing.map_or([None; 2], |pairing| pairing.urls().each_ref().map(|url| Some(&**url)));
     let meta = MetaResponse {
         version: env!("CARGO_PKG_VERSION"),
         interface: API_VERSION,
+        ipv4_url,
+        ipv6_url,
         databases: atlas.editions().iter().map(|edition| describe_database(edition, now_s)).collect(),
         notices: ipseity_geo::BUILTIN_DATA_NOTICES,
     };

@@ -5,6 +5,7 @@ use ipseity_domain::{DEMO_DAILY_LIMIT, RequestError, plan::FREE_DAILY_LIMIT};
 use ipseity_ledger::{LedgerTime, Quota};
 
 use crate::error::Refusal;
+use crate::pairing::pair_throttle::PairLimit;
 
 /// The version of the public API.
 pub(crate) const API_VERSION: &str = "1.1.0";
@@ -15,8 +16,20 @@ pub(crate) const EXAMPLE_NOW: LedgerTime = LedgerTime(1_794_751_402_000);
 /// The share of the demo quota in examples: the default of `[ledger] demo_requests_per_subnet_max`.
 const EXAMPLE_DEMO_SHARE: u64 = 100;
 
+/// A limit per caller in examples. The owner of a key chooses it.
+pub(crate) const EXAMPLE_CALLER_LIMIT: u64 = 30;
+
+/// How long a caller over a limit waits in examples.
+pub(crate) const EXAMPLE_CALLER_RETRY_AFTER_S: u64 = 12;
+
+/// The limit of status requests in examples: the default of `[ledger] key_status_requests_per_key_per_min_max`.
+const EXAMPLE_STATUS_LIMIT: u64 = 60;
+/// The limit of tokens in examples: the default of `[public] pair_tokens_per_subnet_per_min_max`.
+const EXAMPLE_PAIR_LIMIT: PairLimit = PairLimit { limit: 300, now_s: EXAMPLE_NOW.as_secs(), retry_after_s: 38 };
+
 /// Refusals of requests that match no operation.
-pub(crate) const UNMATCHED_REFUSALS: [Refusal; 8] = [
+pub(crate) const UNMATCHED_REFUSALS: [Refusal; 9] = [
+    Refusal::Misdirected,
     Refusal::NotFound,
     Refusal::MethodNotAllowed,
     Refusal::UriTooLong,
@@ -32,18 +45,23 @@ pub(crate) const UNMATCHED_REFUSALS: [Refusal; 8] = [
 pub(crate) enum Operation {
     Lookup,
     Demo,
+    KeyStatus,
+    Pair,
     Meta,
     OpenapiJson,
     OpenapiYaml,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 5] = [Self::Lookup, Self::Demo, Self::Meta, Self::OpenapiJson, Self::OpenapiYaml];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Lookup, Self::Demo, Self::KeyStatus, Self::Pair, Self::Meta, Self::OpenapiJson, Self::OpenapiYaml];
 
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Lookup => "/api/v1/ip",
             Self::Demo => "/api/v1/ip/demo",
+            Self::KeyStatus => "/api/v1/key",
+            Self::Pair => "/api/v1/pair",
             Self::Meta => "/api/v1/meta",
             Self::OpenapiJson => "/api/v1/openapi.json",
             Self::OpenapiYaml => "/api/v1/openapi.yaml",
@@ -60,6 +78,8 @@ impl Operation {
         match self {
             Self::Lookup => "lookup",
             Self::Demo => "demo",
+            Self::KeyStatus => "key_status",
+            Self::Pair => "pair",
             Self::Meta => "meta",
             Self::OpenapiJson | Self::OpenapiYaml => "openapi",
         }
@@ -70,6 +90,8 @@ impl Operation {
         match self {
             Self::Lookup => "lookup",
             Self::Demo => "demo",
+            Self::KeyStatus => "keyStatus",
+            Self::Pair => "pair",
             Self::Meta => "meta",
             Self::OpenapiJson => "openapiJson",
             Self::OpenapiYaml => "openapiYaml",
@@ -80,6 +102,8 @@ impl Operation {
         match self {
             Self::Lookup => "Look up the caller",
             Self::Demo => "Try it without a key",
+            Self::KeyStatus => "Get the status of the key",
+            Self::Pair => "Get a token with the caller's address",
             Self::Meta => "Get version and data sources",
             Self::OpenapiJson => "Get this document as JSON",
             Self::OpenapiYaml => "Get this document as YAML",
@@ -90,15 +114,26 @@ impl Operation {
         match self {
             Self::Lookup => {
                 "Returns the caller's IP address, location, network and connection. The key's scope decides which fields \
-                 are included. Counts toward the key's daily quota and its burst limit."
+                 are included. Counts toward the key's daily quota and its burst limit. A test key returns made-up data, counts \
+                 toward nothing, and marks every response with the header `Ipseity-Test`."
             }
             Self::Demo => {
                 "Returns a fixed set of fields: those of scope `geo` and 4 connection fields. All callers share one daily \
                  quota, and a network can use only a part of it. Not for production."
             }
+            Self::KeyStatus => {
+                "Returns the key's scope, state, limits and usage. Works with paused and deactivated keys. Not charged, and up \
+                 to one second old. A request with an Origin header gets only scope and state. Usage is null while the \
+                 counts are not available."
+            }
+            Self::Pair => {
+                "Returns a token with the address of this connection. A lookup over the other address family that sends it \
+                 in `Ipseity-Pair` returns both addresses. Request it at `ipv4_url` or `ipv6_url` of `/api/v1/meta`. Free; \
+                 404 if the service has no such URLs."
+            }
             Self::Meta => {
-                "Returns the version of the service, the geo databases in use with their build dates, and attributions. \
-                 Free and cacheable."
+                "Returns the version of the service, its URLs for one address family, the geo databases in use with their \
+                 build dates, and attributions. Free and cacheable."
             }
             Self::OpenapiJson | Self::OpenapiYaml => "Returns the API as OpenAPI 3.1. Free and cacheable.",
         }
@@ -115,17 +150,41 @@ impl Operation {
                 Refusal::HttpsRequired,
                 Refusal::Inactive,
                 Refusal::Paused,
+                Refusal::Expired,
+                Refusal::OriginNotAllowed,
+                Refusal::NetworkNotAllowed,
+                Refusal::TicketRequired,
+                Refusal::InvalidTicket,
                 Refusal::QuotaExhausted(exhausted(FREE_DAILY_LIMIT)),
                 Refusal::BurstExceeded(EXAMPLE_NOW),
+                Refusal::CallerLimited {
+                    now: EXAMPLE_NOW,
+                    limit: EXAMPLE_CALLER_LIMIT,
+                    retry_after_s: EXAMPLE_CALLER_RETRY_AFTER_S,
+                },
+                Refusal::UnknownTestCaller,
+                Refusal::UnknownTestFailure,
             ],
             Self::Demo => vec![
                 Refusal::DemoExhausted(exhausted(DEMO_DAILY_LIMIT)),
                 Refusal::DemoShareUsed(exhausted(EXAMPLE_DEMO_SHARE)),
             ],
+            Self::KeyStatus => vec![
+                Refusal::MissingKey,
+                Refusal::MissingScheme,
+                Refusal::InvalidKey,
+                Refusal::HttpsRequired,
+                Refusal::StatusLimited {
+                    now: EXAMPLE_NOW,
+                    limit: EXAMPLE_STATUS_LIMIT,
+                    retry_after_s: EXAMPLE_CALLER_RETRY_AFTER_S,
+                },
+            ],
+            Self::Pair => vec![Refusal::NotFound, Refusal::PairLimit(EXAMPLE_PAIR_LIMIT)],
             Self::Meta | Self::OpenapiJson | Self::OpenapiYaml => Vec::new(),
         };
         // Any operation can return these.
-        specific.into_iter().chain([Refusal::UriTooLong, Refusal::Internal]).collect()
+        specific.into_iter().chain([Refusal::Misdirected, Refusal::UriTooLong, Refusal::Internal]).collect()
     }
 }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 
+use crate::key_status::key_status_handler;
 use crate::lookup::demo::demo_handler;
 use crate::lookup::lookup_handler;
 use crate::meta::meta_handler;
 use crate::openapi::{openapi_json_handler, openapi_yaml_handler};
 use crate::operation::Operation;
+use crate::pairing::handler::pair_handler;
 use crate::state::Api;
 
 /// Builds the router of all operations. Each supports GET and HEAD; the service answers OPTIONS itself.
@@ -18,6 +20,8 @@ pub fn router(api: Arc<Api>) -> Router {
         let handler = match operation {
             Operation::Lookup => get(lookup_handler),
             Operation::Demo => get(demo_handler),
+            Operation::KeyStatus => get(key_status_handler),
+            Operation::Pair => get(pair_handler),
             Operation::Meta => get(meta_handler),
             Operation::OpenapiJson => get(openapi_json_handler),
             Operation::OpenapiYaml => get(openapi_yaml_handler),

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use ipseity_domain::Client;
 use ipseity_geo::AtlasReloader;
 
 use crate::admission::Admission;
 use crate::admission::backend::Backend;
 use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::{ErrorBodies, Refusal};
+use crate::key_status::reader::KeyStatusReader;
 use crate::limits::ApiLimits;
 use crate::lookup::renderer::Renderer;
 use crate::openapi::document::OpenApiDocuments;
+use crate::pairing::Pairing;
 use crate::public_urls::PublicUrls;
 use crate::service::metrics::ApiMetrics;
 
@@ -19,13 +22,18 @@ use crate::service::metrics::ApiMetrics;
 pub struct Api {
     pub(crate) admission: Arc<Admission>,
     pub(crate) renderer: Renderer,
+    pub(crate) key_status_reader: KeyStatusReader,
     pub(crate) error_bodies: ErrorBodies,
     pub(crate) openapi_documents: OpenApiDocuments,
     pub(crate) metrics: ApiMetrics,
+    /// `None` if the service has no URLs for one address family.
+    pub(crate) pairing: Option<Arc<Pairing>>,
     /// Whether the base URL uses HTTPS, so that responses carry HSTS.
     pub(crate) has_https_url: bool,
     /// Whether a key that a client sends over plain HTTP is refused.
     pub(crate) require_https: bool,
+    /// Whether test keys work.
+    pub(crate) accept_test_keys: bool,
 }
 
 impl Api {
@@ -42,9 +50,12 @@ impl Api {
         Self {
             admission: Arc::new(Admission::new(backend, usage_buffer, metrics.clone(), &limits)),
             renderer: Renderer::new(atlas, limits.render_cache_max),
+            key_status_reader: KeyStatusReader::new(limits.key_status),
             openapi_documents: OpenApiDocuments::new(&public_urls),
             has_https_url: public_urls.base.starts_with("https://"),
             require_https: false,
+            accept_test_keys: true,
+            pairing: None,
             error_bodies: ErrorBodies::new(public_urls),
             metrics,
         }
@@ -54,6 +65,23 @@ impl Api {
     #[must_use]
     pub fn with_https_required(self, require_https: bool) -> Self {
         Self { require_https, ..self }
+    }
+
+    /// Sets whether test keys work.
+    #[must_use]
+    pub fn with_test_keys(self, accept_test_keys: bool) -> Self {
+        Self { accept_test_keys, ..self }
+    }
+
+    /// Whether a client must use HTTPS to send a key, and does not.
+    pub(crate) fn needs_https(&self, client: &Client) -> bool {
+        self.require_https && client.connection.is_encrypted == Some(false)
+    }
+
+    /// Sets how callers get both of their addresses.
+    #[must_use]
+    pub fn with_pairing(self, pairing: Option<Arc<Pairing>>) -> Self {
+        Self { pairing, ..self }
     }
 
     /// The admission of requests, for tasks that recover it and for readiness checks.

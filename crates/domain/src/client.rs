@@ -27,6 +27,12 @@ impl Address {
         self.0
     }
 
+    /// Whether the address is IPv4 or IPv6. `None` if it is unknown.
+    #[must_use]
+    pub fn family(self) -> Option<AddressFamily> {
+        self.0.map(|address| if address.is_ipv4() { AddressFamily::Ipv4 } else { AddressFamily::Ipv6 })
+    }
+
     /// Whether the address is for use within a machine or a local network: loopback, private or link-local.
     #[must_use]
     pub fn is_private(self) -> bool {
@@ -47,6 +53,26 @@ impl Address {
             Some(IpAddr::V6(address)) => ClientSubnet::V6(
                 IPV6_PREFIXES.map(|(length, _)| NetworkId::new(length, address.to_bits() >> (128 - length))),
             ),
+        }
+    }
+}
+
+/// The family of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFamily {
+    /// IPv4, also if the address was written as an IPv6 address.
+    Ipv4,
+    /// IPv6
+    Ipv6,
+}
+
+impl AddressFamily {
+    /// The name in responses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
         }
     }
 }
@@ -193,6 +219,9 @@ mod tests {
     fn ipv4_mapped_address_becomes_ipv4() {
         let mapped = Address::new("::ffff:198.51.100.7".parse().expect("address parses"));
         assert_eq!(mapped.expose(), Some("198.51.100.7".parse::<IpAddr>().expect("address parses")));
+        assert_eq!(mapped.family(), Some(AddressFamily::Ipv4));
+        let ipv6 = Address::new("2001:db8::1".parse().expect("address parses"));
+        assert_eq!((ipv6.family(), Address::UNKNOWN.family()), (Some(AddressFamily::Ipv6), None));
     }
 
     #[test]

@@ -58,8 +58,8 @@ macro_rules! define_fields {
 
 define_fields! {
     Status         "status"          Ip   true  "string" "Always `success`.";
-    Ip             "ip"              Ip   true  "string" "IPv4 address. Null for clients that connect over IPv6.";
-    Ipv6           "ipv6"            Ip   true  "string" "IPv6 address. Null for clients that connect over IPv4.";
+    Ip             "ip"              Ip   true  "string" "IPv4 address. Null for clients that connect over IPv6 and send no token.";
+    Ipv6           "ipv6"            Ip   true  "string" "IPv6 address. Null for clients that connect over IPv4 and send no token.";
     City           "city"            Geo  true  "string" "City name in English.";
     Region         "region"          Geo  true  "string" "Region or state name in English.";
     RegionCode     "region_code"     Geo  true  "string" "ISO 3166-2 code, such as `US-CA`.";

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub const KEY_PREFIX: &str = "ips_";
 const ID_CHARS: usize = 10;
 const SECRET_CHARS: usize = 32;
-const CHECKSUM_CHARS: usize = 6;
+pub(crate) const CHECKSUM_CHARS: usize = 6;
 const PAYLOAD_CHARS: usize = KEY_PREFIX.len() + ID_CHARS + SECRET_CHARS;
 /// The length of a key.
 pub const KEY_CHARS: usize = PAYLOAD_CHARS + CHECKSUM_CHARS;
@@ -153,7 +153,7 @@ fn random_char(random_byte: &mut impl FnMut() -> u8) -> u8 {
     }
 }
 
-fn checksum_of(payload: &[u8]) -> [u8; CHECKSUM_CHARS] {
+pub(crate) fn checksum_of(payload: &[u8]) -> [u8; CHECKSUM_CHARS] {
     let mut remaining = crc32fast::hash(payload) as usize;
     let mut text = [b'0'; CHECKSUM_CHARS];
     for digit in text.iter_mut().rev() {

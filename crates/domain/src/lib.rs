@@ -4,6 +4,7 @@
 //! - [`Client`] and [`Address`]: the client of a request.
 //! - [`GeoFacts`], [`Field`] and [`Scope`]: the facts about an address, and which of them a response contains.
 //! - [`ApiKey`], [`PlaintextKey`] and [`KeyRecord`]: a key as presented, as generated, and as stored.
+//! - [`Restrictions`]: who may use a key, and for how long.
 //! - [`Plan`], [`BURST_LIMIT`] and [`KeyPause`]: the limits of a key, and what happens when it exceeds the burst limit.
 //!
 //! Guarantees:
@@ -23,10 +24,14 @@ pub mod pause;
 pub mod plan;
 pub mod record;
 pub mod request_error;
+pub mod restrictions;
 pub mod scope;
+pub mod test_key;
 pub mod usage;
 
-pub use client::{Address, Client, ClientSubnet, Colo, ConnectionFacts, HttpProtocol, NetworkId, TlsInfo, TlsVersion};
+pub use client::{
+    Address, AddressFamily, Client, ClientSubnet, Colo, ConnectionFacts, HttpProtocol, NetworkId, TlsInfo, TlsVersion,
+};
 pub use facts::{GeoFacts, Location, Network};
 pub use failed_attempt::FailedAttempt;
 pub use field::{Field, FieldSet};
@@ -36,5 +41,7 @@ pub use pause::{KeyPause, PerSecondCounts};
 pub use plan::{BURST_LIMIT, BURST_WINDOW_S, DEMO_DAILY_LIMIT, IN_FLIGHT_MAX, KEYS_PER_ACCOUNT_MAX, Plan};
 pub use record::{KeyChange, KeyFlags, KeyRecord, KeyState, PreviousDigest};
 pub use request_error::RequestError;
+pub use restrictions::{RequestOrigin, RestrictionRefusal, Restrictions, VersionedRestrictions};
 pub use scope::Scope;
+pub use test_key::{TEST_KEY_PREFIX, test_key, test_key_scope};
 pub use usage::{DAY_S, DailyUsage, UtcDay};

@@ -1,7 +1,10 @@
 //! The key record: everything that a verdict needs to know about a key.
 
+use std::sync::Arc;
+
 use crate::key::{KeyDigest, KeyId};
 use crate::mutant::is_mutant;
+use crate::restrictions::VersionedRestrictions;
 use crate::scope::Scope;
 use crate::usage::DailyUsage;
 
@@ -16,8 +19,10 @@ pub struct KeyRecord {
     pub previous: Option<PreviousDigest>,
     /// The fields that the key may read.
     pub scope: Scope,
-    /// Requests per day, by the account's plan.
+    /// Requests per day: by the account's plan, or fewer by the key's restrictions.
     pub daily_limit: u64,
+    /// Who may use the key. `None` if it was never restricted.
+    pub restrictions: Option<Arc<VersionedRestrictions>>,
     /// Whether the key is deactivated or paused.
     pub flags: KeyFlags,
     /// Incremented by every change. The record with the higher generation is newer.
@@ -132,6 +137,7 @@ mod tests {
             previous: None,
             scope: Scope::Ip,
             daily_limit: 1,
+            restrictions: None,
             flags: KeyFlags::default(),
             generation: 1,
             burst_epoch: 1,

@@ -14,7 +14,9 @@
 //! - No message has a client address or a secret of a key. Keys are sent as id and digest.
 
 mod client;
+pub mod key_status_message;
 pub mod message;
+mod record_message;
 mod session;
 mod stream;
 mod tls;

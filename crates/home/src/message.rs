@@ -2,14 +2,15 @@
 //!
 //! They are separate types, so that nodes of different versions understand each other: new fields need a default.
 
-use ipseity_domain::{
-    ApiKey, DailyUsage, KeyDigest, KeyFlags, KeyId, KeyPause, KeyRecord, PreviousDigest, Scope, UtcDay,
-};
+use ipseity_domain::{ApiKey, DailyUsage, KeyDigest, KeyId, KeyPause, Scope, UtcDay};
 use ipseity_ledger::{
     ChargeId, DataSet, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, Quota, ReconcileBatch, SentCharge,
     UnconfirmedCharge, Verdict,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::key_status_message::KeyStatusMessage;
+pub use crate::record_message::RecordMessage;
 
 /// A line from a remote node: a number, when it was sent, by the estimate of home's clock, and the request.
 pub type RequestLine = (u64, u64, Request);
@@ -29,6 +30,8 @@ pub enum Request {
     ChargeDemo,
     /// Reads the record of a key.
     FindRecord(KeyMessage),
+    /// Reads the status of a key.
+    KeyStatus(KeyMessage),
     /// Reads the count of demo requests in PostgreSQL.
     FindDemoUsage,
     /// Reconciles charges of degraded mode.
@@ -53,6 +56,8 @@ pub enum Reply {
     DemoVerdict(DemoVerdictMessage),
     /// The record of a key.
     Record(Box<RecordMessage>),
+    /// The status of a key.
+    KeyStatus(KeyStatusMessage),
     /// The count of demo requests: day and count.
     DemoUsage(Option<(u32, u64)>),
     /// The batch is counted.
@@ -118,6 +123,9 @@ pub struct ChargeRequest {
     /// The slot of the remote node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u8>,
+    /// The version of the restrictions that the remote node applied, and whether they refuse the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restrictions: Option<(u64, bool)>,
 }
 
 /// A quota: time, limit, day and used requests.
@@ -146,6 +154,12 @@ pub enum VerdictMessage {
     Inactive(u64),
     /// The key is paused.
     Paused(u64),
+    /// The key has expired.
+    Expired(u64),
+    /// The key has newer restrictions: time and their version.
+    Outdated(u64, u64),
+    /// The restrictions refuse the request.
+    Restricted(u64),
     /// The request paused the key: time and burst epoch.
     PausedNow(u64, u64),
     /// The daily quota is exhausted.
@@ -163,6 +177,9 @@ impl VerdictMessage {
             Verdict::WrongSecret(now) => Self::WrongSecret(now.0),
             Verdict::Inactive(now) => Self::Inactive(now.0),
             Verdict::Paused(now) => Self::Paused(now.0),
+            Verdict::Expired(now) => Self::Expired(now.0),
+            Verdict::Outdated { now, version } => Self::Outdated(now.0, *version),
+            Verdict::Restricted(now) => Self::Restricted(now.0),
             Verdict::PausedNow { now, burst_epoch } => Self::PausedNow(now.0, *burst_epoch),
             Verdict::QuotaExhausted { quota } => Self::QuotaExhausted(quota.into()),
             Verdict::Admitted { scope, quota, burst_epoch, is_open } => {
@@ -178,6 +195,9 @@ impl VerdictMessage {
             Self::WrongSecret(now) => Verdict::WrongSecret(LedgerTime(now)),
             Self::Inactive(now) => Verdict::Inactive(LedgerTime(now)),
             Self::Paused(now) => Verdict::Paused(LedgerTime(now)),
+            Self::Expired(now) => Verdict::Expired(LedgerTime(now)),
+            Self::Outdated(now, version) => Verdict::Outdated { now: LedgerTime(now), version },
+            Self::Restricted(now) => Verdict::Restricted(LedgerTime(now)),
             Self::PausedNow(now, burst_epoch) => Verdict::PausedNow { now: LedgerTime(now), burst_epoch },
             Self::QuotaExhausted(quota) => Verdict::QuotaExhausted { quota: quota.into() },
             Self::Admitted(scope, quota, burst_epoch, is_open) => {
@@ -215,60 +235,6 @@ impl From<DemoVerdictMessage> for DemoVerdict {
             DemoVerdictMessage::Exhausted(quota) => Self::Exhausted(quota.into()),
             DemoVerdictMessage::Admitted(quota) => Self::Admitted { quota: quota.into(), yesterday: None },
         }
-    }
-}
-
-/// The record of a key, without the digests that the remote node did not send.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct RecordMessage {
-    scope: String,
-    daily_limit: u64,
-    deactivated: bool,
-    paused: bool,
-    generation: u64,
-    burst_epoch: u64,
-    /// Day and count of the newest days with requests.
-    usage: Vec<(u32, u64)>,
-    /// When the digest expires, if it is that of the previous secret.
-    expires_at_s: Option<u64>,
-}
-
-impl RecordMessage {
-    /// The message for a remote node that has seen a secret. `None` if it is not a secret of the key.
-    #[must_use]
-    pub fn new(record: &KeyRecord, digest: &KeyDigest, now_s: u64) -> Option<Self> {
-        let previous = record.previous.filter(|previous| previous.digest == *digest && record.digest != *digest);
-        let usage = [record.usage, record.previous_usage].into_iter().flatten();
-        record.accepts(digest, now_s).then(|| Self {
-            scope: record.scope.name().to_owned(),
-            daily_limit: record.daily_limit,
-            deactivated: record.flags.deactivated,
-            paused: record.flags.paused,
-            generation: record.generation,
-            burst_epoch: record.burst_epoch,
-            usage: usage.map(|usage| (usage.day.0, usage.count)).collect(),
-            expires_at_s: previous.map(|previous| previous.expires_at_s),
-        })
-    }
-
-    /// The record of the key whose digest the remote node has sent, if its scope is known.
-    #[must_use]
-    pub fn parse(self, key: &ApiKey) -> Option<KeyRecord> {
-        let mut usage = self.usage.iter().map(|(day, count)| DailyUsage { day: UtcDay(*day), count: *count });
-        let previous = self.expires_at_s.map(|expires_at_s| PreviousDigest { digest: key.digest, expires_at_s });
-        Some(KeyRecord {
-            id: key.id,
-            // The current digest is not known if the previous one was sent.
-            digest: if previous.is_some() { KeyDigest::new([0; 32]) } else { key.digest },
-            previous,
-            scope: Scope::parse(&self.scope)?,
-            daily_limit: self.daily_limit,
-            flags: KeyFlags { deactivated: self.deactivated, paused: self.paused },
-            generation: self.generation,
-            burst_epoch: self.burst_epoch,
-            usage: usage.next(),
-            previous_usage: usage.next(),
-        })
     }
 }
 
@@ -407,38 +373,8 @@ mod tests {
         ApiKey { id: KeyId::parse(KEY).expect("valid id"), digest: KeyDigest::new([digest; 32]) }
     }
 
-    fn record() -> KeyRecord {
-        KeyRecord {
-            id: key(1).id,
-            digest: key(1).digest,
-            previous: Some(PreviousDigest { digest: key(2).digest, expires_at_s: 100 }),
-            scope: Scope::Geo,
-            daily_limit: 1000,
-            flags: KeyFlags { deactivated: false, paused: true },
-            generation: 7,
-            burst_epoch: 3,
-            usage: Some(DailyUsage { day: UtcDay(2), count: 5 }),
-            previous_usage: Some(DailyUsage { day: UtcDay(1), count: 9 }),
-        }
-    }
-
     fn over_the_wire<T: Serialize + serde::de::DeserializeOwned>(message: &T) -> T {
         serde_json::from_str(&serde_json::to_string(message).expect("message is serialized")).expect("message parses")
-    }
-
-    #[test]
-    fn record_contains_only_the_digest_that_was_sent() {
-        let current = RecordMessage::new(&record(), &key(1).digest, 50).expect("current secret");
-        let current = over_the_wire(&current).parse(&key(1)).expect("record parses");
-        assert_eq!(current, KeyRecord { previous: None, ..record() });
-        let message = RecordMessage::new(&record(), &key(2).digest, 50).expect("previous secret");
-        let text = serde_json::to_string(&message).expect("message is serialized");
-        assert!(!text.contains("01010101") && !text.contains("02020202"), "{text}");
-        let previous = message.parse(&key(2)).expect("record parses");
-        assert!(previous.accepts(&key(2).digest, 50) && !previous.accepts(&key(2).digest, 100));
-        assert!(!previous.accepts(&key(1).digest, 50));
-        assert!(RecordMessage::new(&record(), &key(2).digest, 100).is_none(), "expired");
-        assert!(RecordMessage::new(&record(), &key(3).digest, 50).is_none(), "made up");
     }
 
     #[test]
@@ -462,6 +398,9 @@ mod tests {
             Verdict::WrongSecret(LedgerTime(1)),
             Verdict::Inactive(LedgerTime(2)),
             Verdict::Paused(LedgerTime(3)),
+            Verdict::Expired(LedgerTime(4)),
+            Verdict::Outdated { now: LedgerTime(5), version: 6 },
+            Verdict::Restricted(LedgerTime(7)),
             Verdict::PausedNow { now: LedgerTime(4), burst_epoch: 5 },
             Verdict::QuotaExhausted { quota },
             Verdict::Admitted { scope: Scope::Full, quota, burst_epoch: 6, is_open: true },

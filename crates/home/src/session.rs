@@ -137,6 +137,7 @@ async fn process_requests(
                 Request::Charge(charge) => charge.slot = charge.slot.filter(|slot| node.has_slot(*slot)),
                 Request::ChargeDemo
                 | Request::FindRecord(_)
+                | Request::KeyStatus(_)
                 | Request::FindDemoUsage
                 | Request::Reconcile(_)
                 | Request::ReconcileDemo(_)

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use ipseity_domain::{ApiKey, KeyChange, KeyId, is_mutant};
+use ipseity_domain::{ApiKey, KeyChange, KeyId, Restrictions, is_mutant};
 use ipseity_ledger::{Ledger, Published};
 use ipseity_store::{Actor, Store, StoreError};
 
@@ -91,6 +91,20 @@ impl KeyService {
     /// If the key does not exist or PostgreSQL is unavailable.
     pub async fn revoke_previous(&self, actor: Actor, id: KeyId) -> Result<CommittedChange, StoreError> {
         Ok(self.publish(self.store.keys().revoke_previous(actor, id).await?).await)
+    }
+
+    /// Replaces the restrictions of a key. If a version is given, they must still have it.
+    ///
+    /// # Errors
+    /// If the key does not exist, its restrictions were changed or are not enabled, or PostgreSQL is unavailable.
+    pub async fn restrict(
+        &self,
+        actor: Actor,
+        id: KeyId,
+        restrictions: &Restrictions,
+        expected_version: Option<u64>,
+    ) -> Result<CommittedChange, StoreError> {
+        Ok(self.publish(self.store.keys().restrict(actor, id, restrictions, expected_version).await?).await)
     }
 
     /// Deletes a key and its history.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use ipseity_domain::ApiKey;
 
+use crate::applied_restrictions::AppliedRestrictions;
 use crate::arrival::Arrival;
 use crate::charge_id::ChargeId;
 use crate::error::{ChargeError, LedgerError};
@@ -18,10 +19,16 @@ impl Ledger {
     /// # Errors
     /// Fails if Redis does not answer in time. If the error has a [`SentCharge`](crate::SentCharge), you can
     /// [`reconcile`](Self::reconcile) it later with the same id.
-    pub async fn charge(&self, key: &ApiKey, charge_id: ChargeId, arrival: Arrival) -> Result<Verdict, ChargeError> {
+    pub async fn charge(
+        &self,
+        key: &ApiKey,
+        charge_id: ChargeId,
+        arrival: Arrival,
+        applied: AppliedRestrictions,
+    ) -> Result<Verdict, ChargeError> {
         let mut request = self.begin_request(Bucket::of(key.id).slot()).await?;
         loop {
-            let outcome = self.charge_once(&mut request, key, charge_id, arrival).await;
+            let outcome = self.charge_once(&mut request, key, charge_id, arrival, applied).await;
             match outcome.map_err(|error| request.charge_error(error))? {
                 Some(verdict) => return Ok(verdict),
                 None => request.ensure_time_left(&LedgerError::Expired)?,
@@ -36,9 +43,10 @@ impl Ledger {
         key: &ApiKey,
         charge_id: ChargeId,
         arrival: Arrival,
+        applied: AppliedRestrictions,
     ) -> Result<Option<Verdict>, LedgerError> {
         let sent = Instant::now();
-        let reply = self.send_charge(request, key, charge_id, arrival).await?;
+        let reply = self.send_charge(request, key, charge_id, arrival, applied).await?;
         let reply = ScriptReply(&reply);
         let code = reply.code()?;
         if code != b'0' {

@@ -45,9 +45,12 @@ const RECORD: Columns = &[
     ("log_start_ms", 13, Number),
     // The slots of remote nodes that are open (record.lua), as a bitmap in hexadecimal. Spaces if there are none.
     ("open_slots", 8, Text),
-    // The last two are absent if the key has no previous secret.
+    // Absent if the key has neither a previous secret nor restrictions. Spaces and zeros if it only has restrictions.
     ("previous_digest", 32, Bytes),
     ("previous_expires_s", 10, Number),
+    // Absent if the key was never restricted.
+    ("restriction_version", 13, Number),
+    ("expires_s", 10, Number),
 ];
 
 /// The columns of the layout `i2` that an upgrade takes over.
@@ -73,8 +76,11 @@ const CHARGE: Columns = &[
     ("charge_digest", 32, Bytes),
     ("arrival_ms", 13, Number),
     ("charge_id", 6, Number),
-    // Of the remote node, if it has one.
+    // Of the remote node. Absent or spaces if it has none.
     ("charge_slot", 2, Number),
+    // The version of the restrictions that the node applied, and 1 if they refuse the request. Absent if it knows none.
+    ("charge_version", 13, Number),
+    ("charge_refused", 1, Number),
 ];
 
 /// The position of a column, counted from 0.

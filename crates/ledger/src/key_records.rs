@@ -38,6 +38,9 @@ pub enum Published {
     Superseded,
 }
 
+/// The expiry of a key that never expires.
+const NEVER_S: u64 = 10_u64.pow(column("expires_s").width as u32) - 1;
+
 /// The largest number that fits into the column `daily_limit`. Numbers in Lua are exact up to there.
 const DAILY_LIMIT_MAX: u64 = 10_u64.pow(column("daily_limit").width as u32) - 1;
 
@@ -122,6 +125,9 @@ impl Ledger {
             .previous
             .as_ref()
             .map_or((&[][..], 0), |previous| (&previous.digest.as_bytes()[..], previous.expires_at_s));
+        let (version, expires_at_s) = key_record.restrictions.as_ref().map_or((0, NEVER_S), |versioned| {
+            (versioned.version, versioned.restrictions.expires_at_s.unwrap_or(NEVER_S).min(NEVER_S))
+        });
         let usage = [key_record.usage, key_record.previous_usage];
         let [(day, count), (previous_day, previous_count)] =
             usage.map(|usage| usage.map_or((0, 0), |DailyUsage { day, count }| (day.0, count)));
@@ -145,7 +151,7 @@ impl Ledger {
                 .arg(key_record.daily_limit.min(DAILY_LIMIT_MAX))
                 .arg(key_record.digest.as_bytes().as_slice());
             invocation.arg(previous_digest).arg(until_s).arg(day).arg(count).arg(previous_day).arg(previous_count);
-            invocation.arg(key_record.id.as_str()).arg(previous_layout);
+            invocation.arg(key_record.id.as_str()).arg(previous_layout).arg(version).arg(expires_at_s);
             invocation
         };
         let sent = Instant::now();

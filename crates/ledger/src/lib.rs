@@ -28,6 +28,7 @@
 //! `docs/reliability.md` lists the bounds. This crate does not use PostgreSQL, and it never sends IP addresses to
 //! Redis.
 
+mod applied_restrictions;
 mod arrival;
 mod charge;
 mod charge_id;
@@ -39,6 +40,7 @@ mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod key_records;
+mod key_status;
 mod layout;
 mod ledger;
 mod ledger_time;
@@ -53,6 +55,7 @@ mod sweep;
 mod usage;
 mod verdict;
 
+pub use applied_restrictions::AppliedRestrictions;
 pub use arrival::{Arrival, REMOTE_SLOTS, RemoteSlot};
 pub use charge_id::ChargeId;
 pub use demo::DemoVerdict;
@@ -60,6 +63,7 @@ pub use deployment::LedgerIdentity;
 pub use diagnostics::RedisServerInfo;
 pub use error::{ChargeError, LedgerError, SentCharge};
 pub use key_records::Published;
+pub use key_status::{FoundStatus, KeyCounts, KeyStatus};
 pub use ledger::{Ledger, LedgerOptions};
 pub use ledger_time::LedgerTime;
 pub use owner::Owner;

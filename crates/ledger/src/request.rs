@@ -9,6 +9,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, FromRedisValue, Pipeline, RedisFuture, RedisResult, ScriptInvocation, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::applied_restrictions::AppliedRestrictions;
 use crate::arrival::Arrival;
 use crate::charge_id::ChargeId;
 use crate::error::{ChargeError, LedgerError, SentCharge};
@@ -141,6 +142,7 @@ impl Ledger {
         key: &ApiKey,
         charge_id: ChargeId,
         arrival: Arrival,
+        applied: AppliedRestrictions,
     ) -> Result<Vec<u8>, LedgerError> {
         loop {
             let now = request.node.clock.now();
@@ -167,6 +169,7 @@ impl Ledger {
                 sent_at: request.sent_at,
                 checked_at: now,
                 slot,
+                applied,
                 burst_window_ms: request.node.burst_window_ms(),
             };
             let connection = &request.connection;

@@ -22,6 +22,18 @@ pub enum Verdict {
     Inactive(LedgerTime),
     /// The key is paused.
     Paused(LedgerTime),
+    /// The key has expired.
+    Expired(LedgerTime),
+    /// The key has newer restrictions than those that were applied. The request is not charged. Read the restrictions
+    /// from PostgreSQL, apply them, and charge again with the same id.
+    Outdated {
+        /// When the verdict was made.
+        now: LedgerTime,
+        /// The version of the key's restrictions.
+        version: u64,
+    },
+    /// The restrictions that were applied refuse the request. It is not counted.
+    Restricted(LedgerTime),
     /// This request exceeded the burst limit and paused the key. [`pause_evidence`](crate::Ledger::pause_evidence) has
     /// the requests before it.
     PausedNow {
@@ -97,6 +109,9 @@ impl Verdict {
             b'1' => Self::WrongSecret(reply.now()?),
             b'2' => Self::Inactive(reply.now()?),
             b'3' => Self::Paused(reply.now()?),
+            b'E' => Self::Expired(reply.now()?),
+            b'O' => Self::Outdated { now: reply.now()?, version: reply.number(OUTDATED_VERSION)? },
+            b'R' => Self::Restricted(reply.now()?),
             b'4' => Self::PausedNow { now: reply.now()?, burst_epoch: reply.number(PAUSE_BURST_EPOCH)? },
             b'5' => Self::QuotaExhausted { quota: reply.exhausted_quota()? },
             b'6' => Self::Admitted {
@@ -112,7 +127,7 @@ impl Verdict {
 
 /// The reply of a script. The first byte is its code.
 ///
-/// Codes 5 and 6 are followed by the record's columns `newest_ms` to `scope`, codes 1 to 4, 7 and 8 by the first of them.
+/// Codes 5 and 6 are followed by the record's columns `newest_ms` to `scope`, all others but 0 by the first of them.
 #[derive(Clone, Copy)]
 pub(crate) struct ScriptReply<'a>(pub(crate) &'a [u8]);
 
@@ -132,6 +147,8 @@ const BURST_EPOCH: Range<usize> = reply_range("burst_epoch");
 const SCOPE: Range<usize> = reply_range("scope");
 /// Code 4: the time is followed by the burst epoch.
 const PAUSE_BURST_EPOCH: Range<usize> = NOW.end..NOW.end + column("burst_epoch").width;
+/// Code O: the time is followed by the version of the restrictions.
+const OUTDATED_VERSION: Range<usize> = NOW.end..NOW.end + column("restriction_version").width;
 
 const fn reply_range(column_name: &str) -> Range<usize> {
     let column = column(column_name);

@@ -34,3 +34,29 @@ button.addEventListener("click", async (event) => {
   button.classList.remove("loading");
 });
 document.querySelector(".demo .hint").hidden = true;
+
+// A connection shows one address. The visitor's other one comes from a token of a connection over the other family.
+const PAIR_TIMEOUT_MS = 5000;
+const lookup = document.querySelector("[data-pair-urls]");
+
+async function requestToken(url) {
+  const response = await fetch(`${url}/api/v1/pair`, { credentials: "omit", signal: AbortSignal.timeout(PAIR_TIMEOUT_MS) });
+  return (await response.json()).token;
+}
+
+async function showOtherAddress() {
+  const results = await Promise.allSettled(lookup.dataset.pairUrls.split(" ").map(requestToken));
+  const tokens = results.flatMap(({ value }) => value ?? []);
+  if (!tokens.length) return;
+  const response = await fetch("/paired-address", { headers: { "Ipseity-Pair": tokens.join(",") } });
+  if (response.status !== 200) return;
+  const { ip, ipv6 } = await response.json();
+  const shown = lookup.querySelector(".lookup-facts .mono").textContent;
+  const [address, family] = shown === ip ? [ipv6, "IPv6"] : [ip, "IPv4"];
+  for (const [id, text] of [["other-address", address], ["other-family", `${family}, from your browser’s second connection`]]) {
+    document.getElementById(id).textContent = text;
+    document.getElementById(id).hidden = false;
+  }
+}
+
+if (lookup) showOtherAddress().catch(() => {});

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use http::HeaderMap;
 use ipseity_domain::Client;
 use serde_json::Value;
 
@@ -12,6 +13,10 @@ pub trait HostServices: Send + Sync {
     fn data_attributions(&self) -> Vec<DataAttribution>;
     /// Looks up the client itself, without charge; `None` if the lookup fails.
     fn self_lookup(&self, client: &Client) -> Option<VisitorLookup>;
+    /// The URLs of this service over IPv4 only and over IPv6 only, if it has them.
+    fn pair_urls(&self) -> Option<&[String; 2]>;
+    /// Both addresses of a client that sent a token of its other connection, as JSON; `None` if no token can be used.
+    fn paired_self_lookup(&self, client: &Client, headers: &HeaderMap) -> Option<Vec<u8>>;
     /// Reads the keys that GitHub signs reports of leaked keys with; `None` if that fails.
     fn fetch_scanner_keys(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>;
     /// Returns the OpenAPI document of the API.

@@ -16,6 +16,7 @@
 mod account;
 mod assets;
 mod auth;
+mod csp;
 mod docs;
 mod error;
 mod error_page;

@@ -21,13 +21,14 @@ use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// The notices that `?done=NAME` shows on the page after a form.
-const NOTICES: [(&str, &str); 19] = [
+const NOTICES: [(&str, &str); 20] = [
     ("renamed", "Key renamed."),
     ("deactivated", "Key deactivated. Requests with it are now rejected."),
     ("reactivated", "Key reactivated."),
     ("still-paused", "Key reactivated, but still paused. Resume it when you are ready."),
     ("resumed", "Key resumed."),
     ("previous-revoked", "Old secret revoked."),
+    ("restricted", "Restrictions saved. They apply from the next request."),
     ("deleted", "Key deleted."),
     ("saved", "Saved. The change takes effect as soon as all parts of the service are available again."),
     ("alerts", "Alerts saved."),
@@ -131,7 +132,8 @@ pub(crate) struct CurrentMember {
     pub(crate) session_id: i64,
     /// Whether the member confirmed this session in the last five minutes.
     pub(crate) is_confirmed: bool,
-    is_recent: bool,
+    /// Whether the member signed in or confirmed this session recently.
+    pub(crate) is_recent: bool,
     pub(crate) has_two_factor: bool,
 }
 

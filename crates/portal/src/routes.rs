@@ -13,9 +13,11 @@ use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::auth::{confirm, link, passkeys, second_factor, signin, signup};
+use crate::csp::PAGE_CSP;
 use crate::error::PortalError;
 use crate::host::HostServices;
-use crate::keys::{detail, list, usage};
+use crate::keys::{detail, list, new_key, restrict, usage};
+use crate::landing::paired_address::{self, PAIRED_ADDRESS_PATH};
 use crate::leaks::github;
 use crate::live::events;
 use crate::public_pages::home_redirect::redirect_to_home;
@@ -23,11 +25,6 @@ use crate::public_pages::{PageState, PublicPages, PublicPagesSettings};
 use crate::state::Portal;
 use crate::{account, assets, docs, error_page, https_redirect, landing, leaks, reference, site_files, two_factor};
 
-/// Allows no other origin and nothing inline.
-const CSP: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; \
-     form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-);
 /// Denies the browser features that no page uses.
 const PERMISSIONS_POLICY: HeaderValue = HeaderValue::from_static(
     "accelerometer=(), autoplay=(), camera=(), display-capture=(), encrypted-media=(), fullscreen=(), geolocation=(), \
@@ -124,8 +121,8 @@ routes! {
     post "/signout"                         Member signin::sign_out;
 
     get  "/keys"                            Member list::list;
-    post "/keys"                            Member list::create;
-    get  "/keys/new"                        Member list::new_key_form;
+    post "/keys"                            Member new_key::create;
+    get  "/keys/new"                        Member new_key::new_key_form;
     get  "/keys/{id}"                       Member detail::show;
     post "/keys/{id}/rename"                Member detail::rename;
     post "/keys/{id}/deactivate"            Member detail::deactivate;
@@ -133,6 +130,7 @@ routes! {
     post "/keys/{id}/resume"                Member detail::resume;
     post "/keys/{id}/rotate"                Member detail::rotate;
     post "/keys/{id}/revoke-previous"       Member detail::revoke_previous;
+    post "/keys/{id}/restrict"              Member restrict::restrict;
     get  "/keys/{id}/delete"                Member detail::delete_form;
     post "/keys/{id}/delete"                Member detail::delete;
     get  "/keys/{id}/usage.csv"             Member usage::download_key_csv;
@@ -202,7 +200,8 @@ fn with_page_layers<S: PageState>(page_routes: Router<S>, state: &S) -> Router<S
     page_routes
         .layer(csrf_layer)
         .layer(from_fn_with_state(state.clone(), error_page::render_errors::<S>))
-        .layer(SetResponseHeaderLayer::overriding(CONTENT_SECURITY_POLICY, CSP))
+        // The landing page has a policy with two more URLs.
+        .layer(SetResponseHeaderLayer::if_not_present(CONTENT_SECURITY_POLICY, PAGE_CSP))
         .layer(SetResponseHeaderLayer::overriding(
             HeaderName::from_static("cross-origin-opener-policy"),
             HeaderValue::from_static("same-origin"),
@@ -216,5 +215,7 @@ fn with_page_layers<S: PageState>(page_routes: Router<S>, state: &S) -> Router<S
 
 fn file_routes<S: PageState>() -> Router<S> {
     assets::prepare();
-    site_files::router().route("/assets/{version}/{*file}", get(assets::serve_asset))
+    site_files::router()
+        .route(PAIRED_ADDRESS_PATH, get(paired_address::show_paired_address))
+        .route("/assets/{version}/{*file}", get(assets::serve_asset))
 }

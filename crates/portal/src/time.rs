@@ -5,10 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ipseity_domain::{DAY_S, UtcDay};
 use jiff::Timestamp;
 
-/// Today by this machine's clock. Only pages use it; limits use the clock of Redis.
+/// Unix time in seconds by this machine's clock. Only pages use it; limits use the clock of Redis.
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// Today by this machine's clock.
 pub(crate) fn today() -> UtcDay {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    UtcDay(u32::try_from(now_s / DAY_S).unwrap_or(u32::MAX))
+    UtcDay(u32::try_from(now_s() / DAY_S).unwrap_or(u32::MAX))
 }
 
 /// `15 Nov 2026`
@@ -24,6 +28,12 @@ pub(crate) fn format_minute(unix_s: i64) -> String {
 /// `15 Nov 2026, 14:03:22 UTC`
 pub(crate) fn format_second(unix_s: i64) -> String {
     format_utc(unix_s, "%-d %b %Y, %H:%M:%S UTC")
+}
+
+/// `2026-11-15T14:03`, as an input for a date and a time has it. With seconds, unless they are 0.
+pub(crate) fn format_date_time_input(unix_s: u64) -> String {
+    let format = if unix_s.is_multiple_of(60) { "%Y-%m-%dT%H:%M" } else { "%Y-%m-%dT%H:%M:%S" };
+    format_utc(i64::try_from(unix_s).unwrap_or(i64::MAX), format)
 }
 
 /// `2026-11-15`
@@ -55,6 +65,8 @@ mod tests {
         assert_eq!(format_date(1_794_700_000), "14 Nov 2026");
         assert_eq!(format_minute(1_794_700_000), "14 Nov 2026, 23:46 UTC");
         assert_eq!(format_second(1_794_700_000), "14 Nov 2026, 23:46:40 UTC");
+        assert_eq!(format_date_time_input(1_794_700_000), "2026-11-14T23:46:40");
+        assert_eq!(format_date_time_input(1_794_699_960), "2026-11-14T23:46");
         assert_eq!(format_day(UtcDay(20_772)), "2026-11-15");
         let recent_day = |text| format_recent_day(text, UtcDay(20_772));
         assert_eq!((recent_day("2026-11-15").as_str(), recent_day("2026-11-14").as_str()), ("today", "yesterday"));

@@ -49,6 +49,14 @@ pub enum StoreRefusal {
     /// The account has ten keys.
     #[error("the account has reached the limit of 10 keys. Run `ipseity key delete` to delete one.")]
     KeyLimitReached,
+    /// Nodes of older versions may be running, which ignore restrictions.
+    #[error(
+        "key restrictions are not enabled. Upgrade all nodes, then run `ipseity key enable-restrictions` to confirm it."
+    )]
+    RestrictionsNotEnabled,
+    /// Somebody else has changed them.
+    #[error("the restrictions of the key were changed meanwhile. Run `ipseity key show` to see them.")]
+    RestrictionsChanged,
     /// The account has ten passkeys.
     #[error("the account has reached the limit of 10 passkeys. Its owner can delete one in the portal.")]
     PasskeyLimitReached,

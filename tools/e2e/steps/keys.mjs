@@ -16,7 +16,7 @@ export async function createKey(member, name, scope) {
   return readKey(member);
 }
 
-async function readKey(member) {
+export async function readKey(member) {
   const text = await member.text();
   const found = text.match(PLAINTEXT_KEY);
   if (!found) throw new Error(`no key on ${member.path}:\n${text}`);

@@ -3,7 +3,7 @@
 import { keyId } from '../cross_origin_client.mjs';
 import { eventually } from '../wait.mjs';
 
-const REASONS = ['burst', 'paused', 'inactive', 'day', 'wrong_secret'];
+const REASONS = ['burst', 'paused', 'inactive', 'day', 'wrong_secret', 'restricted'];
 // Usage is flushed every two seconds.
 const FLUSH_MAX_MS = 20_000;
 

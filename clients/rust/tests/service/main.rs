@@ -2,8 +2,10 @@
 
 mod counting_proxy;
 mod errors;
+mod pairing;
 mod retries;
 mod scopes;
+mod test_keys;
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;

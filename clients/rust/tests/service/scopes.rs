@@ -107,3 +107,15 @@ async fn key_with_narrower_scope_is_insufficient_scope() {
         assert!(matches!(error, Error::InsufficientScope("full")), "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_gets_the_status_of_a_key_without_a_charge() {
+    let deployment = deployment().await;
+    let key = issue_key(deployment, Scope::Geo).await.key;
+    let client = Client::<Ip>::open(&base_url(deployment), &key).expect("create a client");
+    let status = client.key().await.expect("the service answers");
+    assert_eq!((status.scope.as_str(), status.state.as_str()), ("geo", "active"));
+    assert_eq!(status.limits.map(|limits| (limits.day, limits.burst)), Some((10_000, 300)));
+    assert_eq!(status.usage.and_then(|usage| usage.day), Some(0));
+    assert_eq!(client.lookup().await.expect("lookup succeeds").rate_limit.remaining, 9_999);
+}

@@ -15,17 +15,21 @@ use std::time::Instant;
 use futures_util::TryFutureExt;
 use ipseity_domain::{ApiKey, DailyUsage, FieldSet};
 use ipseity_home::HomeClient;
-use ipseity_ledger::{DemoVerdict, Ledger, LedgerError, LedgerTime, PendingCharge, Quota, SentCharge, Verdict};
+use ipseity_ledger::{
+    AppliedRestrictions, DemoVerdict, Ledger, LedgerError, LedgerTime, PendingCharge, Quota, SentCharge, Verdict,
+};
 
 use crate::admission::backend::{Backend, FailedCharge, charge_demo_at_home};
 use crate::admission::degraded::DegradedMode;
 use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::AdmittedEarly;
+use crate::response::rate_limit_headers::BurstUse;
 
 /// Proof that a request was charged, with what its response may contain.
 pub(crate) struct Admitted {
     field_set: FieldSet,
     quota: Quota,
+    burst: Option<BurstUse>,
 }
 
 impl Admitted {
@@ -37,9 +41,14 @@ impl Admitted {
         self
     }
 
-    /// Consumes the proof. Returns the fields that the response contains and the quota that it reports.
-    pub(crate) const fn into_parts(self) -> (FieldSet, Quota) {
-        (self.field_set, self.quota)
+    /// Sets what the response reports about the burst limit.
+    pub(super) fn with_burst(self, burst: BurstUse) -> Self {
+        Self { burst: Some(burst), ..self }
+    }
+
+    /// Consumes the proof. Returns the fields that the response contains, and the quota and the burst limit that it reports.
+    pub(crate) const fn into_parts(self) -> (FieldSet, Quota, Option<BurstUse>) {
+        (self.field_set, self.quota, self.burst)
     }
 }
 
@@ -64,7 +73,7 @@ impl Issued<Verdict> {
         // What a remote node knows of its requests, it applies itself.
         let Some(arrived_at) = request.arrived_here_at() else { return self };
         let burst_window_ms = request.owner.burst_window_ms();
-        degraded.observe(&request.key, &self.0, arrived_at, received_at, burst_window_ms).map_or(self, Self)
+        degraded.observe(request, &self.0, arrived_at, received_at, burst_window_ms).map_or(self, Self)
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].
@@ -75,8 +84,9 @@ impl Issued<Verdict> {
         now: LedgerTime,
         sent: Option<SentCharge>,
         burst_window_ms: u64,
+        applied: AppliedRestrictions,
     ) -> Option<Self> {
-        degraded.check_request(key, charge, now, sent, burst_window_ms).map(Self)
+        degraded.check_request(key, charge, now, sent, burst_window_ms, applied).map(Self)
     }
 
     /// Admits a request of an open key, whose charge is in flight. See [`DegradedMode::admit_before_charge`].
@@ -93,7 +103,7 @@ impl Issued<Verdict> {
     /// The proof, if the verdict admits the request.
     pub(super) fn into_admitted(self) -> Option<Admitted> {
         let Verdict::Admitted { scope, quota, .. } = self.0 else { return None };
-        Some(Admitted { field_set: FieldSet::Scope(scope), quota })
+        Some(Admitted { field_set: FieldSet::Scope(scope), quota, burst: None })
     }
 }
 
@@ -124,7 +134,7 @@ impl Issued<DemoVerdict> {
     /// The proof, if the verdict admits the request.
     pub(super) fn into_admitted(self) -> Option<Admitted> {
         let DemoVerdict::Admitted { quota, .. } = self.0 else { return None };
-        Some(Admitted { field_set: FieldSet::Demo, quota })
+        Some(Admitted { field_set: FieldSet::Demo, quota, burst: None })
     }
 }
 
@@ -153,6 +163,7 @@ mod tests {
             previous: None,
             scope: Scope::Geo,
             daily_limit,
+            restrictions: None,
             flags: KeyFlags::default(),
             generation: 1,
             burst_epoch: 1,
@@ -171,7 +182,16 @@ mod tests {
     fn every_locally_admitted_request_is_a_pending_charge() {
         let (degraded, key) = limiter_with_key(2);
         let charge = || {
-            Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None, 60_000).expect("local verdict")
+            Issued::charge_locally(
+                &degraded,
+                &key,
+                new_charge(),
+                LedgerTime(0),
+                None,
+                60_000,
+                AppliedRestrictions::default(),
+            )
+            .expect("local verdict")
         };
         for used in [1, 2] {
             let admitted = charge().into_admitted().expect("request within the quota");
@@ -187,8 +207,16 @@ mod tests {
     fn requested_scope_only_narrows_the_field_set() {
         for (requested, expected) in [(None, Scope::Geo), (Some("ip"), Scope::Ip), (Some("full"), Scope::Geo)] {
             let (degraded, key) = limiter_with_key(1);
-            let verdict = Issued::charge_locally(&degraded, &key, new_charge(), LedgerTime(0), None, 60_000)
-                .expect("local verdict");
+            let verdict = Issued::charge_locally(
+                &degraded,
+                &key,
+                new_charge(),
+                LedgerTime(0),
+                None,
+                60_000,
+                AppliedRestrictions::default(),
+            )
+            .expect("local verdict");
             let admitted = verdict.into_admitted().expect("request within the quota");
             assert_eq!(admitted.narrowed_to(requested).into_parts().0, FieldSet::Scope(expected));
         }

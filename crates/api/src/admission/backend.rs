@@ -6,7 +6,9 @@ use std::time::Instant;
 use ipseity_domain::{ApiKey, KeyId};
 use ipseity_home::message::{ChargeRequest, Reply, Request};
 use ipseity_home::{CallError, HomeClient};
-use ipseity_ledger::{ChargeError, DemoVerdict, Ledger, LedgerError, Owner, RemoteSlot, SentCharge, Verdict};
+use ipseity_ledger::{
+    AppliedRestrictions, ChargeError, DemoVerdict, Ledger, LedgerError, Owner, RemoteSlot, SentCharge, Verdict,
+};
 use ipseity_store::Store;
 use tokio::time::timeout;
 
@@ -104,7 +106,10 @@ impl Backend {
     /// Authenticates a key and charges its request.
     pub(super) async fn charge(&self, request: &KeyRequest) -> Result<Verdict, FailedCharge> {
         match self {
-            Self::Stores(stores) => Ok(stores.ledger.charge(&request.key, request.charge_id, request.arrival).await?),
+            Self::Stores(stores) => {
+                let KeyRequest { key, charge_id, arrival, applied, .. } = request;
+                Ok(stores.ledger.charge(key, *charge_id, *arrival, *applied).await?)
+            }
             // Boxed, because it is larger: without it, the future of every charge would be too.
             Self::Home(home) => {
                 let sent = home.sent_charge(request.arrival_at_owner());
@@ -124,7 +129,9 @@ pub(super) async fn charge_at_home(
     let send = async |sent: SentCharge| {
         let (key, slot) = ((&request.key).into(), home.slot().map(RemoteSlot::number));
         let (id, arrival) = (request.charge_id.number(), sent.arrival.0);
-        home.call(Request::Charge(ChargeRequest { key, id, arrival, slot }), sent.at).await
+        let AppliedRestrictions { version, is_refused } = request.applied;
+        let restrictions = (version > 0).then_some((version, is_refused));
+        home.call(Request::Charge(ChargeRequest { key, id, arrival, slot, restrictions }), sent.at).await
     };
     let start = Instant::now();
     let mut reply = send(sent).await;

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use ipseity_domain::ApiKey;
-use ipseity_ledger::{Arrival, ChargeId, LedgerTime, Owner};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, LedgerTime, Owner};
+
+use crate::admission::restricted::Restricted;
 
 /// A request with a key.
 #[derive(Clone)]
@@ -12,12 +14,18 @@ pub(super) struct KeyRequest {
     pub(super) owner: Owner,
     pub(super) charge_id: ChargeId,
     pub(super) arrival: Arrival,
+    /// The restrictions that were applied to it, here or at a remote node.
+    pub(super) applied: AppliedRestrictions,
+    /// Those that were applied here.
+    pub(super) restricted: Restricted,
 }
 
 impl KeyRequest {
     /// A request that has just arrived at this node.
     pub(super) fn new(key: ApiKey, owner: Owner) -> Self {
-        Self { key, owner, charge_id: ChargeId::next(), arrival: Arrival::Here(Instant::now()) }
+        let (charge_id, arrival) = (ChargeId::next(), Arrival::Here(Instant::now()));
+        let (applied, restricted) = (AppliedRestrictions::default(), Restricted::default());
+        Self { key, owner, charge_id, arrival, applied, restricted }
     }
 
     /// When the request arrived, by the clock of the key's owner.

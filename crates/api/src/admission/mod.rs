@@ -8,18 +8,22 @@
 
 pub(crate) mod admitted;
 pub(crate) mod backend;
+mod caller_limits;
 pub(crate) mod credentials;
 pub(crate) mod degraded;
 mod demo;
 mod demo_shares;
 mod key_lookups;
 mod key_request;
+mod key_status;
 mod open_keys;
 #[cfg(test)]
 mod open_keys_model;
 mod optimistic;
 mod refusal_cache;
 mod remote;
+mod restricted;
+mod restrictions;
 mod site_requests;
 mod slot_claims;
 pub(crate) mod usage_buffer;
@@ -30,24 +34,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use http::request::Parts;
-use ipseity_domain::{ApiKey, KeyId, KeyPause, is_mutant};
+use ipseity_domain::{ApiKey, Client, KeyId, KeyPause, is_mutant};
 use ipseity_ledger::{Fence, LedgerError, LedgerTime, Owner, SentCharge, Verdict};
 use ipseity_store::RefusalReason;
 use tracing::{Instrument, info_span};
 
 use crate::admission::admitted::{Admitted, Issued};
 use crate::admission::backend::{Backend, BackendError, Stores};
+use crate::admission::caller_limits::CallerLimits;
 use crate::admission::degraded::DegradedMode;
 use crate::admission::demo_shares::DemoShares;
 use crate::admission::key_lookups::KeyLookups;
 use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::OpenKeys;
 use crate::admission::refusal_cache::{DemoRefusalCache, PersistentRefusal, RefusalCache, RefusalEntry};
+use crate::admission::restricted::Caller;
 use crate::admission::slot_claims::SlotClaims;
 use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::Refusal;
 use crate::failpoint;
 use crate::limits::ApiLimits;
+use crate::response::rate_limit_headers::BurstUse;
 use crate::service::metrics::ApiMetrics;
 use crate::trace::TRACE_TARGET;
 
@@ -66,6 +73,7 @@ pub struct Admission {
     refusal_cache: RefusalCache,
     demo_refusal_cache: DemoRefusalCache,
     demo_shares: DemoShares,
+    caller_limits: CallerLimits,
     /// Whether Redis is the one of this deployment. Otherwise no verdict of it is used.
     is_ledger_trusted: AtomicBool,
 }
@@ -88,6 +96,7 @@ impl Admission {
             refusal_cache: RefusalCache::new(limits.refusal_cache_max),
             demo_refusal_cache: DemoRefusalCache::default(),
             demo_shares: DemoShares::new(limits.demo_requests_per_subnet_max),
+            caller_limits: CallerLimits::new(limits.caller_counters_max),
             is_ledger_trusted: AtomicBool::new(true),
         }
     }
@@ -95,7 +104,7 @@ impl Admission {
     /// Authenticates a request and charges it.
     ///
     /// Rare branches are boxed, here and below. Otherwise every request's future would include their state.
-    pub(crate) async fn admit(self: &Arc<Self>, parts: &Parts) -> Result<Admitted, Refusal> {
+    pub(crate) async fn admit(self: &Arc<Self>, client: &Client, parts: &Parts) -> Result<Admitted, Refusal> {
         let Some(api_key) = credentials::find_api_key(parts) else {
             let has_key = credentials::has_key_without_bearer(parts);
             return Err(if has_key { Refusal::MissingScheme } else { Refusal::MissingKey });
@@ -108,22 +117,33 @@ impl Admission {
         if self.key_lookups.is_missing(key.id) {
             return Err(Refusal::InvalidKey);
         }
-        let request = KeyRequest::new(key, self.backend.owner_of(key.id));
+        let mut request = KeyRequest::new(key, self.backend.owner_of(key.id));
+        let caller = Caller::new(client, parts);
+        self.apply_restrictions(&mut request, caller);
+        if request.applied.is_refused && is_mutant("refused-without-charge") {
+            return Err(request.restricted.refusal(request.owner.now()));
+        }
         if let Some(admitted) = self.admit_before_charge(&request) {
             return Ok(admitted);
         }
-        match self.obtain_verdict(&request).await {
+        let mut verdict = self.obtain_verdict(&request).await;
+        if let Ok(outdated) = &verdict
+            && let Verdict::Outdated { version, .. } = *outdated.verdict()
+        {
+            verdict = Box::pin(self.charge_with_new_restrictions(&mut request, caller, version)).await;
+        }
+        match verdict {
             Ok(verdict) => {
                 if entry.is_some() && matches!(verdict.verdict(), Verdict::Admitted { .. }) {
                     self.refusal_cache.remove(&key.digest);
                 }
-                self.apply_verdict(&key, verdict).await
+                self.apply_verdict(&request, verdict).await
             }
             Err(ChargeFailure::Refused(refusal)) => Err(refusal),
-            Err(ChargeFailure::NotCharged) => Box::pin(self.admit_degraded(&request, None)).await,
+            Err(ChargeFailure::NotCharged) => Box::pin(self.admit_degraded(&mut request, caller, None)).await,
             Err(ChargeFailure::Unconfirmed(sent)) => {
                 let sent = Some(sent).filter(|_| !is_mutant("unconfirmed-taken-for-uncharged"));
-                Box::pin(self.admit_degraded(&request, sent)).await
+                Box::pin(self.admit_degraded(&mut request, caller, sent)).await
             }
         }
     }
@@ -243,8 +263,14 @@ impl Admission {
         id: KeyId,
         fence: &Fence,
     ) -> Result<bool, ChargeFailure> {
-        let Some(key_record) = self.find_key_record(id).await else { return Err(ChargeFailure::NotCharged) };
+        let start = self.degraded.begin_lookup(id);
+        let found = self.find_key_record(id, self.degraded.knows(id)).await;
+        let Some(key_record) = found else { return Err(ChargeFailure::NotCharged) };
         let Some(mut record) = key_record else { return Ok(false) };
+        // The next charge needs the restrictions, and would read the same record again.
+        if record.restrictions.is_some() {
+            self.degraded.update_record(&record, start);
+        }
         // The last count that this node saw may not be flushed to PostgreSQL yet.
         if !is_mutant("fill-ignores-node-count") {
             record.merge_usage(self.degraded.local_usage(id));
@@ -258,19 +284,30 @@ impl Admission {
         Ok(true)
     }
 
-    async fn apply_verdict(&self, key: &ApiKey, verdict: Issued<Verdict>) -> Result<Admitted, Refusal> {
+    async fn apply_verdict(&self, request: &KeyRequest, verdict: Issued<Verdict>) -> Result<Admitted, Refusal> {
         if matches!(verdict.verdict(), Verdict::Admitted { .. }) {
-            return verdict.into_admitted().ok_or(Refusal::Internal);
+            return self.prove(request, verdict).ok_or(Refusal::Internal);
         }
-        let refusal = self.record_refusal(key, verdict.verdict());
+        self.give_back_caller(&request.restricted, request.key.id);
+        let refusal = self.record_refusal(request, verdict.verdict());
         if let Verdict::PausedNow { now, burst_epoch } = *verdict.verdict() {
-            Box::pin(self.record_pause(key.id, now, burst_epoch)).await;
+            Box::pin(self.record_pause(request.key.id, now, burst_epoch)).await;
         }
         Err(refusal)
     }
 
+    /// The proof that a request is admitted, with what its response reports about the burst limit. The key of a page is public,
+    /// and what is left would show a stranger how many requests pause it.
+    fn prove(&self, request: &KeyRequest, verdict: Issued<Verdict>) -> Option<Admitted> {
+        let admitted = verdict.into_admitted()?;
+        let is_in_page = request.restricted.has_origins();
+        let left = if is_in_page { None } else { self.degraded.burst_left(request.key.id) };
+        Some(admitted.with_burst(BurstUse { left }))
+    }
+
     /// Counts a request that a verdict does not admit.
-    fn record_refusal(&self, key: &ApiKey, verdict: &Verdict) -> Refusal {
+    fn record_refusal(&self, request: &KeyRequest, verdict: &Verdict) -> Refusal {
+        let key = &request.key;
         match verdict {
             Verdict::QuotaExhausted { quota } => {
                 self.usage_buffer.record_refused(key.id, quota.day, RefusalReason::QuotaExhausted);
@@ -283,6 +320,14 @@ impl Admission {
             Verdict::WrongSecret(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::WrongSecret),
             Verdict::Inactive(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Inactive),
             Verdict::Paused(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Paused),
+            Verdict::Expired(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Expired),
+            // Not cached: a caller that is refused must not affect others, and a change counts from the next request.
+            Verdict::Restricted(now) => {
+                self.usage_buffer.record_refused(key.id, now.day(), RefusalReason::Restricted);
+                request.restricted.refusal(*now)
+            }
+            // Handled before.
+            Verdict::Outdated { .. } => Refusal::Internal,
             Verdict::Unknown(_) | Verdict::Admitted { .. } => {
                 tracing::error!("filled key record is missing in Redis; check that its maxmemory-policy is noeviction");
                 Refusal::Internal
@@ -364,8 +409,10 @@ impl Admission {
             unknown_cache_ttl: timeout,
             refusal_cache_max: 1,
             demo_requests_per_subnet_max: 1,
+            caller_counters_max: 1,
             render_cache_max: 1,
             degraded: crate::limits::DegradedLimits { local_keys_max: 1, max_age: timeout, store_timeout: timeout },
+            key_status: crate::limits::KeyStatusLimits::for_test(),
         };
         let ledger = Arc::new(ipseity_ledger::Ledger::new(&ledger).expect("valid Redis URL"));
         let store = ipseity_store::Store::new(&store).expect("valid PostgreSQL URL");
@@ -379,14 +426,15 @@ mod tests {
 
     use http::Request;
     use http::header::AUTHORIZATION;
-    use ipseity_domain::{Address, PlaintextKey};
+    use ipseity_domain::{Address, ConnectionFacts, PlaintextKey};
     use prometheus_client::registry::Registry;
 
     use super::*;
 
     async fn admit_with_header(admission: &Arc<Admission>, authorization: &str) -> Option<Refusal> {
         let request = Request::builder().header(AUTHORIZATION, authorization).body(()).expect("valid request");
-        admission.admit(&request.into_parts().0).await.err()
+        let client = Client { address: Address::UNKNOWN, connection: ConnectionFacts::default() };
+        admission.admit(&client, &request.into_parts().0).await.err()
     }
 
     #[tokio::test]

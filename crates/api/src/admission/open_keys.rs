@@ -49,6 +49,8 @@ pub(super) struct OpenedKey {
     pub(super) scope: Scope,
     pub(super) daily_limit: u64,
     pub(super) burst_epoch: u64,
+    /// The version of the restrictions that were applied.
+    restriction_version: u64,
     confirmed_at: Instant,
 }
 
@@ -75,17 +77,26 @@ impl OpenKeys {
     }
 
     /// Begins the charge of a request that waits for the verdict.
-    pub(super) fn begin(self: &Arc<Self>, key: &ApiKey) -> ChargeInFlight {
+    pub(super) fn begin(self: &Arc<Self>, key: &ApiKey, restriction_version: u64) -> ChargeInFlight {
         let mut state = self.lock();
         state.keys.entry(key.id).or_default().charges += 1;
-        ChargeInFlight { open_keys: Arc::clone(self), key: *key, closings: state.closings, is_admitted: false }
+        let closings = state.closings;
+        let open_keys = Arc::clone(self);
+        ChargeInFlight { open_keys, key: *key, restriction_version, closings, is_admitted: false }
     }
 
-    /// Begins the charge of a request that is admitted now.
-    pub(super) fn begin_admitted(self: &Arc<Self>, key: &ApiKey) -> Result<AdmittedEarly, WaitReason> {
+    /// Begins the charge of a request that is admitted now. The key must be open with the restrictions that were applied: the
+    /// local record may lack them.
+    pub(super) fn begin_admitted(
+        self: &Arc<Self>,
+        key: &ApiKey,
+        restriction_version: u64,
+    ) -> Result<AdmittedEarly, WaitReason> {
         let mut state = self.lock();
         let open_key = state.keys.get_mut(&key.id).ok_or(WaitReason::NotOpen)?;
-        let opened = open_key.opened.filter(|opened| opened.digest == key.digest).ok_or(WaitReason::NotOpen)?;
+        let is_same =
+            |opened: &OpenedKey| opened.digest == key.digest && opened.restriction_version == restriction_version;
+        let opened = open_key.opened.filter(is_same).ok_or(WaitReason::NotOpen)?;
         if opened.confirmed_at.elapsed() > OPEN_MAX_AGE {
             return Err(WaitReason::NotOpen);
         }
@@ -96,7 +107,8 @@ impl OpenKeys {
         (open_key.charges, open_key.admitted) = (open_key.charges + 1, open_key.admitted + 1);
         state.admitted += 1;
         let closings = state.closings;
-        let charge = ChargeInFlight { open_keys: Arc::clone(self), key: *key, closings, is_admitted: true };
+        let open_keys = Arc::clone(self);
+        let charge = ChargeInFlight { open_keys, key: *key, restriction_version, closings, is_admitted: true };
         Ok(AdmittedEarly { charge, opened, in_flight })
     }
 
@@ -158,6 +170,7 @@ impl OpenKeysState {
 pub(super) struct ChargeInFlight {
     open_keys: Arc<OpenKeys>,
     key: ApiKey,
+    restriction_version: u64,
     /// Number of closings when it began.
     closings: u64,
     is_admitted: bool,
@@ -172,16 +185,21 @@ impl ChargeInFlight {
                 scope: *scope,
                 daily_limit: quota.limit,
                 burst_epoch: *burst_epoch,
+                restriction_version: self.restriction_version,
                 confirmed_at: Instant::now(),
             }),
             // The secret before a rotation says nothing about the current one.
             Verdict::Admitted { is_open: false, .. } => self.close_secret(true),
             // Anyone can make up a secret. It must not keep a key from being opened.
             Verdict::WrongSecret(_) => self.close_secret(false),
-            Verdict::Inactive(_) | Verdict::Paused(_) | Verdict::PausedNow { .. } | Verdict::QuotaExhausted { .. } => {
-                self.close()
-            }
-            Verdict::Unknown(_) => {}
+            Verdict::Inactive(_)
+            | Verdict::Paused(_)
+            | Verdict::PausedNow { .. }
+            | Verdict::QuotaExhausted { .. }
+            | Verdict::Expired(_)
+            | Verdict::Outdated { .. } => self.close(),
+            // A request that the restrictions refuse says nothing about others.
+            Verdict::Restricted(_) | Verdict::Unknown(_) => {}
         }
     }
 
@@ -252,16 +270,16 @@ mod tests {
     }
 
     fn is_open(open_keys: &Arc<OpenKeys>, key: &ApiKey) -> bool {
-        open_keys.begin_admitted(key).is_ok()
+        open_keys.begin_admitted(key, 0).is_ok()
     }
 
     #[test]
     fn verdict_opens_a_key_and_the_next_closes_it() {
         let (open_keys, key) = open_keys();
-        assert_eq!(open_keys.begin_admitted(&key).err(), Some(WaitReason::NotOpen));
-        open_keys.begin(&key).finish(&admitted(true));
+        assert_eq!(open_keys.begin_admitted(&key, 0).err(), Some(WaitReason::NotOpen));
+        open_keys.begin(&key, 0).finish(&admitted(true));
         assert!(is_open(&open_keys, &key));
-        open_keys.begin(&key).finish(&admitted(false));
+        open_keys.begin(&key, 0).finish(&admitted(false));
         assert!(!is_open(&open_keys, &key));
         assert!(open_keys.lock().keys.is_empty());
     }
@@ -273,15 +291,24 @@ mod tests {
         let closings: [Close; 3] = [
             |open_keys, key| open_keys.close(key.id),
             |open_keys, _| open_keys.close_all(),
-            |open_keys, key| open_keys.begin(key).finish(&admitted(false)),
+            |open_keys, key| open_keys.begin(key, 0).finish(&admitted(false)),
         ];
         for close in closings {
-            let before = open_keys.begin(&key);
+            let before = open_keys.begin(&key, 0);
             close(&open_keys, &key);
             before.finish(&admitted(true));
             assert!(!is_open(&open_keys, &key));
-            open_keys.begin(&key).finish(&admitted(true));
+            open_keys.begin(&key, 0).finish(&admitted(true));
             assert!(is_open(&open_keys, &key));
+        }
+    }
+
+    #[test]
+    fn key_is_open_for_the_restrictions_that_were_applied() {
+        let (open_keys, key) = open_keys();
+        open_keys.begin(&key, 7).finish(&admitted(true));
+        for (version, is_open) in [(7, true), (0, false), (6, false), (8, false)] {
+            assert_eq!(open_keys.begin_admitted(&key, version).is_ok(), is_open, "{version}");
         }
     }
 
@@ -289,20 +316,20 @@ mod tests {
     fn late_verdict_on_another_secret_changes_nothing() {
         let (open_keys, old) = open_keys();
         let new = ApiKey { digest: new_key().digest, ..old };
-        let late = open_keys.begin(&old);
+        let late = open_keys.begin(&old, 0);
         open_keys.close(old.id);
-        open_keys.begin(&new).finish(&admitted(true));
+        open_keys.begin(&new, 0).finish(&admitted(true));
         late.finish(&admitted(true));
         assert!(is_open(&open_keys, &new) && !is_open(&open_keys, &old));
         // The secret before a rotation is never open, and a made-up one is wrong.
-        open_keys.begin(&old).finish(&admitted(false));
-        open_keys.begin(&old).finish(&Verdict::WrongSecret(LedgerTime(0)));
+        open_keys.begin(&old, 0).finish(&admitted(false));
+        open_keys.begin(&old, 0).finish(&Verdict::WrongSecret(LedgerTime(0)));
         assert!(is_open(&open_keys, &new));
-        open_keys.begin(&old).finish(&Verdict::Paused(LedgerTime(0)));
+        open_keys.begin(&old, 0).finish(&Verdict::Paused(LedgerTime(0)));
         assert!(!is_open(&open_keys, &new));
         // A made-up secret does not keep the key from being opened either.
-        let charge = open_keys.begin(&new);
-        open_keys.begin(&old).finish(&Verdict::WrongSecret(LedgerTime(0)));
+        let charge = open_keys.begin(&new, 0);
+        open_keys.begin(&old, 0).finish(&Verdict::WrongSecret(LedgerTime(0)));
         charge.finish(&admitted(true));
         assert!(is_open(&open_keys, &new));
     }
@@ -310,13 +337,13 @@ mod tests {
     #[test]
     fn admitted_requests_in_flight_are_limited_and_freed_by_their_end() {
         let (open_keys, key) = open_keys();
-        open_keys.begin(&key).finish(&admitted(true));
-        let begin = || open_keys.begin_admitted(&key);
+        open_keys.begin(&key, 0).finish(&admitted(true));
+        let begin = || open_keys.begin_admitted(&key, 0);
         let mut in_flight: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| begin().expect("not too many")).collect();
         assert_eq!(begin().err(), Some(WaitReason::InFlight));
         // A closed key that is opened again still has them.
         open_keys.close(key.id);
-        open_keys.begin(&key).finish(&admitted(true));
+        open_keys.begin(&key, 0).finish(&admitted(true));
         assert_eq!(begin().err(), Some(WaitReason::InFlight));
         in_flight.pop();
         let last = begin().expect("one has ended");
@@ -330,7 +357,7 @@ mod tests {
     fn only_so_many_keys_are_open() {
         let (open_keys, _) = open_keys();
         let keys: Vec<_> = (0..20).map(|_| new_key()).collect();
-        keys.iter().for_each(|key| open_keys.begin(key).finish(&admitted(true)));
+        keys.iter().for_each(|key| open_keys.begin(key, 0).finish(&admitted(true)));
         assert_eq!(keys.iter().filter(|key| is_open(&open_keys, key)).count(), 10);
     }
 }

@@ -122,7 +122,8 @@ impl Model {
         let node = self.rng.usize(..NODES);
         let number = self.next;
         self.next += 1;
-        let early = if self.pending[node].is_empty() { self.nodes[node].begin_admitted(&self.key).ok() } else { None };
+        let early =
+            if self.pending[node].is_empty() { self.nodes[node].begin_admitted(&self.key, 0).ok() } else { None };
         let is_admitted = early.is_some();
         let charge = match early {
             Some(early) => {
@@ -133,7 +134,7 @@ impl Model {
                 assert!(over <= bound, "seed {seed}: {over} over the limit, at most {bound} expected");
                 early.charge
             }
-            None => self.nodes[node].begin(&self.key),
+            None => self.nodes[node].begin(&self.key, 0),
         };
         self.calls.push(Call { number, node, charge: Some(charge), is_admitted, verdict: None });
     }

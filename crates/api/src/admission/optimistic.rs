@@ -37,12 +37,17 @@ impl Admission {
             self.metrics.count_wait("stale");
             return None;
         }
+        // Home decides about what is refused here: the restrictions may have changed.
+        if request.applied.is_refused || request.restricted.has_expired(request.owner.now()) {
+            self.metrics.count_wait("restricted");
+            return None;
+        }
         // Charges without a verdict count as in flight until they are reconciled.
         if self.degraded.pending_charges.has_key(request.key.id) {
             self.metrics.count_wait("pending");
             return None;
         }
-        let early = match self.open_keys.begin_admitted(&request.key) {
+        let early = match self.open_keys.begin_admitted(&request.key, request.applied.version) {
             Ok(early) => early,
             Err(reason) => {
                 self.metrics.count_wait(if reason == WaitReason::NotOpen { "not_open" } else { "in_flight" });
@@ -54,10 +59,11 @@ impl Admission {
             return None;
         };
         self.metrics.count_optimistic();
+        let admitted = self.prove(request, verdict);
         let (admission, home, request) = (Arc::clone(self), Arc::clone(home), request.clone());
         let AdmittedEarly { charge, opened, .. } = early;
         tokio::spawn(async move { admission.charge_admitted(&home, &request, opened.burst_epoch, charge).await });
-        verdict.into_admitted()
+        admitted
     }
 
     /// Charges a request that is already admitted. What home does not charge is reconciled.
@@ -83,7 +89,10 @@ impl Admission {
                     | Verdict::WrongSecret(_)
                     | Verdict::Inactive(_)
                     | Verdict::Paused(_)
-                    | Verdict::PausedNow { .. } => {
+                    | Verdict::PausedNow { .. }
+                    | Verdict::Expired(_)
+                    | Verdict::Outdated { .. }
+                    | Verdict::Restricted(_) => {
                         self.metrics.count_over_limit();
                         add_uncharged();
                     }
@@ -107,6 +116,6 @@ impl Admission {
     /// Begins a charge that waits for home.
     pub(super) fn begin_charge(&self, request: &KeyRequest) -> Option<ChargeInFlight> {
         let Backend::Home(home) = &self.backend else { return None };
-        home.is_optimistic().then(|| self.open_keys.begin(&request.key))
+        home.is_optimistic().then(|| self.open_keys.begin(&request.key, request.applied.version))
     }
 }

@@ -20,6 +20,7 @@ const REFUSAL_WINDOW: Duration = Duration::from_secs(1);
 pub(super) enum PersistentRefusal {
     WrongSecret,
     Inactive,
+    Expired,
     Paused,
 }
 
@@ -28,7 +29,7 @@ impl PersistentRefusal {
     pub(super) const fn reason(self) -> RefusalReason {
         match self {
             Self::WrongSecret => RefusalReason::WrongSecret,
-            Self::Inactive => RefusalReason::Inactive,
+            Self::Inactive | Self::Expired => RefusalReason::Inactive,
             Self::Paused => RefusalReason::Paused,
         }
     }
@@ -39,6 +40,7 @@ impl From<PersistentRefusal> for Refusal {
         match refusal {
             PersistentRefusal::WrongSecret => Self::InvalidKey,
             PersistentRefusal::Inactive => Self::Inactive,
+            PersistentRefusal::Expired => Self::Expired,
             PersistentRefusal::Paused => Self::Paused,
         }
     }

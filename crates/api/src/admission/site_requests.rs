@@ -13,8 +13,8 @@ use ipseity_home::message::{
     Reply, ReplyLine, Request, RequestLine, VerdictMessage,
 };
 use ipseity_ledger::{
-    Arrival, ChargeId, DataSet, DemoReconcileBatch, LedgerTime, REMOTE_ARRIVAL_AHEAD_MAX_MS, ReconcileBatch,
-    RemoteSlot, SentCharge, Verdict,
+    AppliedRestrictions, Arrival, ChargeId, DataSet, DemoReconcileBatch, LedgerTime, REMOTE_ARRIVAL_AHEAD_MAX_MS,
+    ReconcileBatch, RemoteSlot, SentCharge, Verdict,
 };
 use ipseity_store::RefusalReason;
 use tokio::time::timeout;
@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use crate::admission::backend::{Backend, Stores, has_seen_key};
 use crate::admission::degraded::reconcile::BatchOutcome;
 use crate::admission::key_request::KeyRequest;
+use crate::admission::restricted::Restricted;
 use crate::admission::{Admission, ChargeFailure};
 use crate::error::Refusal;
 
@@ -52,6 +53,7 @@ impl Admission {
                 Request::Ping
                 | Request::ChargeDemo
                 | Request::FindRecord(_)
+                | Request::KeyStatus(_)
                 | Request::FindDemoUsage
                 | Request::ReconcileDemo(_)
                 | Request::AddRefusals(_)
@@ -80,6 +82,7 @@ impl Admission {
             Request::Charge(charge) => self.charge_for_remote_node(stores, &charge, sent_at).await,
             Request::ChargeDemo => self.charge_demo_for_remote_node().await,
             Request::FindRecord(key) => self.find_record_for_remote_node(stores, &key).await,
+            Request::KeyStatus(key) => self.key_status_for_remote_node(&key).await,
             Request::FindDemoUsage => match self.find_demo_usage().await {
                 Some(usage) => Reply::DemoUsage(usage.map(|usage| (usage.day.0, usage.count))),
                 None => Reply::NotProcessed,
@@ -118,7 +121,9 @@ impl Admission {
         }
         let slot = charge.slot.and_then(RemoteSlot::from_number);
         let arrival = Arrival::AtRemoteNode { arrival: LedgerTime(charge.arrival), sent_at, slot };
-        let request = KeyRequest { key, owner, charge_id, arrival };
+        let (version, is_refused) = charge.restrictions.unwrap_or_default();
+        let applied = AppliedRestrictions { version, is_refused };
+        let request = KeyRequest { key, owner, charge_id, arrival, applied, restricted: Restricted::default() };
         match self.obtain_verdict(&request).await {
             Ok(verdict) => {
                 if let Verdict::PausedNow { now, burst_epoch } = *verdict.verdict() {
@@ -144,13 +149,22 @@ impl Admission {
             return Reply::NoSuchKey;
         }
         let now_s = stores.ledger.owner_of(key.id).now().as_secs();
-        match self.find_key_record(key.id).await {
+        match self.find_key_record(key.id, self.degraded.knows(key.id)).await {
             Some(Some(record)) => match RecordMessage::new(&record, &key.digest, now_s) {
                 Some(message) => Reply::Record(Box::new(message)),
                 None => Reply::WrongSecret,
             },
             Some(None) => Reply::NoSuchKey,
             None => Reply::NotProcessed,
+        }
+    }
+
+    async fn key_status_for_remote_node(&self, key: &KeyMessage) -> Reply {
+        let Some(key) = key.parse() else { return Reply::NotProcessed };
+        match self.key_status(&key).await {
+            Ok(status) => Reply::KeyStatus((&status).into()),
+            Err(Refusal::InvalidKey) => Reply::NoSuchKey,
+            Err(_) => Reply::NotProcessed,
         }
     }
 
@@ -201,6 +215,7 @@ impl Admission {
             RefusalReason::Burst,
             RefusalReason::QuotaExhausted,
             RefusalReason::WrongSecret,
+            RefusalReason::Restricted,
         ];
         for (key, day, name, count) in &refusals.keys {
             let reason = reasons.into_iter().find(|reason| reason.name() == name);
@@ -221,6 +236,7 @@ const fn must_be_in_time(request: &Request) -> bool {
         Request::Charge(_) | Request::ChargeDemo | Request::Reconcile(_) | Request::ReconcileDemo(_) => true,
         Request::Ping
         | Request::FindRecord(_)
+        | Request::KeyStatus(_)
         | Request::FindDemoUsage
         | Request::AddRefusals(_)
         | Request::ClaimSlot(_) => false,

@@ -11,6 +11,7 @@ use crate::operation::Operation;
 use crate::state::Api;
 
 pub(crate) async fn demo_handler(State(api): State<Arc<Api>>, Extension(client): Extension<Client>) -> Response {
-    let result = api.admission.admit_demo(client.address).await.map(|admitted| api.renderer.render(&client, admitted));
+    let result =
+        api.admission.admit_demo(client.address).await.map(|admitted| api.renderer.render(&client, None, admitted));
     api.finish_response(Operation::Demo.label(), result)
 }

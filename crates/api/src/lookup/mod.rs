@@ -2,18 +2,22 @@
 
 pub(crate) mod demo;
 pub(crate) mod renderer;
+pub(crate) mod test_failure;
+pub(crate) mod test_key;
 
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use http::HeaderValue;
 use http::request::Parts;
 use ipseity_domain::Client;
 
 use crate::admission::credentials;
 use crate::error::Refusal;
 use crate::operation::Operation;
+use crate::pairing::{PAIR_UNUSED_HEADER, paired_address};
 use crate::state::Api;
 
 pub(crate) async fn lookup_handler(
@@ -25,14 +29,23 @@ pub(crate) async fn lookup_handler(
 }
 
 pub(crate) async fn lookup(api: &Api, client: &Client, parts: &Parts) -> Response {
+    let needs_https = api.needs_https(client);
+    if let Some(scope) = test_key::find_test_key(api, parts) {
+        return test_key::test_response(api, needs_https, || test_key::sample_response(scope, parts));
+    }
     let result = async {
-        let is_plaintext = client.connection.is_encrypted == Some(false);
-        if is_plaintext && api.require_https && credentials::has_key(parts) {
+        if needs_https && credentials::has_key(parts) {
             return Err(Refusal::HttpsRequired);
         }
-        let admitted = api.admission.admit(parts).await?;
+        let admitted = api.admission.admit(client, parts).await?;
         let requested_scope = credentials::query_param(parts, "scope");
-        Ok(api.renderer.render(client, admitted.narrowed_to(requested_scope.as_deref())))
+        let paired = paired_address(api.pairing.as_deref(), client, &parts.headers);
+        let address = paired.and_then(Result::ok);
+        let mut response = api.renderer.render(client, address, admitted.narrowed_to(requested_scope.as_deref()));
+        if let Some(Err(unused)) = paired {
+            response.headers_mut().insert(PAIR_UNUSED_HEADER, HeaderValue::from_static(unused.name()));
+        }
+        Ok(response)
     };
     api.finish_response(Operation::Lookup.label(), result.await)
 }

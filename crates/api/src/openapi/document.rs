@@ -11,6 +11,8 @@ use ipseity_domain::Scope;
 use serde_json::{Map, Value, json};
 
 use crate::error::ErrorBodies;
+use crate::lookup::renderer::sample_caller::{HOME, SAMPLE_CALLERS};
+use crate::lookup::test_failure::TestFailure;
 use crate::openapi::{example, header, schema, yaml};
 use crate::operation::{API_VERSION, Operation};
 use crate::public_urls::PublicUrls;
@@ -55,6 +57,7 @@ pub fn openapi_document(public_urls: &PublicUrls) -> Value {
         "servers": [{ "url": public_urls.base }],
         "tags": [
             { "name": "lookup", "description": "Look up the caller." },
+            { "name": "key", "description": "Get the status of the key." },
             { "name": "service", "description": "Version, data sources and this document." },
         ],
         "paths": paths,
@@ -93,7 +96,8 @@ fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
 
 const fn tag(operation: Operation) -> &'static str {
     match operation {
-        Operation::Lookup | Operation::Demo => "lookup",
+        Operation::Lookup | Operation::Demo | Operation::Pair => "lookup",
+        Operation::KeyStatus => "key",
         Operation::Meta | Operation::OpenapiJson | Operation::OpenapiYaml => "service",
     }
 }
@@ -123,10 +127,14 @@ fn operation_object(
         "tags": [tag(operation)],
         "summary": summary,
         "description": operation.description(),
-        "security": if is_lookup { json!([{ "bearer": [] }, { "query": [] }]) } else { json!([]) },
-        "parameters": if is_lookup { json!([scope_parameter()]) } else { json!([]) },
+        "security": if is_lookup || operation == Operation::KeyStatus { json!([{ "bearer": [] }, { "query": [] }]) } else { json!([]) },
+        "parameters": if is_lookup { lookup_parameters() } else { json!([]) },
         "responses": responses,
     })
+}
+
+fn lookup_parameters() -> Value {
+    json!([scope_parameter(), as_parameter(), fail_parameter(), pair_parameter()])
 }
 
 fn scope_parameter() -> Value {
@@ -135,6 +143,34 @@ fn scope_parameter() -> Value {
         "description": "Narrows the key's scope for this request, in upper or lower case. A wider scope or any other value is ignored.",
         "schema": { "type": "string", "enum": Scope::ALL.map(Scope::name) },
         "example": Scope::Geo.name(),
+    })
+}
+
+fn as_parameter() -> Value {
+    json!({
+        "name": "as", "in": "query", "required": false,
+        "description": "The made-up caller that a test key returns, in upper or lower case. Ignored for other keys.",
+        "schema": { "type": "string", "enum": SAMPLE_CALLERS.iter().map(|caller| caller.name).collect::<Vec<_>>() },
+        "example": HOME.name,
+    })
+}
+
+fn fail_parameter() -> Value {
+    json!({
+        "name": "fail", "in": "query", "required": false,
+        "description": "The error that a test key returns, in upper or lower case. Ignored for other keys.",
+        "schema": { "type": "string", "enum": TestFailure::ALL.map(TestFailure::name) },
+        "example": TestFailure::Day.name(),
+    })
+}
+
+fn pair_parameter() -> Value {
+    json!({
+        "name": "Ipseity-Pair", "in": "header", "required": false,
+        "description": "Up to two tokens of `/api/v1/pair`, separated by a comma. The first one of the other address family fills the \
+            second address field. If none can be used, the response is the same as without one.",
+        "schema": { "type": "string" },
+        "example": example::PAIR_TOKEN,
     })
 }
 
@@ -223,8 +259,10 @@ mod tests {
             examples.expect("examples object").keys().cloned().collect::<Vec<_>>()
         };
         assert_eq!(examples("200"), ["ip", "geo", "full"]);
-        assert_eq!(examples("401"), ["missing_api_key", "missing_scheme", "invalid_api_key"]);
-        assert_eq!(examples("403"), ["inactive_api_key", "paused"]);
-        assert_eq!(examples("429"), ["quota_exhausted", "burst_exceeded"]);
+        assert_eq!(examples("401"), ["missing_api_key", "missing_scheme", "invalid_api_key", "invalid_ticket"]);
+        let forbidden = ["inactive_api_key", "paused", "expired"];
+        let restricted = ["origin_not_allowed", "network_not_allowed", "ticket_required"];
+        assert_eq!(examples("403"), [forbidden, restricted].concat());
+        assert_eq!(examples("429"), ["quota_exhausted", "burst_exceeded", "caller_limited"]);
     }
 }

@@ -1,19 +1,32 @@
 //! Example responses of the document.
 
 use axum::response::Response;
-use ipseity_domain::{FieldSet, Scope};
+use http::HeaderValue;
+use ipseity_domain::{AddressFamily, FieldSet, Scope};
 use serde_json::{Map, Value, json};
 
 use crate::error::Refusal;
+use crate::key_status::body::{KeyStatusBody, sample_status};
 use crate::lookup::renderer::example::{example_body, example_lookup_headers};
-use crate::operation::{API_VERSION, Operation};
+use crate::operation::{API_VERSION, EXAMPLE_NOW, Operation};
+use crate::pairing::PAIR_UNUSED_HEADER;
 use crate::public_urls::PublicUrls;
-use crate::response::cacheable_response;
+use crate::response::rate_limit_headers::BurstUse;
+use crate::response::{cacheable_response, json_response};
+
+/// A token of pairing.
+pub(super) const PAIR_TOKEN: &str = "q8XrVbnY2cRk0pGf1tJzWm5sAeHdLu7oQiT3xNvC6yBZKj4lS9EwPgRhUaDfMbOtVqI_k2c";
 
 /// The successful response of an operation, without a body.
 pub(super) fn response(operation: Operation) -> Response {
     match operation {
-        Operation::Lookup | Operation::Demo => example_lookup_headers(),
+        Operation::Lookup => {
+            let mut response = example_lookup_headers(Some(BurstUse { left: Some((257, 18)) }));
+            response.headers_mut().insert(PAIR_UNUSED_HEADER, HeaderValue::from_static("expired"));
+            response
+        }
+        Operation::Demo => example_lookup_headers(None),
+        Operation::KeyStatus | Operation::Pair => json_response(""),
         Operation::Meta | Operation::OpenapiJson | Operation::OpenapiYaml => cacheable_response("", "application/json"),
     }
 }
@@ -33,6 +46,11 @@ pub(super) fn content(operation: Operation) -> Value {
             json("IpResponse", Scope::ALL.into_iter().map(example).collect::<Map<_, _>>().into())
         }
         Operation::Demo => json("DemoResponse", json!({ "demo": { "value": example_body(FieldSet::Demo) } })),
+        Operation::KeyStatus => {
+            let body = |is_for_page| json!({ "value": KeyStatusBody::new(&sample_status(Scope::Geo), is_for_page, EXAMPLE_NOW) });
+            json("KeyStatus", json!({ "key_status": body(false), "with_origin": body(true) }))
+        }
+        Operation::Pair => json("PairResponse", json!({ "pair": { "value": pair_body() } })),
         Operation::Meta => json("Meta", json!({ "meta": { "value": meta_body() } })),
         Operation::OpenapiJson => {
             json!({ "application/json": { "schema": { "type": "object" }, "example": { "openapi": "3.1.0" } } })
@@ -51,10 +69,16 @@ pub(super) fn refusal_content(refusals: &[Refusal], public_urls: &PublicUrls) ->
     json!({ "application/json": { "schema": { "$ref": "#/components/schemas/ErrorResponse" }, "examples": examples } })
 }
 
+fn pair_body() -> Value {
+    json!({ "token": PAIR_TOKEN, "family": AddressFamily::Ipv4.name(), "expires_in_s": 30 })
+}
+
 fn meta_body() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "interface": API_VERSION,
+        "ipv4_url": "https://ipv4.ip.example.com",
+        "ipv6_url": "https://ipv6.ip.example.com",
         "databases": [{
             "type": "GeoLite2-City", "kind": "city", "built_at": "2026-11-10T14:00:00Z", "age_days": 5,
             "attribution": "This product includes GeoLite2 data created by MaxMind, available from https://www.maxmind.com.",

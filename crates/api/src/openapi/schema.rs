@@ -4,6 +4,7 @@
 use ipseity_domain::{Field, FieldSet, Scope};
 use serde_json::{Map, Value, json};
 
+use crate::key_status::body::EXPIRED;
 use crate::lookup::renderer::example::example_body;
 use crate::operation::API_VERSION;
 
@@ -17,7 +18,9 @@ pub(super) fn components() -> Value {
             "Response to a lookup. The scope decides which fields are present. Unknown values are null.",
         ),
         "DemoResponse": lookup_schema(FieldSet::Demo, &demo, "Response to a demo request. All fields are always present."),
+        "KeyStatus": key_status_schema(),
         "ErrorResponse": error_schema(),
+        "PairResponse": pair_schema(),
         "Meta": meta_schema(),
     })
 }
@@ -58,16 +61,69 @@ fn error_schema() -> Value {
     })
 }
 
+fn key_status_schema() -> Value {
+    let number = |meaning: &str| json!({ "type": "integer", "minimum": 0, "description": meaning });
+    let count = |meaning: &str| json!({ "type": ["integer", "null"], "minimum": 0, "description": meaning });
+    let list = |meaning: &str| json!({ "type": "array", "items": { "type": "string" }, "description": meaning });
+    json!({
+        "type": "object",
+        "description": "Status of a key. Requests with an Origin header, and keys with allowed origins, get only scope and state.",
+        "required": ["status", "scope", "state"],
+        "properties": {
+            "status": { "type": "string", "const": "success", "description": "Always `success`." },
+            "scope": { "type": "string", "enum": Scope::ALL.map(Scope::name), "description": "Scope of the key." },
+            "state": { "type": "string", "enum": ["active", "paused", "inactive", EXPIRED], "description": "State of the key." },
+            "limits": {
+                "type": "object", "required": ["day", "burst"], "description": "Limits of the key.",
+                "properties": { "day": number("Requests per day."), "burst": number("Requests in any 60 seconds.") },
+            },
+            "usage": {
+                "type": "object", "required": ["day", "burst"],
+                "description": "Requests that count toward the limits. Null while they are not available.",
+                "properties": { "day": count("Requests today, in UTC."), "burst": count("Requests in the last 60 seconds.") },
+            },
+            "expires_at": {
+                "type": ["string", "null"], "format": "date-time", "description": "When the key expires, or null.",
+            },
+            "restrictions": {
+                "type": "object", "required": ["origins", "networks", "caller_limit"],
+                "description": "Who may use the key. Empty lists allow everyone.",
+                "properties": {
+                    "origins": list("Allowed origins of web pages."),
+                    "networks": list("Allowed networks."),
+                    "caller_limit": count("Requests per minute of one caller at each node, or null."),
+                },
+            },
+        },
+    })
+}
+
+fn pair_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "A token with the address of the connection.",
+        "required": ["token", "family", "expires_in_s"],
+        "properties": {
+            "token": { "type": "string", "pattern": "^[A-Za-z0-9_-]+$", "description": "Send it in `Ipseity-Pair`." },
+            "family": { "type": "string", "enum": ["ipv4", "ipv6"], "description": "Address family of the connection." },
+            "expires_in_s": { "type": "integer", "minimum": 1, "description": "Seconds until the token expires." },
+        },
+    })
+}
+
 fn meta_schema() -> Value {
     let text = |meaning: &str| json!({ "type": "string", "description": meaning });
     let nullable_text = |meaning: &str| json!({ "type": ["string", "null"], "description": meaning });
+    let nullable_url = |meaning: &str| json!({ "type": ["string", "null"], "format": "uri", "description": meaning });
     json!({
         "type": "object",
         "description": "Version of the service and sources of its data.",
-        "required": ["version", "interface", "databases", "notices"],
+        "required": ["version", "interface", "ipv4_url", "ipv6_url", "databases", "notices"],
         "properties": {
             "version": text("Version of the service."),
             "interface": { "type": "string", "const": API_VERSION, "description": "Version of this API." },
+            "ipv4_url": nullable_url("URL of the service over IPv4 only. Null if there is none."),
+            "ipv6_url": nullable_url("URL of the service over IPv6 only. Null if there is none."),
             "databases": {
                 "type": "array",
                 "description": "Geo databases in use, in order of precedence.",

@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Capacity for the longest value: a policy with two numbers of twenty digits.
-const CAPACITY_BYTES: usize = 64;
+/// Capacity for the longest value: two policies, the first with a number of twenty digits.
+const CAPACITY_BYTES: usize = 96;
 
 /// A header value under construction. Text that does not fit is dropped.
 pub(crate) struct HeaderValueBuilder {

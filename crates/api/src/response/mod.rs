@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::response::header_value::HeaderValueBuilder;
 
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing",
+    "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing, Ipseity-Test, Ipseity-Pair-Unused",
 );
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");

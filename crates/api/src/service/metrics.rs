@@ -41,6 +41,9 @@ pub(crate) const PAGE_LABEL: &str = "page";
 /// The label of requests that match no route.
 pub(crate) const NO_OPERATION_LABEL: &str = "unmatched";
 
+/// The label of lookups with a test key. Only logs, traces and durations have it, because their outcomes are not counted.
+pub(crate) const TEST_LABEL: &str = "test";
+
 /// The metrics of the API. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiMetrics {
@@ -61,11 +64,19 @@ pub struct ApiMetrics {
     optimistic_requests: Counter,
     optimistic_waits: Family<WaitLabels, Counter>,
     over_limit_requests: Counter,
+    uncounted_callers: Counter,
 }
 
-/// The possible outcomes of an operation. A URL that is too long belongs to no operation.
+/// The possible outcomes of an operation. A URL that is too long or a wrong host belongs to no operation, and test keys are not
+/// counted.
 fn outcome_labels(operation: Operation) -> impl Iterator<Item = &'static str> {
-    let refusals = operation.refusals().into_iter().filter(|refusal| *refusal != Refusal::UriTooLong);
+    let is_counted = |refusal: &Refusal| {
+        !matches!(
+            refusal,
+            Refusal::UriTooLong | Refusal::Misdirected | Refusal::UnknownTestCaller | Refusal::UnknownTestFailure
+        )
+    };
+    let refusals = operation.refusals().into_iter().filter(is_counted);
     iter::once("success").chain(refusals.map(Refusal::outcome_label))
 }
 
@@ -97,6 +108,7 @@ impl ApiMetrics {
             optimistic_requests: Counter::default(),
             optimistic_waits: Family::default(),
             over_limit_requests: Counter::default(),
+            uncounted_callers: Counter::default(),
         };
         registry.register("api_requests", "API requests, by operation and outcome", metrics.requests.clone());
         registry.register(
@@ -163,6 +175,11 @@ impl ApiMetrics {
             "Requests that a remote node admitted before home had charged them, and home would not have admitted",
             metrics.over_limit_requests.clone(),
         );
+        registry.register(
+            "uncounted_caller_requests",
+            "Requests that were not counted for the limit per caller of their key, because there were too many callers",
+            metrics.uncounted_callers.clone(),
+        );
         metrics
     }
 
@@ -172,10 +189,10 @@ impl ApiMetrics {
             drop(self.request_duration.get_or_create(&OperationLabels { operation: operation.label() }));
             outcome_labels(operation).for_each(|outcome| self.create_series(operation.label(), outcome));
         }
-        for operation in [PAGE_LABEL, NO_OPERATION_LABEL] {
+        for operation in [PAGE_LABEL, NO_OPERATION_LABEL, TEST_LABEL] {
             drop(self.request_duration.get_or_create(&OperationLabels { operation }));
         }
-        for reason in ["stale", "pending", "not_open", "in_flight"] {
+        for reason in ["stale", "pending", "not_open", "in_flight", "restricted"] {
             drop(self.optimistic_waits.get_or_create(&WaitLabels { reason }));
         }
         UNMATCHED_REFUSALS.iter().for_each(|refusal| self.create_series(NO_OPERATION_LABEL, refusal.outcome_label()));
@@ -195,6 +212,10 @@ impl ApiMetrics {
 
     pub(crate) fn count_over_limit(&self) {
         self.over_limit_requests.inc();
+    }
+
+    pub(crate) fn count_uncounted_caller(&self) {
+        self.uncounted_callers.inc();
     }
 
     pub(crate) fn observe_request_duration(&self, operation: &'static str, elapsed: Duration) {

@@ -24,10 +24,11 @@ use tracing::field::Empty;
 
 use crate::error::Refusal;
 use crate::lookup::lookup;
+use crate::lookup::test_key::is_test_response;
 use crate::operation::Operation;
 use crate::response::preflight::preflight_response;
 use crate::response::{insert_common_headers, insert_cross_origin_headers, insert_server_timing};
-use crate::service::metrics::{NO_OPERATION_LABEL, PAGE_LABEL};
+use crate::service::metrics::{NO_OPERATION_LABEL, PAGE_LABEL, TEST_LABEL};
 use crate::service::request_id::RequestId;
 use crate::state::Api;
 use crate::trace::TRACE_TARGET;
@@ -117,6 +118,7 @@ impl PublicServiceInner {
         let mut response = id.scope(self.run_guarded(dispatched, matched).instrument(span.clone())).await;
         let elapsed = start.elapsed();
         let operation = match matched {
+            Some(_) if is_test_response(&response) => TEST_LABEL,
             Some(operation) => operation.label(),
             None if response.extensions().get::<Unmatched>().is_some() => NO_OPERATION_LABEL,
             None => PAGE_LABEL,
@@ -186,10 +188,15 @@ impl PublicServiceInner {
         if uri.path().len() + uri.query().map_or(0, str::len) > self.uri_bytes_max {
             return mark_unmatched(self.refusal_response(Refusal::UriTooLong));
         }
+        let is_preflight = request.method() == Method::OPTIONS;
+        let pairing = self.api.pairing.as_ref().filter(|_| !is_preflight);
+        if pairing.is_some_and(|pairing| pairing.is_misdirected(&client, &request)) {
+            return mark_unmatched(self.refusal_response(Refusal::Misdirected));
+        }
         if fast_path::skips_router(matched, request.method()) {
             return lookup(&self.api, &client, &request.into_parts().0).await;
         }
-        if request.method() == Method::OPTIONS {
+        if is_preflight {
             // Not routed: after a preflight on a mistyped path, a script can read the 404 of its request.
             return mark_unmatched(preflight_response(request.headers()));
         }
@@ -231,6 +238,8 @@ mod tests {
     use super::*;
     use crate::admission::Admission;
     use crate::error::ErrorBodies;
+    use crate::key_status::reader::KeyStatusReader;
+    use crate::limits::KeyStatusLimits;
     use crate::lookup::renderer::Renderer;
     use crate::openapi::document::OpenApiDocuments;
     use crate::public_urls::PublicUrls;
@@ -245,11 +254,14 @@ mod tests {
         Arc::new(Api {
             admission: Arc::new(Admission::unreachable(metrics.clone())),
             renderer: Renderer::new(Arc::new(atlas), 1),
+            key_status_reader: KeyStatusReader::new(KeyStatusLimits::for_test()),
             openapi_documents: OpenApiDocuments::new(&urls),
             error_bodies: ErrorBodies::new(urls),
             metrics,
             has_https_url: true,
             require_https: true,
+            accept_test_keys: true,
+            pairing: None,
         })
     }
 

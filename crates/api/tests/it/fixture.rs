@@ -5,19 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::Request;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request};
+use http_body_util::BodyExt;
 use ipseity_api::{
-    Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, PublicService, PublicUrls, Stores, UsageBuffer,
+    Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, KeyStatusLimits, PublicService, PublicUrls, Stores,
+    UsageBuffer,
 };
 use ipseity_domain::account::{EmailAddress, KeyName};
-use ipseity_domain::{Address, Client, ConnectionFacts, KeyId, PlaintextKey, Scope};
+use ipseity_domain::{Address, Client, ConnectionFacts, KeyId, PlaintextKey, Restrictions, Scope};
 use ipseity_geo::{AtlasReloader, AtlasSources};
 use ipseity_ledger::{Ledger, LedgerOptions, Published, RECONCILE_DELAY};
 use ipseity_store::{Account, Actor, Store, StoreOptions};
 use ipseity_testkit::{FaultConfig, FaultProxy, Postgres, PostgresOptions, Redis, RedisOptions, eventually};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use tokio::time::sleep;
 
 const DATABASE: &str = "ipseity_test";
@@ -119,7 +122,10 @@ pub async fn create_key(store: &Store, account: &Account) -> PlaintextKey {
 
 async fn insert_key(store: &Store, account: &Account, key: &PlaintextKey) {
     let name = KeyName::parse("a key").expect("name parses");
-    let created = store.keys().create(account, Actor::Operator, &name, Scope::Ip, &key.to_api_key()).await;
+    let created = store
+        .keys()
+        .create(account, Actor::Operator, &name, Scope::Ip, &key.to_api_key(), &Restrictions::default())
+        .await;
     created.expect("key is created");
 }
 
@@ -158,8 +164,14 @@ impl TestApi {
             unknown_cache_ttl: UNKNOWN_TTL,
             refusal_cache_max: 100,
             demo_requests_per_subnet_max: 100,
+            caller_counters_max: 1_000,
             render_cache_max: 1,
             degraded: DegradedLimits { local_keys_max: 1_000, max_age: PATIENCE, store_timeout: CHARGE_TIMEOUT },
+            key_status: KeyStatusLimits {
+                requests_per_key_per_min_max: 60,
+                requests_per_subnet_per_min_max: 60,
+                entries_max: 100,
+            },
         };
         let urls = PublicUrls {
             base: "https://ipseity.example".to_owned(),
@@ -177,10 +189,18 @@ impl TestApi {
 
     /// Makes a lookup with this key and returns the status.
     pub async fn request(&self, key: &PlaintextKey) -> u16 {
+        self.send(key, IpAddr::V4(Ipv4Addr::LOCALHOST), HeaderMap::new()).await.0
+    }
+
+    /// Makes a lookup from this address with these headers. Returns the status, the headers and the body.
+    pub async fn send(&self, key: &PlaintextKey, from: IpAddr, headers: HeaderMap) -> (u16, HeaderMap, Value) {
         let request = Request::get("/api/v1/ip").header(AUTHORIZATION, format!("Bearer {}", key.expose()));
-        let address = Address::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let client = Client { address, connection: ConnectionFacts::default() };
-        self.service.call(client, request.body(Body::empty()).expect("valid request")).await.status().as_u16()
+        let mut request = request.body(Body::empty()).expect("valid request");
+        request.headers_mut().extend(headers);
+        let client = Client { address: Address::new(from), connection: ConnectionFacts::default() };
+        let (head, body) = self.service.call(client, request).await.into_parts();
+        let body = body.collect().await.expect("complete body").to_bytes();
+        (head.status.as_u16(), head.headers, serde_json::from_slice(&body).expect("valid JSON"))
     }
 
     /// Makes a request and checks that the local limiter decides on it.

@@ -6,5 +6,6 @@ mod burst_limit;
 mod fixture;
 mod late_delivery;
 mod lost_reply;
+mod restrictions;
 mod revocation;
 mod unknown_keys;

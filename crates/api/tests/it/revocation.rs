@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use ipseity_domain::PlaintextKey;
-use ipseity_ledger::{Arrival, ChargeId, Verdict};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, Verdict};
 use ipseity_store::Actor;
 use ipseity_testkit::{FaultConfig, eventually};
 use tokio::time::sleep;
@@ -76,7 +76,7 @@ async fn pause_that_redis_reported_is_kept_without_it() {
     while !matches!(
         fixture
             .ledger
-            .charge(&key.to_api_key(), ChargeId::next(), Arrival::Here(Instant::now()))
+            .charge(&key.to_api_key(), ChargeId::next(), Arrival::Here(Instant::now()), AppliedRestrictions::default())
             .await
             .expect("Redis answers"),
         Verdict::PausedNow { .. }

@@ -161,6 +161,14 @@ impl CertResolver {
             .collect()
     }
 
+    /// All DNS names of the certificate that covers a name; `None` if there is no such certificate.
+    #[must_use]
+    pub fn names_with(&self, name: &str) -> Option<Vec<String>> {
+        let active = self.active.load();
+        let mut loaded = active.iter().filter_map(|active| active.certificate.as_ref());
+        loaded.find(|certificate| certificate.matches_name(name)).map(|certificate| certificate.dns_names.clone())
+    }
+
     /// The certificate loaded from these files, if any.
     pub(crate) fn find_certificate(&self, files: &CertificateFiles) -> Option<LoadedCertificate> {
         self.active.load().iter().find(|entry| entry.files == *files)?.certificate.clone()

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::account::{EmailAddress, KeyName};
-use ipseity_domain::{ApiKey, PlaintextKey, Scope};
+use ipseity_domain::{ApiKey, PlaintextKey, Restrictions, Scope};
 use ipseity_keys::{CommittedChange, DeploymentGuard, KeyMetrics, KeyService};
-use ipseity_ledger::{Arrival, ChargeId, Ledger, LedgerOptions, Verdict};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, Ledger, LedgerOptions, Verdict};
 use ipseity_store::{Account, Actor, Store, StoreOptions};
 use ipseity_testkit::{Postgres, PostgresOptions, Redis, RedisOptions};
 use prometheus_client::encoding::text::encode;
@@ -53,7 +53,7 @@ impl KeysFixture {
         let name = KeyName::parse("a key").expect("name parses");
         self.store
             .keys()
-            .create(&self.account, Actor::Operator, &name, Scope::Geo, &key)
+            .create(&self.account, Actor::Operator, &name, Scope::Geo, &key, &Restrictions::default())
             .await
             .expect("key is created");
         key
@@ -101,7 +101,10 @@ impl TestNode {
 
     pub async fn charge_once(&self, key: &ApiKey) -> Verdict {
         let arrival = Arrival::Here(Instant::now());
-        self.ledger.charge(key, ChargeId::next(), arrival).await.expect("charge succeeds")
+        self.ledger
+            .charge(key, ChargeId::next(), arrival, AppliedRestrictions::default())
+            .await
+            .expect("charge succeeds")
     }
 
     /// Charges until the key is paused.

@@ -14,6 +14,7 @@ use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::applied_restrictions::AppliedRestrictions;
 use crate::arrival::RemoteSlot;
 use crate::charge_id::ChargeId;
 use crate::columns::{Column, column, decimal_digits};
@@ -27,6 +28,8 @@ use crate::scripts::{self, random_nonce};
 const BATCH_CHARGES_MAX: usize = 64;
 const ARRIVAL: Column = column("arrival_ms");
 const SLOT: Column = column("charge_slot");
+const VERSION: Column = column("charge_version");
+const REFUSED: Column = column("charge_refused");
 /// Estimated size of a command, so that its buffer is allocated once: bytes per charge, then arguments and bytes of the
 /// rest.
 const CHARGE_CAPACITY_BYTES: usize = 99;
@@ -49,6 +52,7 @@ pub(crate) struct Charge {
     pub(crate) checked_at: LedgerTime,
     /// Of the remote node, if it has one.
     pub(crate) slot: Option<RemoteSlot>,
+    pub(crate) applied: AppliedRestrictions,
     /// The length of the burst window.
     pub(crate) burst_window_ms: u64,
 }
@@ -169,20 +173,30 @@ fn charge_command(incarnation: &Incarnation, is_cluster: bool, charges: &[Charge
     let burst_window_ms = charges.iter().map(|charge| charge.burst_window_ms).min();
     cmd.arg(incarnation.as_bytes()).arg(random_nonce()).arg(BURST_LIMIT).arg(burst_window_ms.unwrap_or_default());
     cmd.arg(first_sent).arg(last_sent);
-    for Charge { key, id, arrival, slot, .. } in charges {
-        let mut charge_arg = [0; SLOT.end()];
-        let (without_slot, slot_digits) = charge_arg.split_at_mut(SLOT.start);
-        let (digest, entry) = without_slot.split_at_mut(ARRIVAL.start);
-        let (arrival_digits, id_digits) = entry.split_at_mut(ARRIVAL.width);
-        digest.copy_from_slice(key.digest.as_bytes());
-        arrival_digits.copy_from_slice(&decimal_digits::<{ ARRIVAL.width }>(arrival.0));
-        id_digits.copy_from_slice(&id.digits());
-        if let Some(slot) = slot {
-            slot_digits.copy_from_slice(&decimal_digits::<{ SLOT.width }>(slot.number().into()));
-        }
-        cmd.arg(&charge_arg[..if slot.is_some() { SLOT.end() } else { SLOT.start }]);
+    for charge in charges {
+        let (charge_arg, len) = charge_arg(charge);
+        cmd.arg(&charge_arg[..len]);
     }
     cmd
+}
+
+/// The argument of `charge.lua` for a charge, and its length without the last columns that are not needed.
+fn charge_arg(charge: &Charge) -> ([u8; REFUSED.end()], usize) {
+    let (mut arg, mut len) = ([b' '; REFUSED.end()], SLOT.start);
+    arg[..ARRIVAL.start].copy_from_slice(charge.key.digest.as_bytes());
+    arg[ARRIVAL.start..ARRIVAL.end()].copy_from_slice(&decimal_digits::<{ ARRIVAL.width }>(charge.arrival.0));
+    arg[ARRIVAL.end()..SLOT.start].copy_from_slice(&charge.id.digits());
+    if let Some(slot) = charge.slot {
+        arg[SLOT.start..SLOT.end()].copy_from_slice(&decimal_digits::<{ SLOT.width }>(slot.number().into()));
+        len = SLOT.end();
+    }
+    let AppliedRestrictions { version, is_refused } = charge.applied;
+    if version > 0 {
+        arg[VERSION.start..VERSION.end()].copy_from_slice(&decimal_digits::<{ VERSION.width }>(version));
+        arg[REFUSED.start] = b'0' + u8::from(is_refused);
+        len = REFUSED.end();
+    }
+    (arg, len)
 }
 
 /// In a cluster, a batch is limited to one slot.

@@ -53,6 +53,11 @@ const LUA_MUTANTS: &[LuaMutant] = &[
         replacement: "if false then",
     },
     LuaMutant {
+        name: "restriction-version-not-compared",
+        text: "if applied_version < tonumber(version) then",
+        replacement: "if false then",
+    },
+    LuaMutant {
         name: "near-limit-not-published",
         text: "    publish_change(record_key)\n    slots, slot =",
         replacement: "    slots, slot =",

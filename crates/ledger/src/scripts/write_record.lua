@@ -4,6 +4,7 @@
 -- ARGV  1 'fill' or 'publish'   2 fence   3 incarnation   4 generation   5 burst epoch   6 deactivated   7 paused   8 scope
 --       9 daily limit   10 digest   11 previous digest or ''   12 when it expires (s)   13 newest day in PostgreSQL   14 its count
 --       15 the day with requests before that   16 its count   17 key id   18 the record in the previous layout (src/columns.rs) or ''
+--       19 the version of the key's restrictions, 0 if it was never restricted   20 when the key expires (s)
 --
 -- fill     A charge found no record. Writes only if the fence is still the one that the charge returned. If a change replaced it,
 --          the data of the fill may be older than the change.
@@ -21,7 +22,13 @@ if old and (old.err or not is_readable(old)) then old = nil end
 local is_current = old and find(old, ARGV[3], 1, true) == 1
 
 local digits = format('{{daily_limit.digits}}{{burst_epoch.digits}}%-{{scope.width}}s{{generation.digits}}', ARGV[9], ARGV[5], ARGV[8], ARGV[4])
-local previous = ARGV[11] ~= '' and ARGV[11] .. format('{{previous_expires_s.digits}}', ARGV[12]) or ''
+local is_restricted = ARGV[19] ~= '0'
+local last_columns = ''
+if ARGV[11] ~= '' or is_restricted then
+  -- Not format for the digest: it ends a text at the first zero byte.
+  last_columns = (ARGV[11] ~= '' and ARGV[11] or string.rep(' ', {{previous_digest.width}})) .. format('{{previous_expires_s.digits}}', ARGV[12])
+end
+if is_restricted then last_columns = last_columns .. format('{{restriction_version.digits}}{{expires_s.digits}}', ARGV[19], ARGV[20]) end
 
 if ARGV[1] == 'fill' then
   if call('GET', KEYS[3]) ~= ARGV[2] then return reply(0) end
@@ -35,7 +42,7 @@ else
   if old_generation > generation then return reply(3) end
   if old_generation == generation then
     local is_same = sub(old, {{digest}}) == ARGV[10] and sub(old, {{deactivated}}) == ARGV[6]
-      and sub(old, {{daily_limit.first}}, {{generation.last}}) == digits and sub(old, {{previous_digest.first}}) == previous
+      and sub(old, {{daily_limit.first}}, {{generation.last}}) == digits and sub(old, {{previous_digest.first}}) == last_columns
     return reply(is_same and 1 or 3)
   end
 end
@@ -96,7 +103,7 @@ end
 local record = format('%-{{incarnation.width}}s', ARGV[3]) .. ARGV[10] .. paused
   .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}',
     newest, today, counts[today] or 0, yesterday, counts[yesterday] or 0)
-  .. flag .. ARGV[6] .. digits .. format('{{log_start_ms.digits}}', log_start) .. NO_SLOTS .. previous
+  .. flag .. ARGV[6] .. digits .. format('{{log_start_ms.digits}}', log_start) .. NO_SLOTS .. last_columns
 -- A record that was lost may have had open slots.
 if old then close_slots(old, KEYS[1]) else publish_change(KEYS[1]) end
 -- Overwritten, not deleted first: a cluster that is migrating the slot would not let the key be created here again.

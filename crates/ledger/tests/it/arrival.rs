@@ -1,7 +1,7 @@
 //! Requests count from their arrival at a node, however long their charges are on their way.
 
 use ipseity_domain::{ApiKey, BURST_LIMIT};
-use ipseity_ledger::{Arrival, ChargeId, LedgerTime, ReconcileBatch, UnconfirmedCharge, Verdict};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, LedgerTime, ReconcileBatch, UnconfirmedCharge, Verdict};
 
 use crate::fixture::{
     DAY_MS, LedgerFixture, MIDNIGHT_MS, NOON, TODAY, admitted_count, empty_batch, lost_charge, swept_usage,
@@ -11,7 +11,11 @@ const BURST_WINDOW_MS: u64 = 60_000;
 
 async fn charge_arrived(fixture: &LedgerFixture, key: &ApiKey, arrival_ms: u64) -> Verdict {
     let arrival = Arrival::AtOwner(LedgerTime(arrival_ms));
-    fixture.ledger.charge(key, ChargeId::next(), arrival).await.expect("charge succeeds")
+    fixture
+        .ledger
+        .charge(key, ChargeId::next(), arrival, AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,10 +67,12 @@ async fn charge_over_midnight_is_taken_back_from_the_day_it_was_charged_to() {
     clock.advance_ms(40);
     let [charged, rejected] = [ChargeId::next(), ChargeId::next()];
     let arrival = Arrival::AtOwner(sent.arrival);
-    let verdict = fixture.ledger.charge(&key, charged, arrival).await.expect("charge succeeds");
+    let verdict =
+        fixture.ledger.charge(&key, charged, arrival, AppliedRestrictions::default()).await.expect("charge succeeds");
     assert_eq!(admitted_count(&verdict), 1, "the charge is of the new day");
     admitted_count(&fixture.charge(&key).await);
-    let verdict = fixture.ledger.charge(&key, rejected, arrival).await.expect("charge succeeds");
+    let verdict =
+        fixture.ledger.charge(&key, rejected, arrival, AppliedRestrictions::default()).await.expect("charge succeeds");
     assert!(matches!(verdict, Verdict::QuotaExhausted { .. }), "{verdict:?}");
     clock.advance_ms(1_101);
     let reconcile = async |id, is_admitted| {

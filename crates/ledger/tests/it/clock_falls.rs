@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyRecord};
-use ipseity_ledger::{Arrival, ChargeId, Ledger, LedgerOptions, LedgerTime, Verdict};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, Ledger, LedgerOptions, LedgerTime, Verdict};
 use ipseity_testkit::{Redis, RedisOptions, TestClock};
 use tokio::time::sleep;
 
@@ -28,7 +28,7 @@ fn open_ledger(url: impl Into<String>) -> Ledger {
 /// Charges a request, after a fill if necessary.
 async fn charge(ledger: &Ledger, key: &ApiKey, key_record: &KeyRecord, arrival: Arrival) -> Verdict {
     loop {
-        match ledger.charge(key, ChargeId::next(), arrival).await {
+        match ledger.charge(key, ChargeId::next(), arrival, AppliedRestrictions::default()).await {
             Ok(Verdict::Unknown(fence)) => drop(ledger.fill(key_record, &fence).await.expect("fill succeeds")),
             Ok(verdict) => return verdict,
             // The primary was changed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, RECONCILE_DELAY, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, Ledger, RECONCILE_DELAY, Verdict};
 use ipseity_testkit::{RedisCluster, TestClock, eventually};
 use tokio::task::JoinSet;
 
@@ -67,7 +67,7 @@ async fn limits_pauses_and_usage_are_exact_on_every_primary() {
 async fn time_until_admitted(ledger: &Ledger, (key, key_record): &(ApiKey, KeyRecord)) -> Duration {
     let start = Instant::now();
     eventually("charge is admitted", Duration::from_secs(30), async || {
-        match ledger.charge(key, ChargeId::next(), arrived_now()).await {
+        match ledger.charge(key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await {
             Ok(Verdict::Unknown(fence)) => ledger.fill(key_record, &fence).await.is_ok_and(|_| false),
             Ok(verdict) => admitted_count(&verdict) > 0,
             Err(_) => false,
@@ -94,7 +94,8 @@ async fn fail_first_primary(
         let ledger = Arc::clone(&ledger);
         others.spawn(async move {
             for _ in 0..100 {
-                let verdict = ledger.charge(&key, ChargeId::next(), arrived_now()).await;
+                let verdict =
+                    ledger.charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await;
                 assert!(matches!(verdict, Ok(Verdict::Admitted { .. })), "key of another primary: {verdict:?}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -151,7 +152,12 @@ async fn every_primary_has_its_own_clock() {
     let now = || keys.each_ref().map(|(key, _)| i64::try_from(ledger.owner_of(key.id).now().0).expect("time fits"));
     for _ in 0..3 {
         for (key, _) in &keys {
-            admitted_count(&ledger.charge(key, ChargeId::next(), arrived_now()).await.expect("charge succeeds"));
+            admitted_count(
+                &ledger
+                    .charge(key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+                    .await
+                    .expect("charge succeeds"),
+            );
         }
     }
     let [first, second, third] = now();
@@ -161,7 +167,8 @@ async fn every_primary_has_its_own_clock() {
     // The lost charge is verified by the clock of its owner.
     let (key, id) = (keys[0].0, ChargeId::next());
     fixture.redis.servers[0].freeze();
-    let failed = ledger.charge(&key, id, arrived_now()).await.expect_err("server is frozen");
+    let failed =
+        ledger.charge(&key, id, arrived_now(), AppliedRestrictions::default()).await.expect_err("server is frozen");
     fixture.redis.servers[0].thaw();
     tokio::time::sleep(RECONCILE_DELAY).await;
     let batch = fixture.unconfirmed_batch(&key, failed.sent.expect("charge was sent"), id);
@@ -183,11 +190,22 @@ async fn cluster_is_discovered_from_one_server_with_its_password() {
             .expect("password is set");
     }
     let unauthenticated = ledger_at(replica.clone());
-    assert!(unauthenticated.charge(&keys[0], ChargeId::next(), arrived_now()).await.is_err(), "without the password");
+    assert!(
+        unauthenticated
+            .charge(&keys[0], ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+            .await
+            .is_err(),
+        "without the password"
+    );
     let ledger = ledger_at(replica.replace("redis://", "redis://:secret@"));
     for key in keys {
         assert_eq!(
-            admitted_count(&ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")),
+            admitted_count(
+                &ledger
+                    .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+                    .await
+                    .expect("charge succeeds")
+            ),
             1
         );
     }

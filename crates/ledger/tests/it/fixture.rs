@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyFlags, KeyId, KeyPause, KeyRecord, PlaintextKey, Scope, UtcDay};
 use ipseity_ledger::{
-    Arrival, ChargeId, Fence, Ledger, LedgerOptions, LedgerTime, Published, ReconcileBatch, Reconciled, SentCharge,
-    Sweep, UnconfirmedCharge, Verdict,
+    AppliedRestrictions, Arrival, ChargeId, Fence, Ledger, LedgerOptions, LedgerTime, Published, ReconcileBatch,
+    Reconciled, SentCharge, Sweep, UnconfirmedCharge, Verdict,
 };
 use ipseity_testkit::{FaultConfig, FaultProxy, Redis, RedisCluster, RedisOptions, TestClock};
 use redis::aio::MultiplexedConnection;
@@ -81,7 +81,10 @@ impl<S> LedgerFixture<S> {
     }
 
     pub async fn charge(&self, key: &ApiKey) -> Verdict {
-        self.ledger.charge(key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")
+        self.ledger
+            .charge(key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+            .await
+            .expect("charge succeeds")
     }
 
     pub async fn expect_unknown(&self, key: &ApiKey) -> Fence {
@@ -161,7 +164,10 @@ pub async fn lost_charge(redis: &Redis, at: LedgerTime) -> SentCharge {
     let ledger = ledger_with_timeout(format!("redis://{}", proxy.address()), Duration::from_secs(1));
     ledger.ping().await.expect("Redis answers");
     proxy.set_faults(FaultConfig { half_open: true, ..FaultConfig::none() });
-    let error = ledger.charge(&generate_key(), ChargeId::next(), arrived_now()).await.expect_err("reply is lost");
+    let error = ledger
+        .charge(&generate_key(), ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect_err("reply is lost");
     let mut sent = error.sent.expect("charge was sent");
     (sent.at, sent.arrival) = (at, at);
     sent
@@ -240,6 +246,7 @@ pub fn new_key(daily_limit: u64) -> (ApiKey, KeyRecord) {
         previous: None,
         scope: Scope::Full,
         daily_limit,
+        restrictions: None,
         flags,
         generation: 1,
         burst_epoch: 1,

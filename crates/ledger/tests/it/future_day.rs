@@ -1,7 +1,7 @@
 //! A clock that ran ahead into a later day. The days it wrote are discarded.
 
 use ipseity_domain::{ApiKey, DailyUsage, KeyRecord, UtcDay};
-use ipseity_ledger::{ChargeId, DemoReconcileBatch, DemoVerdict, Ledger, ReconcileBatch, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, DemoReconcileBatch, DemoVerdict, Ledger, ReconcileBatch, Verdict};
 use ipseity_testkit::TestClock;
 
 use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, admitted_count, arrived_now, empty_batch};
@@ -89,7 +89,11 @@ async fn clock_set_back_by_a_day_does_not_charge_the_past_day_again() {
         assert_eq!(fixture.charge_admitted(&key).await, count);
     }
     clock.advance_ms(-(DAY_MS as i64));
-    let verdict = fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds");
+    let verdict = fixture
+        .ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds");
     let Verdict::Admitted { quota, .. } = verdict else { panic!("not admitted: {verdict:?}") };
     assert_eq!((quota.day, quota.used), (UtcDay(TODAY.0 + 1), 6));
 }

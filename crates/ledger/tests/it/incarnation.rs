@@ -1,7 +1,7 @@
 //! Incarnations: records of another Redis data set are not trusted.
 
 use ipseity_domain::{DailyUsage, KeyFlags, KeyRecord};
-use ipseity_ledger::{ChargeId, DemoVerdict, Published, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, DemoVerdict, Published, Verdict};
 use ipseity_testkit::{Redis, RedisOptions};
 
 use crate::fixture::{LedgerFixture, admitted_count, arrived_now, ledger_on, new_key};
@@ -63,15 +63,17 @@ async fn changed_incarnation_is_detected_on_open_connections() {
     assert_eq!(fixture.charge_admitted(&key).await, 2, "an open connection keeps its incarnation");
 
     let new_ledger = ledger_on(&fixture.redis);
-    let Verdict::Unknown(fence) =
-        new_ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")
+    let Verdict::Unknown(fence) = new_ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds")
     else {
         panic!("record exists")
     };
     assert!(new_ledger.fill(&key_record, &fence).await.expect("fill succeeds"));
     assert_eq!(
         new_ledger
-            .charge(&key, ChargeId::next(), arrived_now())
+            .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
             .await
             .map(|verdict| admitted_count(&verdict))
             .expect("charge succeeds"),
@@ -80,7 +82,7 @@ async fn changed_incarnation_is_detected_on_open_connections() {
     assert_eq!(fixture.charge_admitted(&key).await, 4, "it reads the new incarnation after a mismatch");
     assert_eq!(
         new_ledger
-            .charge(&key, ChargeId::next(), arrived_now())
+            .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
             .await
             .map(|verdict| admitted_count(&verdict))
             .expect("charge succeeds"),
@@ -100,8 +102,10 @@ async fn publish_and_demo_charge_detect_a_changed_incarnation() {
     let _replica = attach_replica(&fixture.redis).await;
 
     let new_ledger = ledger_on(&fixture.redis);
-    let Verdict::Unknown(fence) =
-        new_ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")
+    let Verdict::Unknown(fence) = new_ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds")
     else {
         panic!("record exists")
     };
@@ -110,7 +114,10 @@ async fn publish_and_demo_charge_detect_a_changed_incarnation() {
     let published = old_ledgers[0].publish(&inactive).await.expect("publish succeeds");
     assert_eq!(published, Published::Applied);
     assert!(matches!(
-        new_ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds"),
+        new_ledger
+            .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+            .await
+            .expect("charge succeeds"),
         Verdict::Inactive(_)
     ));
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ipseity_domain::ApiKey;
-use ipseity_ledger::{ChargeError, ChargeId, Ledger, LedgerError, ReconcileBatch};
+use ipseity_ledger::{AppliedRestrictions, ChargeError, ChargeId, Ledger, LedgerError, ReconcileBatch};
 use ipseity_testkit::{FaultConfig, FaultProxy, eventually};
 
 use crate::fixture::{LedgerFixture, NOON, TODAY, arrived_now, empty_batch, ledger_with_timeout};
@@ -13,7 +13,7 @@ const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Sends a charge to a server that cannot answer.
 async fn lose_reply(ledger: &Ledger, key: &ApiKey, id: ChargeId) -> ChargeError {
-    let failed = ledger.charge(key, id, arrived_now()).await.expect_err("no reply");
+    let failed = ledger.charge(key, id, arrived_now(), AppliedRestrictions::default()).await.expect_err("no reply");
     assert!(matches!(failed.error, LedgerError::ReplyTimeout), "{failed:?}");
     failed
 }
@@ -28,7 +28,10 @@ async fn charge_is_applied_for_a_second_and_then_expires() {
     for (held_ms, is_applied) in [(900, true), (1_101, false)] {
         let used = fixture.charge_admitted(&key).await;
         ledger.ping().await.expect("Redis answers");
-        ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("the node knows the clock");
+        ledger
+            .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+            .await
+            .expect("the node knows the clock");
         fixture.redis.freeze();
         let id = ChargeId::next();
         let sent = lose_reply(&ledger, &key, id).await.sent.expect("charge was sent");
@@ -48,7 +51,10 @@ async fn charge_held_by_a_tunnel_is_not_applied() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let proxy = FaultProxy::open(fixture.redis.address()).expect("proxy starts");
     let ledger = ledger_with_timeout(format!("redis://{}", proxy.address()), SHORT_TIMEOUT);
-    ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds");
+    ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds");
     proxy.set_faults(FaultConfig { delay: Duration::from_millis(1_500), ..FaultConfig::none() });
     let calls_before = fixture.redis.command_calls().await.expect("INFO succeeds")["evalsha"];
     let id = ChargeId::next();

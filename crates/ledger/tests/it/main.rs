@@ -10,6 +10,7 @@ mod fill;
 mod fixture;
 mod future_day;
 mod incarnation;
+mod key_status;
 mod late_delivery;
 mod memory;
 mod model;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ipseity_domain::{BURST_LIMIT, KeyRecord, PlaintextKey, PreviousDigest};
-use ipseity_ledger::{ChargeId, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, Verdict};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::task::JoinSet;
@@ -21,7 +21,10 @@ async fn unknown_keys_store_nothing_but_fences() {
     for _ in 0..GENERATED_KEYS {
         let ledger = Arc::clone(&ledger);
         calls.spawn(async move {
-            matches!(ledger.charge(&generate_key(), ChargeId::next(), arrived_now()).await, Ok(Verdict::Unknown(_)))
+            matches!(
+                ledger.charge(&generate_key(), ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await,
+                Ok(Verdict::Unknown(_))
+            )
         });
     }
     assert!(calls.join_all().await.into_iter().all(|unknown| unknown));

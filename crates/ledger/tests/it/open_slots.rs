@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, IN_FLIGHT_MAX, KeyRecord, PreviousDigest};
 use ipseity_ledger::{
-    Arrival, ChargeId, Ledger, REMOTE_SLOTS, ReconcileBatch, RemoteSlot, SlotFeed, SlotNotice, Verdict,
+    AppliedRestrictions, Arrival, ChargeId, Ledger, REMOTE_SLOTS, ReconcileBatch, RemoteSlot, SlotFeed, SlotNotice,
+    Verdict,
 };
 use ipseity_testkit::{RedisOptions, TestClock};
 use tokio::sync::broadcast::Receiver;
@@ -19,7 +20,11 @@ const WITHIN: Duration = Duration::from_secs(20);
 async fn charge_from<S>(fixture: &LedgerFixture<S>, key: &ApiKey, slot: u8) -> bool {
     let now = fixture.ledger.owner_of(key.id).now();
     let arrival = Arrival::AtRemoteNode { arrival: now, sent_at: now, slot: RemoteSlot::from_number(slot) };
-    let verdict = fixture.ledger.charge(key, ChargeId::next(), arrival).await.expect("charge succeeds");
+    let verdict = fixture
+        .ledger
+        .charge(key, ChargeId::next(), arrival, AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds");
     let Verdict::Admitted { is_open, .. } = verdict else { panic!("not admitted: {verdict:?}") };
     is_open
 }

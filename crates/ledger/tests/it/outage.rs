@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ipseity_domain::KeyPause;
-use ipseity_ledger::{ChargeId, Ledger, LedgerError, LedgerOptions, RECONCILE_DELAY, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, Ledger, LedgerError, LedgerOptions, RECONCILE_DELAY, Verdict};
 use ipseity_testkit::eventually;
 use redis::cmd;
 
@@ -24,7 +24,11 @@ fn ledger_with_timeout(fixture: &LedgerFixture, timeout: Duration) -> Ledger {
 /// Charges a key and returns the error, which must come in time.
 async fn expect_failure(ledger: &Ledger, key: &ipseity_domain::ApiKey) -> LedgerError {
     let start = Instant::now();
-    let error = ledger.charge(key, ChargeId::next(), arrived_now()).await.expect_err("charge fails").error;
+    let error = ledger
+        .charge(key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect_err("charge fails")
+        .error;
     assert!(start.elapsed() < FAILURE_TIMEOUT, "{error} after {:?}", start.elapsed());
     error
 }
@@ -87,7 +91,12 @@ async fn full_redis_applies_nothing_and_reports_it() {
             .await
             .expect("CONFIG SET succeeds");
         for outcome in [
-            fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.map(drop).map_err(|failed| failed.error),
+            fixture
+                .ledger
+                .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+                .await
+                .map(drop)
+                .map_err(|failed| failed.error),
             fixture.ledger.delete_key_record(key.id).await,
         ] {
             assert_eq!(matches!(outcome, Err(LedgerError::NotApplied(_))), is_full, "{outcome:?}");
@@ -113,13 +122,13 @@ async fn killed_redis_fails_requests_in_time_and_recovers() {
             assert!(is_expected, "round {round}: {error:?}");
         }
         fixture.redis.restart().await.expect("Redis restarts");
-        let verdict = ledger.charge(&key, ChargeId::next(), arrived_now()).await;
+        let verdict = ledger.charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await;
         assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "round {round}: {verdict:?}");
     }
     fixture.fill(&key, &key_record).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
     fixture.redis.restart().await.expect("Redis restarts");
-    let verdict = ledger.charge(&key, ChargeId::next(), arrived_now()).await;
+    let verdict = ledger.charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await;
     assert!(matches!(verdict, Ok(Verdict::Unknown(_))), "restarted without a request in between: {verdict:?}");
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, Ledger, Verdict};
 use redis::cmd;
 use tokio::task::JoinSet;
 
@@ -25,7 +25,12 @@ pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'st
         tasks.spawn(async move {
             let mut verdicts = Vec::new();
             for _ in 0..charges {
-                verdicts.push(ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds"));
+                verdicts.push(
+                    ledger
+                        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+                        .await
+                        .expect("charge succeeds"),
+                );
             }
             verdicts
         });
@@ -36,9 +41,13 @@ pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'st
             Verdict::Admitted { .. } => "admitted",
             Verdict::PausedNow { .. } => "paused now",
             Verdict::Paused(_) => "paused",
-            Verdict::Unknown(_) | Verdict::WrongSecret(_) | Verdict::Inactive(_) | Verdict::QuotaExhausted { .. } => {
-                "other"
-            }
+            Verdict::Unknown(_)
+            | Verdict::WrongSecret(_)
+            | Verdict::Inactive(_)
+            | Verdict::QuotaExhausted { .. }
+            | Verdict::Expired(_)
+            | Verdict::Outdated { .. }
+            | Verdict::Restricted(_) => "other",
         };
         *outcomes.entry(name).or_insert(0) += 1;
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, LedgerError, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, Ledger, LedgerError, Verdict};
 use ipseity_testkit::{Redis, RedisOptions, eventually};
 
 use crate::fixture::{LedgerFixture, admitted_count, arrived_now, ledger_with_timeout, new_key, wait_for_replica};
@@ -32,7 +32,7 @@ async fn key_charged_once(ledger: &Ledger) -> (ApiKey, KeyRecord) {
 async fn charge_until_admitted(ledger: &Ledger, key: &ApiKey, key_record: &KeyRecord) -> (u64, Duration) {
     let (start, mut count) = (Instant::now(), 0);
     eventually("charge is admitted", Duration::from_secs(30), async || {
-        match ledger.charge(key, ChargeId::next(), arrived_now()).await {
+        match ledger.charge(key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await {
             Ok(Verdict::Unknown(fence)) => drop(ledger.fill(key_record, &fence).await),
             Ok(verdict) => count = admitted_count(&verdict),
             Err(_) => {}
@@ -52,7 +52,7 @@ async fn replica_promoted_after_its_primary_was_killed_is_found() {
     fixture.redis.kill9();
     for _ in 0..5 {
         // A replica may return unknown, but rejects the fill.
-        let verdict = ledger.charge(&key, ChargeId::next(), arrived_now()).await;
+        let verdict = ledger.charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await;
         assert!(matches!(verdict, Err(_) | Ok(Verdict::Unknown(_))), "a replica admits no request: {verdict:?}");
     }
     replica.promote().await.expect("replica is promoted");
@@ -67,7 +67,10 @@ async fn replica_promoted_while_its_primary_is_frozen_is_found() {
     let (key, key_record) = key_charged_once(&ledger).await;
     wait_for_replica(&fixture.redis).await;
     fixture.redis.freeze();
-    let failed = ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect_err("server is frozen");
+    let failed = ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect_err("server is frozen");
     assert!(matches!(failed.error, LedgerError::ReplyTimeout), "{failed:?}");
     replica.promote().await.expect("replica is promoted");
     let (count, took) = charge_until_admitted(&ledger, &key, &key_record).await;

@@ -2,8 +2,8 @@
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, DailyUsage, KeyPause, UtcDay};
 use ipseity_ledger::{
-    Arrival, ChargeId, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, ReconcileBatch, Reconciled,
-    UnconfirmedCharge, Verdict,
+    AppliedRestrictions, Arrival, ChargeId, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, ReconcileBatch,
+    Reconciled, UnconfirmedCharge, Verdict,
 };
 
 use crate::fixture::{LedgerFixture, NOON, TODAY, arrived_now, empty_batch, lost_charge, new_key, swept_usage};
@@ -32,7 +32,11 @@ async fn charge_with_a_lost_reply_is_found_by_its_id() {
     let (key, _) = fixture.filled_key(10_000).await;
     clock.advance_ms(1_000);
     let [applied, lost] = [ChargeId::next(), ChargeId::next()];
-    fixture.ledger.charge(&key, applied, Arrival::AtOwner(LedgerTime(NOON.0 + 1_000))).await.expect("charge succeeds");
+    fixture
+        .ledger
+        .charge(&key, applied, Arrival::AtOwner(LedgerTime(NOON.0 + 1_000)), AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds");
     let sent = lost_charge(&fixture.redis, LedgerTime(NOON.0 + 1_000)).await;
     clock.advance_ms(1_001);
     let unconfirmed = [applied, lost].map(|id| UnconfirmedCharge { sent, id, is_admitted: true }).to_vec();
@@ -45,7 +49,7 @@ async fn charge_older_than_the_log_is_not_charged_again() {
     let (key, _) = fixture.filled_key(10_000).await;
     clock.advance_ms(1_000);
     let id = ChargeId::next();
-    fixture.ledger.charge(&key, id, arrived_now()).await.expect("charge succeeds");
+    fixture.ledger.charge(&key, id, arrived_now(), AppliedRestrictions::default()).await.expect("charge succeeds");
     clock.advance_ms(60_001);
     redis::cmd("DEL")
         .arg(fixture.redis_key("log", &key).await)
@@ -89,7 +93,7 @@ async fn lost_quota_refusal_is_not_mistaken_for_a_charge() {
     clock.advance_ms(1);
     let id = ChargeId::next();
     let sent = lost_charge(&fixture.redis, LedgerTime(NOON.0 + 1)).await;
-    let charge = fixture.ledger.charge(&key, id, Arrival::AtOwner(sent.arrival));
+    let charge = fixture.ledger.charge(&key, id, Arrival::AtOwner(sent.arrival), AppliedRestrictions::default());
     let verdict = charge.await.expect("charge succeeds");
     assert!(matches!(verdict, Verdict::QuotaExhausted { .. }), "{verdict:?}");
     clock.advance_ms(1_001);
@@ -160,7 +164,7 @@ async fn charge_made_before_a_data_loss_is_not_charged_again() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (key, key_record) = fixture.filled_key(10_000).await;
     let id = ChargeId::next();
-    fixture.ledger.charge(&key, id, arrived_now()).await.expect("charge succeeds");
+    fixture.ledger.charge(&key, id, arrived_now(), AppliedRestrictions::default()).await.expect("charge succeeds");
     assert_eq!(fixture.charge_admitted(&key).await, 2, "the next verdict includes it, and is flushed to PostgreSQL");
     fixture.redis.flushall().await.expect("data is deleted");
     clock.advance_ms(10);

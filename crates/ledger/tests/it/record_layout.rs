@@ -2,7 +2,7 @@
 //! the test of the upgrade.
 
 use ipseity_domain::{ApiKey, DailyUsage, KeyFlags, KeyPause, KeyRecord, PreviousDigest, Scope, UtcDay};
-use ipseity_ledger::{Arrival, ChargeId, LedgerTime, Verdict};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, LedgerTime, Verdict};
 use redis::cmd;
 
 use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, arrived_now, generate_key, new_key, swept_usage};
@@ -86,7 +86,11 @@ async fn scripts_write_every_column() {
 
     clock.advance_ms(5);
     let arrival = Arrival::AtOwner(LedgerTime(NOON.0 + 3));
-    fixture.ledger.charge(&key, ChargeId::next(), arrival).await.expect("charge succeeds");
+    fixture
+        .ledger
+        .charge(&key, ChargeId::next(), arrival, AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds");
     let charged = read_record(&fixture, &key).await;
     assert_columns(&charged, &unchanged);
     let charged_at = format!("{:013}", NOON.0 + 5);
@@ -160,7 +164,11 @@ async fn scripts_read_a_record_composed_by_hand() {
             .expect("Redis answers");
     };
     write(&columns).await;
-    let verdict = fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds");
+    let verdict = fixture
+        .ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds");
     let Verdict::Admitted { scope, quota, burst_epoch, .. } = verdict else { panic!("not admitted: {verdict:?}") };
     assert_eq!((scope, burst_epoch), (Scope::Full, 12));
     assert_eq!((quota.limit, quota.used, quota.day, quota.now), (99, 99, TODAY, NOON));

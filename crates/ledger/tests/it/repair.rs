@@ -1,7 +1,7 @@
 //! Records and logs that cannot be read. They concern one key, and a fill repairs them.
 
 use ipseity_domain::DailyUsage;
-use ipseity_ledger::{ChargeId, Reconciled, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, Reconciled, Verdict};
 use redis::cmd;
 
 use crate::fixture::{LedgerFixture, TODAY, arrived_now, empty_batch, lost_charge, sweep};
@@ -60,7 +60,11 @@ async fn record_with_an_unreadable_scope_fails_once() {
     // The columns burst_epoch and scope.
     let garble = cmd("SETRANGE").arg(redis_key).arg(112).arg("garbage garbage").to_owned();
     garble.exec_async(&mut fixture.connection().await).await.expect("Redis answers");
-    let failed = fixture.ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect_err("reply is unreadable");
+    let failed = fixture
+        .ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect_err("reply is unreadable");
     assert!(failed.sent.is_some() && !failed.error.is_outage(), "{failed:?}");
     fixture.fill(&key, &key_record).await;
     assert!(matches!(fixture.charge(&key).await, Verdict::Admitted { .. }));
@@ -74,7 +78,7 @@ async fn batch_of_a_broken_record_waits_for_a_fill() {
         let (key, key_record) = fixture.filled_key(1_000).await;
         clock.advance_ms(1_000);
         let id = ChargeId::next();
-        fixture.ledger.charge(&key, id, arrived_now()).await.expect("charge succeeds");
+        fixture.ledger.charge(&key, id, arrived_now(), AppliedRestrictions::default()).await.expect("charge succeeds");
         let redis_key = fixture.redis_key(kind, &key).await;
         cmd("DEL").arg(&redis_key).exec_async(&mut connection).await.expect("data is deleted");
         cmd("HSET").arg(&redis_key).arg("a").arg("b").exec_async(&mut connection).await.expect("Redis answers");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
-use ipseity_ledger::{ChargeId, LedgerError, Verdict};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, LedgerError, Verdict};
 use ipseity_testkit::RedisCluster;
 
 use crate::fixture::{LedgerFixture, admitted_count, arrived_now, ledger_with_timeout, new_key, sweep};
@@ -104,8 +104,11 @@ async fn requests_to_a_migrating_slot_wait_and_are_applied_once() {
 
     let short_timeout = ledger_with_timeout(fixture.redis.url(), Duration::from_millis(100));
     let start = Instant::now();
-    let error =
-        short_timeout.charge(&moved.key, ChargeId::next(), arrived_now()).await.expect_err("slot is migrating").error;
+    let error = short_timeout
+        .charge(&moved.key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect_err("slot is migrating")
+        .error;
     assert!(matches!(&error, LedgerError::NotApplied(cause) if cause.code() == Some("TRYAGAIN")), "{error:?}");
     assert!(start.elapsed() < Duration::from_millis(1_000), "{:?}", start.elapsed());
 

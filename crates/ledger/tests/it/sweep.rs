@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ipseity_domain::{DailyUsage, KeyRecord, UtcDay};
-use ipseity_ledger::{ChargeId, ReconcileBatch};
+use ipseity_ledger::{AppliedRestrictions, ChargeId, ReconcileBatch};
 
 use crate::fixture::{DAY_MS, LedgerFixture, TODAY, arrived_now, empty_batch, ledger_on, sweep, swept_usage};
 
@@ -39,7 +39,10 @@ async fn counts_of_a_killed_node_are_found_by_another() {
     let (key, _) = fixture.filled_key(10).await;
     let killed = ledger_on(&fixture.redis);
     for _ in 0..4 {
-        killed.charge(&key, ChargeId::next(), arrived_now()).await.expect("charge succeeds");
+        killed
+            .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+            .await
+            .expect("charge succeeds");
     }
     drop(killed);
     assert_eq!(swept_usage(&fixture).await, [(key.id, TODAY.0, 4)]);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
-use ipseity_ledger::{ChargeId, Ledger, LedgerError, LedgerOptions, Published, TrustedStores, Verdict};
+use ipseity_ledger::{
+    AppliedRestrictions, ChargeId, Ledger, LedgerError, LedgerOptions, Published, TrustedStores, Verdict,
+};
 use ipseity_testkit::{Redis, RedisOptions};
 
 use crate::fixture::{LedgerFixture, REQUEST_TIMEOUT, admitted_count, arrived_now, new_key};
@@ -18,7 +20,7 @@ fn ledger_of(fixture: &LedgerFixture, fingerprint: Option<[u8; 8]>) -> (Ledger, 
 }
 
 async fn charge(ledger: &Ledger, key: &ApiKey) -> Verdict {
-    ledger.charge(key, ChargeId::next(), arrived_now()).await.expect("charge succeeds")
+    ledger.charge(key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await.expect("charge succeeds")
 }
 
 async fn fill(ledger: &Ledger, key: &ApiKey, key_record: &KeyRecord) {
@@ -143,7 +145,10 @@ async fn handle_does_not_use_another_data_set_than_the_trusted_one() {
     let (key, key_record) = new_key(10);
     fill(&ledger, &key, &key_record).await;
     trusted.set_data_set("another_");
-    let refused = ledger.charge(&key, ChargeId::next(), arrived_now()).await.expect_err("another data set is trusted");
+    let refused = ledger
+        .charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default())
+        .await
+        .expect_err("another data set is trusted");
     assert!(matches!(refused.error, LedgerError::Unreachable), "{refused:?}");
     assert!(ledger.ping().await.is_err());
 

@@ -1,7 +1,9 @@
 //! Charges without a reply that the log cannot prove. They are reported, and never charged twice.
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, DailyUsage, KeyRecord};
-use ipseity_ledger::{Arrival, ChargeId, LedgerTime, PendingCharge, ReconcileBatch, Reconciled, SentCharge};
+use ipseity_ledger::{
+    AppliedRestrictions, Arrival, ChargeId, LedgerTime, PendingCharge, ReconcileBatch, Reconciled, SentCharge,
+};
 use ipseity_testkit::TestClock;
 
 use crate::fixture::{LedgerFixture, NOON, TODAY, empty_batch, lost_charge};
@@ -15,7 +17,11 @@ async fn key_with_a_lost_reply() -> (LedgerFixture, TestClock, ApiKey, KeyRecord
     let (key, key_record) = fixture.filled_key(10_000).await;
     clock.advance_ms(1_000);
     let id = ChargeId::next();
-    fixture.ledger.charge(&key, id, Arrival::AtOwner(SENT_AT)).await.expect("charge succeeds");
+    fixture
+        .ledger
+        .charge(&key, id, Arrival::AtOwner(SENT_AT), AppliedRestrictions::default())
+        .await
+        .expect("charge succeeds");
     let sent = lost_charge(&fixture.redis, SENT_AT).await;
     (fixture, clock, key, key_record, sent, id)
 }

@@ -24,12 +24,15 @@ sources! {
         "authentication" "docs/site/authentication.md"
         "samples"        "docs/site/samples.md"
         "demo"           "docs/site/demo.md"
+        "test-keys"      "docs/site/test-keys.md"
     }
     "API" {
         "scopes"         "docs/site/scopes.md"
         "limits"         "docs/site/limits.md"
         "errors"         "docs/site/errors.md"
         "paused-keys"    "docs/site/paused-keys.md"
+        "key-status"     "docs/site/key-status.md"
+        "restrictions"   "docs/site/restrictions.md"
         "browsers"       "docs/site/browsers.md"
         "versioning"     "docs/site/versioning.md"
         "changelog"      "CHANGELOG.md"

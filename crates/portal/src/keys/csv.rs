@@ -6,8 +6,7 @@ use ipseity_store::{KeySummary, UsageRow};
 
 use crate::time;
 
-const HEADER: &str =
-    "day,key,name,admitted,rejected_burst,rejected_paused,rejected_inactive,rejected_day,rejected_wrong_secret\r\n";
+const HEADER: &str = "day,key,name,admitted,rejected_burst,rejected_paused,rejected_inactive,rejected_day,rejected_wrong_secret,rejected_restricted\r\n";
 
 /// One line for each key and day with requests, newest first.
 pub(crate) fn usage_csv(keys: &[KeySummary], rows: &[UsageRow]) -> String {

@@ -11,12 +11,14 @@ use ipseity_store::{HistoryRow, KeySummary, StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
-use crate::keys::list::{INVALID_KEY_NAME, key_card, random_byte};
+use crate::keys::list::key_card;
+use crate::keys::new_key::{INVALID_KEY_NAME, random_byte};
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::{Portal, change_notice};
 use crate::time;
 use crate::view::frame::Tab;
 use crate::view::keys::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage};
+use crate::view::restrictions::{RestrictionFields, RestrictionsPanel};
 
 /// Maximum number of history rows on the page.
 const HISTORY_ROWS_MAX: i64 = 50;
@@ -27,7 +29,7 @@ type KeyIdPath = Path<String>;
 
 impl Portal {
     /// Finds a key of the member.
-    async fn find_own_key(&self, member: &CurrentMember, id: &str) -> Result<KeySummary, PortalError> {
+    pub(super) async fn find_own_key(&self, member: &CurrentMember, id: &str) -> Result<KeySummary, PortalError> {
         let id = parse_key_id(id)?;
         self.store.keys().find(member.account.id, id).await?.ok_or(PortalError::NotFound)
     }
@@ -38,7 +40,7 @@ impl Portal {
     }
 }
 
-fn parse_key_id(id: &str) -> Result<KeyId, PortalError> {
+pub(super) fn parse_key_id(id: &str) -> Result<KeyId, PortalError> {
     KeyId::parse(id).ok_or(PortalError::NotFound)
 }
 
@@ -56,18 +58,27 @@ async fn key_page(
     id: &str,
     form_error: Option<&str>,
 ) -> Result<Response, PortalError> {
+    let mut page = load_key_page(portal, member, id).await?;
+    page.form_error = form_error.map(str::to_owned);
+    Ok(render_page(&page))
+}
+
+/// The page of a key as it is saved.
+pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &str) -> Result<KeyPage, PortalError> {
     let row = portal.find_own_key(member, id).await?;
     let used_today = portal.key_usage_today(std::slice::from_ref(&row)).await;
     let used_today = used_today.first().copied().unwrap_or(0);
     let history = portal.store.audit_log().list_for_key(member.account.id, row.id, HISTORY_ROWS_MAX).await?;
     let usage = portal.key_usage_view(member, row.id, used_today).await?;
-    Ok(render_page(&KeyPage {
+    let fields = RestrictionFields::saved(&row.restrictions, member.account.daily_limit, time::now_s());
+    Ok(KeyPage {
         frame: member.frame(portal, &row.name, Tab::Keys),
         card: key_card(&row, used_today, member.account.daily_limit),
         usage,
+        restrictions: RestrictionsPanel { fields, version: row.restriction_version, error: None },
         history: history.iter().map(history_entry).collect(),
-        form_error: form_error.map(str::to_owned),
-    }))
+        form_error: None,
+    })
 }
 
 fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
@@ -80,6 +91,7 @@ fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
         "resumed" => "Resumed",
         "rolled" => "Rotated",
         "retired" => "Old secret revoked",
+        "restricted" => "Restrictions changed",
         other => other,
     };
     let actor = match row.actor.as_str() {
@@ -105,7 +117,7 @@ pub(crate) async fn rename(
 }
 
 /// Redirects to the page of a changed key.
-fn redirect_after(id: &str, committed: &CommittedChange, notice: &'static str) -> Response {
+pub(super) fn redirect_after(id: &str, committed: &CommittedChange, notice: &'static str) -> Response {
     redirect_with_notice(&format!("/keys/{id}"), change_notice(committed, notice))
 }
 
@@ -181,7 +193,7 @@ pub(crate) async fn rotate(
         frame: member.frame(&portal, "Key rotated", Tab::Keys),
         id,
         name: row.name,
-        curl_command: portal.curl_command(&plaintext),
+        curl_command: portal.curl_command(&plaintext, &row.restrictions),
         plaintext_key: plaintext.expose().to_owned(),
         rotated: Some(row.previous_until_s.map(time::format_minute)),
     }))

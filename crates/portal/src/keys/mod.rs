@@ -3,4 +3,8 @@
 pub(crate) mod csv;
 pub(crate) mod detail;
 pub(crate) mod list;
+pub(crate) mod new_key;
+mod preset;
+pub(crate) mod restrict;
+mod restriction_form;
 pub(crate) mod usage;

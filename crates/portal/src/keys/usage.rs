@@ -11,6 +11,7 @@ use ipseity_store::{KeySummary, UsageRow};
 
 use crate::error::PortalError;
 use crate::keys::csv;
+use crate::keys::list::{daily_limit, key_state};
 use crate::page::{CurrentMember, render_page};
 use crate::state::Portal;
 use crate::time;
@@ -24,7 +25,7 @@ const USAGE_DAYS: u32 = 30;
 #[derive(Clone, Copy, Default)]
 struct UsageCount {
     admitted: u64,
-    by_reason: [u64; 5],
+    by_reason: [u64; 6],
 }
 
 impl UsageCount {
@@ -64,7 +65,7 @@ impl Portal {
         for (key, used) in keys.iter().zip(self.key_usage_today(&keys).await) {
             match rows.iter_mut().find(|row| row.key == key.id && row.day == today) {
                 Some(row) => row.admitted = row.admitted.max(used),
-                None if used > 0 => rows.push(UsageRow { key: key.id, day: today, admitted: used, refused: [0; 5] }),
+                None if used > 0 => rows.push(UsageRow { key: key.id, day: today, admitted: used, refused: [0; 6] }),
                 None => {}
             }
         }
@@ -119,9 +120,9 @@ pub(crate) async fn show(State(portal): State<Arc<Portal>>, member: CurrentMembe
         KeyUsageRow {
             id: key.id.to_string(),
             name: key.name.clone(),
-            state: key.state.name(),
+            state: key_state(key),
             used_today: rows_of_key().find(|row| row.day == today).map_or(0, |row| row.admitted),
-            daily_limit: member.account.daily_limit,
+            daily_limit: daily_limit(key, member.account.daily_limit),
             admitted: total.admitted,
             rejected: total.rejected_total(),
         }
@@ -169,12 +170,12 @@ mod tests {
         let key = KeyId::parse("0123456789").expect("key ID is valid");
         let (today, yesterday) = (time::today(), UtcDay(time::today().0 - 1));
         let rows = [
-            UsageRow { key, day: yesterday, admitted: 5, refused: [1, 0, 0, 2, 0] },
-            UsageRow { key, day: today, admitted: 7, refused: [0, 3, 0, 0, 0] },
+            UsageRow { key, day: yesterday, admitted: 5, refused: [1, 0, 0, 2, 0, 0] },
+            UsageRow { key, day: today, admitted: 7, refused: [0, 3, 0, 0, 0, 0] },
         ];
         let view = usage_view(rows.iter(), 9);
         assert_eq!((view.today_admitted, view.today_rejected, view.admitted, view.rejected), (9, 3, 14, 6));
-        assert_eq!(view.by_reason, [1, 3, 0, 2, 0]);
+        assert_eq!(view.by_reason, [1, 3, 0, 2, 0, 0]);
         assert_eq!(view.days.len(), 30);
         assert_eq!((view.days[0].day.as_str(), view.days[0].admitted), (time::format_day(today).as_str(), 9));
         assert_eq!((view.days[1].admitted, view.days[1].rejected), (5, 3));

@@ -4,18 +4,20 @@
 //! else gets it only so often per network. Otherwise any site could use the page as an API without a key.
 
 mod map;
+pub(crate) mod paired_address;
 pub(crate) mod self_view;
 
 use std::time::Duration;
 
 use axum::Extension;
 use axum::response::Response;
-use http::header::{ORIGIN, VARY};
+use http::header::{CONTENT_SECURITY_POLICY, ORIGIN, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipseity_domain::{Client, Field};
 
 use self_view::SelfView;
 
+use crate::csp::csp_with_requests_to;
 use crate::docs::highlight::highlight_code;
 use crate::error::PortalError;
 use crate::page::{Visitor, render_page};
@@ -44,7 +46,12 @@ pub(crate) async fn show_landing(
     );
     let frame = visitor.public_frame(&pages, TITLE, Tab::None, &description, "/");
     let attributions = pages.host.data_attributions();
-    let mut response = render_page(&LandingPage { frame, base_url: &pages.settings.base_url, lookup, attributions });
+    let pair_urls = pages.host.pair_urls();
+    let base_url = &pages.settings.base_url;
+    let mut response = render_page(&LandingPage { frame, base_url, lookup, pair_urls, attributions });
+    if let Some(urls) = pair_urls {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, csp_with_requests_to(urls));
+    }
     response.headers_mut().insert(VARY, HeaderValue::from_static("Origin, Sec-Fetch-Dest, Sec-Fetch-Mode"));
     Ok(response)
 }

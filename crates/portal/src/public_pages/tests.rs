@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, ORIGIN, SET_COOKIE};
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use ipseity_domain::{Address, Client, ConnectionFacts};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -32,6 +32,14 @@ impl HostServices for TestHost {
     fn self_lookup(&self, _: &Client) -> Option<VisitorLookup> {
         let json = json!({ "ip": "198.51.100.7" }).to_string();
         Some(VisitorLookup { json, accuracy_km: None, elapsed: Duration::ZERO })
+    }
+
+    fn pair_urls(&self) -> Option<&[String; 2]> {
+        None
+    }
+
+    fn paired_self_lookup(&self, _: &Client, _: &HeaderMap) -> Option<Vec<u8>> {
+        None
     }
 
     fn fetch_scanner_keys(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> {

@@ -1,8 +1,14 @@
 //! Reads the parts of the OpenAPI document that the reference shows.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use serde_json::{Map, Value};
 
 use crate::docs::highlight::highlight_code;
+
+/// The schema of errors. Their examples are short, and many.
+const ERROR_SCHEMA: &str = "ErrorResponse";
 
 /// A GET operation.
 pub(crate) struct OperationDoc {
@@ -22,9 +28,18 @@ pub(crate) struct ResponseDoc {
     pub(crate) description: String,
     /// Name of the body's schema.
     pub(crate) schema: String,
+    /// Headers that not every response has.
     pub(crate) headers: Vec<String>,
     /// Name and highlighted JSON of each example.
     pub(crate) examples: Vec<(String, String)>,
+    /// Name and anchor of each example that an earlier operation has too.
+    pub(crate) earlier_examples: Vec<(String, String)>,
+}
+
+impl ResponseDoc {
+    pub(crate) fn is_error(&self) -> bool {
+        self.schema == ERROR_SCHEMA
+    }
 }
 
 /// A field or header.
@@ -51,6 +66,7 @@ pub(super) fn operation_docs(document: &Value) -> Vec<OperationDoc> {
         let parameters = get["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
         let scopes = parameters
             .iter()
+            .filter(|parameter| parameter["name"] == "scope")
             .flat_map(|parameter| array_or_empty(&parameter["schema"]["enum"]))
             .map(string_or_empty)
             .collect();
@@ -64,22 +80,56 @@ pub(super) fn operation_docs(document: &Value) -> Vec<OperationDoc> {
             responses: object_entries(&get["responses"]).map(response_doc).collect(),
         }
     };
-    object_entries(&document["paths"]).map(operation_doc).collect()
+    let mut operations: Vec<OperationDoc> = object_entries(&document["paths"]).map(operation_doc).collect();
+    link_repeated_examples(&mut operations);
+    hide_common_headers(&mut operations);
+    operations
+}
+
+/// Removes the headers that every response has.
+fn hide_common_headers(operations: &mut [OperationDoc]) {
+    let responses = || operations.iter().flat_map(|operation| &operation.responses);
+    let is_common = |name: &String| responses().all(|response| response.headers.contains(name));
+    let common: Vec<String> = responses()
+        .next()
+        .map(|first| first.headers.iter().filter(|name| is_common(name)).cloned().collect())
+        .unwrap_or_default();
+    for response in operations.iter_mut().flat_map(|operation| &mut operation.responses) {
+        response.headers.retain(|name| !common.contains(name));
+    }
+}
+
+/// Replaces examples that an earlier operation has by links to them. Nearly all operations have the same errors.
+fn link_repeated_examples(operations: &mut [OperationDoc]) {
+    let mut anchors: HashMap<(String, String), String> = HashMap::new();
+    for OperationDoc { id, responses, .. } in operations {
+        for response in responses.iter_mut().filter(|response| response.is_error()) {
+            for (name, example) in std::mem::take(&mut response.examples) {
+                let anchor = format!("{id}-{}-{name}", response.status);
+                match anchors.entry((name.clone(), example.clone())) {
+                    Entry::Occupied(earlier) => response.earlier_examples.push((name, earlier.get().clone())),
+                    Entry::Vacant(first) => {
+                        first.insert(anchor);
+                        response.examples.push((name, example));
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn response_doc((status, response): (&String, &Value)) -> ResponseDoc {
     let content = object_entries(&response["content"]).next().map(|(_, content)| content).unwrap_or(&Value::Null);
-    let example = |(name, example): (&String, &Value)| (name.clone(), example_html(&example["value"]));
+    let schema = content["schema"]["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default();
+    let language = if schema == ERROR_SCHEMA { "text" } else { "json" };
+    let example = |(name, example): (&String, &Value)| (name.clone(), example_html(&example["value"], language));
     ResponseDoc {
         status: status.clone(),
         description: string_or_empty(&response["description"]),
-        schema: content["schema"]["$ref"]
-            .as_str()
-            .and_then(|name| name.rsplit('/').next())
-            .unwrap_or_default()
-            .to_owned(),
+        schema: schema.to_owned(),
         headers: object_entries(&response["headers"]).map(|(name, _)| name.clone()).collect(),
         examples: object_entries(&content["examples"]).map(example).collect(),
+        earlier_examples: Vec::new(),
     }
 }
 
@@ -115,8 +165,8 @@ fn type_name(type_value: &Value) -> String {
     }
 }
 
-fn example_html(example: &Value) -> String {
-    highlight_code(&serde_json::to_string_pretty(example).unwrap_or_default(), "json")
+fn example_html(example: &Value, language: &str) -> String {
+    highlight_code(&serde_json::to_string_pretty(example).unwrap_or_default(), language)
 }
 
 fn string_or_empty(value: &Value) -> String {
@@ -142,7 +192,10 @@ mod tests {
         let document = json!({
             "paths": { "/a": { "get": {
                 "operationId": "lookup", "summary": "S", "description": "D", "security": [{ "bearer": [] }],
-                "parameters": [{ "name": "scope", "schema": { "enum": ["ip", "geo"] } }],
+                "parameters": [
+                    { "name": "scope", "schema": { "enum": ["ip", "geo"] } },
+                    { "name": "other", "schema": { "enum": ["x"] } },
+                ],
                 "responses": { "200": {
                     "description": "Success.", "headers": { "X-A": {} },
                     "content": { "application/json": { "schema": { "$ref": "#/x/Body" }, "examples": { "one": { "value": { "b": 1 } } } } },
@@ -153,7 +206,8 @@ mod tests {
         let [operation] = &operation_docs(&document)[..] else { panic!("expected one operation") };
         assert!(operation.needs_key && operation.scopes == ["ip", "geo"]);
         let response = &operation.responses[0];
-        assert_eq!((response.schema.as_str(), response.headers.as_slice()), ("Body", &["X-A".to_owned()][..]));
+        assert_eq!(response.schema, "Body");
+        assert!(response.headers.is_empty(), "every response has them");
         assert!(response.examples[0].1.contains("<span class=\"code-key\">&quot;b&quot;</span>"));
         let field = &schema_docs(&document)[0].fields[0];
         assert_eq!(

@@ -18,6 +18,9 @@ use crate::view::chart::{daily_chart, pause_chart};
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 use crate::view::keys::{DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice};
 use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
+use crate::view::restrictions::{
+    FieldError, RestrictionField, RestrictionFields, RestrictionsError, RestrictionsPanel,
+};
 use crate::view::static_pages::{EnterprisePage, ErrorPage, ReportKeyPage};
 use crate::view::two_factor::{RecoveryCodesPage, TotpSetupPage, TwoFactorPage};
 use crate::view::usage::{KeyUsageRow, UsageDayRow, UsagePage, UsageView};
@@ -68,6 +71,8 @@ pub(super) fn key_card(id: usize, state: &'static str, is_paused: bool) -> KeyCa
         name: NAME.to_owned(),
         scope: "geo",
         state,
+        is_restricted: id > 0,
+        expiry: (id > 0).then(|| "Expires 25 Nov 2026, 14:03 UTC".to_owned()),
         created: "3 Sep 2026".to_owned(),
         last_used: (id > 0).then(|| "today".to_owned()),
         used_today: 8_420,
@@ -84,7 +89,7 @@ pub(super) fn key_card(id: usize, state: &'static str, is_paused: bool) -> KeyCa
 
 fn usage_view() -> UsageView {
     let day =
-        UsageDayRow { day: "2026-11-15".to_owned(), admitted: 1_234_567, rejected: 15, by_reason: [1, 2, 3, 4, 5] };
+        UsageDayRow { day: "2026-11-15".to_owned(), admitted: 1_234_567, rejected: 21, by_reason: [1, 2, 3, 4, 5, 6] };
     UsageView {
         today_admitted: day.admitted,
         today_rejected: day.rejected,
@@ -101,7 +106,46 @@ pub(super) fn keys_page(keys: Vec<KeyCard>) -> String {
 }
 
 pub(super) fn key_page(card: KeyCard) -> String {
-    render(&KeyPage { frame: member_frame(), card, usage: usage_view(), history: Vec::new(), form_error: form_error() })
+    key_page_with(card, RestrictionsPanel { fields: RestrictionFields::default(), version: 0, error: None })
+}
+
+pub(super) fn key_page_with(card: KeyCard, restrictions: RestrictionsPanel) -> String {
+    render(&KeyPage {
+        frame: member_frame(),
+        card,
+        usage: usage_view(),
+        restrictions,
+        history: Vec::new(),
+        form_error: form_error(),
+    })
+}
+
+pub(super) fn invalid_field() -> RestrictionField {
+    let error = |line: Option<&str>| FieldError { line: line.map(str::to_owned), reason: "has a defect".to_owned() };
+    RestrictionField {
+        value: NAME.to_owned(),
+        errors: vec![error(None), error(Some(NAME))],
+        warning: Some("A warning.".to_owned()),
+    }
+}
+
+fn restricted_key_pages() -> Vec<String> {
+    let fields = RestrictionFields {
+        origins: invalid_field(),
+        networks: invalid_field(),
+        expires: invalid_field(),
+        caller_limit: invalid_field(),
+        daily_limit: invalid_field(),
+    };
+    [
+        RestrictionsError::Invalid,
+        RestrictionsError::ConfirmationNeeded,
+        RestrictionsError::Changed,
+        RestrictionsError::NotEnabled,
+    ]
+    .map(|error| RestrictionsPanel { fields: fields.clone(), version: 0, error: Some(error) })
+    .map(|restrictions| key_page_with(key_card(1, "expired", false), restrictions))
+    .into()
 }
 
 fn render(page: &impl Template) -> String {
@@ -145,6 +189,7 @@ fn landing_page() -> String {
                 map_caption: "A caption.".to_owned(),
             },
         }),
+        pair_urls: Some(&["https://v4.example".to_owned(), "https://v6.example".to_owned()]),
         attributions: vec![DataAttribution { text: NAME.to_owned(), url: Some("https://a.example".to_owned()) }],
     })
 }
@@ -156,6 +201,7 @@ fn reference_page() -> String {
         schema: "Body".to_owned(),
         headers: vec!["X-A".to_owned()],
         examples: vec![("one".to_owned(), "{}".to_owned())],
+        earlier_examples: Vec::new(),
     };
     let field = |name: &str| FieldDoc {
         name: name.to_owned(),
@@ -281,7 +327,7 @@ pub(super) fn member_pages() -> Vec<String> {
         admitted: 1,
         rejected: 0,
     };
-    vec![
+    let mut pages = vec![
         keys_page(Vec::new()),
         keys_page((0..10).map(|id| key_card(id, "paused", true)).collect()),
         key_page(key_card(1, "active", false)),
@@ -290,6 +336,9 @@ pub(super) fn member_pages() -> Vec<String> {
             frame: member_frame(),
             name: NAME.to_owned(),
             scopes: vec![scope("ip", false), scope("geo", true)],
+            preset: "web",
+            origins: invalid_field(),
+            networks: invalid_field(),
             form_error: form_error(),
         }),
         render(&new_secret_page(None)),
@@ -322,7 +371,9 @@ pub(super) fn member_pages() -> Vec<String> {
             has_passkeys: true,
             form_error: form_error(),
         }),
-    ]
+    ];
+    pages.extend(restricted_key_pages());
+    pages
 }
 
 fn two_factor_page(is_enabled: bool) -> TwoFactorPage {

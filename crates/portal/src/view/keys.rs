@@ -5,6 +5,7 @@ use askama::Template;
 use crate::view::chart::usage_bar;
 use crate::view::filters;
 use crate::view::frame::PageFrame;
+use crate::view::restrictions::{RestrictionField, RestrictionsError, RestrictionsPanel};
 use crate::view::usage::UsageView;
 
 /// A key in the list, or at the top of its page.
@@ -12,8 +13,11 @@ pub(crate) struct KeyCard {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) scope: &'static str,
-    /// `active`, `paused` or `inactive`.
+    /// `active`, `paused`, `inactive` or `expired`.
     pub(crate) state: &'static str,
+    pub(crate) is_restricted: bool,
+    /// Such as `Expires 25 Nov 2026, 14:03 UTC`.
+    pub(crate) expiry: Option<String>,
     /// Such as `15 Nov 2026`.
     pub(crate) created: String,
     /// Such as `today`, `yesterday` or `12 Nov 2026`; `None` when never.
@@ -72,6 +76,12 @@ pub(crate) struct NewKeyPage {
     pub(crate) frame: PageFrame,
     pub(crate) name: String,
     pub(crate) scopes: Vec<ScopeChoice>,
+    /// `unrestricted`, `web`, `server` or `trial`.
+    pub(crate) preset: &'static str,
+    /// Of the preset `web`.
+    pub(crate) origins: RestrictionField,
+    /// Of the preset `server`.
+    pub(crate) networks: RestrictionField,
     pub(crate) form_error: Option<String>,
 }
 
@@ -106,6 +116,7 @@ pub(crate) struct KeyPage {
     pub(crate) frame: PageFrame,
     pub(crate) card: KeyCard,
     pub(crate) usage: UsageView,
+    pub(crate) restrictions: RestrictionsPanel,
     pub(crate) history: Vec<KeyHistoryRow>,
     pub(crate) form_error: Option<String>,
 }

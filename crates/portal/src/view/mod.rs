@@ -9,6 +9,7 @@ mod fixtures;
 pub(crate) mod frame;
 pub(crate) mod keys;
 pub(crate) mod public;
+pub(crate) mod restrictions;
 pub(crate) mod static_pages;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,8 @@ pub(crate) struct LandingPage<'a> {
     pub(crate) base_url: &'a str,
     /// `None` if it is not for this request.
     pub(crate) lookup: Option<LandingLookup>,
+    /// URLs over IPv4 only and over IPv6 only. A script requests the visitor's other address with them.
+    pub(crate) pair_urls: Option<&'a [String; 2]>,
     pub(crate) attributions: Vec<DataAttribution>,
 }
 

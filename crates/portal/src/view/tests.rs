@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::fs;
 
 use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
-use crate::view::fixtures::{all_pages, docs_pages, key_card, key_page, keys_page, member_pages};
+use crate::view::fixtures::{
+    all_pages, docs_pages, invalid_field, key_card, key_page, key_page_with, keys_page, member_pages,
+};
+use crate::view::restrictions::{RestrictionFields, RestrictionsError, RestrictionsPanel};
 
 /// The complete tags of a page that start with a prefix.
 fn tags<'a>(page: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
@@ -80,7 +83,8 @@ fn every_form_posts_its_csrf_token() {
 #[test]
 fn every_input_has_a_label() {
     for page in all_pages() {
-        for input in tags(&page, "<input").filter(|tag| !tag.contains("hidden")) {
+        let inputs = tags(&page, "<input").filter(|tag| !tag.contains("hidden"));
+        for input in inputs.chain(tags(&page, "<textarea")) {
             let is_named = attribute_value(input, "id").is_some_and(|id| page.contains(&format!("for=\"{id}\"")));
             assert!(
                 is_named
@@ -90,6 +94,35 @@ fn every_input_has_a_label() {
             );
         }
     }
+}
+
+#[test]
+fn descriptions_of_fields_exist() {
+    for page in all_pages() {
+        for ids in page.split('<').filter_map(|tag| attribute_value(tag.split('>').next()?, "aria-describedby")) {
+            for id in ids.split(' ') {
+                assert!(page.contains(&format!(" id=\"{id}\"")), "{id} is missing in {page}");
+            }
+        }
+    }
+}
+
+#[test]
+fn invalid_restrictions_are_shown_with_their_reasons() {
+    let fields = RestrictionFields { origins: invalid_field(), ..RestrictionFields::default() };
+    let panel = RestrictionsPanel { fields, version: 0, error: Some(RestrictionsError::Invalid) };
+    let page = key_page_with(key_card(1, "active", false), panel);
+    assert!(page.contains("Nothing was saved. Correct the marked fields.") && page.contains("<li>Has a defect.</li>"));
+    assert_eq!(page.matches("aria-invalid=\"true\"").count(), 1);
+    assert_eq!(page.matches("</code> has a defect.</li>").count(), 1);
+}
+
+#[test]
+fn expired_and_restricted_keys_are_marked() {
+    for page in [keys_page(vec![key_card(1, "expired", false)]), key_page(key_card(1, "expired", false))] {
+        assert!(page.contains("<span class=\"badge expired\">Expired</span>") && page.contains("Restricted"));
+    }
+    assert!(!keys_page(vec![key_card(0, "active", false)]).contains("Restricted"));
 }
 
 #[test]

@@ -12,8 +12,8 @@ pub(crate) struct UsageDayRow {
     pub(crate) day: String,
     pub(crate) admitted: u64,
     pub(crate) rejected: u64,
-    /// Rejected by reason: burst limit, while paused, deactivated, daily quota, invalid secret.
-    pub(crate) by_reason: [u64; 5],
+    /// Rejected by reason: burst limit, while paused, deactivated, daily quota, invalid secret, restrictions.
+    pub(crate) by_reason: [u64; 6],
 }
 
 /// The usage of one key, or of all keys.
@@ -23,7 +23,7 @@ pub(crate) struct UsageView {
     pub(crate) admitted: u64,
     pub(crate) rejected: u64,
     /// Rejected in 30 days, in the order of [`UsageDayRow::by_reason`].
-    pub(crate) by_reason: [u64; 5],
+    pub(crate) by_reason: [u64; 6],
     /// Chart of 30 days, in SVG.
     pub(crate) chart: String,
     /// 30 days, newest first.

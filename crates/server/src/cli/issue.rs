@@ -10,7 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use ipseity_domain::account::{EmailAddress, KeyName};
 use ipseity_domain::plan::FREE_PLAN;
-use ipseity_domain::{PlaintextKey, Scope};
+use ipseity_domain::{PlaintextKey, Restrictions, Scope};
 use ipseity_store::{Account, Actor, StoreError, StoreRefusal};
 use serde_json::json;
 
@@ -90,7 +90,11 @@ async fn create_key(
     name: &KeyName,
 ) -> Result<PlaintextKey, StoreError> {
     let key = PlaintextKey::generate(random_byte);
-    admin.store.keys().create(account, Actor::Operator, name, scope, &key.to_api_key()).await?;
+    admin
+        .store
+        .keys()
+        .create(account, Actor::Operator, name, scope, &key.to_api_key(), &Restrictions::default())
+        .await?;
     Ok(key)
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::cli::admin_context::AdminContext;
 use crate::cli::issue::{IssueCommand, print_plaintext_key, random_byte};
 use crate::cli::parse::parse_key_id;
+use crate::cli::restrict::RestrictCommand;
 use crate::cli::{key_search, output};
 
 /// Longest time that a previous secret keeps working: 7 days.
@@ -95,6 +96,16 @@ pub(super) enum KeyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Replace the restrictions of a key: who may use it, and for how long.
+    ///
+    /// Without options, all restrictions are removed. A request that they reject is not counted.
+    #[command(after_long_help = "Example:
+  ipseity key restrict 0123456789 --origin https://example.com --caller-limit 30")]
+    Restrict(RestrictCommand),
+    /// Confirm that all nodes know restrictions, so that owners can set them.
+    ///
+    /// Nodes of older versions ignore them. Upgrade all nodes first. A new database needs no confirmation.
+    EnableRestrictions,
     /// Permanently delete a key and its history.
     Delete {
         /// Key ID: the ten characters after `ips_`.
@@ -128,6 +139,11 @@ impl KeyCommand {
                 let service = admin.service_for_change().await?;
                 admin.warn_unless_in_effect(&service.rotate(Actor::Operator, &key.to_api_key(), overlap_s).await?)?;
                 print_plaintext_key(&key, json)
+            }
+            Self::Restrict(restrict) => restrict.run(admin).await,
+            Self::EnableRestrictions => {
+                keys.enable_restrictions().await?;
+                output::print_line("Owners can restrict their keys.")
             }
             Self::Delete { id } => {
                 let service = admin.service_for_change().await?;

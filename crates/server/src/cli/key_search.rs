@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::admin_context::AdminContext;
 use crate::cli::output;
+use crate::cli::restrict::{restriction_lines, restrictions_json};
 
 const RESULTS_MAX: i64 = 1000;
 
@@ -46,7 +47,11 @@ pub(super) async fn show_key(admin: &AdminContext, id: KeyId, as_json: bool) -> 
                 .map_or_else(|| "none".to_owned(), |until| format!("works until {} UTC", output::format_utc(until))),
         ),
     ];
-    lines.iter().try_for_each(|(name, value)| output::print_line(&format!("{name:<17}{value}")))?;
+    let restrictions = restriction_lines(&row.restrictions);
+    lines
+        .iter()
+        .chain(&restrictions)
+        .try_for_each(|(name, value)| output::print_line(&format!("{name:<17}{value}")))?;
     if let Some(pause) = row.pause {
         let requests: u32 = pause.counts.iter().map(|count| u32::from(*count)).sum();
         output::print_line(&format!(
@@ -73,6 +78,7 @@ fn key_detail_json(key: &FoundKey, row: &KeySummary) -> Value {
     detail["today"] = json!(row.used_today);
     detail["last_day"] = json!(row.last_used.as_ref().map(|(day, _)| day));
     detail["previous_secret_until"] = json!(row.previous_until_s.map(output::format_rfc3339));
+    detail["restrictions"] = restrictions_json(&row.restrictions);
     detail["paused_at"] = json!(row.pause.as_ref().map(|pause| output::format_rfc3339(pause.paused_at_ms / 1000)));
     detail["pause_counts"] = json!(row.pause.as_ref().map(|pause| &pause.counts));
     detail

@@ -17,6 +17,7 @@ mod ops_client;
 mod output;
 mod parse;
 mod plan;
+mod restrict;
 mod site;
 mod top;
 

@@ -59,10 +59,17 @@ pub(crate) struct Config {
 pub(crate) struct PublicConfig {
     pub(crate) base_url: String,
     pub(crate) allow_plain_http: bool,
+    pub(crate) test_keys: bool,
     pub(crate) docs_url: String,
     pub(crate) signup_url: String,
     pub(crate) enterprise_url: String,
     pub(crate) security_contact: String,
+    pub(crate) ipv4_url: String,
+    pub(crate) ipv6_url: String,
+    pub(crate) sealing_key_file: PathBuf,
+    pub(crate) pair_token_lifetime_s: u64,
+    pub(crate) pair_tokens_per_subnet_per_min_max: u32,
+    pub(crate) pair_networks_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -100,6 +107,10 @@ pub(crate) struct LedgerConfig {
     pub(crate) unknown_cache_ttl_s: u64,
     pub(crate) refusal_cache_keys_max: usize,
     pub(crate) demo_requests_per_subnet_max: u64,
+    pub(crate) caller_counters_max: usize,
+    pub(crate) key_status_requests_per_key_per_min_max: u32,
+    pub(crate) key_status_requests_per_subnet_per_min_max: u32,
+    pub(crate) key_status_entries_max: usize,
     pub(crate) breaker_failures_max: u32,
     pub(crate) probe_interval_ms: u64,
     pub(crate) clock_fall_max_ms: u64,

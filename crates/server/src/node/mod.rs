@@ -1,10 +1,12 @@
 //! Builds a node from its configuration and runs it until SIGTERM.
 
 pub(crate) mod backends;
+mod edge_limits;
 mod home_listener;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod ops;
+pub(crate) mod pairing;
 pub(crate) mod portal_setup;
 pub(crate) mod proxy_trust;
 pub(crate) mod remote;
@@ -17,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
-use ipseity_api::{Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, PublicService, UsageBuffer};
+use ipseity_api::{Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, KeyStatusLimits, PublicService, UsageBuffer};
 use ipseity_domain::Colo;
 use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, Listener, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
@@ -34,10 +36,12 @@ use crate::config::{Config, millis};
 use crate::geo::reload::GeoReloadWorker;
 use crate::geo::update::GeoUpdater;
 use crate::node::backends::{background_ledger, background_store, request_backends};
+use crate::node::edge_limits::{connection_capacity, edge_limits};
 use crate::node::home_listener::HomeListener;
 use crate::node::listeners::PublicListeners;
 use crate::node::metrics::NodeCollector;
 use crate::node::ops::{Dependencies, OpsState};
+use crate::node::pairing::{PairingParts, open_pairing};
 use crate::node::portal_setup::PortalSetup;
 use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
@@ -46,6 +50,7 @@ use crate::tasks::charge_gate::ChargeGate;
 use crate::tasks::outbox::OutboxWorker;
 use crate::tasks::recovery::{self, RecoveryWorker};
 use crate::tasks::retention::RetentionWorker;
+use crate::tasks::sealing_keys::SealingKeysWorker;
 use crate::tasks::usage_flush::UsageFlushWorker;
 use crate::telemetry::log::LogControl;
 
@@ -57,6 +62,7 @@ pub(crate) struct PreparedNode {
     atlas_reloader: Arc<AtlasReloader>,
     edge: Arc<EdgeState>,
     cert_resolver: Option<Arc<CertResolver>>,
+    pairing: Option<PairingParts>,
 }
 
 impl PreparedNode {
@@ -84,13 +90,14 @@ impl PreparedNode {
             atlas_reloader: Arc::new(atlas_reloader),
             edge: Arc::new(EdgeState::new(edge_limits(config), trust, colo)),
             cert_resolver,
+            pairing: open_pairing(&config.public)?,
         })
     }
 
     /// Validates the settings of the portal.
     pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
         if config.home.is_remote_node() {
-            return portal_setup::public_pages(config, &self.atlas_reloader).map(drop);
+            return portal_setup::public_pages(config, &self.atlas_reloader, None).map(drop);
         }
         PortalSetup::check(config, &self.atlas_reloader)
     }
@@ -113,44 +120,6 @@ pub(crate) fn atlas_sources(config: &Config) -> AtlasSources {
     }
 }
 
-fn edge_limits(config: &Config) -> EdgeLimits {
-    let settings = &config.edge;
-    let connections_max = connection_capacity(config);
-    EdgeLimits {
-        connections_max,
-        connections_per_subnet_max: settings.connections_per_subnet_max.min(connections_max / 4).max(1),
-        accept_backoff: millis(settings.accept_backoff_ms),
-        first_byte_timeout: millis(settings.first_byte_timeout_ms),
-        proxy_header_bytes_max: settings.proxy_header_bytes_max,
-        handshake_timeout: millis(settings.handshake_timeout_ms),
-        header_timeout: millis(settings.header_timeout_ms),
-        idle_timeout: millis(settings.idle_timeout_ms),
-        write_timeout: millis(settings.write_timeout_ms),
-        write_rate_min: settings.write_bytes_per_second_min,
-        unread_body_timeout: millis(settings.unread_body_timeout_ms),
-        memory_per_connection_max: settings.memory_per_connection_bytes_max,
-        memory_per_subnet_max: settings.memory_per_subnet_bytes_max,
-        memory_max: settings.memory_bytes_max,
-        drain_timeout: millis(settings.drain_timeout_ms),
-        header_bytes_max: settings.header_bytes_max,
-        headers_max: settings.headers_max,
-        streams_max: settings.concurrent_streams_max,
-        resets_max: settings.stream_resets_max,
-        quic_retry_threshold: settings.quic_retry_threshold,
-        unsolicited_bytes_max: settings.unsolicited_bytes_max,
-        failed_attempts_max: settings.failed_attempts_per_connection_max,
-        failed_attempt_interval: millis(settings.failed_attempt_interval_ms),
-        refusal_delay: millis(settings.refusal_delay_ms),
-        flood_penalty: millis(settings.flood_penalty_ms),
-    }
-}
-
-/// Maximum number of connections, reduced if the open file limit is too low.
-fn connection_capacity(config: &Config) -> usize {
-    let available_files = ipseity_edge::raise_file_limit().saturating_sub(config.edge.open_files_reserved).max(1);
-    config.edge.connections_max.min(available_files)
-}
-
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result<()> {
     warn_about_capacity(config);
@@ -168,7 +137,9 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     let guard = Arc::clone(&parts.guard);
     let key_metrics = KeyMetrics::register(parts.registry());
     let atlas_reloader = Arc::clone(&parts.atlas_reloader);
-    let portal_setup = PortalSetup::open(config, &atlas_reloader, &guard, &key_metrics, parts.registry())?;
+    let pairing = parts.pairing.clone();
+    let portal_setup =
+        PortalSetup::open(config, &atlas_reloader, pairing.as_ref(), &guard, &key_metrics, parts.registry())?;
     let mut extra_routes = acme::http01_router(parts.acme.as_ref());
     if let Some(portal_setup) = &portal_setup {
         extra_routes = extra_routes.merge(ipseity_portal::router(Arc::clone(&portal_setup.portal)));
@@ -221,6 +192,7 @@ pub(crate) struct NodeParts {
     atlas_reloader: Arc<AtlasReloader>,
     edge: Arc<EdgeState>,
     cert_resolver: Option<Arc<CertResolver>>,
+    pairing: Option<PairingParts>,
     guard: Arc<DeploymentGuard>,
     metrics_registry: Registry,
     metrics: ApiMetrics,
@@ -231,7 +203,7 @@ pub(crate) struct NodeParts {
 
 impl NodeParts {
     fn open(config: &Config) -> Result<Self> {
-        let PreparedNode { atlas_reloader, edge, cert_resolver } = PreparedNode::open(config)?;
+        let PreparedNode { atlas_reloader, edge, cert_resolver, pairing } = PreparedNode::open(config)?;
         let guard = Arc::new(DeploymentGuard::generate());
         let mut metrics_registry = Registry::default();
         let registry = metrics::register_node(
@@ -255,6 +227,7 @@ impl NodeParts {
             atlas_reloader,
             edge,
             cert_resolver,
+            pairing,
             guard,
             metrics_registry,
             metrics,
@@ -315,6 +288,8 @@ impl Serving {
         spawn_geo_tasks(config, parts.geo_reload, &mut tasks, &drain)?;
         let (certificate_reload, reload_drain) = (parts.certificate_reload, drain.clone());
         parts.cert_resolver.map(|cert_resolver| tasks.spawn(certificate_reload.run(cert_resolver, reload_drain)));
+        let key_file = &config.public.sealing_key_file;
+        parts.pairing.map(|parts| tasks.spawn(SealingKeysWorker::new(parts.sealer, key_file).run(drain.clone())));
         parts.acme.map(|acme| tasks.spawn(acme.run(drain.clone())));
         let drain_switch = Some(drain_switch);
         Ok(Self { listener_tasks, tasks, drain, drain_switch, ops, ops_server, ops_drain_switch, home_socket })
@@ -453,11 +428,17 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
         unknown_cache_ttl: Duration::from_secs(config.ledger.unknown_cache_ttl_s),
         refusal_cache_max: config.ledger.refusal_cache_keys_max,
         demo_requests_per_subnet_max: config.ledger.demo_requests_per_subnet_max,
+        caller_counters_max: config.ledger.caller_counters_max,
         render_cache_max: config.geo.render_cache_entries_max,
         degraded: DegradedLimits {
             local_keys_max: config.ledger.local_cache_keys_max,
             max_age: Duration::from_secs(config.ledger.degraded_max_age_s),
             store_timeout: millis(config.ledger.timeout_ms),
+        },
+        key_status: KeyStatusLimits {
+            requests_per_key_per_min_max: config.ledger.key_status_requests_per_key_per_min_max,
+            requests_per_subnet_per_min_max: config.ledger.key_status_requests_per_subnet_per_min_max,
+            entries_max: config.ledger.key_status_entries_max,
         },
     };
     let api = Api::new(
@@ -468,7 +449,9 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
         parts.metrics.clone(),
         limits,
     );
-    Arc::new(api.with_https_required(config.public.requires_https()))
+    let pairing = parts.pairing.as_ref().map(|parts| Arc::clone(&parts.pairing));
+    let api = api.with_https_required(config.public.requires_https()).with_test_keys(config.public.test_keys);
+    Arc::new(api.with_pairing(pairing))
 }
 
 fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use axum::Router;
+use http::HeaderMap;
+use ipseity_api::Pairing;
 use ipseity_domain::Client;
 use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
@@ -21,6 +23,7 @@ use serde_json::Value;
 use crate::config::public_urls::public_urls;
 use crate::config::{Config, SignupMode, millis};
 use crate::node::backends::{background_store, portal_backends};
+use crate::node::pairing::PairingParts;
 use crate::node::scanner_keys::ScannerKeysSource;
 
 /// The portal's pages and its background worker.
@@ -33,7 +36,7 @@ impl PortalSetup {
     /// Validates the settings of the portal.
     pub(crate) fn check(config: &Config, atlas_reloader: &Arc<AtlasReloader>) -> Result<()> {
         let guard = Arc::new(DeploymentGuard::generate());
-        Self::open(config, atlas_reloader, &guard, &KeyMetrics::default(), &mut Registry::default())?;
+        Self::open(config, atlas_reloader, None, &guard, &KeyMetrics::default(), &mut Registry::default())?;
         Ok(())
     }
 
@@ -41,6 +44,7 @@ impl PortalSetup {
     pub(crate) fn open(
         config: &Config,
         atlas_reloader: &Arc<AtlasReloader>,
+        pairing: Option<&PairingParts>,
         guard: &Arc<DeploymentGuard>,
         key_metrics: &KeyMetrics,
         registry: &mut Registry,
@@ -50,7 +54,7 @@ impl PortalSetup {
         }
         let (store, ledger) = portal_backends(config, guard.trusted_stores())?;
         let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics.clone());
-        let host_services = PortalHostServices::open(config, atlas_reloader)?;
+        let host_services = PortalHostServices::open(config, atlas_reloader, pairing)?;
         let portal =
             Arc::new(Portal::new(store, ledger, key_service, portal_settings(config), Box::new(host_services)));
         let mail_options = mail_options(config);
@@ -65,7 +69,11 @@ impl PortalSetup {
 }
 
 /// The pages that a remote node serves.
-pub(crate) fn public_pages(config: &Config, atlas_reloader: &Arc<AtlasReloader>) -> Result<Router> {
+pub(crate) fn public_pages(
+    config: &Config,
+    atlas_reloader: &Arc<AtlasReloader>,
+    pairing: Option<&PairingParts>,
+) -> Result<Router> {
     let settings = PublicPagesSettings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         portal_url: config.home.portal_url.trim_end_matches('/').to_owned(),
@@ -75,7 +83,7 @@ pub(crate) fn public_pages(config: &Config, atlas_reloader: &Arc<AtlasReloader>)
         self_lookups_per_subnet_per_min_max: config.portal.self_lookups_per_subnet_per_min_max,
         page_timeout: page_timeout(config),
     };
-    let host_services = PortalHostServices::open(config, atlas_reloader)?;
+    let host_services = PortalHostServices::open(config, atlas_reloader, pairing)?;
     Ok(ipseity_portal::public_pages_router(settings, Box::new(host_services)))
 }
 
@@ -89,11 +97,13 @@ struct PortalHostServices {
     atlas_reloader: Arc<AtlasReloader>,
     openapi: Value,
     scanner_keys: ScannerKeysSource,
+    pairing: Option<Arc<Pairing>>,
 }
 
 impl PortalHostServices {
-    fn open(config: &Config, atlas_reloader: &Arc<AtlasReloader>) -> Result<Self> {
+    fn open(config: &Config, atlas_reloader: &Arc<AtlasReloader>, pairing: Option<&PairingParts>) -> Result<Self> {
         Ok(Self {
+            pairing: pairing.map(|parts| Arc::clone(&parts.pairing)),
             atlas_reloader: Arc::clone(atlas_reloader),
             openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
             scanner_keys: ScannerKeysSource::open(&config.portal.github_keys_url)?,
@@ -110,6 +120,14 @@ impl HostServices for PortalHostServices {
         let ipseity_api::SelfLookup { json, accuracy_km, elapsed } =
             ipseity_api::self_lookup(&self.atlas_reloader, client)?;
         Some(VisitorLookup { json, accuracy_km, elapsed })
+    }
+
+    fn pair_urls(&self) -> Option<&[String; 2]> {
+        self.pairing.as_deref().map(Pairing::urls)
+    }
+
+    fn paired_self_lookup(&self, client: &Client, headers: &HeaderMap) -> Option<Vec<u8>> {
+        ipseity_api::paired_self_lookup(self.pairing.as_deref()?, client, headers)
     }
 
     fn fetch_scanner_keys(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> {

@@ -26,7 +26,8 @@ pub(super) async fn run(config: &Config, mut parts: NodeParts, log_control: Arc<
     let api = open_api(config, Backend::Home(Arc::clone(&home)), &parts, &usage_buffer);
     let mut extra_routes = acme::http01_router(parts.acme.as_ref());
     if config.portal.enabled {
-        extra_routes = extra_routes.merge(portal_setup::public_pages(config, &parts.atlas_reloader)?);
+        extra_routes =
+            extra_routes.merge(portal_setup::public_pages(config, &parts.atlas_reloader, parts.pairing.as_ref())?);
     }
     let public_service = build_public_service(config, &api, extra_routes);
     let dependencies = Dependencies::Home(Arc::clone(&home));

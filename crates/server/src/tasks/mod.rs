@@ -8,4 +8,5 @@ pub(crate) mod outcome_counter;
 pub(crate) mod periodic;
 pub(crate) mod recovery;
 pub(crate) mod retention;
+pub(crate) mod sealing_keys;
 pub(crate) mod usage_flush;

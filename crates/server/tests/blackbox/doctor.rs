@@ -333,6 +333,14 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     );
     let few = errors_found(&run_doctor(&reference.env(), Some(256)));
     assert_single_error("few open files", &few, &["open file limit is 256", "`LimitNOFILE=`"]);
+    let urls = |ipv4: &str, ipv6: &str| {
+        let host = |name: &str| format!("https://{name}");
+        vec![("PUBLIC__IPV4_URL", host(ipv4)), ("PUBLIC__IPV6_URL", host(ipv6))]
+    };
+    reference.assert_finding("no name", urls("ipv4.invalid", "[::1]"), &["ipv4.invalid does not resolve", "ipv4_url"]);
+    reference.assert_finding("only IPv6", urls("[::2]", "[::1]"), &["[::2] has no A record", "[public] ipv4_url"]);
+    let names = with_overrides(reference.env(), urls("127.0.0.1", "[::1]"));
+    assert_eq!(errors_found(&run_doctor(&names, None)), Vec::<String>::new());
     let level = vec![("LOG__LEVEL", "loud".to_owned())];
     reference.assert_finding("a level that is none", level, &["[log] level", "use error, warn, info, debug or trace"]);
 }

@@ -31,14 +31,24 @@ impl ExpectedError {
     pub(crate) const HTTPS_REQUIRED: Self = Self::new(400, "https_required", "https_required");
     pub(crate) const INACTIVE_KEY: Self = Self::new(403, "inactive_api_key", "inactive-keys");
     pub(crate) const PAUSED_KEY: Self = Self::new(403, "inactive_api_key", "paused-keys");
+    pub(crate) const EXPIRED_KEY: Self = Self::new(403, "inactive_api_key", "expired-keys");
+    pub(crate) const ORIGIN_NOT_ALLOWED: Self = Self::new(403, "origin_not_allowed", "origin_not_allowed");
+    const NETWORK_NOT_ALLOWED: Self = Self::new(403, "network_not_allowed", "network_not_allowed");
+    const TICKET_REQUIRED: Self = Self::new(403, "ticket_required", "ticket_required");
+    pub(crate) const INVALID_TICKET: Self = Self::new(401, "invalid_api_key", "tickets");
+    pub(crate) const CALLER_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "caller-limit");
+    pub(crate) const STATUS_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "key-status-limit");
     pub(crate) const BURST_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "burst-limit");
     pub(crate) const DAILY_QUOTA: Self =
         Self { link_field: Some("enterprise"), ..Self::new(429, "rate_limit_exceeded", "daily-quota") };
     pub(crate) const DEMO_QUOTA: Self =
         Self { link_field: Some("signup"), ..Self::new(429, "rate_limit_exceeded", "demo-quota") };
+    pub(crate) const PAIR_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "pair-limit");
+    pub(crate) const MISDIRECTED: Self = Self::new(421, "misdirected_request", "misdirected_request");
     pub(crate) const INTERNAL: Self = Self::new(500, "internal_error", "internal_error");
     pub(crate) const NOT_FOUND: Self = Self::new(404, "not_found", "not_found");
     pub(crate) const METHOD_NOT_ALLOWED: Self = Self::new(405, "method_not_allowed", "method_not_allowed");
+    pub(crate) const BAD_REQUEST: Self = Self::new(400, "bad_request", "bad_request");
     pub(crate) const URI_TOO_LONG: Self = Self::new(414, "uri_too_long", "bad_request");
 
     const fn new(status: u16, code: &'static str, docs_anchor: &'static str) -> Self {
@@ -74,15 +84,24 @@ impl ExpectedError {
     }
 }
 
-const ALL_ERRORS: [ExpectedError; 12] = [
+const ALL_ERRORS: [ExpectedError; 21] = [
     ExpectedError::MISSING_KEY,
     ExpectedError::INVALID_KEY,
     ExpectedError::HTTPS_REQUIRED,
     ExpectedError::INACTIVE_KEY,
     ExpectedError::PAUSED_KEY,
+    ExpectedError::EXPIRED_KEY,
+    ExpectedError::ORIGIN_NOT_ALLOWED,
+    ExpectedError::NETWORK_NOT_ALLOWED,
+    ExpectedError::TICKET_REQUIRED,
+    ExpectedError::INVALID_TICKET,
+    ExpectedError::CALLER_LIMIT,
+    ExpectedError::STATUS_LIMIT,
     ExpectedError::BURST_LIMIT,
     ExpectedError::DAILY_QUOTA,
     ExpectedError::DEMO_QUOTA,
+    ExpectedError::PAIR_LIMIT,
+    ExpectedError::MISDIRECTED,
     ExpectedError::INTERNAL,
     ExpectedError::NOT_FOUND,
     ExpectedError::METHOD_NOT_ALLOWED,

@@ -9,10 +9,13 @@ use ipseity_testkit::{Deployment, DeploymentOptions, TestClient, TestResponse};
 use serde_json::Value;
 
 use crate::fixture::{fresh_key, relaxed_timeouts, shared_deployment};
+use crate::pairing::pairing_env;
 
 /// Transport headers, which any response may have.
 const TRANSPORT_HEADERS: [&str; 6] =
     ["allow", "alt-svc", "content-length", "content-type", "date", "strict-transport-security"];
+/// Headers that depend on the request.
+const OPTIONAL_HEADERS: [&str; 1] = ["ipseity-pair-unused"];
 const METHODS: [Method; 8] = [
     Method::GET,
     Method::HEAD,
@@ -44,7 +47,9 @@ impl ObservedResponses {
         assert!(response.is_object(), "{method} {path} returned {}, which is not documented", reply.status);
         let sent: BTreeSet<_> = reply.headers.keys().map(|name| name.as_str().to_owned()).collect();
         let sent: BTreeSet<_> = sent.into_iter().filter(|name| !TRANSPORT_HEADERS.contains(&name.as_str())).collect();
-        assert_eq!(sent, lowercase_keys(&response["headers"]), "{method} {path} {}", reply.status);
+        let is_expected = |name: &String| !OPTIONAL_HEADERS.contains(&name.as_str()) || sent.contains(name);
+        let described: BTreeSet<_> = lowercase_keys(&response["headers"]).into_iter().filter(is_expected).collect();
+        assert_eq!(sent, described, "{method} {path} {}", reply.status);
         match response["content"].as_object() {
             Some(content) => {
                 let kind = reply.header("content-type").expect("type exists");
@@ -121,12 +126,32 @@ async fn every_documented_status_occurs_with_its_headers() {
             observed.check_response(&document, &Method::OPTIONS, path, &reply);
         }
     }
-    let (lookup, demo) = ("/api/v1/ip", "/api/v1/ip/demo");
+    let (lookup, demo, status) = ("/api/v1/ip", "/api/v1/ip/demo", "/api/v1/key");
     observed.request_and_check(&mut caller, &document, lookup, "", &[]).await;
+    observed.request_and_check(&mut caller, &document, status, "", &[]).await;
     observed.request_and_check(&mut caller, &document, lookup, "?key=x", &[]).await;
     let https_only = Env::from([("IPSEITY__PUBLIC__ALLOW_PLAIN_HTTP".to_owned(), "false".to_owned())]);
     let https_node = deployment.start_node(&https_only).await.expect("node starts");
     observed.request_and_check(&mut https_node.client(), &document, lookup, "?key=x", &[]).await;
+    observed.request_and_check(&mut https_node.client(), &document, status, "?key=x", &[]).await;
+    let no_status =
+        Env::from([("IPSEITY__LEDGER__KEY_STATUS_REQUESTS_PER_KEY_PER_MIN_MAX".to_owned(), "0".to_owned())]);
+    let limited_node = deployment.start_node(&no_status).await.expect("node starts");
+    let headers = [("authorization", bearer.as_str())];
+    observed.request_and_check(&mut limited_node.client(), &document, status, "", &headers).await;
+    let pairing = deployment.start_node(&pairing_env(&[("PAIR_TOKENS_PER_SUBNET_PER_MIN_MAX", "2")])).await;
+    let pairing = pairing.expect("node starts");
+    let mut at_ipv4_host = pairing.client();
+    for path in &paths {
+        let over_ipv6 = [("x-forwarded-for", "2001:db8::7")];
+        observed.request_and_check(&mut at_ipv4_host, &document, path, "", &over_ipv6).await;
+    }
+    // Every minute, two succeed and the others do not.
+    for _ in 0..4 {
+        observed.request_and_check(&mut at_ipv4_host, &document, "/api/v1/pair", "", &[]).await;
+    }
+    let unused = [("authorization", &*bearer), ("ipseity-pair", "x")];
+    observed.request_and_check(&mut at_ipv4_host, &document, lookup, "", &unused).await;
     let [inactive, exhausted] = [fresh_key(&deployment, Scope::Ip).await, fresh_key(&deployment, Scope::Ip).await];
     deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivate the key");
     observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &inactive.bearer())]).await;

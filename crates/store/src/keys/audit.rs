@@ -37,7 +37,7 @@ impl Actor {
 pub struct HistoryRow {
     /// When it happened, as Unix time in seconds.
     pub at_s: i64,
-    /// `issued`, `renamed`, `deactivated`, `reactivated`, `paused`, `resumed`, `rolled` or `retired`.
+    /// `issued`, `renamed`, `deactivated`, `reactivated`, `paused`, `resumed`, `rolled`, `retired` or `restricted`.
     pub action: String,
     /// `owner`, `operator` or `service`.
     pub actor: String,

@@ -5,11 +5,13 @@ pub(crate) mod leaks;
 pub(crate) mod outbox;
 pub(crate) mod pauses;
 pub(crate) mod record;
+pub(crate) mod restrictions;
+mod restrictions_row;
 pub(crate) mod search;
 pub(crate) mod summary;
 
 use ipseity_domain::account::KeyName;
-use ipseity_domain::{ApiKey, BURST_WINDOW_S, KEYS_PER_ACCOUNT_MAX, KeyChange, KeyId, Scope};
+use ipseity_domain::{ApiKey, BURST_WINDOW_S, KEYS_PER_ACCOUNT_MAX, KeyChange, KeyId, Restrictions, Scope};
 use sqlx::PgConnection;
 
 use crate::access::Keys;
@@ -17,6 +19,7 @@ use crate::accounts::security_log::{SecurityEvent, record_key_event};
 use crate::accounts::{self, Account};
 use crate::error::{StoreError, StoreRefusal};
 use crate::keys::audit::Actor;
+use crate::keys::record::load_updated_key;
 use crate::usage::usage_lock;
 
 /// Minimum time between two resumes by the owner, in seconds.
@@ -42,7 +45,7 @@ impl Keys<'_> {
     /// Creates a key.
     ///
     /// # Errors
-    /// If the account has ten keys, does not exist, or is not the actor's.
+    /// If the account has ten keys, does not exist, or is not the actor's, or if restrictions are not enabled.
     pub async fn create(
         self,
         account: &Account,
@@ -50,6 +53,7 @@ impl Keys<'_> {
         name: &KeyName,
         scope: Scope,
         key: &ApiKey,
+        restrictions: &Restrictions,
     ) -> Result<(), StoreError> {
         let issued = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -80,6 +84,9 @@ impl Keys<'_> {
             .await?;
             if issued.rows_affected() == 0 {
                 return Err(StoreRefusal::KeyLimitReached.into());
+            }
+            if *restrictions != Restrictions::default() {
+                restrictions::set_restrictions(&mut transaction, actor, key.id, restrictions).await?;
             }
             record_key_event(&mut transaction, account.id, SecurityEvent::KeyCreated, key.id, name.as_str()).await?;
             Ok(transaction.commit().await?)
@@ -263,9 +270,4 @@ async fn record_event_of(connection: &mut PgConnection, event: SecurityEvent, id
         .fetch_one(&mut *connection)
         .await?;
     record_key_event(connection, account_id, event, id, &name).await
-}
-
-async fn load_updated_key(connection: &mut PgConnection, actor: Actor, id: KeyId) -> Result<KeyChange, StoreError> {
-    let record = record::find_record_of_account(connection, actor.owner_account_id(), id).await?;
-    record.map(KeyChange::Updated).ok_or(StoreRefusal::UnknownKey.into())
 }

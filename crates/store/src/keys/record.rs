@@ -1,15 +1,19 @@
 //! Reads key records.
 
-use ipseity_domain::{DailyUsage, KeyDigest, KeyFlags, KeyId, KeyRecord, PreviousDigest, Scope, UtcDay, is_mutant};
-use sqlx::{FromRow, PgExecutor};
+use ipseity_domain::{
+    DailyUsage, KeyChange, KeyDigest, KeyFlags, KeyId, KeyRecord, PreviousDigest, Scope, UtcDay, is_mutant,
+};
+use sqlx::{FromRow, PgConnection, PgExecutor};
 
 use crate::access::Keys;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreRefusal};
+use crate::keys::audit::Actor;
+use crate::keys::restrictions_row::{RestrictionsRow, restriction_columns};
 
 /// Uses only primary keys and one index, because requests wait for it.
-const SELECT_KEY_RECORD: &str = "
-    select k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
-           k.scope, p.daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+const SELECT_KEY_RECORD: &str = concat!("
+    select ", restriction_columns!(), ", k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
+           k.scope, least(p.daily_limit, k.own_daily_limit) as daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
            k.generation, k.burst_window, u.days, u.counts
     from keys k
     join accounts a on a.id = k.account_id
@@ -24,7 +28,7 @@ const SELECT_KEY_RECORD: &str = "
             order by day desc limit 2
         ) newest
     ) u on true
-    where k.id = $1 and ($2::bigint is null or k.account_id = $2)";
+    where k.id = $1 and ($2::bigint is null or k.account_id = $2)");
 
 #[derive(FromRow)]
 struct KeyRecordRow {
@@ -38,6 +42,8 @@ struct KeyRecordRow {
     paused: bool,
     generation: i64,
     burst_window: i64,
+    #[sqlx(flatten)]
+    restrictions: RestrictionsRow,
     days: Option<Vec<i32>>,
     counts: Option<Vec<i64>>,
 }
@@ -63,6 +69,7 @@ impl KeyRecordRow {
             previous,
             scope: Scope::parse(&self.scope)?,
             daily_limit: self.daily_limit.unsigned_abs(),
+            restrictions: self.restrictions.into_restrictions()?,
             flags: KeyFlags {
                 deactivated: self.deactivated && !is_mutant("accepts-revoked-keys"),
                 paused: self.paused,
@@ -92,6 +99,16 @@ pub(crate) async fn find_record_of_account(
     let row: Option<KeyRecordRow> =
         sqlx::query_as(SELECT_KEY_RECORD).bind(id.as_str()).bind(account_id).fetch_optional(executor).await?;
     Ok(row.and_then(KeyRecordRow::into_key_record))
+}
+
+/// A key after a change.
+pub(crate) async fn load_updated_key(
+    connection: &mut PgConnection,
+    actor: Actor,
+    id: KeyId,
+) -> Result<KeyChange, StoreError> {
+    let record = find_record_of_account(connection, actor.owner_account_id(), id).await?;
+    record.map(KeyChange::Updated).ok_or(StoreRefusal::UnknownKey.into())
 }
 
 impl Keys<'_> {

@@ -1,10 +1,11 @@
 //! Keys, as lists and pages show them.
 
-use ipseity_domain::{KeyFlags, KeyId, KeyState, Scope};
+use ipseity_domain::{KeyFlags, KeyId, KeyState, Restrictions, Scope};
 use sqlx::FromRow;
 
 use crate::access::Keys;
 use crate::error::StoreError;
+use crate::keys::restrictions_row::{RestrictionsRow, restriction_columns};
 
 /// A key, as lists show it.
 #[derive(Clone, Debug)]
@@ -25,6 +26,10 @@ pub struct KeySummary {
     pub used_today: u64,
     /// When the previous secret expires, as Unix time in seconds. `None` if there is no valid one.
     pub previous_until_s: Option<i64>,
+    /// Who may use the key, and for how long.
+    pub restrictions: Restrictions,
+    /// Their version, 0 if the key was never restricted.
+    pub restriction_version: u64,
     /// Why the key is paused. `None` if it is not.
     pub pause: Option<PauseEvidence>,
 }
@@ -39,8 +44,8 @@ pub struct PauseEvidence {
 }
 
 /// All keys of the account $1, or the one with the id $2.
-const SELECT_KEY_SUMMARIES: &str = "
-    select k.id, k.name, k.scope, floor(extract(epoch from k.created_at))::bigint as created_s,
+const SELECT_KEY_SUMMARIES: &str = concat!("
+    select ", restriction_columns!(), ", k.id, k.name, k.scope, floor(extract(epoch from k.created_at))::bigint as created_s,
            k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
            newest.day, newest.admitted, today.admitted as today,
            case when k.retired_until > now() then floor(extract(epoch from k.retired_until))::bigint end as retired_until_s,
@@ -52,7 +57,7 @@ const SELECT_KEY_SUMMARIES: &str = "
     left join usage today on today.key_id = k.id and today.day = (now() at time zone 'UTC')::date
     left join pauses p on p.key_id = k.id and p.burst_window = k.burst_window and k.paused_at is not null
     where k.account_id = $1 and ($2::text is null or k.id = $2)
-    order by k.created_at, k.id";
+    order by k.created_at, k.id");
 
 #[derive(FromRow)]
 struct KeySummaryRow {
@@ -66,6 +71,8 @@ struct KeySummaryRow {
     admitted: Option<i64>,
     today: Option<i64>,
     retired_until_s: Option<i64>,
+    #[sqlx(flatten)]
+    restrictions: RestrictionsRow,
     pause_ms: Option<i64>,
     counts: Option<Vec<i16>>,
 }
@@ -97,6 +104,7 @@ impl Keys<'_> {
 impl KeySummaryRow {
     /// `None` only for a row that violates the checks of the schema.
     fn into_summary(self) -> Option<KeySummary> {
+        let versioned = self.restrictions.into_restrictions()?;
         Some(KeySummary {
             id: KeyId::parse(&self.id)?,
             scope: Scope::parse(&self.scope)?,
@@ -106,6 +114,8 @@ impl KeySummaryRow {
             last_used: self.day.zip(self.admitted),
             used_today: self.today.unwrap_or_default().unsigned_abs(),
             previous_until_s: self.retired_until_s,
+            restriction_version: versioned.as_ref().map_or(0, |versioned| versioned.version),
+            restrictions: versioned.map(|versioned| versioned.restrictions.clone()).unwrap_or_default(),
             pause: self.pause_ms.zip(self.counts).map(|(at_ms, counts)| PauseEvidence {
                 paused_at_ms: at_ms,
                 counts: counts.into_iter().map(i16::unsigned_abs).collect(),

@@ -31,6 +31,8 @@ pub enum RefusalReason {
     QuotaExhausted,
     /// The secret is wrong.
     WrongSecret,
+    /// The restrictions of the key refuse the request.
+    Restricted,
 }
 
 impl RefusalReason {
@@ -43,6 +45,7 @@ impl RefusalReason {
             Self::Burst => "burst",
             Self::QuotaExhausted => "day",
             Self::WrongSecret => "wrong_secret",
+            Self::Restricted => "restricted",
         }
     }
 }

@@ -16,8 +16,8 @@ pub struct UsageRow {
     pub day: UtcDay,
     /// Admitted requests.
     pub admitted: u64,
-    /// Refused requests, by reason: burst, paused, inactive, daily quota, wrong secret.
-    pub refused: [u64; 5],
+    /// Refused requests, by reason: burst, paused, inactive, daily quota, wrong secret, restrictions.
+    pub refused: [u64; 6],
 }
 
 #[derive(FromRow)]
@@ -30,6 +30,7 @@ struct UsageCountsRow {
     inactive: i64,
     quota_exhausted: i64,
     wrong_secret: i64,
+    restricted: i64,
 }
 
 impl Usage<'_> {
@@ -45,7 +46,8 @@ impl Usage<'_> {
                     coalesce(max(counted.count) filter (where counted.outcome = 'paused'), 0) as paused,
                     coalesce(max(counted.count) filter (where counted.outcome = 'inactive'), 0) as inactive,
                     coalesce(max(counted.count) filter (where counted.outcome = 'day'), 0) as quota_exhausted,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'wrong_secret'), 0) as wrong_secret
+                    coalesce(max(counted.count) filter (where counted.outcome = 'wrong_secret'), 0) as wrong_secret,
+                    coalesce(max(counted.count) filter (where counted.outcome = 'restricted'), 0) as restricted
              from keys k
              cross join lateral (
                  select u.day, 'admitted' as outcome, u.admitted as count from usage u
@@ -69,7 +71,8 @@ impl Usage<'_> {
 impl UsageCountsRow {
     /// `None` only for a row that violates the checks of the schema.
     fn into_usage_row(self) -> Option<UsageRow> {
-        let refused = [self.burst, self.paused, self.inactive, self.quota_exhausted, self.wrong_secret];
+        let refused =
+            [self.burst, self.paused, self.inactive, self.quota_exhausted, self.wrong_secret, self.restricted];
         Some(UsageRow {
             key: KeyId::parse(&self.key_id)?,
             day: UtcDay(self.day.unsigned_abs()),

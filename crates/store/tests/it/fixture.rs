@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ipseity_domain::account::{EmailAddress, KeyName};
-use ipseity_domain::{ApiKey, BURST_WINDOW_S, KeyChange, KeyId, KeyPause, KeyRecord, PlaintextKey, Scope};
+use ipseity_domain::{
+    ApiKey, BURST_WINDOW_S, KeyChange, KeyId, KeyPause, KeyRecord, PlaintextKey, Restrictions, Scope,
+};
 use ipseity_store::{
     Account, Actor, NewSession, SessionLimits, SessionStart, Store, StoreError, StoreOptions, StoreRefusal,
 };
@@ -79,7 +81,7 @@ impl StoreFixture {
         let key = generate_key();
         self.store
             .keys()
-            .create(account, Actor::Owner(account.id), &key_name("a key"), Scope::Geo, &key)
+            .create(account, Actor::Owner(account.id), &key_name("a key"), Scope::Geo, &key, &Restrictions::default())
             .await
             .expect("key is created");
         key

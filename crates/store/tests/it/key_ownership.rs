@@ -1,6 +1,6 @@
 //! Ownership of keys: for an owner, the keys of others do not exist.
 
-use ipseity_domain::{PlaintextKey, Scope};
+use ipseity_domain::{PlaintextKey, Restrictions, Scope};
 use ipseity_store::{Actor, StoreRefusal};
 
 use crate::fixture::{StoreFixture, expect_refusal, generate_key, key_name, pause};
@@ -42,7 +42,12 @@ async fn owner_cannot_see_or_change_keys_of_others() {
     }
     assert!(store.keys().list(other.id).await.expect("query succeeds").is_empty());
     assert_eq!(
-        expect_refusal(store.keys().create(&owner, actor, &key_name("x"), Scope::Ip, &generate_key()).await),
+        expect_refusal(
+            store
+                .keys()
+                .create(&owner, actor, &key_name("x"), Scope::Ip, &generate_key(), &Restrictions::default())
+                .await
+        ),
         StoreRefusal::UnknownAccount
     );
     assert_eq!((dump_keys_and_history(&fixture).await, fixture.outbox_rows().await), (before, outbox_before));
@@ -77,7 +82,14 @@ async fn deleted_account_gets_no_key() {
     let issued = fixture
         .store
         .keys()
-        .create(&account, Actor::Owner(account.id), &key_name("x"), Scope::Ip, &generate_key())
+        .create(
+            &account,
+            Actor::Owner(account.id),
+            &key_name("x"),
+            Scope::Ip,
+            &generate_key(),
+            &Restrictions::default(),
+        )
         .await;
     assert_eq!(expect_refusal(issued), StoreRefusal::UnknownAccount);
 }

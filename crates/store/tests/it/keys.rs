@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ipseity_domain::{DailyUsage, KeyChange, KeyFlags, KeyState, PlaintextKey, Scope, UtcDay};
+use ipseity_domain::{DailyUsage, KeyChange, KeyFlags, KeyState, PlaintextKey, Restrictions, Scope, UtcDay};
 use ipseity_store::{Actor, KeyDailyUsage, StoreError, StoreRefusal};
 use tokio::task::JoinSet;
 
@@ -18,7 +18,14 @@ async fn concurrent_creation_stops_at_ten_keys_per_account() {
         race.spawn(async move {
             store
                 .keys()
-                .create(&account, Actor::Operator, &key_name(&format!("key {number}")), Scope::Ip, &generate_key())
+                .create(
+                    &account,
+                    Actor::Operator,
+                    &key_name(&format!("key {number}")),
+                    Scope::Ip,
+                    &generate_key(),
+                    &Restrictions::default(),
+                )
                 .await
         });
     }

@@ -27,6 +27,7 @@ async fn each_key_and_day_with_requests_has_a_usage_row() {
         refusal(keys[0], DAY, RefusalReason::Inactive, 300),
         refusal(keys[0], DAY, RefusalReason::QuotaExhausted, 4_000),
         refusal(keys[0], DAY, RefusalReason::WrongSecret, 50_000),
+        refusal(keys[0], DAY, RefusalReason::Restricted, 600_000),
         refusal(keys[1], DAY, RefusalReason::QuotaExhausted, 2),
         refusal(keys[1], before, RefusalReason::QuotaExhausted, 2),
         refusal(other_key, DAY, RefusalReason::QuotaExhausted, 2),
@@ -35,9 +36,9 @@ async fn each_key_and_day_with_requests_has_a_usage_row() {
 
     let row = |key: KeyId, day, admitted, refusal| UsageRow { key, day, admitted, refused: refusal };
     let expected = [
-        row(keys[0], DAY, 5, [1, 20, 300, 4_000, 50_000]),
-        row(keys[1], DAY, 0, [0, 0, 0, 2, 0]),
-        row(keys[1], next, 7, [0; 5]),
+        row(keys[0], DAY, 5, [1, 20, 300, 4_000, 50_000, 600_000]),
+        row(keys[1], DAY, 0, [0, 0, 0, 2, 0, 0]),
+        row(keys[1], next, 7, [0; 6]),
     ];
     assert_eq!(store.usage().list(account.id, None, DAY).await.expect("usage is listed"), expected);
     assert_eq!(store.usage().list(account.id, Some(keys[1]), DAY).await.expect("usage is listed"), expected[1..]);

@@ -11,6 +11,7 @@ use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
 use crate::admission::backend::Backend;
 use crate::admission::key_request::KeyRequest;
+use crate::admission::restricted::Caller;
 use crate::error::Refusal;
 
 impl Admission {
@@ -40,7 +41,7 @@ impl Admission {
 
     /// Looks up a key that has changed.
     pub async fn look_up_changed_key(&self, id: KeyId) {
-        if let Err(refusal) = self.look_up_local_key(id).await {
+        if let Err(refusal) = self.look_up_local_key(id, self.degraded.knows(id)).await {
             tracing::debug!(?refusal, "changed key not looked up");
         }
     }
@@ -53,44 +54,47 @@ impl Admission {
     /// Charges a request to the local limiter. `sent` is a charge that Redis did not answer.
     pub(in crate::admission) async fn admit_degraded(
         &self,
-        request: &KeyRequest,
+        request: &mut KeyRequest,
+        caller: Caller<'_>,
         sent: Option<SentCharge>,
     ) -> Result<Admitted, Refusal> {
-        let key = &request.key;
+        let key = request.key;
         self.metrics.count_degraded_decision();
         if !self.degraded.is_fresh(key.id) {
             match &self.backend {
-                Backend::Stores(_) => self.look_up_local_key(key.id).await?,
-                Backend::Home(home) => self.look_up_at_home(home, key).await?,
+                Backend::Stores(_) => self.look_up_local_key(key.id, self.degraded.knows(key.id)).await?,
+                Backend::Home(home) => self.look_up_at_home(home, &key).await?,
             }
         }
+        self.apply_restrictions(request, caller);
         let charge = PendingCharge { at: request.arrival_at_owner(), id: request.charge_id };
         let Some(verdict) = Issued::charge_locally(
             &self.degraded,
-            key,
+            &key,
             charge,
             request.owner.now(),
             sent,
             request.owner.burst_window_ms(),
+            request.applied,
         ) else {
             tracing::debug!("local limiter has no verdict");
             return Err(Refusal::Internal);
         };
-        self.apply_verdict(key, verdict).await
+        self.apply_verdict(request, verdict).await
     }
 
     /// Updates the local record of a key from PostgreSQL. If it does not answer, the last record is used, unless the
-    /// key is in doubt.
-    async fn look_up_local_key(&self, id: KeyId) -> Result<(), Refusal> {
+    /// key is in doubt. `is_known` says that the key certainly exists.
+    pub(in crate::admission) async fn look_up_local_key(&self, id: KeyId, is_known: bool) -> Result<(), Refusal> {
         if self.key_lookups.is_missing(id) {
             return Err(Refusal::InvalidKey);
         }
         let mut start = self.degraded.begin_lookup(id);
-        let mut found = self.find_key_record(id).await;
+        let mut found = self.find_key_record(id, is_known).await;
         if found.is_none() && self.degraded.is_in_doubt(id) {
             // The key has changed during the lookup. It had a short timeout as long as the last record could be used.
             start = self.degraded.begin_lookup(id);
-            found = self.find_key_record(id).await;
+            found = self.find_key_record(id, is_known).await;
         }
         match found {
             Some(Some(record)) => self.degraded.update_record(&record, start),
@@ -109,11 +113,11 @@ impl Admission {
     }
 
     /// A key's record in PostgreSQL; `None` if it does not answer in time. Waits for a permit as long as the request
-    /// may take. If a local record can replace the result, it does not wait.
-    pub(in crate::admission) async fn find_key_record(&self, id: KeyId) -> Option<Option<KeyRecord>> {
+    /// may take. If a local record can replace the result, it does not wait. Keys that are not known share few permits.
+    pub(in crate::admission) async fn find_key_record(&self, id: KeyId, is_known: bool) -> Option<Option<KeyRecord>> {
         let Backend::Stores(stores) = &self.backend else { return None };
         let has_local_copy = self.degraded.is_usable(id);
-        let permits = self.key_lookups.permits(self.degraded.knows(id));
+        let permits = self.key_lookups.permits(is_known);
         let _permit = if has_local_copy { permits.try_acquire().ok()? } else { permits.acquire().await.ok()? };
         self.query_store(has_local_copy, stores.store.keys().find_record(id)).await
     }

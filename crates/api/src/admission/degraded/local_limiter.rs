@@ -2,13 +2,14 @@
 //! and request log.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{
     ApiKey, BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, KeyState, Scope, UtcDay,
-    is_mutant,
+    VersionedRestrictions, is_mutant,
 };
-use ipseity_ledger::{LedgerTime, Quota, Verdict};
+use ipseity_ledger::{AppliedRestrictions, LedgerTime, Quota, Verdict};
 
 use crate::admission::open_keys::AdmittedEarly;
 
@@ -20,6 +21,8 @@ pub(super) struct LocalKey {
     pub(super) record: KeyRecord,
     pub(super) updated_at: Instant,
     source: RecordSource,
+    /// The subscription epoch in which the restrictions were last read.
+    restrictions_epoch: u64,
     /// Whether the key was paused in its burst epoch, by this node or by a verdict of Redis. PostgreSQL may not know of
     /// it yet.
     is_paused_here: bool,
@@ -57,6 +60,7 @@ impl LocalKey {
             previous: None,
             scope,
             daily_limit: quota.limit,
+            restrictions: None,
             flags: KeyFlags::default(),
             generation: 0,
             burst_epoch,
@@ -71,6 +75,7 @@ impl LocalKey {
             record,
             updated_at: Instant::now(),
             source: RecordSource::Store(subscription_epoch),
+            restrictions_epoch: subscription_epoch,
             is_paused_here: false,
             changes_reported: 0,
             changes_included: 0,
@@ -101,6 +106,29 @@ impl LocalKey {
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
         (self.updated_at, self.source) = (received_at, RecordSource::Ledger);
         self.record_request(arrival, quota.now);
+    }
+
+    /// Takes over the restrictions that an admitted request was charged with, unless the record has newer ones.
+    pub(super) fn observe_restrictions(&mut self, applied: Option<&Arc<VersionedRestrictions>>) {
+        let known = self.record.restrictions.as_ref().map_or(0, |versioned| versioned.version);
+        if let Some(applied) = applied.filter(|applied| applied.version > known) {
+            self.record.restrictions = Some(Arc::clone(applied));
+        }
+    }
+
+    /// The restrictions, if they were read in this subscription epoch, and if the secret is one that the record has: a stranger
+    /// must not learn of them.
+    pub(super) fn restrictions_for(
+        &self,
+        digest: &KeyDigest,
+        subscription_epoch: Option<u64>,
+    ) -> Option<Arc<VersionedRestrictions>> {
+        let restrictions = self.record.restrictions.as_ref()?;
+        if subscription_epoch.is_some_and(|epoch| epoch != self.restrictions_epoch) {
+            return None;
+        }
+        let previous = self.record.previous.as_ref().is_some_and(|previous| previous.digest == *digest);
+        (self.record.digest == *digest || previous).then(|| Arc::clone(restrictions))
     }
 
     pub(super) fn observe_exhausted(&mut self, arrival: LedgerTime, quota: &Quota) {
@@ -169,6 +197,7 @@ impl LocalKey {
         self.record.merge_usage(previous_usage);
         self.changes_included = self.changes_included.max(changes_included);
         (self.updated_at, self.source) = (Instant::now(), RecordSource::Store(subscription_epoch));
+        self.restrictions_epoch = subscription_epoch;
     }
 
     /// Notes that the record lacks digests.
@@ -206,6 +235,7 @@ impl LocalKey {
         arrival: LedgerTime,
         now: LedgerTime,
         pending_on: impl FnOnce(UtcDay) -> u64,
+        applied: AppliedRestrictions,
     ) -> Option<LocalVerdict> {
         if !self.record.accepts(digest, now.as_secs()) {
             return self.is_from_store().then_some(LocalVerdict::Refused(Verdict::WrongSecret(now)));
@@ -216,6 +246,17 @@ impl LocalKey {
             KeyState::Paused => return Some(LocalVerdict::Refused(Verdict::Paused(now))),
             KeyState::Active if self.is_paused_here => return Some(LocalVerdict::Refused(Verdict::Paused(now))),
             KeyState::Active => {}
+        }
+        if let Some(VersionedRestrictions { version, restrictions }) = self.record.restrictions.as_deref() {
+            if restrictions.expires_at_s.is_some_and(|expires_at_s| now.as_secs() >= expires_at_s) {
+                return Some(LocalVerdict::Refused(Verdict::Expired(now)));
+            }
+            if applied.version < *version {
+                return None;
+            }
+        }
+        if applied.is_refused {
+            return Some(LocalVerdict::Refused(Verdict::Restricted(now)));
         }
         self.record_request(arrival, now);
         if !is_mutant("no-local-burst-limit")
@@ -231,6 +272,14 @@ impl LocalKey {
             let quota = Quota { now, limit, day, used: used + 1 };
             LocalVerdict::Admitted { scope: self.record.scope, quota, burst_epoch: self.record.burst_epoch }
         })
+    }
+
+    /// Requests that are left before the burst limit, and seconds until another one is.
+    pub(super) fn burst_left(&self) -> (u64, u64) {
+        let left = BURST_LIMIT.saturating_sub(self.arrivals.len()) as u64;
+        let oldest = self.arrivals.front().map_or(self.newest, |oldest| *oldest);
+        let until_ms = (oldest.0 + BURST_WINDOW_S * 1000).saturating_sub(self.newest.0);
+        (left, until_ms.div_ceil(1000))
     }
 
     /// A resume starts a new burst epoch with an empty log.
@@ -318,7 +367,7 @@ mod tests {
 
     /// Decides on a request that has just arrived.
     fn check_at(local_key: &mut LocalKey, digest: &KeyDigest, at: LedgerTime, pending: u64) -> Option<LocalVerdict> {
-        local_key.check(digest, at, at, |_| pending)
+        local_key.check(digest, at, at, |_| pending, AppliedRestrictions::default())
     }
 
     #[test]

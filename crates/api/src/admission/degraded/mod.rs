@@ -16,13 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope, is_mutant};
-use ipseity_ledger::{LedgerTime, PendingCharge, Quota, SentCharge, UnconfirmedCharge, Verdict};
+use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope, VersionedRestrictions, is_mutant};
+use ipseity_ledger::{AppliedRestrictions, LedgerTime, PendingCharge, Quota, SentCharge, UnconfirmedCharge, Verdict};
 use quick_cache::sync::Cache;
 
 use crate::admission::degraded::demo::DemoQuota;
 use crate::admission::degraded::local_limiter::{LocalKey, LocalVerdict};
 use crate::admission::degraded::pending::PendingCharges;
+use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::AdmittedEarly;
 use crate::limits::DegradedLimits;
 
@@ -75,13 +76,13 @@ impl DegradedMode {
     /// node knows of more requests than Redis: the request is refused, and its charge is taken back.
     pub(super) fn observe(
         &self,
-        key: &ApiKey,
+        request: &KeyRequest,
         verdict: &Verdict,
         arrived_at: Instant,
         received_at: Instant,
         burst_window_ms: u64,
     ) -> Option<Verdict> {
-        self.with_local_key(key.id, |local_key| local_key.burst_window_ms = burst_window_ms);
+        let key = &request.key;
         // By the clock of the server that gave the verdict, and not later than the truth.
         let arrival_at = |quota: &Quota| {
             let age_ms = (received_at - arrived_at).as_millis() + 1;
@@ -90,14 +91,18 @@ impl DegradedMode {
         match verdict {
             Verdict::Admitted { scope, quota, burst_epoch, .. } => {
                 let arrival = arrival_at(quota);
-                let refusal = self.observe_admitted(key, arrival, *scope, quota, *burst_epoch, received_at)?;
+                let admitted = (*scope, quota, *burst_epoch);
+                let refusal = self.observe_admitted(request, arrival, admitted, received_at, burst_window_ms)?;
                 if !is_mutant("refused-charge-not-taken-back") {
                     self.pending_charges.take_back(key, *burst_epoch, quota.day);
                 }
                 return Some(refusal);
             }
             Verdict::QuotaExhausted { quota } => {
-                self.with_local_key(key.id, |local_key| local_key.observe_exhausted(arrival_at(quota), quota));
+                self.with_local_key(key.id, |local_key| {
+                    local_key.burst_window_ms = burst_window_ms;
+                    local_key.observe_exhausted(arrival_at(quota), quota);
+                });
             }
             Verdict::Paused(_) | Verdict::PausedNow { .. } => {
                 self.with_local_key(key.id, LocalKey::observe_paused);
@@ -108,7 +113,8 @@ impl DegradedMode {
             Verdict::WrongSecret(now) => {
                 self.with_local_key(key.id, |local_key| local_key.observe_wrong_secret(&key.digest, *now));
             }
-            Verdict::Unknown(_) => {}
+            // The record that was just read has the restrictions.
+            Verdict::Expired(_) | Verdict::Outdated { .. } | Verdict::Restricted(_) | Verdict::Unknown(_) => {}
         }
         None
     }
@@ -124,7 +130,7 @@ impl DegradedMode {
             Verdict::Paused(_) | Verdict::PausedNow { .. } => local_key.observe_paused(),
             Verdict::Inactive(_) => local_key.record.flags.deactivated = true,
             Verdict::WrongSecret(now) => local_key.observe_wrong_secret(&key.digest, *now),
-            Verdict::Unknown(_) => {}
+            Verdict::Expired(_) | Verdict::Outdated { .. } | Verdict::Restricted(_) | Verdict::Unknown(_) => {}
         });
     }
 
@@ -148,18 +154,20 @@ impl DegradedMode {
 
     fn observe_admitted(
         &self,
-        key: &ApiKey,
+        request: &KeyRequest,
         arrival: LedgerTime,
-        scope: Scope,
-        quota: &Quota,
-        burst_epoch: u64,
+        (scope, quota, burst_epoch): (Scope, &Quota, u64),
         received_at: Instant,
+        burst_window_ms: u64,
     ) -> Option<Verdict> {
+        let key = &request.key;
         let new_key = || LocalKey::from_verdict(key, scope, quota, burst_epoch, received_at);
         let insert = || Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(new_key())));
         let Ok(local_key) = self.local_keys.get_or_insert_with(&key.id, insert);
         let mut local_key = lock_local_key(&local_key);
+        local_key.burst_window_ms = burst_window_ms;
         local_key.observe_admitted(key, arrival, scope, quota, burst_epoch, received_at);
+        local_key.observe_restrictions(request.restricted.restrictions.as_ref());
         if is_mutant("looser-verdict-wins") {
             return None;
         }
@@ -174,6 +182,19 @@ impl DegradedMode {
     /// Whether this node has paused a key, and Redis may not know of it yet.
     pub(super) fn is_paused_here(&self, id: KeyId) -> bool {
         self.pending_charges.is_paused(id)
+    }
+
+    /// The restrictions of a key that this node knows, if the secret is the one that it knows. After a new subscription it
+    /// may be another PostgreSQL, which has lost them: then they are read again.
+    pub(super) fn restrictions_of(&self, key: &ApiKey) -> Option<Arc<VersionedRestrictions>> {
+        let since = self.is_subscribed.load(Ordering::Acquire).then(|| self.subscription_epoch.load(Ordering::Acquire));
+        self.with_local_key(key.id, |local_key| local_key.restrictions_for(&key.digest, since))?
+    }
+
+    /// Requests that are left before the burst limit, by what this node has admitted, and seconds until another one is. Other
+    /// nodes may have admitted more.
+    pub(super) fn burst_left(&self, id: KeyId) -> Option<(u64, u64)> {
+        self.with_local_key(id, |local_key| local_key.burst_left())
     }
 
     /// The last count of a key that Redis returned to this node.
@@ -261,9 +282,9 @@ impl DegradedMode {
             Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(local_key)))
         };
         let Ok(local_key) = self.local_keys.get_or_insert_with(&record.id, insert);
-        if let Some(key_changes) = start.key_changes {
-            lock_local_key(&local_key).update_record(record, start.subscription_epoch, key_changes);
-        }
+        // A verdict may have inserted a record during the lookup. Changes that were reported for it stay in doubt.
+        let key_changes = start.key_changes.unwrap_or(0);
+        lock_local_key(&local_key).update_record(record, start.subscription_epoch, key_changes);
     }
 
     /// Updates the local record of a key from home. It lacks the digests that this node did not send.
@@ -290,6 +311,7 @@ impl DegradedMode {
         now: LedgerTime,
         sent: Option<SentCharge>,
         burst_window_ms: u64,
+        applied: AppliedRestrictions,
     ) -> Option<Verdict> {
         let local_key = self.local_keys.get(&key.id)?;
         let mut local_key = lock_local_key(&local_key);
@@ -300,15 +322,15 @@ impl DegradedMode {
         let pending_on = |day| {
             if is_mutant("no-pending-in-local-count") { 0 } else { self.pending_charges.count_on_day(key.id, day) }
         };
-        let local_verdict = local_key.check(&key.digest, charge.at, now, pending_on)?;
-        let is_admitted = matches!(local_verdict, LocalVerdict::Admitted { .. });
+        let local_verdict = local_key.check(&key.digest, charge.at, now, pending_on, applied);
+        let is_admitted = matches!(local_verdict, Some(LocalVerdict::Admitted { .. }));
         if let Some(sent) = sent
             && !is_mutant("unconfirmed-charge-dropped")
         {
             let unconfirmed = UnconfirmedCharge { sent, id: charge.id, is_admitted };
             self.pending_charges.add_unconfirmed(key, local_key.record.burst_epoch, unconfirmed);
         }
-        Some(match local_verdict {
+        Some(match local_verdict? {
             LocalVerdict::Admitted { scope, quota, burst_epoch } => {
                 if sent.is_none() && !is_mutant("pending-charge-dropped") {
                     self.pending_charges.add_admitted(key, burst_epoch, quota.day, charge);

@@ -7,7 +7,8 @@
 use std::net::IpAddr;
 
 use ipseity_domain::{
-    Client, Colo, ConnectionFacts, Field, FieldSet, GeoFacts, HttpProtocol, Location, Network, TlsInfo, TlsVersion,
+    Address, Client, Colo, ConnectionFacts, Field, FieldSet, GeoFacts, HttpProtocol, Location, Network, TlsInfo,
+    TlsVersion,
 };
 use serde::Serialize;
 
@@ -35,14 +36,20 @@ impl RenderedFacts {
     }
 }
 
-/// Writes the body. `rendered_facts` must have been rendered for the same field set.
-pub(super) fn render_body(client: &Client, rendered_facts: &RenderedFacts, field_set: FieldSet) -> Vec<u8> {
+/// Writes the body. `rendered_facts` must have been rendered for the same field set. `paired_address` is the client's address
+/// of the other family, if it is known.
+pub(super) fn render_body(
+    client: &Client,
+    paired_address: Option<Address>,
+    rendered_facts: &RenderedFacts,
+    field_set: FieldSet,
+) -> Vec<u8> {
     let mut body = Vec::with_capacity(BODY_CAPACITY);
     let (mut segments, mut in_segment) = (rendered_facts.0.iter(), false);
     for field in field_set.fields() {
         let end = body.len();
         body.push(if body.is_empty() { b'{' } else { b',' });
-        if write_client_field(&mut body, field, client) {
+        if write_client_field(&mut body, field, client, paired_address) {
             in_segment = false;
         } else if in_segment {
             body.truncate(end);
@@ -64,16 +71,20 @@ fn write_field(body: &mut Vec<u8>, field: Field, value: &impl Serialize) {
 }
 
 /// Writes a field about the client or its connection; returns `false` for a geo field.
-fn write_client_field(body: &mut Vec<u8>, field: Field, client: &Client) -> bool {
+fn write_client_field(body: &mut Vec<u8>, field: Field, client: &Client, paired_address: Option<Address>) -> bool {
     // Destructured without `..`, here and below: a new fact does not compile until it has a field, and so a scope.
     let Client { address, connection } = client;
     // Whether the connection is encrypted decides if a key is accepted; the API has no field for it.
     let ConnectionFacts { http_protocol, is_encrypted: _, tls, rtt_ms, colo } = connection;
-    let (v4, v6) = match address.expose() {
-        Some(IpAddr::V4(v4)) => (Some(v4), None),
-        Some(IpAddr::V6(v6)) => (None, Some(v6)),
-        None => (None, None),
-    };
+    let (mut v4, mut v6) = (None, None);
+    // The address of the connection comes first: a token never replaces it.
+    for address in [Some(*address), paired_address].into_iter().flatten() {
+        match address.expose() {
+            Some(IpAddr::V4(address)) => v4 = v4.or(Some(address)),
+            Some(IpAddr::V6(address)) => v6 = v6.or(Some(address)),
+            None => {}
+        }
+    }
     match field {
         Field::Status => write_field(body, field, &"success"),
         Field::Ip => write_field(body, field, &v4),
@@ -161,7 +172,7 @@ fn write_geo_field(body: &mut Vec<u8>, field: Field, facts: &GeoFacts<'_>) -> bo
 
 #[cfg(test)]
 mod tests {
-    use ipseity_domain::{Address, Scope};
+    use ipseity_domain::Scope;
     use serde_json::{Value, json};
 
     use super::*;
@@ -169,7 +180,7 @@ mod tests {
     fn rendered_json(address: &str, facts: &GeoFacts<'_>, field_set: FieldSet) -> Value {
         let address = Address::new(address.parse().expect("valid address"));
         let client = Client { address, connection: ConnectionFacts::default() };
-        serde_json::from_slice(&render_body(&client, &RenderedFacts::render(facts, field_set), field_set))
+        serde_json::from_slice(&render_body(&client, None, &RenderedFacts::render(facts, field_set), field_set))
             .expect("valid JSON")
     }
 
@@ -203,8 +214,25 @@ mod tests {
     fn unknown_client_gets_null_in_both_address_fields() {
         let client = Client { address: Address::UNKNOWN, connection: ConnectionFacts::default() };
         let field_set = FieldSet::Scope(Scope::Ip);
-        let body = render_body(&client, &RenderedFacts::render(&GeoFacts::default(), field_set), field_set);
+        let body = render_body(&client, None, &RenderedFacts::render(&GeoFacts::default(), field_set), field_set);
         assert_eq!(body, b"{\"status\":\"success\",\"ip\":null,\"ipv6\":null}\n");
+    }
+
+    #[test]
+    fn paired_address_fills_the_other_field_and_replaces_nothing() {
+        let address = |text: &str| Address::new(text.parse().expect("valid address"));
+        let field_set = FieldSet::Scope(Scope::Ip);
+        let facts = RenderedFacts::render(&GeoFacts::default(), field_set);
+        for (own, paired, expected) in [
+            ("198.51.100.1", "2001:db8::1", ["198.51.100.1", "2001:db8::1"]),
+            ("2001:db8::1", "198.51.100.1", ["198.51.100.1", "2001:db8::1"]),
+            ("198.51.100.1", "198.51.100.2", ["198.51.100.1", "null"]),
+        ] {
+            let client = Client { address: address(own), connection: ConnectionFacts::default() };
+            let body = render_body(&client, Some(address(paired)), &facts, field_set);
+            let body: Value = serde_json::from_slice(&body).expect("valid JSON");
+            assert_eq!(["ip", "ipv6"].map(|name| body[name].as_str().unwrap_or("null")), expected);
+        }
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! Renders lookup responses. The functions that write a body are private to this module, so the rest of the crate has
-//! three ways to get one:
+//! four ways to get one:
 //!
 //! - [`Renderer::render`] takes an [`Admitted`] by value, which proves that the request was charged.
 //! - [`self_lookup::self_lookup`] is uncharged: the landing page shows visitors their own data.
-//! - [`example`] renders a fictional client for the OpenAPI document.
+//! - [`sample_caller`] renders made-up callers, for test keys and for [`example`].
+//! - [`example`] renders the examples of the OpenAPI document.
 
 mod body;
 mod cache;
 pub(crate) mod example;
+pub(crate) mod sample_caller;
 pub(crate) mod self_lookup;
 
 use std::sync::Arc;
 
 use axum::response::Response;
-use ipseity_domain::Client;
+use ipseity_domain::{Address, Client};
 use ipseity_geo::{Atlas, AtlasReloader};
 use ipseity_ledger::Quota;
 
@@ -21,7 +23,7 @@ use crate::admission::admitted::Admitted;
 use crate::lookup::renderer::body::render_body;
 use crate::lookup::renderer::cache::RenderCache;
 use crate::response::json_response;
-use crate::response::rate_limit_headers::RateLimitHeaders;
+use crate::response::rate_limit_headers::{BurstUse, RateLimitHeaders};
 
 /// Locates clients and renders what is known about them.
 pub(crate) struct Renderer {
@@ -40,18 +42,21 @@ impl Renderer {
     }
 
     /// Renders the response to a charged request. Consumes the proof, so one charge gives one response.
-    pub(crate) fn render(&self, client: &Client, admitted: Admitted) -> Response {
-        let (field_set, quota) = admitted.into_parts();
+    ///
+    /// The paired address is only written to the response. Location and network are those of the connection, and so is the
+    /// entry of the cache.
+    pub(crate) fn render(&self, client: &Client, paired_address: Option<Address>, admitted: Admitted) -> Response {
+        let (field_set, quota, burst) = admitted.into_parts();
         // Loaded once, so that all fields of a response come from the same databases.
         let atlas = self.atlas.current();
         let rendered_facts = self.cache.get_or_render(&atlas, client.address, field_set, quota.now);
-        lookup_response(render_body(client, &rendered_facts, field_set), &quota)
+        lookup_response(render_body(client, paired_address, &rendered_facts, field_set), &quota, burst)
     }
 }
 
-fn lookup_response(body: Vec<u8>, quota: &Quota) -> Response {
+fn lookup_response(body: Vec<u8>, quota: &Quota, burst: Option<BurstUse>) -> Response {
     let mut response = json_response(body);
-    RateLimitHeaders::daily(quota).write(response.headers_mut());
+    RateLimitHeaders::daily(quota).with_burst(burst).write(response.headers_mut());
     response
 }
 
@@ -61,7 +66,7 @@ mod tests {
 
     use http::StatusCode;
     use http_body_util::BodyExt;
-    use ipseity_domain::{Address, ConnectionFacts, Field, FieldSet};
+    use ipseity_domain::{ConnectionFacts, Field, FieldSet};
     use ipseity_geo::AtlasSources;
     use serde_json::{Map, Value};
 
@@ -72,7 +77,7 @@ mod tests {
         let atlas = AtlasReloader::open(AtlasSources::default(), false).expect("atlas without databases");
         let address = Address::new(Ipv4Addr::new(198, 51, 100, 1).into());
         let client = Client { address, connection: ConnectionFacts::default() };
-        let response = Renderer::new(Arc::new(atlas), 1).render(&client, Admitted::for_test());
+        let response = Renderer::new(Arc::new(atlas), 1).render(&client, None, Admitted::for_test());
         assert_eq!(
             (response.status(), &response.headers()["x-ratelimit-remaining"]),
             (StatusCode::OK, &"999".parse().expect("valid header"))

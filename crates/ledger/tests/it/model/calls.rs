@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use ipseity_domain::{ApiKey, DailyUsage, KeyId, UtcDay};
-use ipseity_ledger::{Arrival, ChargeId, Ledger};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, Ledger};
 use ipseity_testkit::Redis;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, cmd};
@@ -26,7 +26,10 @@ impl RawCalls {
         let client = redis::Client::open(redis.url()).expect("valid URL");
         let monitor = client.get_async_monitor().await.expect("Redis accepts a connection");
         let mut lines = monitor.into_on_message::<String>();
-        ledger.charge(&generate_key(), ChargeId::next(), Arrival::Here(Instant::now())).await.expect("charge succeeds");
+        ledger
+            .charge(&generate_key(), ChargeId::next(), Arrival::Here(Instant::now()), AppliedRestrictions::default())
+            .await
+            .expect("charge succeeds");
         loop {
             let line = lines.next().await.expect("call is reported");
             let arguments: Vec<&str> = line.split(' ').map(|argument| argument.trim_matches('"')).collect();

@@ -1,10 +1,12 @@
 //! The model of one key, from the specification: all request times and plain counts. It is independent of the scripts.
 
+use std::sync::Arc;
+
 use ipseity_domain::{
     ApiKey, BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, PlaintextKey,
-    PreviousDigest, Scope,
+    PreviousDigest, Restrictions, Scope, VersionedRestrictions,
 };
-use ipseity_ledger::{LedgerTime, Published, Quota, Verdict};
+use ipseity_ledger::{AppliedRestrictions, LedgerTime, Published, Quota, Verdict};
 
 use super::days::{Counts, DayColumns, merge_days, newest_days, raise_count, start_day};
 use super::incarnation::ModelIncarnation;
@@ -56,6 +58,7 @@ impl KeyModel {
             previous: None,
             scope: Scope::ALL[rng.usize(..Scope::ALL.len())],
             daily_limit: rng.u64(5..=400),
+            restrictions: None,
             flags: KeyFlags::default(),
             generation: 1,
             burst_epoch: 1,
@@ -105,6 +108,18 @@ impl KeyModel {
         if !self.deleted && self.stored.burst_epoch == pause.burst_epoch && !self.stored.flags.paused {
             self.change(|stored| stored.flags.paused = true);
         }
+    }
+
+    /// Changes the restrictions. The key expires at that time, if given.
+    pub fn restrict(&mut self, expires_at_s: Option<u64>) {
+        let version = self.restriction_version() + 1;
+        let restrictions = Restrictions { expires_at_s, ..Restrictions::default() };
+        self.change(|stored| stored.restrictions = Some(Arc::new(VersionedRestrictions { version, restrictions })));
+    }
+
+    /// The version of the restrictions in PostgreSQL.
+    pub fn restriction_version(&self) -> u64 {
+        self.stored.restrictions.as_ref().map_or(0, |versioned| versioned.version)
     }
 
     pub fn rotate(&mut self, rng: &mut fastrand::Rng, until_s: u64) {
@@ -209,12 +224,13 @@ impl KeyModel {
         incarnation: ModelIncarnation,
         arrival_ms: u64,
         clock_ms: u64,
+        applied: AppliedRestrictions,
     ) -> Option<Verdict> {
         if !self.is_trusted(incarnation) {
             return None;
         }
         let mut record = self.record.take()?;
-        let verdict = self.charge_record(&mut record, digest, arrival_ms, clock_ms);
+        let verdict = self.charge_record(&mut record, digest, arrival_ms, clock_ms, applied);
         self.record = Some(record);
         Some(verdict)
     }
@@ -225,6 +241,7 @@ impl KeyModel {
         digest: KeyDigest,
         arrival_ms: u64,
         clock_ms: u64,
+        applied: AppliedRestrictions,
     ) -> Verdict {
         let key_record = &mut record.key_record;
         let previous_digest = key_record
@@ -239,6 +256,17 @@ impl KeyModel {
         }
         if key_record.flags.paused {
             return Verdict::Paused(LedgerTime(clock_ms));
+        }
+        if let Some(VersionedRestrictions { version, restrictions }) = key_record.restrictions.as_deref() {
+            if restrictions.expires_at_s.is_some_and(|expires_at_s| clock_ms >= expires_at_s * 1000) {
+                return Verdict::Expired(LedgerTime(clock_ms));
+            }
+            if applied.version < *version {
+                return Verdict::Outdated { now: LedgerTime(clock_ms), version: *version };
+            }
+        }
+        if applied.is_refused {
+            return Verdict::Restricted(LedgerTime(clock_ms));
         }
 
         let mut now_ms = clock_ms;

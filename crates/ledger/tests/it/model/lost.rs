@@ -1,11 +1,11 @@
 //! Requests without a reply: the request or the reply is lost, or the request is delivered late.
 
 use ipseity_domain::ApiKey;
-use ipseity_ledger::{Arrival, ChargeId, LedgerTime, PendingCharge, UnconfirmedCharge, Verdict};
+use ipseity_ledger::{AppliedRestrictions, Arrival, ChargeId, LedgerTime, PendingCharge, UnconfirmedCharge, Verdict};
 
 use super::calls::StoredKey;
 use super::incarnation::ModelIncarnation;
-use super::walk::RandomWalk;
+use super::walk::{RandomWalk, is_restricted};
 
 /// How long after its time a charge is applied.
 const VALID_MS: u64 = 1_000;
@@ -45,7 +45,7 @@ pub fn is_expired(at: LedgerTime, now_ms: u64) -> bool {
 impl RandomWalk {
     /// A charge without a reply. The node decides by its local limiter.
     pub async fn lose_charge(&mut self, index: usize) {
-        if self.keys[index].deleted {
+        if self.keys[index].deleted || is_restricted(index) {
             return;
         }
         let (node, key, id) = (self.pick_node(), self.keys[index].key, ChargeId::next());
@@ -55,9 +55,10 @@ impl RandomWalk {
         let outcome = self.rng.u32(..10);
         let verdict = match outcome {
             0..6 => {
-                let charge = self.nodes[node].ledger.charge(&key, id, Arrival::AtOwner(arrival));
+                let applied = AppliedRestrictions::default();
+                let charge = self.nodes[node].ledger.charge(&key, id, Arrival::AtOwner(arrival), applied);
                 let verdict = charge.await.expect("charge succeeds");
-                let expected = self.keys[index].charge(key.digest, self.incarnation, arrival.0, self.now_ms);
+                let expected = self.keys[index].charge(key.digest, self.incarnation, arrival.0, self.now_ms, applied);
                 self.compare(expected.as_ref(), &verdict);
                 expected
             }
@@ -99,7 +100,8 @@ impl RandomWalk {
             self.count_event("late delivery");
             return;
         }
-        let expected = self.keys[index].charge(key.digest, incarnation, arrival.0, self.now_ms);
+        let expected =
+            self.keys[index].charge(key.digest, incarnation, arrival.0, self.now_ms, AppliedRestrictions::default());
         if code != verdict_code(expected.as_ref()) {
             self.fail(&format!("the model expects {expected:?}\nthe script returned {}", replies[0]));
         }
@@ -112,6 +114,9 @@ impl RandomWalk {
 
     /// A node admits requests in degraded mode. Its clock is sometimes wrong.
     pub fn admit_locally(&mut self, index: usize) {
+        if is_restricted(index) {
+            return;
+        }
         let (node, count) = (self.pick_node(), self.rng.usize(1..4));
         let mut day = LedgerTime(self.now_ms).day();
         match self.rng.u32(..60) {
@@ -129,11 +134,15 @@ impl RandomWalk {
 
     /// A charge that Redis admits, but the node refuses by a stricter limit.
     pub async fn refuse_charge(&mut self, index: usize) {
+        if is_restricted(index) {
+            return;
+        }
         let (node, key) = (self.pick_node(), self.keys[index].key);
         let arrival = LedgerTime(self.now_ms - self.arrival_delay_ms());
-        let charge = self.nodes[node].ledger.charge(&key, ChargeId::next(), Arrival::AtOwner(arrival));
+        let applied = AppliedRestrictions::default();
+        let charge = self.nodes[node].ledger.charge(&key, ChargeId::next(), Arrival::AtOwner(arrival), applied);
         let verdict = charge.await.expect("charge succeeds");
-        let expected = self.keys[index].charge(key.digest, self.incarnation, arrival.0, self.now_ms);
+        let expected = self.keys[index].charge(key.digest, self.incarnation, arrival.0, self.now_ms, applied);
         self.compare(expected.as_ref(), &verdict);
         if let Verdict::Admitted { quota, .. } = verdict {
             *self.nodes[node].pending[index].days.entry(quota.day).or_default() -= 1;
@@ -151,5 +160,8 @@ fn verdict_code(verdict: Option<&Verdict>) -> u8 {
         Some(Verdict::PausedNow { .. }) => b'4',
         Some(Verdict::QuotaExhausted { .. }) => b'5',
         Some(Verdict::Admitted { .. }) => b'6',
+        Some(Verdict::Expired(_)) => b'E',
+        Some(Verdict::Outdated { .. }) => b'O',
+        Some(Verdict::Restricted(_)) => b'R',
     }
 }

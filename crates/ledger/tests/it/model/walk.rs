@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ipseity_domain::{ApiKey, BURST_LIMIT, KeyDigest, KeyPause, KeyRecord};
 use ipseity_ledger::{
-    Arrival, ChargeId, Ledger, LedgerOptions, LedgerTime, SentCharge, TrustedStores, UnflushedUsage, Verdict,
+    AppliedRestrictions, Arrival, ChargeId, Ledger, LedgerOptions, LedgerTime, SentCharge, TrustedStores,
+    UnflushedUsage, Verdict,
 };
 use ipseity_testkit::{Redis, TestClock};
 use redis::aio::MultiplexedConnection;
@@ -21,7 +22,10 @@ use super::lost::HeldCharge;
 use super::reconcile::{NodeModel, PendingModel};
 use crate::fixture::{LedgerFixture, NOON, REQUEST_TIMEOUT, lost_charge};
 
-const KEYS: usize = 6;
+const KEYS: usize = 8;
+/// Keys from this one on can be restricted. Their charges are not lost: a key whose charges are refused while the clock is
+/// set back does not notice it, and what is lost then is not covered.
+const RESTRICTED_KEYS: usize = 6;
 pub const NODES: usize = 2;
 const STEPS_SHOWN: usize = 40;
 const LOG_CHECK_INTERVAL: u32 = 300;
@@ -181,6 +185,21 @@ impl RandomWalk {
         }
     }
 
+    /// The restrictions that a node applied: mostly the newest, sometimes older or newer ones than Redis has.
+    pub fn any_restrictions(&mut self, index: usize) -> AppliedRestrictions {
+        if !is_restricted(index) {
+            return AppliedRestrictions::default();
+        }
+        let current = self.keys[index].restriction_version();
+        let version = match self.rng.u32(..10) {
+            0 => 0,
+            1 => current.saturating_sub(1),
+            2 => current + 1,
+            _ => current,
+        };
+        AppliedRestrictions { version, is_refused: version > 0 && self.rng.u32(..3) == 0 }
+    }
+
     /// How long before its charge a request arrived. Sometimes it waits longer than charges that are sent after it.
     pub fn arrival_delay_ms(&mut self) -> u64 {
         match self.rng.u32(..10) {
@@ -196,14 +215,15 @@ impl RandomWalk {
         let key = ApiKey { id: self.keys[index].key.id, digest };
         let now_ms = self.now_ms;
         let arrival = LedgerTime(now_ms - self.arrival_delay_ms());
+        let applied = self.any_restrictions(index);
         self.log_step(|| {
-            format!("{count} × charge of key {index} with {digest:02x?} at {now_ms}, arrived {arrival:?}")
+            format!("{count} × charge of key {index} with {digest:02x?} at {now_ms}, arrived {arrival:?}, {applied:?}")
         });
         let mut calls: JoinSet<_> = (0..count)
             .map(|_| {
                 let ledger = self.any_ledger();
                 let arrival = Arrival::AtOwner(arrival);
-                async move { ledger.charge(&key, ChargeId::next(), arrival).await.expect("charge succeeds") }
+                async move { ledger.charge(&key, ChargeId::next(), arrival, applied).await.expect("charge succeeds") }
             })
             .collect();
         let mut actual = Vec::with_capacity(count);
@@ -213,7 +233,7 @@ impl RandomWalk {
         actual.sort_by_key(verdict_order);
         let mut paused = None;
         for verdict in actual {
-            let expected = self.keys[index].charge(digest, self.incarnation, arrival.0, self.now_ms);
+            let expected = self.keys[index].charge(digest, self.incarnation, arrival.0, self.now_ms, applied);
             self.compare(expected.as_ref(), &verdict);
             if matches!(expected, Some(Verdict::PausedNow { .. })) {
                 paused = self.keys[index].unrecorded_pauses.last().cloned();
@@ -249,7 +269,10 @@ impl RandomWalk {
         let key = self.keys[index].key;
         let ledger = self.any_ledger();
         let arrival = Arrival::AtOwner(LedgerTime(self.now_ms));
-        let verdict = ledger.charge(&key, ChargeId::next(), arrival).await.expect("charge succeeds");
+        let verdict = ledger
+            .charge(&key, ChargeId::next(), arrival, AppliedRestrictions::default())
+            .await
+            .expect("charge succeeds");
         let Verdict::Unknown(fence) = verdict else { self.fail("unexpected record") };
         let mut key_record = self.keys[index].stored_record(self.now_ms);
         if self.rng.u32(..8) == 0 {
@@ -283,6 +306,10 @@ impl RandomWalk {
         match rng.u32(..100) {
             0..14 => key.change(|stored| stored.flags.deactivated = true),
             14..36 => key.change(|stored| stored.flags.deactivated = false),
+            60..80 if is_restricted(index) => {
+                let expires_at_s = (rng.u32(..4) == 0).then(|| now_ms / 1000 + rng.u64(..300));
+                key.restrict(expires_at_s);
+            }
             36..80 => key.resume(),
             80..92 => key.change(|stored| stored.daily_limit = rng.u64(5..=400)),
             _ => {
@@ -384,7 +411,8 @@ impl RandomWalk {
         let frequent = ["unknown", "wrong_secret", "inactive", "paused", "paused_now", "quota_exhausted", "admitted"];
         let frequent = frequent.into_iter().chain(["batch", "repeated batch", "lost charge", "late delivery", "sweep"]);
         let frequent = frequent.chain(["proven charge", "unverifiable"]).map(|name| (name, steps / 5_000));
-        let rare = ["failover", "clock ahead", "delayed delivery"].map(|name| (name, steps / 20_000));
+        let rare = ["failover", "clock ahead", "delayed delivery", "expired", "outdated", "restricted"]
+            .map(|name| (name, steps / 20_000));
         for (name, least) in frequent.chain(rare) {
             let count = self.event_counts.get(name).copied().unwrap_or_default();
             assert!(count >= least, "only {count} × {name}: {:?}", self.event_counts);
@@ -407,6 +435,11 @@ impl RandomWalk {
     }
 }
 
+/// Whether a key can be restricted.
+pub fn is_restricted(index: usize) -> bool {
+    index >= RESTRICTED_KEYS
+}
+
 fn verdict_name(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Unknown(_) => "unknown",
@@ -416,6 +449,9 @@ fn verdict_name(verdict: &Verdict) -> &'static str {
         Verdict::PausedNow { .. } => "paused_now",
         Verdict::QuotaExhausted { .. } => "quota_exhausted",
         Verdict::Admitted { .. } => "admitted",
+        Verdict::Expired(_) => "expired",
+        Verdict::Outdated { .. } => "outdated",
+        Verdict::Restricted(_) => "restricted",
     }
 }
 
@@ -426,6 +462,11 @@ fn verdict_order(verdict: &Verdict) -> (u8, u64) {
         Verdict::QuotaExhausted { .. } => (1, 0),
         Verdict::PausedNow { .. } => (2, 0),
         Verdict::Paused(_) => (3, 0),
-        Verdict::Unknown(_) | Verdict::WrongSecret(_) | Verdict::Inactive(_) => (4, 0),
+        Verdict::Unknown(_)
+        | Verdict::WrongSecret(_)
+        | Verdict::Inactive(_)
+        | Verdict::Expired(_)
+        | Verdict::Outdated { .. }
+        | Verdict::Restricted(_) => (4, 0),
     }
 }

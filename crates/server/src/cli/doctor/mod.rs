@@ -8,6 +8,7 @@ mod deployment;
 mod finding;
 mod home;
 mod machine;
+mod pairing;
 mod postgres;
 mod redis;
 mod settings;
@@ -29,11 +30,13 @@ pub(super) struct DoctorCommand {
 
 impl DoctorCommand {
     pub(super) async fn run(&self, config: &Config) -> Result<()> {
-        let (backends, ports) = tokio::join!(check_backends(config), machine::check_ports(config));
+        let (backends, ports, pairing) =
+            tokio::join!(check_backends(config), machine::check_ports(config), pairing::check_pairing(config));
         let findings: Vec<DoctorFinding> = [
             settings::check_settings(config),
             backends,
             settings::check_certificates(config),
+            pairing,
             settings::check_geo_databases(config),
             machine::check_open_files(config),
             ports,

@@ -12,6 +12,7 @@ mod email_links;
 mod enumeration;
 pub(crate) mod fixture;
 mod key_limit_race;
+mod key_restrictions;
 mod leaked_keys;
 mod live_updates;
 mod page_performance;

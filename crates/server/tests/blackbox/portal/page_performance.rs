@@ -31,7 +31,7 @@ async fn member_with_history(fixture: &PortalFixture, days: u32) -> (TestMember,
          select k.id as key_id, seat, day from keys k, generate_series(0, {days} - 1) day where k.account_id = {id};
          insert into usage select key_id, {day}, 1000 + seat * 7 + day from own;
          insert into refusals select key_id, {day}, reason, 1 + day % 5 + seat
-             from own, unnest(array['burst', 'paused', 'inactive', 'day', 'wrong_secret']) reason;
+             from own, unnest(array['burst', 'paused', 'inactive', 'day', 'wrong_secret', 'restricted']) reason;
          insert into history (key_id, at, act, actor)
              select key_id, now() - day * interval '1 day', act, 'owner' from own, unnest(array['paused', 'resumed']) act;
          insert into pauses (key_id, burst_window, paused_at, counts)
@@ -98,7 +98,8 @@ async fn usage_csv_matches_the_database() {
         let reason = |name: &str| {
             format!("(select count from refusals r where (r.key_id, r.day) = (u.key_id, u.day) and reason = '{name}')")
         };
-        let refused = ["burst", "paused", "inactive", "day", "wrong_secret"].map(reason).join(" || ',' || ");
+        let refused =
+            ["burst", "paused", "inactive", "day", "wrong_secret", "restricted"].map(reason).join(" || ',' || ");
         format!(
             "select u.day || ',' || k.id || ',\"' || replace(k.name, '\"', '\"\"') || '\",' || u.admitted || ',' || {refused}
              from usage u join keys k on k.id = u.key_id
@@ -118,7 +119,7 @@ async fn usage_csv_matches_the_database() {
         let (header, lines) = text.split_once("\r\n").expect("CSV has a header");
         assert_eq!(
             header,
-            "day,key,name,admitted,rejected_burst,rejected_paused,rejected_inactive,rejected_day,rejected_wrong_secret"
+            "day,key,name,admitted,rejected_burst,rejected_paused,rejected_inactive,rejected_day,rejected_wrong_secret,rejected_restricted"
         );
         let (found, expected): (Vec<_>, Vec<_>) = (lines.lines().collect(), rows.lines().collect());
         assert_eq!((found.len(), expected.len()), (count, count), "{path}");

@@ -78,6 +78,8 @@ impl PrivacyFixture {
             ("IPSEITY__EDGE__HEADER_TIMEOUT_MS", "2000"),
             ("IPSEITY__EDGE__IDLE_TIMEOUT_MS", "20000"),
             ("IPSEITY__PUBLIC__ALLOW_PLAIN_HTTP", "true"),
+            ("IPSEITY__PUBLIC__IPV4_URL", "https://ipv4.example.com"),
+            ("IPSEITY__PUBLIC__IPV6_URL", "https://ipv6.example.com"),
             ("IPSEITY__EDGE__TRUSTED_PROXIES", "127.0.0.1/32,::1/128"),
             ("IPSEITY_FAILPOINTS", "panic"),
         ];

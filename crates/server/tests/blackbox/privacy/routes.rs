@@ -97,6 +97,7 @@ pub(crate) async fn request_everything(fixture: &PrivacyFixture, round: u32) {
     for node in fixture.deployment().nodes.iter().take(PROXY_PROTOCOL_NODE) {
         for mut client in ProtocolClient::connect_all(fixture, node).await {
             lookup_all_keys(fixture, &mut client).await;
+            send_pair_tokens(fixture, &mut client).await;
             visit_pages(fixture, &mut client).await;
         }
     }
@@ -113,6 +114,20 @@ async fn lookup_all_keys(fixture: &PrivacyFixture, client: &mut ProtocolClient) 
             let path = place_key(LOOKUP_PATH, &mut lines, key, placement);
             fixture.record_status(client.get(&path, &as_str_pairs(&lines)).await.status);
         }
+    }
+}
+
+/// Tokens of pairing, each with a lookup.
+async fn send_pair_tokens(fixture: &PrivacyFixture, client: &mut ProtocolClient) {
+    for key in &fixture.keys {
+        let reply = client.get("/api/v1/pair", &as_str_pairs(&fixture.canaries.client_headers())).await;
+        fixture.record_status(reply.status);
+        let token =
+            reply.json().expect("valid JSON")["token"].as_str().unwrap_or("no-token-for-this-client").to_owned();
+        let mut lines = fixture.canaries.client_headers();
+        let path = place_key(LOOKUP_PATH, &mut lines, key, 0);
+        lines.push(("ipseity-pair".to_owned(), fixture.canaries.register_secret(&token)));
+        fixture.record_status(client.get(&path, &as_str_pairs(&lines)).await.status);
     }
 }
 

@@ -124,6 +124,11 @@ async fn change_of_a_key_takes_effect_after_the_way_from_home() {
         changes.run(&["key", "resume", id]).await;
         changes.assert_next(&key.key, 200, "resumed").await;
 
+        let restrict = ["key", "restrict", id, "--origin", "https://shop.example"];
+        let restricted = changes.time_to_status(&key, 403, async || drop(changes.run(&restrict).await)).await;
+        changes.run(&["key", "restrict", id]).await;
+        changes.assert_next(&key.key, 200, "restrictions removed").await;
+
         let mut output = None;
         let rotate = ["key", "rotate", id, "--overlap-s", "0", "--json"];
         let rotated = changes.time_to_status(&key, 401, async || output = Some(changes.run(&rotate).await)).await;
@@ -131,7 +136,7 @@ async fn change_of_a_key_takes_effect_after_the_way_from_home() {
         changes.assert_next(new["key"].as_str().expect("a key"), 200, "new secret").await;
         eprintln!(
             "round {round}: deactivated {deactivated:.0?}, limit lowered {limited:.0?}, paused {paused:.0?}, \
-             rotated {rotated:.0?} after the notice"
+             restricted {restricted:.0?}, rotated {rotated:.0?} after the notice"
         );
     }
 }

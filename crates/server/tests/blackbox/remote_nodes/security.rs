@@ -79,7 +79,7 @@ async fn site_cannot_use_a_key_whose_secret_it_has_not_seen() {
     for _ in 0..310 {
         let sent = client.sent_charge(now());
         let (key, id, arrival) = ((&guessed).into(), ChargeId::next().number(), sent.arrival.0);
-        let charge = Request::Charge(ChargeRequest { key, id, arrival, slot: None });
+        let charge = Request::Charge(ChargeRequest { key, id, arrival, slot: None, restrictions: None });
         let reply = client.call(charge, sent.at).await.expect("home answers");
         assert!(matches!(reply, Reply::Verdict(VerdictMessage::WrongSecret(_))), "{reply:?}");
     }
@@ -128,8 +128,13 @@ async fn request_with_an_implausible_time_is_not_processed() {
         let reply = loop {
             let (start, now) = (Instant::now(), client.owner().now().0);
             let [arrival, sent_at] = [arrival, sent_at].map(|offset| now.saturating_add_signed(offset));
-            let charge =
-                ChargeRequest { key: (&api_key(&key)).into(), id: ChargeId::next().number(), arrival, slot: None };
+            let charge = ChargeRequest {
+                key: (&api_key(&key)).into(),
+                id: ChargeId::next().number(),
+                arrival,
+                slot: None,
+                restrictions: None,
+            };
             let reply = client.call(Request::Charge(charge), LedgerTime(sent_at)).await.expect("home answers");
             charged += u64::from(matches!(reply, Reply::Verdict(_)));
             // On a busy machine a charge can really be late.

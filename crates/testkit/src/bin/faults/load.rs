@@ -162,7 +162,7 @@ impl LoadClient {
 
 fn parse_response(reply: &TestResponse) -> ResponseFacts {
     let number = |name| reply.header(name).and_then(|value| value.parse::<u64>().ok());
-    let is_burst = reply.header("ratelimit-policy").is_some_and(|policy| policy.contains("burst"));
+    let is_burst = reply.header("ratelimit-policy").is_some_and(|policy| policy.starts_with("\"burst\""));
     let day = number("x-ratelimit-reset").filter(|_| !is_burst).map(|reset| reset / DAY_S - 1);
     let remaining = number("x-ratelimit-remaining").filter(|_| !is_burst);
     ResponseFacts { status: reply.status, day, remaining, is_burst }

@@ -78,6 +78,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "admission::open_keys::tests::verdict_of_a_charge_that_began_before_a_closing_does_not_open",
         ),
     },
+    Mutant {
+        name: "restriction-version-not-compared",
+        check: test(API, "restrictions::every_change_counts_from_the_next_request"),
+    },
+    Mutant {
+        name: "refused-without-charge",
+        check: test(API, "restrictions::every_change_counts_from_the_next_request"),
+    },
+    Mutant {
+        name: "missing-restrictions-admit",
+        check: test(API, "restrictions::restrictions_that_cannot_be_read_admit_nobody"),
+    },
     Mutant { name: "uses-key-in-doubt", check: test(API, "revocation::key_in_doubt_is_not_admitted") },
     Mutant { name: "notification-ignored", check: test(API, "revocation::key_in_doubt_is_not_admitted") },
     Mutant {

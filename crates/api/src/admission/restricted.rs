@@ -1,0 +1,76 @@
+//! What the restrictions of a key say about a request.
+
+use std::sync::Arc;
+
+use http::header::ORIGIN;
+use http::request::Parts;
+use ipseity_domain::{Address, Client, RequestOrigin, RestrictionRefusal, VersionedRestrictions};
+use ipseity_ledger::{AppliedRestrictions, LedgerTime};
+
+use crate::admission::caller_limits::CallerRefusal;
+use crate::error::Refusal;
+
+/// Who sent a request.
+#[derive(Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) origin: RequestOrigin<'a>,
+    pub(super) address: Address,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn new(client: &Client, parts: &'a Parts) -> Self {
+        let mut values = parts.headers.get_all(ORIGIN).iter();
+        let origin = match (values.next(), values.next()) {
+            (Some(value), None) => RequestOrigin::Value(value.as_bytes()),
+            (None, _) | (_, Some(_)) => RequestOrigin::Missing,
+        };
+        Self { origin, address: client.address }
+    }
+}
+
+/// The restrictions that were applied to a request, and what they say.
+#[derive(Clone)]
+pub(super) struct Restricted {
+    pub(super) restrictions: Option<Arc<VersionedRestrictions>>,
+    pub(super) refusal: Option<RestrictionRefusal>,
+    /// What the limit per caller says.
+    pub(super) caller: Result<(), CallerRefusal>,
+    /// The caller that the request is counted for.
+    pub(super) counted: Option<Address>,
+}
+
+impl Default for Restricted {
+    fn default() -> Self {
+        Self { restrictions: None, refusal: None, caller: Ok(()), counted: None }
+    }
+}
+
+impl Restricted {
+    pub(super) fn applied(&self) -> AppliedRestrictions {
+        let version = self.restrictions.as_ref().map_or(0, |versioned| versioned.version);
+        AppliedRestrictions { version, is_refused: self.refusal.is_some() }
+    }
+
+    /// Whether the key has allowed origins, so that it is in a page.
+    pub(super) fn has_origins(&self) -> bool {
+        self.restrictions.as_ref().is_some_and(|versioned| !versioned.restrictions.origins.is_empty())
+    }
+
+    /// Whether the key has expired at this time.
+    pub(super) fn has_expired(&self, now: LedgerTime) -> bool {
+        let expires_at_s = self.restrictions.as_ref().and_then(|versioned| versioned.restrictions.expires_at_s);
+        expires_at_s.is_some_and(|expires_at_s| now.as_secs() >= expires_at_s)
+    }
+
+    /// The response to a request that the restrictions refuse.
+    pub(super) fn refusal(&self, now: LedgerTime) -> Refusal {
+        match (self.refusal, self.caller) {
+            (Some(RestrictionRefusal::Origin), _) => Refusal::OriginNotAllowed,
+            (Some(RestrictionRefusal::Network), _) => Refusal::NetworkNotAllowed,
+            (Some(RestrictionRefusal::Caller), Err(CallerRefusal { limit, retry_after_s })) => {
+                Refusal::CallerLimited { now, limit, retry_after_s }
+            }
+            (Some(RestrictionRefusal::Caller) | None, _) => Refusal::Internal,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads the status of keys from the stores or from home, within limits.
+
+use std::time::{Duration, Instant};
+
+use ipseity_domain::{Address, ApiKey, KeyDigest, Restrictions};
+use ipseity_ledger::KeyStatus;
+use quick_cache::sync::Cache;
+
+use crate::admission::Admission;
+use crate::error::Refusal;
+use crate::key_status::limiter::StatusLimiter;
+use crate::limits::KeyStatusLimits;
+use crate::wall_clock::wall_clock;
+
+/// How long a status is cached, so that a client that polls costs the stores little.
+const CACHE_TTL: Duration = Duration::from_secs(1);
+
+/// The status of a key, and its restrictions.
+#[derive(Clone)]
+pub(crate) struct RestrictedStatus {
+    pub(crate) status: KeyStatus,
+    pub(crate) restrictions: Restrictions,
+}
+
+/// Reads the status of keys, within limits.
+pub(crate) struct KeyStatusReader {
+    limiter: StatusLimiter,
+    /// By digest, so that only the same secret gets the cached status.
+    cache: Cache<KeyDigest, (Instant, RestrictedStatus)>,
+}
+
+impl KeyStatusReader {
+    pub(crate) fn new(limits: KeyStatusLimits) -> Self {
+        Self { limiter: StatusLimiter::new(limits), cache: Cache::new(limits.entries_max) }
+    }
+
+    /// The status of a key.
+    pub(super) async fn read(
+        &self,
+        admission: &Admission,
+        client: Address,
+        key: &ApiKey,
+    ) -> Result<RestrictedStatus, Refusal> {
+        let now = Instant::now();
+        self.limiter.take(client, key.digest, now).map_err(|reached| Refusal::StatusLimited {
+            now: wall_clock(),
+            limit: reached.limit.into(),
+            retry_after_s: reached.retry_after_s,
+        })?;
+        if let Some((_, status)) = self.cache.get(&key.digest).filter(|(read_at, _)| now - *read_at < CACHE_TTL) {
+            return Ok(status);
+        }
+        let status = admission.key_status(key).await?;
+        let restrictions = admission.restrictions_of(key, status.restriction_version).await?;
+        let restrictions = restrictions.map(|versioned| versioned.restrictions.clone()).unwrap_or_default();
+        let status = RestrictedStatus { status, restrictions };
+        self.cache.insert(key.digest, (now, status.clone()));
+        Ok(status)
+    }
+}

@@ -1,0 +1,174 @@
+//! The form to create a key.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use ipseity_domain::account::KeyName;
+use ipseity_domain::{Field, FieldSet, PlaintextKey, Restrictions, Scope};
+use ipseity_store::{StoreError, StoreRefusal};
+
+use crate::auth::csrf_form::CsrfForm;
+use crate::error::PortalError;
+use crate::keys::preset::KeyPreset;
+use crate::page::{CurrentMember, render_page};
+use crate::state::Portal;
+use crate::time;
+use crate::view::frame::Tab;
+use crate::view::keys::{NewKeyPage, NewSecretPage, ScopeChoice};
+use crate::view::restrictions::RestrictionField;
+
+pub(crate) const INVALID_KEY_NAME: &str = "Enter a name of 1 to 100 characters, without control characters.";
+const KEY_LIMIT_REACHED: &str = "Limit reached (10 keys). Delete one to add another.";
+const INVALID_RESTRICTIONS: &str = "The key was not created. Correct the marked entries.";
+const RESTRICTIONS_NOT_ENABLED: &str = "The operator of this service has not enabled restrictions yet. \
+    Choose “No restrictions”, or ask the operator to upgrade all nodes and run `ipseity key enable-restrictions`.";
+
+/// What the member entered.
+struct NewKeyForm {
+    name: String,
+    scope: Scope,
+    preset: KeyPreset,
+    origins: RestrictionField,
+    networks: RestrictionField,
+}
+
+impl NewKeyForm {
+    fn page(self, portal: &Portal, member: &CurrentMember, form_error: Option<&str>) -> Response {
+        render_page(&NewKeyPage {
+            frame: member.frame(portal, "Create key", Tab::Keys),
+            name: self.name,
+            scopes: Scope::ALL.into_iter().map(|scope| scope_choice(scope, self.scope)).collect(),
+            preset: self.preset.name(),
+            origins: self.origins,
+            networks: self.networks,
+            form_error: form_error.map(str::to_owned),
+        })
+    }
+}
+
+pub(crate) async fn new_key_form(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+) -> Result<Response, PortalError> {
+    member.require_recent("/keys/new")?;
+    let form = NewKeyForm {
+        name: String::new(),
+        scope: Scope::Full,
+        preset: KeyPreset::default(),
+        origins: RestrictionField::default(),
+        networks: RestrictionField::default(),
+    };
+    Ok(form.page(&portal, &member, None))
+}
+
+fn scope_choice(scope: Scope, selected: Scope) -> ScopeChoice {
+    let description = match scope {
+        Scope::Ip => "Only the caller’s IP address.",
+        Scope::Geo => "The IP address, its location and its network.",
+        Scope::Full => "Everything in geo, plus connection details.",
+    };
+    let field = |field: Field| (field.name(), field.scope() == scope);
+    let fields = FieldSet::Scope(scope).fields().map(field).collect();
+    ScopeChoice { name: scope.name(), description, fields, is_selected: scope == selected }
+}
+
+pub(crate) async fn create(
+    State(portal): State<Arc<Portal>>,
+    member: CurrentMember,
+    form: CsrfForm,
+) -> Result<Response, PortalError> {
+    member.require_recent("/keys/new")?;
+    let (scope, preset) = (Scope::parse(form.field("scope")), KeyPreset::parse(form.field("preset")));
+    let mut entered = NewKeyForm {
+        name: form.field("name").to_owned(),
+        scope: scope.unwrap_or(Scope::Full),
+        preset: preset.unwrap_or_default(),
+        origins: RestrictionField::entered(&form, "origins"),
+        networks: RestrictionField::entered(&form, "networks"),
+    };
+    let Some(scope) = scope else {
+        return Ok(entered.page(&portal, &member, Some("Choose a scope.")));
+    };
+    let Some(preset) = preset else {
+        return Ok(entered.page(&portal, &member, Some("Choose what the key is for.")));
+    };
+    let Some(name) = KeyName::parse(&entered.name) else {
+        return Ok(entered.page(&portal, &member, Some(INVALID_KEY_NAME)));
+    };
+    let restrictions = preset.restrictions(&mut entered.origins, &mut entered.networks, time::now_s());
+    let Some(restrictions) = restrictions else {
+        return Ok(entered.page(&portal, &member, Some(INVALID_RESTRICTIONS)));
+    };
+    portal.record_key_action(&member)?;
+    let plaintext = PlaintextKey::generate(random_byte);
+    let key = plaintext.to_api_key();
+    match portal.store.keys().create(&member.account, member.actor(), &name, scope, &key, &restrictions).await {
+        Ok(()) => {}
+        Err(StoreError::Refused(StoreRefusal::KeyLimitReached)) => {
+            return Ok(entered.page(&portal, &member, Some(KEY_LIMIT_REACHED)));
+        }
+        Err(StoreError::Refused(StoreRefusal::RestrictionsNotEnabled)) => {
+            return Ok(entered.page(&portal, &member, Some(RESTRICTIONS_NOT_ENABLED)));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(render_page(&NewSecretPage {
+        frame: member.frame(&portal, "Your new key", Tab::Keys),
+        id: key.id.to_string(),
+        name: name.as_str().to_owned(),
+        curl_command: portal.curl_command(&plaintext, &restrictions),
+        plaintext_key: plaintext.expose().to_owned(),
+        rotated: None,
+    }))
+}
+
+impl Portal {
+    /// A curl command that uses the key.
+    pub(crate) fn curl_command(&self, plaintext: &PlaintextKey, restrictions: &Restrictions) -> String {
+        let authorization = format!("-H 'Authorization: Bearer {}'", plaintext.expose());
+        let origin = origin_option(restrictions).unwrap_or_default();
+        format!("curl {authorization}{origin} {}/api/v1/ip", self.settings.base_url)
+    }
+}
+
+/// The option of curl without which a key with allowed origins is rejected.
+fn origin_option(restrictions: &Restrictions) -> Option<String> {
+    let origin = restrictions.origins.first()?.as_str().replacen("*.", "www.", 1);
+    // A host name may contain a quote.
+    Some(format!(" -H 'Origin: {}'", origin.replace('\'', r"'\''")))
+}
+
+/// A byte from the system's random number generator.
+pub(crate) fn random_byte() -> u8 {
+    let mut byte = [0];
+    getrandom::fill(&mut byte).expect("the system provides random bytes");
+    byte[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use ipseity_domain::restrictions::origin::AllowedOrigin;
+
+    use super::*;
+
+    #[test]
+    fn scope_choice_lists_all_fields_and_marks_added_ones() {
+        let [ip, geo, full] = Scope::ALL.map(|scope| scope_choice(scope, Scope::Geo));
+        assert_eq!(ip.fields, [("status", true), ("ip", true), ("ipv6", true)]);
+        assert!(geo.fields.contains(&("ip", false)) && geo.fields.contains(&("city", true)) && geo.is_selected);
+        assert_eq!((full.fields.len(), full.is_selected), (Field::ALL.len(), false));
+    }
+
+    #[test]
+    fn curl_command_has_an_allowed_origin() {
+        let option = |entry| {
+            let origins = vec![AllowedOrigin::parse(entry).expect("origin is valid")];
+            origin_option(&Restrictions { origins, ..Restrictions::default() })
+        };
+        assert_eq!(option("https://example.com").as_deref(), Some(" -H 'Origin: https://example.com'"));
+        assert_eq!(option("https://*.example.com").as_deref(), Some(" -H 'Origin: https://www.example.com'"));
+        assert_eq!(option("https://o'neil.example").as_deref(), Some(r" -H 'Origin: https://o'\''neil.example'"));
+        assert_eq!(origin_option(&Restrictions::default()), None);
+    }
+}
