@@ -25,6 +25,7 @@
 //! | `admission` | authentication, charging, degraded mode, usage buffer |
 //! | `lookup` | the lookup and demo handlers, the renderer and test keys |
 //! | `key_status` | the status of a key, uncharged |
+//! | `tickets` | what pages send in place of a key |
 //! | `pairing` | both addresses of a caller in one response |
 //! | `sealed` | tokens that clients keep and cannot read |
 //! | `openapi` | the OpenAPI document, generated from code |
@@ -34,12 +35,14 @@
 //! two places, the renderer and the token of pairing, and is only written to the response to that client.
 
 mod admission;
+mod credential;
 mod error;
 mod failpoint;
 mod key_status;
 mod limits;
 mod lookup;
 mod meta;
+mod minute_limiter;
 mod openapi;
 mod operation;
 mod pairing;
@@ -49,6 +52,7 @@ mod routes;
 mod sealed;
 mod service;
 mod state;
+mod tickets;
 mod trace;
 mod wall_clock;
 
@@ -57,7 +61,7 @@ pub use admission::backend::{Backend, Stores};
 pub use admission::usage_buffer::{DrainedUsage, UsageBuffer};
 #[cfg(feature = "failpoints")]
 pub use failpoint::arm_failpoints;
-pub use limits::{ApiLimits, DegradedLimits, KeyStatusLimits};
+pub use limits::{ApiLimits, DegradedLimits, MinuteLimits};
 pub use lookup::renderer::self_lookup::{SelfLookup, paired_self_lookup, self_lookup};
 pub use openapi::document::openapi_document;
 pub use pairing::{Pairing, PairingOptions};
@@ -68,4 +72,5 @@ pub use service::metrics::ApiMetrics;
 pub use service::request_id::RequestId;
 pub use service::{PublicService, public_service};
 pub use state::Api;
+pub use tickets::{TicketLimits, Tickets};
 pub use trace::TRACE_TARGET;

@@ -24,17 +24,17 @@ pub struct ApiLimits {
     /// Limits of degraded mode.
     pub degraded: DegradedLimits,
     /// Limits on requests for the status of keys.
-    pub key_status: KeyStatusLimits,
+    pub key_status: MinuteLimits,
 }
 
-/// Limits on requests for the status of keys.
+/// Limits on uncharged requests.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyStatusLimits {
+pub struct MinuteLimits {
     /// Maximum number of requests per key and minute.
     pub requests_per_key_per_min_max: u32,
     /// Maximum number of requests per subnet and minute.
     pub requests_per_subnet_per_min_max: u32,
-    /// Maximum number of keys that are counted, of networks that are counted, and of cached statuses.
+    /// Maximum number of keys that are counted, of networks that are counted, and of cached results.
     pub entries_max: usize,
 }
 
@@ -50,7 +50,7 @@ pub struct DegradedLimits {
 }
 
 #[cfg(test)]
-impl KeyStatusLimits {
+impl MinuteLimits {
     /// One request of each.
     pub(crate) const fn for_test() -> Self {
         Self { requests_per_key_per_min_max: 1, requests_per_subnet_per_min_max: 1, entries_max: 1 }

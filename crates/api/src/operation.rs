@@ -24,6 +24,8 @@ pub(crate) const EXAMPLE_CALLER_RETRY_AFTER_S: u64 = 12;
 
 /// The limit of status requests in examples: the default of `[ledger] key_status_requests_per_key_per_min_max`.
 const EXAMPLE_STATUS_LIMIT: u64 = 60;
+/// The limit of tickets in examples: the default of `[public] tickets_per_key_per_min_max`.
+const EXAMPLE_TICKET_LIMIT: u64 = 600;
 /// The limit of tokens in examples: the default of `[public] pair_tokens_per_subnet_per_min_max`.
 const EXAMPLE_PAIR_LIMIT: PairLimit = PairLimit { limit: 300, now_s: EXAMPLE_NOW.as_secs(), retry_after_s: 38 };
 
@@ -40,12 +42,13 @@ pub(crate) const UNMATCHED_REFUSALS: [Refusal; 9] = [
     Refusal::BadRequest(RequestError::PlainHttp),
 ];
 
-/// An operation. Each supports GET and HEAD.
+/// An operation. Each supports GET and HEAD, but [`Tickets`](Self::Tickets) supports POST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Lookup,
     Demo,
     KeyStatus,
+    Tickets,
     Pair,
     Meta,
     OpenapiJson,
@@ -53,14 +56,23 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Lookup, Self::Demo, Self::KeyStatus, Self::Pair, Self::Meta, Self::OpenapiJson, Self::OpenapiYaml];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Lookup,
+        Self::Demo,
+        Self::KeyStatus,
+        Self::Tickets,
+        Self::Pair,
+        Self::Meta,
+        Self::OpenapiJson,
+        Self::OpenapiYaml,
+    ];
 
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Lookup => "/api/v1/ip",
             Self::Demo => "/api/v1/ip/demo",
             Self::KeyStatus => "/api/v1/key",
+            Self::Tickets => "/api/v1/tickets",
             Self::Pair => "/api/v1/pair",
             Self::Meta => "/api/v1/meta",
             Self::OpenapiJson => "/api/v1/openapi.json",
@@ -79,6 +91,7 @@ impl Operation {
             Self::Lookup => "lookup",
             Self::Demo => "demo",
             Self::KeyStatus => "key_status",
+            Self::Tickets => "tickets",
             Self::Pair => "pair",
             Self::Meta => "meta",
             Self::OpenapiJson | Self::OpenapiYaml => "openapi",
@@ -91,6 +104,7 @@ impl Operation {
             Self::Lookup => "lookup",
             Self::Demo => "demo",
             Self::KeyStatus => "keyStatus",
+            Self::Tickets => "createTicket",
             Self::Pair => "pair",
             Self::Meta => "meta",
             Self::OpenapiJson => "openapiJson",
@@ -103,6 +117,7 @@ impl Operation {
             Self::Lookup => "Look up the caller",
             Self::Demo => "Try it without a key",
             Self::KeyStatus => "Get the status of the key",
+            Self::Tickets => "Create a ticket for a page",
             Self::Pair => "Get a token with the caller's address",
             Self::Meta => "Get version and data sources",
             Self::OpenapiJson => "Get this document as JSON",
@@ -125,6 +140,11 @@ impl Operation {
                 "Returns the key's scope, state, limits and usage. Works with paused and deactivated keys. Not charged, and up \
                  to one second old. A request with an Origin header gets only scope and state. Usage is null while the \
                  counts are not available."
+            }
+            Self::Tickets => {
+                "Returns a ticket, which a page sends in place of the key. It works for a few lookups in a few minutes. Only \
+                 servers can create tickets. Not charged; lookups with the ticket are charged to the key. 404 if the service \
+                 has no keys for it."
             }
             Self::Pair => {
                 "Returns a token with the address of this connection. A lookup over the other address family that sends it \
@@ -173,10 +193,29 @@ impl Operation {
                 Refusal::MissingKey,
                 Refusal::MissingScheme,
                 Refusal::InvalidKey,
+                Refusal::InvalidTicket,
                 Refusal::HttpsRequired,
+                Refusal::OriginNotAllowed,
                 Refusal::StatusLimited {
                     now: EXAMPLE_NOW,
                     limit: EXAMPLE_STATUS_LIMIT,
+                    retry_after_s: EXAMPLE_CALLER_RETRY_AFTER_S,
+                },
+            ],
+            Self::Tickets => vec![
+                Refusal::MissingHeaderKey,
+                Refusal::InvalidKey,
+                Refusal::HttpsRequired,
+                Refusal::InvalidTicketOption("`lifetime_s`"),
+                Refusal::Inactive,
+                Refusal::Paused,
+                Refusal::Expired,
+                Refusal::NetworkNotAllowed,
+                Refusal::TicketForPage,
+                Refusal::NotFound,
+                Refusal::TicketLimited {
+                    now: EXAMPLE_NOW,
+                    limit: EXAMPLE_TICKET_LIMIT,
                     retry_after_s: EXAMPLE_CALLER_RETRY_AFTER_S,
                 },
             ],
@@ -213,7 +252,7 @@ mod tests {
             dashboard: url("/keys"),
         };
         let refusals = || Operation::ALL.into_iter().flat_map(Operation::refusals).chain(UNMATCHED_REFUSALS);
-        let code_source = include_str!("error.rs").split("const fn ").find(|source| source.starts_with("code("));
+        let code_source = include_str!("error/mod.rs").split("const fn ").find(|source| source.starts_with("code("));
         for code in code_source.expect("function exists").split('"').skip(1).step_by(2) {
             assert!(refusals().any(|refusal| refusal.code() == code), "no operation lists {code}");
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::key_status::key_status_handler;
 use crate::lookup::demo::demo_handler;
@@ -13,14 +13,16 @@ use crate::openapi::{openapi_json_handler, openapi_yaml_handler};
 use crate::operation::Operation;
 use crate::pairing::handler::pair_handler;
 use crate::state::Api;
+use crate::tickets::handler::ticket_handler;
 
-/// Builds the router of all operations. Each supports GET and HEAD; the service answers OPTIONS itself.
+/// Builds the router of all operations. The service answers OPTIONS itself.
 pub fn router(api: Arc<Api>) -> Router {
     let add_route = |router: Router<Arc<Api>>, operation: Operation| {
         let handler = match operation {
             Operation::Lookup => get(lookup_handler),
             Operation::Demo => get(demo_handler),
             Operation::KeyStatus => get(key_status_handler),
+            Operation::Tickets => post(ticket_handler),
             Operation::Pair => get(pair_handler),
             Operation::Meta => get(meta_handler),
             Operation::OpenapiJson => get(openapi_json_handler),

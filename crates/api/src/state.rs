@@ -17,6 +17,7 @@ use crate::openapi::document::OpenApiDocuments;
 use crate::pairing::Pairing;
 use crate::public_urls::PublicUrls;
 use crate::service::metrics::ApiMetrics;
+use crate::tickets::Tickets;
 
 /// The state that the handlers share.
 pub struct Api {
@@ -28,6 +29,8 @@ pub struct Api {
     pub(crate) metrics: ApiMetrics,
     /// `None` if the service has no URLs for one address family.
     pub(crate) pairing: Option<Arc<Pairing>>,
+    /// `None` if the nodes have no keys in common.
+    pub(crate) tickets: Option<Arc<Tickets>>,
     /// Whether the base URL uses HTTPS, so that responses carry HSTS.
     pub(crate) has_https_url: bool,
     /// Whether a key that a client sends over plain HTTP is refused.
@@ -56,6 +59,7 @@ impl Api {
             require_https: false,
             accept_test_keys: true,
             pairing: None,
+            tickets: None,
             error_bodies: ErrorBodies::new(public_urls),
             metrics,
         }
@@ -82,6 +86,12 @@ impl Api {
     #[must_use]
     pub fn with_pairing(self, pairing: Option<Arc<Pairing>>) -> Self {
         Self { pairing, ..self }
+    }
+
+    /// Sets how servers create tickets for pages.
+    #[must_use]
+    pub fn with_tickets(self, tickets: Option<Arc<Tickets>>) -> Self {
+        Self { tickets, ..self }
     }
 
     /// The admission of requests, for tasks that recover it and for readiness checks.

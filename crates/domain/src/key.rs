@@ -10,6 +10,8 @@ use sha2::{Digest, Sha256};
 
 /// The start of every key.
 pub const KEY_PREFIX: &str = "ips_";
+/// The start of every ticket, which a page sends in place of a key.
+pub const TICKET_PREFIX: &str = "ipt_";
 const ID_CHARS: usize = 10;
 const SECRET_CHARS: usize = 32;
 pub(crate) const CHECKSUM_CHARS: usize = 6;
@@ -29,6 +31,9 @@ impl KeyId {
         let id: [u8; ID_CHARS] = text.strip_prefix(KEY_PREFIX).unwrap_or(text).as_bytes().try_into().ok()?;
         is_base62(&id).then_some(Self(id))
     }
+
+    /// The length of an id.
+    pub const CHARS: usize = ID_CHARS;
 
     /// The id as text.
     #[must_use]

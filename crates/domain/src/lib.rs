@@ -35,13 +35,13 @@ pub use client::{
 pub use facts::{GeoFacts, Location, Network};
 pub use failed_attempt::FailedAttempt;
 pub use field::{Field, FieldSet};
-pub use key::{ApiKey, KEY_CHARS, KEY_PREFIX, KeyDigest, KeyId, PlaintextKey};
+pub use key::{ApiKey, KEY_CHARS, KEY_PREFIX, KeyDigest, KeyId, PlaintextKey, TICKET_PREFIX};
 pub use mutant::is_mutant;
 pub use pause::{KeyPause, PerSecondCounts};
 pub use plan::{BURST_LIMIT, BURST_WINDOW_S, DEMO_DAILY_LIMIT, IN_FLIGHT_MAX, KEYS_PER_ACCOUNT_MAX, Plan};
 pub use record::{KeyChange, KeyFlags, KeyRecord, KeyState, PreviousDigest};
 pub use request_error::RequestError;
-pub use restrictions::{RequestOrigin, RestrictionRefusal, Restrictions, VersionedRestrictions};
+pub use restrictions::{Credential, RequestOrigin, RestrictionRefusal, Restrictions, VersionedRestrictions};
 pub use scope::Scope;
 pub use test_key::{TEST_KEY_PREFIX, test_key, test_key_scope};
 pub use usage::{DAY_S, DailyUsage, UtcDay};

@@ -79,6 +79,8 @@ struct RestrictionsMessage {
     networks: Vec<String>,
     expires_at_s: Option<u64>,
     caller_limit: Option<u32>,
+    tickets_only: bool,
+    tickets_since: u64,
 }
 
 impl From<&VersionedRestrictions> for RestrictionsMessage {
@@ -89,6 +91,8 @@ impl From<&VersionedRestrictions> for RestrictionsMessage {
             networks: restrictions.networks.iter().map(ToString::to_string).collect(),
             expires_at_s: restrictions.expires_at_s,
             caller_limit: restrictions.caller_limit,
+            tickets_only: restrictions.tickets_only,
+            tickets_since: restrictions.tickets_since,
         }
     }
 }
@@ -103,6 +107,8 @@ impl RestrictionsMessage {
             expires_at_s: self.expires_at_s,
             caller_limit: self.caller_limit,
             daily_limit: None,
+            tickets_only: self.tickets_only,
+            tickets_since: self.tickets_since,
         };
         Some(VersionedRestrictions { version: self.version, restrictions })
     }
@@ -125,6 +131,8 @@ mod tests {
             expires_at_s: Some(9),
             caller_limit: Some(30),
             daily_limit: None,
+            tickets_only: true,
+            tickets_since: 5,
         };
         VersionedRestrictions { version: 8, restrictions }
     }

@@ -107,6 +107,14 @@ impl KeyService {
         Ok(self.publish(self.store.keys().restrict(actor, id, restrictions, expected_version).await?).await)
     }
 
+    /// Invalidates all tickets of a key that exist now.
+    ///
+    /// # Errors
+    /// If the key does not exist, restrictions are not enabled, or PostgreSQL is unavailable.
+    pub async fn invalidate_tickets(&self, actor: Actor, id: KeyId) -> Result<CommittedChange, StoreError> {
+        Ok(self.publish(self.store.keys().invalidate_tickets(actor, id).await?).await)
+    }
+
     /// Deletes a key and its history.
     ///
     /// # Errors

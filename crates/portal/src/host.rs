@@ -15,6 +15,9 @@ pub trait HostServices: Send + Sync {
     fn self_lookup(&self, client: &Client) -> Option<VisitorLookup>;
     /// The URLs of this service over IPv4 only and over IPv6 only, if it has them.
     fn pair_urls(&self) -> Option<&[String; 2]>;
+
+    /// Whether servers can create tickets for pages.
+    fn has_tickets(&self) -> bool;
     /// Both addresses of a client that sent a token of its other connection, as JSON; `None` if no token can be used.
     fn paired_self_lookup(&self, client: &Client, headers: &HeaderMap) -> Option<Vec<u8>>;
     /// Reads the keys that GitHub signs reports of leaked keys with; `None` if that fails.

@@ -21,13 +21,14 @@ use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// The notices that `?done=NAME` shows on the page after a form.
-const NOTICES: [(&str, &str); 20] = [
+const NOTICES: [(&str, &str); 21] = [
     ("renamed", "Key renamed."),
     ("deactivated", "Key deactivated. Requests with it are now rejected."),
     ("reactivated", "Key reactivated."),
     ("still-paused", "Key reactivated, but still paused. Resume it when you are ready."),
     ("resumed", "Key resumed."),
     ("previous-revoked", "Old secret revoked."),
+    ("tickets-invalidated", "Tickets invalidated. New ones work."),
     ("restricted", "Restrictions saved. They apply from the next request."),
     ("deleted", "Key deleted."),
     ("saved", "Saved. The change takes effect as soon as all parts of the service are available again."),

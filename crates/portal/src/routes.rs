@@ -131,6 +131,7 @@ routes! {
     post "/keys/{id}/rotate"                Member detail::rotate;
     post "/keys/{id}/revoke-previous"       Member detail::revoke_previous;
     post "/keys/{id}/restrict"              Member restrict::restrict;
+    post "/keys/{id}/invalidate-tickets"    Member restrict::invalidate_tickets;
     get  "/keys/{id}/delete"                Member detail::delete_form;
     post "/keys/{id}/delete"                Member detail::delete;
     get  "/keys/{id}/usage.csv"             Member usage::download_key_csv;

@@ -46,6 +46,11 @@ impl Admitted {
         Self { burst: Some(burst), ..self }
     }
 
+    /// Hides what is left of the burst limit, but not the limit.
+    pub(crate) fn without_burst_left(self) -> Self {
+        self.with_burst(BurstUse { left: None })
+    }
+
     /// Consumes the proof. Returns the fields that the response contains, and the quota and the burst limit that it reports.
     pub(crate) const fn into_parts(self) -> (FieldSet, Quota, Option<BurstUse>) {
         (self.field_set, self.quota, self.burst)

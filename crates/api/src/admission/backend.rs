@@ -130,7 +130,7 @@ pub(super) async fn charge_at_home(
         let (key, slot) = ((&request.key).into(), home.slot().map(RemoteSlot::number));
         let (id, arrival) = (request.charge_id.number(), sent.arrival.0);
         let AppliedRestrictions { version, is_refused } = request.applied;
-        let restrictions = (version > 0).then_some((version, is_refused));
+        let restrictions = (version > 0 || is_refused).then_some((version, is_refused));
         home.call(Request::Charge(ChargeRequest { key, id, arrival, slot, restrictions }), sent.at).await
     };
     let start = Instant::now();

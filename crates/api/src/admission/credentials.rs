@@ -5,13 +5,17 @@ use std::borrow::Cow;
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use ipseity_domain::{KEY_PREFIX, TEST_KEY_PREFIX};
+use ipseity_domain::{KEY_PREFIX, TEST_KEY_PREFIX, TICKET_PREFIX};
 
 /// Returns the token of the first `Authorization` header if it is a bearer token, otherwise the first `key`
 /// parameter. An empty key counts as missing.
 pub(crate) fn find_api_key(parts: &Parts) -> Option<Cow<'_, str>> {
-    let token = parts.headers.get(AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()));
-    token.map(Cow::Borrowed).or_else(|| query_param(parts, "key")).filter(|key| !key.is_empty())
+    find_header_key(parts).map(Cow::Borrowed).or_else(|| query_param(parts, "key")).filter(|key| !key.is_empty())
+}
+
+/// Returns the token of the first `Authorization` header if it is a bearer token.
+pub(crate) fn find_header_key(parts: &Parts) -> Option<&str> {
+    parts.headers.get(AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()))
 }
 
 /// Whether a request has a key, valid or not.
@@ -23,7 +27,8 @@ pub(crate) fn has_key(parts: &Parts) -> bool {
 /// missing, is another one, or is not followed by a space.
 pub(crate) fn has_key_without_bearer(parts: &Parts) -> bool {
     let value = parts.headers.get(AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
-    let is_key = |word: &[u8]| [KEY_PREFIX, TEST_KEY_PREFIX].iter().any(|prefix| word.starts_with(prefix.as_bytes()));
+    let prefixes = [KEY_PREFIX, TEST_KEY_PREFIX, TICKET_PREFIX];
+    let is_key = |word: &[u8]| prefixes.iter().any(|prefix| word.starts_with(prefix.as_bytes()));
     value.split(u8::is_ascii_whitespace).any(is_key)
 }
 
@@ -76,7 +81,7 @@ mod tests {
             let request = Request::builder().header(AUTHORIZATION, value).body(()).expect("valid request");
             has_key_without_bearer(&request.into_parts().0)
         };
-        for value in ["ips_x", " ips_x ", "Bearer\tips_x", "Token ips_x", "Basic ips_x", "ipst_x"] {
+        for value in ["ips_x", " ips_x ", "Bearer\tips_x", "Token ips_x", "Basic ips_x", "ipst_x", "ipt_x"] {
             assert!(is_recognized(value) && api_key_of("/", &[value]).is_none(), "{value:?}");
         }
         for value in ["", "Bearer", "Basic dXNlcjpwYXNz", "Token x", "IPS_x"] {

@@ -19,6 +19,12 @@ impl Admission {
         self.backend.owner_of(key.id).now()
     }
 
+    /// The time by which tokens for all nodes are sealed. They must open before it is known which key they are of, so it is
+    /// not the time of that key's owner.
+    pub(crate) fn sealing_time_s(&self) -> u64 {
+        self.backend.owner_of_demo().now().as_secs()
+    }
+
     /// The restrictions of a key, of this version or a later one.
     pub(crate) async fn restrictions_of(
         &self,

@@ -22,7 +22,7 @@ mod open_keys_model;
 mod optimistic;
 mod refusal_cache;
 mod remote;
-mod restricted;
+pub(crate) mod restricted;
 mod restrictions;
 mod site_requests;
 mod slot_claims;
@@ -56,6 +56,7 @@ use crate::failpoint;
 use crate::limits::ApiLimits;
 use crate::response::rate_limit_headers::BurstUse;
 use crate::service::metrics::ApiMetrics;
+use crate::tickets::Ticket;
 use crate::trace::TRACE_TARGET;
 
 /// Maximum number of fills per request. A fill is repeated only if a change of a key in the same bucket overtakes it.
@@ -101,15 +102,16 @@ impl Admission {
         }
     }
 
-    /// Authenticates a request and charges it.
+    /// Authenticates a request and charges it. The key is that of the request, or of its ticket.
     ///
     /// Rare branches are boxed, here and below. Otherwise every request's future would include their state.
-    pub(crate) async fn admit(self: &Arc<Self>, client: &Client, parts: &Parts) -> Result<Admitted, Refusal> {
-        let Some(api_key) = credentials::find_api_key(parts) else {
-            let has_key = credentials::has_key_without_bearer(parts);
-            return Err(if has_key { Refusal::MissingScheme } else { Refusal::MissingKey });
-        };
-        let key = ApiKey::parse(&api_key).ok_or(Refusal::InvalidKey)?;
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        client: &Client,
+        parts: &Parts,
+        key: ApiKey,
+        ticket: Option<&Ticket>,
+    ) -> Result<Admitted, Refusal> {
         let entry = self.refusal_cache.get(&key.digest);
         if let Some(cached) = entry.and_then(RefusalEntry::cached_refusal) {
             return Err(cached.into());
@@ -118,7 +120,7 @@ impl Admission {
             return Err(Refusal::InvalidKey);
         }
         let mut request = KeyRequest::new(key, self.backend.owner_of(key.id));
-        let caller = Caller::new(client, parts);
+        let caller = Caller::new(client, parts, ticket);
         self.apply_restrictions(&mut request, caller);
         if request.applied.is_refused && is_mutant("refused-without-charge") {
             return Err(request.restricted.refusal(request.owner.now()));
@@ -412,7 +414,7 @@ impl Admission {
             caller_counters_max: 1,
             render_cache_max: 1,
             degraded: crate::limits::DegradedLimits { local_keys_max: 1, max_age: timeout, store_timeout: timeout },
-            key_status: crate::limits::KeyStatusLimits::for_test(),
+            key_status: crate::limits::MinuteLimits::for_test(),
         };
         let ledger = Arc::new(ipseity_ledger::Ledger::new(&ledger).expect("valid Redis URL"));
         let store = ipseity_store::Store::new(&store).expect("valid PostgreSQL URL");
@@ -425,27 +427,19 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use http::Request;
-    use http::header::AUTHORIZATION;
     use ipseity_domain::{Address, ConnectionFacts, PlaintextKey};
     use prometheus_client::registry::Registry;
 
     use super::*;
 
-    async fn admit_with_header(admission: &Arc<Admission>, authorization: &str) -> Option<Refusal> {
-        let request = Request::builder().header(AUTHORIZATION, authorization).body(()).expect("valid request");
-        let client = Client { address: Address::UNKNOWN, connection: ConnectionFacts::default() };
-        admission.admit(&client, &request.into_parts().0).await.err()
-    }
-
     #[tokio::test]
     async fn unknown_key_is_not_admitted_without_redis_and_postgres() {
         let admission = Arc::new(Admission::unreachable(ApiMetrics::register(&mut Registry::default())));
-        assert_eq!(admit_with_header(&admission, "Basic x").await, Some(Refusal::MissingKey));
-        assert_eq!(admit_with_header(&admission, "Bearer x").await, Some(Refusal::InvalidKey));
         assert!(!admission.is_degraded());
-        let key = PlaintextKey::generate(|| fastrand::u8(..));
-        let bearer = format!("Bearer {}", key.expose());
-        assert_eq!(admit_with_header(&admission, &bearer).await, Some(Refusal::Internal));
+        let (parts, ()) = Request::new(()).into_parts();
+        let client = Client { address: Address::UNKNOWN, connection: ConnectionFacts::default() };
+        let key = PlaintextKey::generate(|| fastrand::u8(..)).to_api_key();
+        assert_eq!(admission.admit(&client, &parts, key, None).await.err(), Some(Refusal::Internal));
         assert!(admission.is_degraded() && !admission.can_serve_degraded());
         assert_eq!(admission.admit_demo(Address::new(Ipv4Addr::LOCALHOST.into())).await.err(), Some(Refusal::Internal));
     }

@@ -2,29 +2,46 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use http::header::ORIGIN;
 use http::request::Parts;
-use ipseity_domain::{Address, Client, RequestOrigin, RestrictionRefusal, VersionedRestrictions};
+use ipseity_domain::{Address, Client, Credential, RequestOrigin, RestrictionRefusal, VersionedRestrictions};
 use ipseity_ledger::{AppliedRestrictions, LedgerTime};
 
 use crate::admission::caller_limits::CallerRefusal;
 use crate::error::Refusal;
+use crate::tickets::Ticket;
 
 /// Who sent a request.
 #[derive(Clone, Copy)]
 pub(super) struct Caller<'a> {
     pub(super) origin: RequestOrigin<'a>,
     pub(super) address: Address,
+    /// `None` if the request has the key itself.
+    pub(super) ticket: Option<&'a Ticket>,
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(client: &Client, parts: &'a Parts) -> Self {
-        let mut values = parts.headers.get_all(ORIGIN).iter();
-        let origin = match (values.next(), values.next()) {
-            (Some(value), None) => RequestOrigin::Value(value.as_bytes()),
-            (None, _) | (_, Some(_)) => RequestOrigin::Missing,
-        };
-        Self { origin, address: client.address }
+    pub(super) fn new(client: &Client, parts: &'a Parts, ticket: Option<&'a Ticket>) -> Self {
+        Self { origin: request_origin(&parts.headers), address: client.address, ticket }
+    }
+
+    pub(super) fn credential(&self) -> Credential {
+        self.ticket.map_or(Credential::Key, Ticket::credential)
+    }
+
+    /// Whether the request has a ticket for another origin.
+    pub(super) fn has_foreign_ticket(&self) -> bool {
+        self.ticket.is_some_and(|ticket| !ticket.allows(self.origin))
+    }
+}
+
+/// The `Origin` of a request.
+pub(crate) fn request_origin(headers: &HeaderMap) -> RequestOrigin<'_> {
+    let mut values = headers.get_all(ORIGIN).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => RequestOrigin::Value(value.as_bytes()),
+        (None, _) | (_, Some(_)) => RequestOrigin::Missing,
     }
 }
 
@@ -67,6 +84,8 @@ impl Restricted {
         match (self.refusal, self.caller) {
             (Some(RestrictionRefusal::Origin), _) => Refusal::OriginNotAllowed,
             (Some(RestrictionRefusal::Network), _) => Refusal::NetworkNotAllowed,
+            (Some(RestrictionRefusal::TicketRequired), _) => Refusal::TicketRequired,
+            (Some(RestrictionRefusal::InvalidTicket), _) => Refusal::InvalidTicket,
             (Some(RestrictionRefusal::Caller), Err(CallerRefusal { limit, retry_after_s })) => {
                 Refusal::CallerLimited { now, limit, retry_after_s }
             }

@@ -2,7 +2,7 @@
 //! newer version, the node reads it and charges again, so that a change counts from the next request.
 
 use ipseity_domain::{ApiKey, KeyId, RestrictionRefusal, is_mutant};
-use ipseity_ledger::{AppliedRestrictions, Verdict};
+use ipseity_ledger::Verdict;
 
 use crate::admission::admitted::Issued;
 use crate::admission::backend::Backend;
@@ -19,14 +19,15 @@ impl Admission {
     pub(super) fn apply_restrictions(&self, request: &mut KeyRequest, caller: Caller<'_>) {
         let restricted = &mut request.restricted;
         restricted.restrictions = self.degraded.restrictions_of(&request.key);
-        restricted.refusal = None;
-        request.applied = AppliedRestrictions::default();
         self.give_back_caller(restricted, request.key.id);
         (restricted.caller, restricted.counted) = (Ok(()), None);
-        let Some(versioned) = &restricted.restrictions else { return };
-        let restrictions = &versioned.restrictions;
-        restricted.refusal = restrictions.check(caller.origin, caller.address).err();
-        if let (None, Some(limit)) = (restricted.refusal, restrictions.caller_limit) {
+        restricted.refusal = caller.has_foreign_ticket().then_some(RestrictionRefusal::Origin);
+        let restrictions = restricted.restrictions.as_deref().map(|versioned| &versioned.restrictions);
+        if let (None, Some(restrictions)) = (restricted.refusal, restrictions) {
+            restricted.refusal = restrictions.check(caller.credential(), caller.origin, caller.address).err();
+        }
+        let caller_limit = restrictions.and_then(|restrictions| restrictions.caller_limit);
+        if let (None, Some(limit)) = (restricted.refusal, caller_limit) {
             match self.caller_limits.take(request.key.id, caller.address, limit) {
                 Ok(true) => restricted.counted = Some(caller.address),
                 Ok(false) => self.metrics.count_uncounted_caller(),

@@ -47,6 +47,7 @@ struct RestrictionsBody {
     origins: Vec<String>,
     networks: Vec<String>,
     caller_limit: Option<u32>,
+    tickets_only: bool,
 }
 
 impl KeyStatusBody {
@@ -54,7 +55,7 @@ impl KeyStatusBody {
     /// includes every key with allowed origins. They would show a stranger how many requests pause the key.
     pub(crate) fn new(status: &RestrictedStatus, without_details: bool, now: LedgerTime) -> Self {
         let RestrictedStatus { status: KeyStatus { scope, flags, daily_limit, counts, .. }, restrictions } = status;
-        let Restrictions { origins, networks, expires_at_s, caller_limit, daily_limit: _ } = restrictions;
+        let Restrictions { origins, networks, expires_at_s, caller_limit, tickets_only, .. } = restrictions;
         let state = match flags.state() {
             KeyState::Active if expires_at_s.is_some_and(|at_s| now.as_secs() >= at_s) => EXPIRED,
             state @ (KeyState::Active | KeyState::Paused | KeyState::Inactive) => state.name(),
@@ -69,6 +70,7 @@ impl KeyStatusBody {
                 origins: origins.iter().map(AllowedOrigin::as_str).map(str::to_owned).collect(),
                 networks: networks.iter().map(ToString::to_string).collect(),
                 caller_limit: *caller_limit,
+                tickets_only: *tickets_only,
             },
         });
         Self { status: "success", scope: scope.name(), state, details }

@@ -2,7 +2,6 @@
 //! paused and deactivated keys.
 
 pub(crate) mod body;
-mod limiter;
 pub(crate) mod reader;
 
 use std::sync::Arc;
@@ -12,10 +11,12 @@ use axum::extract::State;
 use axum::response::Response;
 use http::header::ORIGIN;
 use http::request::Parts;
-use ipseity_domain::{ApiKey, Client, RequestOrigin};
+use ipseity_domain::{ApiKey, Client, RestrictionRefusal, TICKET_PREFIX};
 use ipseity_ledger::LedgerTime;
 
 use crate::admission::credentials;
+use crate::admission::restricted::request_origin;
+use crate::credential::find_credential;
 use crate::error::Refusal;
 use crate::key_status::body::{KeyStatusBody, sample_status};
 use crate::key_status::reader::RestrictedStatus;
@@ -23,6 +24,7 @@ use crate::lookup::test_key::{find_test_key, test_response};
 use crate::operation::Operation;
 use crate::response::{json_line, json_response};
 use crate::state::Api;
+use crate::tickets::Ticket;
 use crate::wall_clock::wall_clock;
 
 pub(crate) async fn key_status_handler(
@@ -39,19 +41,29 @@ pub(crate) async fn key_status_handler(
         if needs_https && credentials::has_key(&parts) {
             return Err(Refusal::HttpsRequired);
         }
-        let key = find_key(&parts)?;
-        let status = api.key_status_reader.read(&api.admission, client.address, &key).await?;
+        let credential = find_credential(&parts)?;
+        if credential.starts_with(TICKET_PREFIX) {
+            return ticket_status(&api, &client, &parts, &api.open_ticket(&credential)?).await;
+        }
+        let key = ApiKey::parse(&credential).ok_or(Refusal::InvalidKey)?;
+        let status = api.key_status_reader.read(&api.admission, client.address, &key, key.digest).await?;
         status_response(&status, &client, &parts, api.admission.now_of(&key))
     };
     api.finish_response(Operation::KeyStatus.label(), result.await)
 }
 
-fn find_key(parts: &Parts) -> Result<ApiKey, Refusal> {
-    let Some(api_key) = credentials::find_api_key(parts) else {
-        let has_key = credentials::has_key_without_bearer(parts);
-        return Err(if has_key { Refusal::MissingScheme } else { Refusal::MissingKey });
-    };
-    ApiKey::parse(&api_key).ok_or(Refusal::InvalidKey)
+/// The scope and state of the key of a ticket. It is not a use of the ticket.
+async fn ticket_status(api: &Api, client: &Client, parts: &Parts, ticket: &Ticket) -> Result<Response, Refusal> {
+    let read = api.key_status_reader.read(&api.admission, client.address, &ticket.key, ticket.status_counter());
+    let mut status = read.await.map_err(Refusal::for_ticket)?;
+    let origin = request_origin(&parts.headers);
+    match status.restrictions.check(ticket.credential(), origin, client.address) {
+        Err(RestrictionRefusal::InvalidTicket) => return Err(Refusal::InvalidTicket),
+        Ok(()) if ticket.allows(origin) => {}
+        Ok(()) | Err(_) => return Err(Refusal::OriginNotAllowed),
+    }
+    status.status.scope = status.status.scope.min(ticket.scope);
+    body_response(&KeyStatusBody::new(&status, true, api.admission.now_of(&ticket.key)))
 }
 
 fn status_response(
@@ -61,7 +73,10 @@ fn status_response(
     now: LedgerTime,
 ) -> Result<Response, Refusal> {
     // A key that was stolen must not show a stranger how it is protected and used.
-    let is_rejected = status.restrictions.check(RequestOrigin::Missing, client.address).is_err();
-    let body = KeyStatusBody::new(status, parts.headers.contains_key(ORIGIN) || is_rejected, now);
-    Ok(json_response(json_line(&body).map_err(|_| Refusal::Internal)?))
+    let is_rejected = !status.restrictions.allows_address(client.address);
+    body_response(&KeyStatusBody::new(status, parts.headers.contains_key(ORIGIN) || is_rejected, now))
+}
+
+fn body_response(body: &KeyStatusBody) -> Result<Response, Refusal> {
+    Ok(json_response(json_line(body).map_err(|_| Refusal::Internal)?))
 }

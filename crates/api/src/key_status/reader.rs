@@ -8,8 +8,8 @@ use quick_cache::sync::Cache;
 
 use crate::admission::Admission;
 use crate::error::Refusal;
-use crate::key_status::limiter::StatusLimiter;
-use crate::limits::KeyStatusLimits;
+use crate::limits::MinuteLimits;
+use crate::minute_limiter::MinuteLimiter;
 use crate::wall_clock::wall_clock;
 
 /// How long a status is cached, so that a client that polls costs the stores little.
@@ -24,25 +24,26 @@ pub(crate) struct RestrictedStatus {
 
 /// Reads the status of keys, within limits.
 pub(crate) struct KeyStatusReader {
-    limiter: StatusLimiter,
+    limiter: MinuteLimiter,
     /// By digest, so that only the same secret gets the cached status.
     cache: Cache<KeyDigest, (Instant, RestrictedStatus)>,
 }
 
 impl KeyStatusReader {
-    pub(crate) fn new(limits: KeyStatusLimits) -> Self {
-        Self { limiter: StatusLimiter::new(limits), cache: Cache::new(limits.entries_max) }
+    pub(crate) fn new(limits: MinuteLimits) -> Self {
+        Self { limiter: MinuteLimiter::new(limits), cache: Cache::new(limits.entries_max) }
     }
 
-    /// The status of a key.
+    /// The status of a key. A request with a ticket is counted as one of the ticket, not of the key.
     pub(super) async fn read(
         &self,
         admission: &Admission,
         client: Address,
         key: &ApiKey,
+        counted_as: KeyDigest,
     ) -> Result<RestrictedStatus, Refusal> {
         let now = Instant::now();
-        self.limiter.take(client, key.digest, now).map_err(|reached| Refusal::StatusLimited {
+        self.limiter.take(Some(client), counted_as, now).map_err(|reached| Refusal::StatusLimited {
             now: wall_clock(),
             limit: reached.limit.into(),
             retry_after_s: reached.retry_after_s,

@@ -12,9 +12,10 @@ use axum::extract::State;
 use axum::response::Response;
 use http::HeaderValue;
 use http::request::Parts;
-use ipseity_domain::Client;
+use ipseity_domain::{ApiKey, Client, TICKET_PREFIX};
 
 use crate::admission::credentials;
+use crate::credential::find_credential;
 use crate::error::Refusal;
 use crate::operation::Operation;
 use crate::pairing::{PAIR_UNUSED_HEADER, paired_address};
@@ -37,7 +38,14 @@ pub(crate) async fn lookup(api: &Api, client: &Client, parts: &Parts) -> Respons
         if needs_https && credentials::has_key(parts) {
             return Err(Refusal::HttpsRequired);
         }
-        let admitted = api.admission.admit(client, parts).await?;
+        let credential = find_credential(parts)?;
+        let admitted = match ApiKey::parse(&credential) {
+            Some(key) => api.admission.admit(client, parts, key, None).await?,
+            None if credential.starts_with(TICKET_PREFIX) => {
+                Box::pin(api.admit_ticket(client, parts, &credential)).await?
+            }
+            None => return Err(Refusal::InvalidKey),
+        };
         let requested_scope = credentials::query_param(parts, "scope");
         let paired = paired_address(api.pairing.as_deref(), client, &parts.headers);
         let address = paired.and_then(Result::ok);

@@ -57,13 +57,13 @@ pub fn openapi_document(public_urls: &PublicUrls) -> Value {
         "servers": [{ "url": public_urls.base }],
         "tags": [
             { "name": "lookup", "description": "Look up the caller." },
-            { "name": "key", "description": "Get the status of the key." },
+            { "name": "key", "description": "Get the status of the key, and create tickets with it." },
             { "name": "service", "description": "Version, data sources and this document." },
         ],
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "bearer": { "type": "http", "scheme": "bearer", "description": "The API key." },
+                "bearer": { "type": "http", "scheme": "bearer", "description": "The API key, or a ticket for a lookup." },
                 "query": { "type": "apiKey", "in": "query", "name": "key", "description": "The API key, for clients that cannot set headers." },
             },
             "headers": header::components(),
@@ -76,10 +76,14 @@ fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
     let id = operation.operation_id();
     let mut capitalized = id.to_owned();
     capitalized[..1].make_ascii_uppercase();
-    json!({
-        "get": operation_object(operation, public_urls, id, operation.summary(), true),
-        "head": operation_object(operation, public_urls, &format!("head{capitalized}"), "Like GET, without the body", false),
-        "options": {
+    let with_body = operation_object(operation, public_urls, id, operation.summary(), true);
+    let mut item = if operation == Operation::Tickets {
+        json!({ "post": with_body })
+    } else {
+        let (head_id, summary) = (format!("head{capitalized}"), "Like GET, without the body");
+        json!({ "get": with_body, "head": operation_object(operation, public_urls, &head_id, summary, false) })
+    };
+    item["options"] = json!({
             "operationId": format!("preflight{capitalized}"),
             "tags": [tag(operation)],
             "summary": "CORS preflight",
@@ -90,14 +94,14 @@ fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
                 "414": refusal_response_object(StatusCode::URI_TOO_LONG, operation, public_urls, true),
                 "500": refusal_response_object(StatusCode::INTERNAL_SERVER_ERROR, operation, public_urls, true),
             },
-        },
-    })
+    });
+    item
 }
 
 const fn tag(operation: Operation) -> &'static str {
     match operation {
         Operation::Lookup | Operation::Demo | Operation::Pair => "lookup",
-        Operation::KeyStatus => "key",
+        Operation::KeyStatus | Operation::Tickets => "key",
         Operation::Meta | Operation::OpenapiJson | Operation::OpenapiYaml => "service",
     }
 }
@@ -122,15 +126,26 @@ fn operation_object(
             .or_insert_with(|| refusal_response_object(status, operation, public_urls, has_body));
     }
     let is_lookup = operation == Operation::Lookup;
-    json!({
+    let security = match operation {
+        Operation::Lookup | Operation::KeyStatus => json!([{ "bearer": [] }, { "query": [] }]),
+        Operation::Tickets => json!([{ "bearer": [] }]),
+        Operation::Demo | Operation::Pair | Operation::Meta | Operation::OpenapiJson | Operation::OpenapiYaml => {
+            json!([])
+        }
+    };
+    let mut object = json!({
         "operationId": operation_id,
         "tags": [tag(operation)],
         "summary": summary,
         "description": operation.description(),
-        "security": if is_lookup || operation == Operation::KeyStatus { json!([{ "bearer": [] }, { "query": [] }]) } else { json!([]) },
+        "security": security,
         "parameters": if is_lookup { lookup_parameters() } else { json!([]) },
         "responses": responses,
-    })
+    });
+    if operation == Operation::Tickets {
+        object["requestBody"] = example::ticket_options();
+    }
+    object
 }
 
 fn lookup_parameters() -> Value {
@@ -232,7 +247,7 @@ mod tests {
         let mut ids = std::collections::BTreeSet::new();
         for item in paths.values() {
             let methods: Vec<_> = item.as_object().expect("path item object").keys().collect();
-            assert_eq!(methods, ["get", "head", "options"]);
+            assert!(methods == ["get", "head", "options"] || methods == ["post", "options"], "{methods:?}");
             for operation in item.as_object().expect("path item object").values() {
                 assert!(ids.insert(operation["operationId"].as_str().expect("operationId")), "duplicate: {operation}");
             }

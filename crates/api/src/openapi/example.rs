@@ -3,6 +3,7 @@
 use axum::response::Response;
 use http::HeaderValue;
 use ipseity_domain::{AddressFamily, FieldSet, Scope};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::error::Refusal;
@@ -13,9 +14,17 @@ use crate::pairing::PAIR_UNUSED_HEADER;
 use crate::public_urls::PublicUrls;
 use crate::response::rate_limit_headers::BurstUse;
 use crate::response::{cacheable_response, json_response};
+use crate::tickets::body::TicketBody;
+use crate::tickets::bounds::{LIFETIME_S_DEFAULT, USES_DEFAULT};
 
 /// A token of pairing.
 pub(super) const PAIR_TOKEN: &str = "q8XrVbnY2cRk0pGf1tJzWm5sAeHdLu7oQiT3xNvC6yBZKj4lS9EwPgRhUaDfMbOtVqI_k2c";
+
+/// A ticket.
+const TICKET: &str =
+    "ipt_NWnGq2XkRzVb0pYf1tJcWm5sAeHdLu7oQiT3xNvC6yBZKj4lS9EwPgRhUaDfMbOtVqI_k2cJd8Zr0sGyTn4uXhB1vLw7mKe3oPiQaFzC5";
+/// The origin of a page.
+const EXAMPLE_ORIGIN: &str = "https://shop.example.com";
 
 /// The successful response of an operation, without a body.
 pub(super) fn response(operation: Operation) -> Response {
@@ -26,7 +35,7 @@ pub(super) fn response(operation: Operation) -> Response {
             response
         }
         Operation::Demo => example_lookup_headers(None),
-        Operation::KeyStatus | Operation::Pair => json_response(""),
+        Operation::KeyStatus | Operation::Tickets | Operation::Pair => json_response(""),
         Operation::Meta | Operation::OpenapiJson | Operation::OpenapiYaml => cacheable_response("", "application/json"),
     }
 }
@@ -50,6 +59,7 @@ pub(super) fn content(operation: Operation) -> Value {
             let body = |is_for_page| json!({ "value": KeyStatusBody::new(&sample_status(Scope::Geo), is_for_page, EXAMPLE_NOW) });
             json("KeyStatus", json!({ "key_status": body(false), "with_origin": body(true) }))
         }
+        Operation::Tickets => json("TicketResponse", json!({ "ticket": { "value": ticket_body() } })),
         Operation::Pair => json("PairResponse", json!({ "pair": { "value": pair_body() } })),
         Operation::Meta => json("Meta", json!({ "meta": { "value": meta_body() } })),
         Operation::OpenapiJson => {
@@ -67,6 +77,26 @@ pub(super) fn refusal_content(refusals: &[Refusal], public_urls: &PublicUrls) ->
         |refusal: &Refusal| (refusal.outcome_label().to_owned(), json!({ "value": refusal.body(public_urls) }));
     let examples: Map<String, Value> = refusals.iter().map(example).collect();
     json!({ "application/json": { "schema": { "$ref": "#/components/schemas/ErrorResponse" }, "examples": examples } })
+}
+
+/// The body of a request for a ticket.
+pub(super) fn ticket_options() -> Value {
+    let example = json!({ "origin": EXAMPLE_ORIGIN, "scope": Scope::Geo.name(), "lifetime_s": LIFETIME_S_DEFAULT });
+    let schema = json!({ "$ref": "#/components/schemas/TicketOptions" });
+    json!({ "required": false, "content": { "application/json": { "schema": schema, "example": example } } })
+}
+
+fn ticket_body() -> Value {
+    let expires_at_s = EXAMPLE_NOW.as_secs() + LIFETIME_S_DEFAULT;
+    json!(TicketBody {
+        status: "success",
+        ticket: TICKET,
+        scope: Scope::Geo.name(),
+        origin: Some(EXAMPLE_ORIGIN),
+        uses: USES_DEFAULT,
+        expires_in_s: LIFETIME_S_DEFAULT,
+        expires_at: Timestamp::from_second(expires_at_s.cast_signed()).unwrap_or_default().to_string(),
+    })
 }
 
 fn pair_body() -> Value {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::key_status::body::EXPIRED;
 use crate::lookup::renderer::example::example_body;
 use crate::operation::API_VERSION;
+use crate::tickets::bounds::{LIFETIME_S_DEFAULT, LIFETIME_S_MAX, LIFETIME_S_MIN, USES_DEFAULT, USES_MAX};
 
 /// The component schemas of the document.
 pub(super) fn components() -> Value {
@@ -20,6 +21,8 @@ pub(super) fn components() -> Value {
         "DemoResponse": lookup_schema(FieldSet::Demo, &demo, "Response to a demo request. All fields are always present."),
         "KeyStatus": key_status_schema(),
         "ErrorResponse": error_schema(),
+        "TicketOptions": ticket_options_schema(),
+        "TicketResponse": ticket_schema(),
         "PairResponse": pair_schema(),
         "Meta": meta_schema(),
     })
@@ -67,7 +70,7 @@ fn key_status_schema() -> Value {
     let list = |meaning: &str| json!({ "type": "array", "items": { "type": "string" }, "description": meaning });
     json!({
         "type": "object",
-        "description": "Status of a key. Requests with an Origin header, and keys with allowed origins, get only scope and state.",
+        "description": "Status of a key. Tickets, requests with an Origin header, and keys with allowed origins get only scope and state.",
         "required": ["status", "scope", "state"],
         "properties": {
             "status": { "type": "string", "const": "success", "description": "Always `success`." },
@@ -86,14 +89,52 @@ fn key_status_schema() -> Value {
                 "type": ["string", "null"], "format": "date-time", "description": "When the key expires, or null.",
             },
             "restrictions": {
-                "type": "object", "required": ["origins", "networks", "caller_limit"],
+                "type": "object", "required": ["origins", "networks", "caller_limit", "tickets_only"],
                 "description": "Who may use the key. Empty lists allow everyone.",
                 "properties": {
                     "origins": list("Allowed origins of web pages."),
                     "networks": list("Allowed networks."),
                     "caller_limit": count("Requests per minute of one caller at each node, or null."),
+                    "tickets_only": { "type": "boolean", "description": "Whether the key accepts only tickets." },
                 },
             },
+        },
+    })
+}
+
+fn ticket_options_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "Options of a ticket.",
+        "additionalProperties": false,
+        "properties": {
+            "origin": { "type": ["string", "null"], "description": "Origin whose pages may use the ticket. Without it, any client may." },
+            "scope": { "type": ["string", "null"], "enum": ["ip", "geo", "full", null], "description": "Narrows the key's scope." },
+            "lifetime_s": {
+                "type": ["integer", "null"], "minimum": LIFETIME_S_MIN, "maximum": LIFETIME_S_MAX, "default": LIFETIME_S_DEFAULT,
+                "description": "Seconds until the ticket expires.",
+            },
+            "uses": {
+                "type": ["integer", "null"], "minimum": 1, "maximum": USES_MAX, "default": USES_DEFAULT,
+                "description": "Number of lookups. Each node counts by itself.",
+            },
+        },
+    })
+}
+
+fn ticket_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "A ticket.",
+        "required": ["status", "ticket", "scope", "origin", "uses", "expires_in_s", "expires_at"],
+        "properties": {
+            "status": { "type": "string", "const": "success", "description": "Always `success`." },
+            "ticket": { "type": "string", "pattern": "^ipt_[A-Za-z0-9_-]+$", "description": "Send it in place of the key." },
+            "scope": { "type": "string", "enum": Scope::ALL.map(Scope::name), "description": "Scope of the ticket." },
+            "origin": { "type": ["string", "null"], "description": "Origin whose pages may use it, or null for any client." },
+            "uses": { "type": "integer", "minimum": 1, "description": "Number of lookups at each node." },
+            "expires_in_s": { "type": "integer", "minimum": 1, "description": "Seconds until it expires." },
+            "expires_at": { "type": "string", "format": "date-time", "description": "When it expires." },
         },
     })
 }

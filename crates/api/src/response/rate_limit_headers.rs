@@ -14,8 +14,8 @@ const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// The period of the limits on requests for the status of a key.
-pub(crate) const KEY_STATUS_PERIOD_S: u64 = 60;
+/// The period of the limits on uncharged requests.
+pub(crate) const LIMITER_PERIOD_S: u64 = 60;
 
 /// The burst limit in a list of policies.
 const BURST_POLICY: &str = ", \"burst\";q=300;w=60";
@@ -46,6 +46,7 @@ enum RateLimitPolicy {
     Burst,
     Caller,
     KeyStatus,
+    Tickets,
     Pair,
 }
 
@@ -82,6 +83,11 @@ impl RateLimitHeaders {
         Self::reached(RateLimitPolicy::KeyStatus, now, limit, retry_after_s)
     }
 
+    /// The limit of tickets that a key creates.
+    pub(crate) const fn tickets(now: LedgerTime, limit: u64, retry_after_s: u64) -> Self {
+        Self::reached(RateLimitPolicy::Tickets, now, limit, retry_after_s)
+    }
+
     const fn reached(policy: RateLimitPolicy, now: LedgerTime, limit: u64, retry_after_s: u64) -> Self {
         Self {
             policy,
@@ -114,7 +120,8 @@ impl RateLimitHeaders {
             RateLimitPolicy::Day => ("day", DAY_S),
             RateLimitPolicy::Burst => ("burst", BURST_WINDOW_S),
             RateLimitPolicy::Caller => ("caller", BURST_WINDOW_S),
-            RateLimitPolicy::KeyStatus => ("key-status", KEY_STATUS_PERIOD_S),
+            RateLimitPolicy::KeyStatus => ("key-status", LIMITER_PERIOD_S),
+            RateLimitPolicy::Tickets => ("tickets", LIMITER_PERIOD_S),
             RateLimitPolicy::Pair => ("pair", WINDOW_S),
         };
         headers.insert(X_RATELIMIT_LIMIT, self.limit.into());

@@ -65,6 +65,7 @@ pub struct ApiMetrics {
     optimistic_waits: Family<WaitLabels, Counter>,
     over_limit_requests: Counter,
     uncounted_callers: Counter,
+    uncounted_tickets: Counter,
 }
 
 /// The possible outcomes of an operation. A URL that is too long or a wrong host belongs to no operation, and test keys are not
@@ -109,6 +110,7 @@ impl ApiMetrics {
             optimistic_waits: Family::default(),
             over_limit_requests: Counter::default(),
             uncounted_callers: Counter::default(),
+            uncounted_tickets: Counter::default(),
         };
         registry.register("api_requests", "API requests, by operation and outcome", metrics.requests.clone());
         registry.register(
@@ -175,12 +177,21 @@ impl ApiMetrics {
             "Requests that a remote node admitted before home had charged them, and home would not have admitted",
             metrics.over_limit_requests.clone(),
         );
+        metrics.register_uncounted(registry);
+        metrics
+    }
+
+    fn register_uncounted(&self, registry: &mut Registry) {
         registry.register(
             "uncounted_caller_requests",
             "Requests that were not counted for the limit per caller of their key, because there were too many callers",
-            metrics.uncounted_callers.clone(),
+            self.uncounted_callers.clone(),
         );
-        metrics
+        registry.register(
+            "uncounted_ticket_requests",
+            "Requests that were not counted as a use of their ticket, because there were too many tickets",
+            self.uncounted_tickets.clone(),
+        );
     }
 
     /// Creates every series at startup, so that `rate()` and alerts see an increase from 0.
@@ -216,6 +227,10 @@ impl ApiMetrics {
 
     pub(crate) fn count_uncounted_caller(&self) {
         self.uncounted_callers.inc();
+    }
+
+    pub(crate) fn count_uncounted_ticket(&self) {
+        self.uncounted_tickets.inc();
     }
 
     pub(crate) fn observe_request_duration(&self, operation: &'static str, elapsed: Duration) {

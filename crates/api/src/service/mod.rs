@@ -239,7 +239,7 @@ mod tests {
     use crate::admission::Admission;
     use crate::error::ErrorBodies;
     use crate::key_status::reader::KeyStatusReader;
-    use crate::limits::KeyStatusLimits;
+    use crate::limits::MinuteLimits;
     use crate::lookup::renderer::Renderer;
     use crate::openapi::document::OpenApiDocuments;
     use crate::public_urls::PublicUrls;
@@ -254,7 +254,7 @@ mod tests {
         Arc::new(Api {
             admission: Arc::new(Admission::unreachable(metrics.clone())),
             renderer: Renderer::new(Arc::new(atlas), 1),
-            key_status_reader: KeyStatusReader::new(KeyStatusLimits::for_test()),
+            key_status_reader: KeyStatusReader::new(MinuteLimits::for_test()),
             openapi_documents: OpenApiDocuments::new(&urls),
             error_bodies: ErrorBodies::new(urls),
             metrics,
@@ -262,6 +262,7 @@ mod tests {
             require_https: true,
             accept_test_keys: true,
             pairing: None,
+            tickets: None,
         })
     }
 

@@ -9,8 +9,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use ipseity_api::{
-    Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, KeyStatusLimits, PublicService, PublicUrls, Stores,
-    UsageBuffer,
+    Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, MinuteLimits, PublicService, PublicUrls, Stores, UsageBuffer,
 };
 use ipseity_domain::account::{EmailAddress, KeyName};
 use ipseity_domain::{Address, Client, ConnectionFacts, KeyId, PlaintextKey, Restrictions, Scope};
@@ -167,7 +166,7 @@ impl TestApi {
             caller_counters_max: 1_000,
             render_cache_max: 1,
             degraded: DegradedLimits { local_keys_max: 1_000, max_age: PATIENCE, store_timeout: CHARGE_TIMEOUT },
-            key_status: KeyStatusLimits {
+            key_status: MinuteLimits {
                 requests_per_key_per_min_max: 60,
                 requests_per_subnet_per_min_max: 60,
                 entries_max: 100,

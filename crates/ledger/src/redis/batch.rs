@@ -191,7 +191,7 @@ fn charge_arg(charge: &Charge) -> ([u8; REFUSED.end()], usize) {
         len = SLOT.end();
     }
     let AppliedRestrictions { version, is_refused } = charge.applied;
-    if version > 0 {
+    if version > 0 || is_refused {
         arg[VERSION.start..VERSION.end()].copy_from_slice(&decimal_digits::<{ VERSION.width }>(version));
         arg[REFUSED.start] = b'0' + u8::from(is_refused);
         len = REFUSED.end();

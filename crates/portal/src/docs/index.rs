@@ -33,6 +33,7 @@ sources! {
         "paused-keys"    "docs/site/paused-keys.md"
         "key-status"     "docs/site/key-status.md"
         "restrictions"   "docs/site/restrictions.md"
+        "tickets"        "docs/site/tickets.md"
         "browsers"       "docs/site/browsers.md"
         "versioning"     "docs/site/versioning.md"
         "changelog"      "CHANGELOG.md"

@@ -75,7 +75,12 @@ pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &
         frame: member.frame(portal, &row.name, Tab::Keys),
         card: key_card(&row, used_today, member.account.daily_limit),
         usage,
-        restrictions: RestrictionsPanel { fields, version: row.restriction_version, error: None },
+        restrictions: RestrictionsPanel {
+            fields,
+            has_tickets: portal.public_pages.host.has_tickets(),
+            version: row.restriction_version,
+            error: None,
+        },
         history: history.iter().map(history_entry).collect(),
         form_error: None,
     })
@@ -92,6 +97,7 @@ fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
         "rolled" => "Rotated",
         "retired" => "Old secret revoked",
         "restricted" => "Restrictions changed",
+        "invalidated" => "Tickets invalidated",
         other => other,
     };
     let actor = match row.actor.as_str() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use ipseity_domain::{KEYS_PER_ACCOUNT_MAX, KeyId, KeyState, Restrictions, UtcDay};
+use ipseity_domain::{KEYS_PER_ACCOUNT_MAX, KeyId, KeyState, UtcDay};
 use ipseity_store::KeySummary;
 use sha2::{Digest, Sha256};
 
@@ -34,7 +34,7 @@ pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
     let mut digest = Sha256::new();
     for row in rows {
         let paused_ms = row.pause.as_ref().map(|pause| pause.paused_at_ms);
-        let shown = (key_state(row), is_restricted(row), row.restrictions.daily_limit);
+        let shown = (key_state(row), row.restrictions.restricts(), row.restrictions.daily_limit);
         digest.update(format!("{:?}", (row.id, &row.name, shown, row.previous_until_s, paused_ms)));
     }
     hex::encode(&digest.finalize()[..8])
@@ -57,10 +57,6 @@ fn is_expired(row: &KeySummary) -> bool {
     row.restrictions.expires_at_s.is_some_and(|expires_at_s| expires_at_s <= time::now_s())
 }
 
-fn is_restricted(row: &KeySummary) -> bool {
-    row.restrictions != Restrictions::default()
-}
-
 fn expiry(row: &KeySummary) -> Option<String> {
     let expires_at_s = i64::try_from(row.restrictions.expires_at_s?).unwrap_or(i64::MAX);
     let verb = if is_expired(row) { "Expired" } else { "Expires" };
@@ -79,7 +75,7 @@ pub(crate) fn key_card(row: &KeySummary, used_today: u64, plan_daily_limit: u64)
         name: row.name.clone(),
         scope: row.scope.name(),
         state: key_state(row),
-        is_restricted: is_restricted(row),
+        is_restricted: row.restrictions.restricts(),
         expiry: expiry(row),
         created: time::format_date(row.created_s),
         last_used,

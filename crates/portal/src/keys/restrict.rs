@@ -43,6 +43,24 @@ pub(crate) async fn restrict(
     }
 }
 
+/// Not throttled, like every revocation.
+pub(crate) async fn invalidate_tickets(
+    State(portal): State<Arc<Portal>>,
+    Path(id): Path<String>,
+    member: CurrentMember,
+    _: CsrfForm,
+) -> Result<Response, PortalError> {
+    match portal.key_service.invalidate_tickets(member.actor(), parse_key_id(&id)?).await {
+        Ok(committed) => Ok(redirect_after(&id, &committed, "tickets-invalidated")),
+        Err(StoreError::Refused(StoreRefusal::RestrictionsNotEnabled)) => {
+            let mut page = load_key_page(&portal, &member, &id).await?;
+            page.restrictions.error = Some(RestrictionsError::NotEnabled);
+            Ok(render_page(&page))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The page of the key with what the member entered, and why it is not saved.
 async fn rejected_page(
     portal: &Portal,

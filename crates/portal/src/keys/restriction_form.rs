@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ipseity_domain::BURST_LIMIT;
 use ipseity_domain::restrictions::network::AllowedNetwork;
 use ipseity_domain::restrictions::origin::AllowedOrigin;
-use ipseity_domain::restrictions::{CALLER_LIMIT_MAX, NETWORKS_MAX, ORIGINS_MAX, Restrictions, TooManyEntries};
+use ipseity_domain::restrictions::{CALLER_LIMIT_MAX, InvalidRestrictions, NETWORKS_MAX, ORIGINS_MAX, Restrictions};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
@@ -37,13 +37,14 @@ impl RestrictionField {
 
     /// Reads allowed origins, one per line.
     pub(crate) fn parse_origins(&mut self) -> Vec<AllowedOrigin> {
-        let parsed = parse_lines(&self.value, AllowedOrigin::parse, ORIGINS_MAX, TooManyEntries::Origins);
+        let parsed = parse_lines(&self.value, AllowedOrigin::parse, ORIGINS_MAX, InvalidRestrictions::TooManyOrigins);
         self.check(parsed)
     }
 
     /// Reads allowed networks, one per line.
     pub(crate) fn parse_networks(&mut self) -> Vec<AllowedNetwork> {
-        let parsed = parse_lines(&self.value, AllowedNetwork::parse, NETWORKS_MAX, TooManyEntries::Networks);
+        let parsed =
+            parse_lines(&self.value, AllowedNetwork::parse, NETWORKS_MAX, InvalidRestrictions::TooManyNetworks);
         self.check(parsed)
     }
 
@@ -83,6 +84,7 @@ impl RestrictionFields {
             expires: RestrictionField::entered(form, "expires"),
             caller_limit: RestrictionField::entered(form, "caller_limit"),
             daily_limit: RestrictionField::entered(form, "daily_limit"),
+            tickets_only: RestrictionField::entered(form, "tickets_only"),
         }
     }
 
@@ -96,20 +98,30 @@ impl RestrictionFields {
                 .caller_limit
                 .parse_number(CALLER_LIMIT_MAX, &format!("Enter a number from 1 to {CALLER_LIMIT_MAX}")),
             daily_limit: self.daily_limit.parse_number(i64::MAX.unsigned_abs(), "Enter a number of at least 1"),
+            tickets_only: !self.tickets_only.value.is_empty(),
+            tickets_since: 0,
         };
-        let fields = [&self.origins, &self.networks, &self.expires, &self.caller_limit, &self.daily_limit];
+        if restrictions.validate() == Err(InvalidRestrictions::TicketsWithOrigins) {
+            self.tickets_only.errors = field_error(
+                "A key with allowed origins cannot create tickets. Remove the origins here, and set one when you create a ticket",
+            );
+        }
+        let fields =
+            [&self.origins, &self.networks, &self.expires, &self.caller_limit, &self.daily_limit, &self.tickets_only];
         fields.iter().all(|field| field.errors.is_empty()).then_some(restrictions)
     }
 
     /// The saved restrictions, with warnings.
     pub(crate) fn saved(restrictions: &Restrictions, plan_daily_limit: u64, now_s: u64) -> Self {
-        let Restrictions { origins, networks, expires_at_s, caller_limit, daily_limit } = restrictions;
+        let Restrictions { origins, networks, expires_at_s, caller_limit, daily_limit, tickets_only, .. } =
+            restrictions;
         let mut fields = Self {
             origins: RestrictionField::new(join_lines(origins.iter().map(AllowedOrigin::as_str))),
             networks: RestrictionField::new(join_lines(networks)),
             expires: RestrictionField::new(expires_at_s.map(time::format_date_time_input).unwrap_or_default()),
             caller_limit: RestrictionField::new(number_text(*caller_limit)),
             daily_limit: RestrictionField::new(number_text(*daily_limit)),
+            tickets_only: RestrictionField::new(if *tickets_only { "on" } else { "" }.to_owned()),
         };
         fields.networks.warning = family_warning(networks);
         fields.expires.warning = expires_at_s
@@ -128,7 +140,7 @@ fn parse_lines<T: PartialEq, E: Display>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, E>,
     lines_max: usize,
-    too_many: TooManyEntries,
+    too_many: InvalidRestrictions,
 ) -> Result<Vec<T>, Vec<FieldError>> {
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     // Checked first, so that a long list of invalid lines is not shown again with a reason for each.
@@ -205,6 +217,7 @@ mod tests {
             expires: field("2026-11-15T00:00"),
             caller_limit: field(" 30 "),
             daily_limit: field("500"),
+            tickets_only: field(""),
         };
         let restrictions = entered.parse(NOW_S, None).expect("input is valid");
         let mut saved = RestrictionFields::saved(&restrictions, 10_000, NOW_S);
@@ -220,6 +233,16 @@ mod tests {
         let mut fields = RestrictionFields { origins: field(" \r\n "), ..RestrictionFields::default() };
         assert_eq!(fields.parse(NOW_S, None), Some(Restrictions::default()));
         assert_eq!(RestrictionFields::saved(&Restrictions::default(), 10_000, NOW_S), RestrictionFields::default());
+    }
+
+    #[test]
+    fn key_with_origins_cannot_accept_only_tickets() {
+        let mut fields = RestrictionFields { tickets_only: field("on"), ..RestrictionFields::default() };
+        let restrictions = fields.parse(NOW_S, None).expect("input is valid");
+        assert!(restrictions.tickets_only);
+        assert_eq!(RestrictionFields::saved(&restrictions, 10_000, NOW_S).tickets_only.value, "on");
+        fields.origins = field("https://example.com");
+        assert_eq!((fields.parse(NOW_S, None), fields.tickets_only.errors.len()), (None, 1));
     }
 
     #[test]
@@ -279,6 +302,7 @@ mod tests {
             expires: field(expires),
             caller_limit: field(caller_limit),
             daily_limit: field(daily_limit),
+            tickets_only: field(""),
         };
         assert_eq!(
             warnings(fields("192.0.2.0/24\n2001:db8::/32", "2030-01-01T00:00", "74", "9999")),

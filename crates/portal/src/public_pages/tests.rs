@@ -34,6 +34,10 @@ impl HostServices for TestHost {
         Some(VisitorLookup { json, accuracy_km: None, elapsed: Duration::ZERO })
     }
 
+    fn has_tickets(&self) -> bool {
+        true
+    }
+
     fn pair_urls(&self) -> Option<&[String; 2]> {
         None
     }

@@ -106,7 +106,10 @@ pub(super) fn keys_page(keys: Vec<KeyCard>) -> String {
 }
 
 pub(super) fn key_page(card: KeyCard) -> String {
-    key_page_with(card, RestrictionsPanel { fields: RestrictionFields::default(), version: 0, error: None })
+    key_page_with(
+        card,
+        RestrictionsPanel { fields: RestrictionFields::default(), has_tickets: true, version: 0, error: None },
+    )
 }
 
 pub(super) fn key_page_with(card: KeyCard, restrictions: RestrictionsPanel) -> String {
@@ -136,6 +139,7 @@ fn restricted_key_pages() -> Vec<String> {
         expires: invalid_field(),
         caller_limit: invalid_field(),
         daily_limit: invalid_field(),
+        tickets_only: invalid_field(),
     };
     [
         RestrictionsError::Invalid,
@@ -143,7 +147,7 @@ fn restricted_key_pages() -> Vec<String> {
         RestrictionsError::Changed,
         RestrictionsError::NotEnabled,
     ]
-    .map(|error| RestrictionsPanel { fields: fields.clone(), version: 0, error: Some(error) })
+    .map(|error| RestrictionsPanel { fields: fields.clone(), has_tickets: false, version: 0, error: Some(error) })
     .map(|restrictions| key_page_with(key_card(1, "expired", false), restrictions))
     .into()
 }

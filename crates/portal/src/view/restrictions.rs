@@ -29,6 +29,8 @@ pub(crate) struct RestrictionFields {
     pub(crate) expires: RestrictionField,
     pub(crate) caller_limit: RestrictionField,
     pub(crate) daily_limit: RestrictionField,
+    /// Empty if the checkbox is off.
+    pub(crate) tickets_only: RestrictionField,
 }
 
 /// Why restrictions were not saved.
@@ -47,6 +49,8 @@ pub(crate) enum RestrictionsError {
 /// The panel on the page of a key.
 pub(crate) struct RestrictionsPanel {
     pub(crate) fields: RestrictionFields,
+    /// Whether this service has tickets.
+    pub(crate) has_tickets: bool,
     /// The version that is saved.
     pub(crate) version: u64,
     pub(crate) error: Option<RestrictionsError>,

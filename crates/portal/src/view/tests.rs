@@ -110,7 +110,7 @@ fn descriptions_of_fields_exist() {
 #[test]
 fn invalid_restrictions_are_shown_with_their_reasons() {
     let fields = RestrictionFields { origins: invalid_field(), ..RestrictionFields::default() };
-    let panel = RestrictionsPanel { fields, version: 0, error: Some(RestrictionsError::Invalid) };
+    let panel = RestrictionsPanel { fields, has_tickets: true, version: 0, error: Some(RestrictionsError::Invalid) };
     let page = key_page_with(key_card(1, "active", false), panel);
     assert!(page.contains("Nothing was saved. Correct the marked fields.") && page.contains("<li>Has a defect.</li>"));
     assert_eq!(page.matches("aria-invalid=\"true\"").count(), 1);

@@ -102,6 +102,14 @@ pub(super) enum KeyCommand {
     #[command(after_long_help = "Example:
   ipseity key restrict 0123456789 --origin https://example.com --caller-limit 30")]
     Restrict(RestrictCommand),
+    /// Invalidate all tickets that were created with a key.
+    ///
+    /// Tickets that are created later work. Rotating a key without overlap also invalidates them.
+    InvalidateTickets {
+        /// Key ID: the ten characters after `ips_`.
+        #[arg(value_parser = parse_key_id)]
+        id: KeyId,
+    },
     /// Confirm that all nodes know restrictions, so that owners can set them.
     ///
     /// Nodes of older versions ignore them. Upgrade all nodes first. A new database needs no confirmation.
@@ -141,6 +149,11 @@ impl KeyCommand {
                 print_plaintext_key(&key, json)
             }
             Self::Restrict(restrict) => restrict.run(admin).await,
+            Self::InvalidateTickets { id } => {
+                let service = admin.service_for_change().await?;
+                admin.warn_unless_in_effect(&service.invalidate_tickets(Actor::Operator, id).await?)?;
+                output::print_line(&format!("All tickets of key {id} are invalid."))
+            }
             Self::EnableRestrictions => {
                 keys.enable_restrictions().await?;
                 output::print_line("Owners can restrict their keys.")

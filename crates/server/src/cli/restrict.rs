@@ -34,6 +34,9 @@ pub(super) struct RestrictCommand {
     /// Requests per day, if that is less than the limit of the plan.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     daily_limit: Option<u64>,
+    /// Reject the key itself, and accept only its tickets.
+    #[arg(long, conflicts_with = "origins")]
+    tickets_only: bool,
 }
 
 impl RestrictCommand {
@@ -45,13 +48,14 @@ impl RestrictCommand {
             expires_at_s: expires_at_s.transpose().context("--expires is before 1970")?,
             caller_limit: self.caller_limit,
             daily_limit: self.daily_limit,
+            tickets_only: self.tickets_only,
+            tickets_since: 0,
         };
-        restrictions.check_lengths()?;
+        restrictions.validate()?;
         let service = admin.service_for_change().await?;
         let committed = service.restrict(Actor::Operator, self.id, &restrictions, None).await?;
         admin.warn_unless_in_effect(&committed)?;
-        let is_restricted = restrictions != Restrictions::default();
-        let result = if is_restricted { "is restricted" } else { "is not restricted" };
+        let result = if restrictions.restricts() { "is restricted" } else { "is not restricted" };
         if matches!(committed.change, KeyChange::Updated(_)) {
             output::print_line(&format!("Key {} {result}.", self.id))?;
         }
@@ -69,7 +73,7 @@ fn parse_network(text: &str) -> Result<AllowedNetwork, NetworkError> {
 
 /// The restrictions, as `ipseity key show` prints them.
 pub(super) fn restriction_lines(restrictions: &Restrictions) -> Vec<(&'static str, String)> {
-    let Restrictions { origins, networks, expires_at_s, caller_limit, daily_limit } = restrictions;
+    let Restrictions { origins, networks, expires_at_s, caller_limit, daily_limit, tickets_only, .. } = restrictions;
     let join = |entries: Vec<String>| (!entries.is_empty()).then(|| entries.join(" "));
     let lines = [
         ("allowed origins", join(origins.iter().map(|origin| origin.as_str().to_owned()).collect())),
@@ -77,6 +81,7 @@ pub(super) fn restriction_lines(restrictions: &Restrictions) -> Vec<(&'static st
         ("expires", expires_at_s.map(|at_s| format!("{} UTC", output::format_utc(at_s.cast_signed())))),
         ("caller limit", caller_limit.map(|limit| format!("{limit} requests per minute"))),
         ("daily limit", daily_limit.map(|limit| format!("{limit} requests"))),
+        ("tickets only", tickets_only.then(|| "yes".to_owned())),
     ];
     lines.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
@@ -89,5 +94,6 @@ pub(super) fn restrictions_json(restrictions: &Restrictions) -> Value {
         "expires_at": restrictions.expires_at_s.map(|at_s| output::format_rfc3339(at_s.cast_signed())),
         "caller_limit": restrictions.caller_limit,
         "daily_limit": restrictions.daily_limit,
+        "tickets_only": restrictions.tickets_only,
     })
 }

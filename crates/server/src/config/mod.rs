@@ -70,6 +70,8 @@ pub(crate) struct PublicConfig {
     pub(crate) pair_token_lifetime_s: u64,
     pub(crate) pair_tokens_per_subnet_per_min_max: u32,
     pub(crate) pair_networks_max: usize,
+    pub(crate) tickets_per_key_per_min_max: u32,
+    pub(crate) ticket_counters_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

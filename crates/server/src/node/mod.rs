@@ -6,11 +6,12 @@ mod home_listener;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod ops;
-pub(crate) mod pairing;
+mod pairing;
 pub(crate) mod portal_setup;
 pub(crate) mod proxy_trust;
 pub(crate) mod remote;
 pub(crate) mod scanner_keys;
+pub(crate) mod sealed_tokens;
 pub(crate) mod sockets;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
-use ipseity_api::{Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, KeyStatusLimits, PublicService, UsageBuffer};
+use ipseity_api::{Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, MinuteLimits, PublicService, UsageBuffer};
 use ipseity_domain::Colo;
 use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, Listener, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
@@ -41,8 +42,8 @@ use crate::node::home_listener::HomeListener;
 use crate::node::listeners::PublicListeners;
 use crate::node::metrics::NodeCollector;
 use crate::node::ops::{Dependencies, OpsState};
-use crate::node::pairing::{PairingParts, open_pairing};
 use crate::node::portal_setup::PortalSetup;
+use crate::node::sealed_tokens::{SealedTokens, open_sealed_tokens};
 use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
 use crate::tasks::certificates::{self, CertificateReloadWorker};
@@ -62,7 +63,7 @@ pub(crate) struct PreparedNode {
     atlas_reloader: Arc<AtlasReloader>,
     edge: Arc<EdgeState>,
     cert_resolver: Option<Arc<CertResolver>>,
-    pairing: Option<PairingParts>,
+    sealed_tokens: SealedTokens,
 }
 
 impl PreparedNode {
@@ -90,16 +91,16 @@ impl PreparedNode {
             atlas_reloader: Arc::new(atlas_reloader),
             edge: Arc::new(EdgeState::new(edge_limits(config), trust, colo)),
             cert_resolver,
-            pairing: open_pairing(&config.public)?,
+            sealed_tokens: open_sealed_tokens(&config.public)?,
         })
     }
 
     /// Validates the settings of the portal.
     pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
         if config.home.is_remote_node() {
-            return portal_setup::public_pages(config, &self.atlas_reloader, None).map(drop);
+            return portal_setup::public_pages(config, &self.atlas_reloader, &self.sealed_tokens).map(drop);
         }
-        PortalSetup::check(config, &self.atlas_reloader)
+        PortalSetup::check(config, &self.atlas_reloader, &self.sealed_tokens)
     }
 }
 
@@ -137,9 +138,9 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     let guard = Arc::clone(&parts.guard);
     let key_metrics = KeyMetrics::register(parts.registry());
     let atlas_reloader = Arc::clone(&parts.atlas_reloader);
-    let pairing = parts.pairing.clone();
+    let sealed_tokens = parts.sealed_tokens.clone();
     let portal_setup =
-        PortalSetup::open(config, &atlas_reloader, pairing.as_ref(), &guard, &key_metrics, parts.registry())?;
+        PortalSetup::open(config, &atlas_reloader, &sealed_tokens, &guard, &key_metrics, parts.registry())?;
     let mut extra_routes = acme::http01_router(parts.acme.as_ref());
     if let Some(portal_setup) = &portal_setup {
         extra_routes = extra_routes.merge(ipseity_portal::router(Arc::clone(&portal_setup.portal)));
@@ -192,7 +193,7 @@ pub(crate) struct NodeParts {
     atlas_reloader: Arc<AtlasReloader>,
     edge: Arc<EdgeState>,
     cert_resolver: Option<Arc<CertResolver>>,
-    pairing: Option<PairingParts>,
+    sealed_tokens: SealedTokens,
     guard: Arc<DeploymentGuard>,
     metrics_registry: Registry,
     metrics: ApiMetrics,
@@ -203,7 +204,7 @@ pub(crate) struct NodeParts {
 
 impl NodeParts {
     fn open(config: &Config) -> Result<Self> {
-        let PreparedNode { atlas_reloader, edge, cert_resolver, pairing } = PreparedNode::open(config)?;
+        let PreparedNode { atlas_reloader, edge, cert_resolver, sealed_tokens } = PreparedNode::open(config)?;
         let guard = Arc::new(DeploymentGuard::generate());
         let mut metrics_registry = Registry::default();
         let registry = metrics::register_node(
@@ -227,7 +228,7 @@ impl NodeParts {
             atlas_reloader,
             edge,
             cert_resolver,
-            pairing,
+            sealed_tokens,
             guard,
             metrics_registry,
             metrics,
@@ -288,8 +289,8 @@ impl Serving {
         spawn_geo_tasks(config, parts.geo_reload, &mut tasks, &drain)?;
         let (certificate_reload, reload_drain) = (parts.certificate_reload, drain.clone());
         parts.cert_resolver.map(|cert_resolver| tasks.spawn(certificate_reload.run(cert_resolver, reload_drain)));
-        let key_file = &config.public.sealing_key_file;
-        parts.pairing.map(|parts| tasks.spawn(SealingKeysWorker::new(parts.sealer, key_file).run(drain.clone())));
+        let (sealer, key_file) = (parts.sealed_tokens.sealer, &config.public.sealing_key_file);
+        tasks.spawn(SealingKeysWorker::new(sealer, key_file).run(drain.clone()));
         parts.acme.map(|acme| tasks.spawn(acme.run(drain.clone())));
         let drain_switch = Some(drain_switch);
         Ok(Self { listener_tasks, tasks, drain, drain_switch, ops, ops_server, ops_drain_switch, home_socket })
@@ -435,7 +436,7 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
             max_age: Duration::from_secs(config.ledger.degraded_max_age_s),
             store_timeout: millis(config.ledger.timeout_ms),
         },
-        key_status: KeyStatusLimits {
+        key_status: MinuteLimits {
             requests_per_key_per_min_max: config.ledger.key_status_requests_per_key_per_min_max,
             requests_per_subnet_per_min_max: config.ledger.key_status_requests_per_subnet_per_min_max,
             entries_max: config.ledger.key_status_entries_max,
@@ -449,9 +450,9 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
         parts.metrics.clone(),
         limits,
     );
-    let pairing = parts.pairing.as_ref().map(|parts| Arc::clone(&parts.pairing));
+    let SealedTokens { pairing, tickets, .. } = parts.sealed_tokens.clone();
     let api = api.with_https_required(config.public.requires_https()).with_test_keys(config.public.test_keys);
-    Arc::new(api.with_pairing(pairing))
+    Arc::new(api.with_pairing(pairing).with_tickets(tickets))
 }
 
 fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {

@@ -1,24 +1,15 @@
 //! Builds the pairing of a caller's addresses from the configuration.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use ipseity_api::{Pairing, PairingOptions, SealingKeys, TOKEN_LIFETIME_S_MAX, TokenSealer};
+use ipseity_api::{Pairing, PairingOptions, TOKEN_LIFETIME_S_MAX, TokenSealer};
 use url::Url;
 
 use crate::config::PublicConfig;
-use crate::config::public_urls::public_urls;
-
-/// The pairing, and the sealer whose keys a task reloads.
-#[derive(Clone)]
-pub(crate) struct PairingParts {
-    pub(crate) pairing: Arc<Pairing>,
-    pub(crate) sealer: Arc<TokenSealer>,
-}
 
 /// Validates the settings. `None` without URLs for one address family.
-pub(crate) fn open_pairing(public: &PublicConfig) -> Result<Option<PairingParts>> {
+pub(super) fn open_pairing(public: &PublicConfig, sealer: &Arc<TokenSealer>) -> Result<Option<Pairing>> {
     if public.ipv4_url.is_empty() && public.ipv6_url.is_empty() {
         return Ok(None);
     }
@@ -28,11 +19,6 @@ pub(crate) fn open_pairing(public: &PublicConfig) -> Result<Option<PairingParts>
         (1..=TOKEN_LIFETIME_S_MAX).contains(&public.pair_token_lifetime_s),
         "[public] pair_token_lifetime_s must be between 1 and {TOKEN_LIFETIME_S_MAX}"
     );
-    let shared_keys = match &public.sealing_key_file {
-        file if file.as_os_str().is_empty() => None,
-        file => Some(parse_sealing_keys(&read_key_file(file)?, file)?),
-    };
-    let sealer = Arc::new(TokenSealer::new(public_urls(public).base, shared_keys));
     let host = |url: &Url| url.host_str().unwrap_or_default().to_owned();
     let options = PairingOptions {
         ipv4_url: public.ipv4_url.trim_end_matches('/').to_owned(),
@@ -44,8 +30,7 @@ pub(crate) fn open_pairing(public: &PublicConfig) -> Result<Option<PairingParts>
         tokens_per_subnet_per_min_max: public.pair_tokens_per_subnet_per_min_max,
         networks_max: public.pair_networks_max,
     };
-    let pairing = Pairing::new(options, Arc::clone(&sealer)).context("invalid [public] base_url")?;
-    Ok(Some(PairingParts { pairing: Arc::new(pairing), sealer }))
+    Ok(Some(Pairing::new(options, Arc::clone(sealer)).context("invalid [public] base_url")?))
 }
 
 /// The URLs for IPv4 and for IPv6.
@@ -71,15 +56,4 @@ fn family_urls(public: &PublicConfig, base: &Url) -> Result<[Url; 2]> {
         "[public] base_url, ipv4_url and ipv6_url must have three different host names"
     );
     Ok(urls)
-}
-
-/// Reads the file with the keys.
-pub(crate) fn read_key_file(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file)
-        .with_context(|| format!("failed to read {}, the [public] sealing_key_file", file.display()))
-}
-
-/// Parses the text of the file. No error contains a part of it.
-pub(crate) fn parse_sealing_keys(text: &str, file: &Path) -> Result<SealingKeys> {
-    SealingKeys::parse(text).with_context(|| format!("invalid [public] sealing_key_file {}", file.display()))
 }

@@ -23,8 +23,8 @@ use serde_json::Value;
 use crate::config::public_urls::public_urls;
 use crate::config::{Config, SignupMode, millis};
 use crate::node::backends::{background_store, portal_backends};
-use crate::node::pairing::PairingParts;
 use crate::node::scanner_keys::ScannerKeysSource;
+use crate::node::sealed_tokens::SealedTokens;
 
 /// The portal's pages and its background worker.
 pub(crate) struct PortalSetup {
@@ -34,9 +34,9 @@ pub(crate) struct PortalSetup {
 
 impl PortalSetup {
     /// Validates the settings of the portal.
-    pub(crate) fn check(config: &Config, atlas_reloader: &Arc<AtlasReloader>) -> Result<()> {
+    pub(crate) fn check(config: &Config, atlas_reloader: &Arc<AtlasReloader>, tokens: &SealedTokens) -> Result<()> {
         let guard = Arc::new(DeploymentGuard::generate());
-        Self::open(config, atlas_reloader, None, &guard, &KeyMetrics::default(), &mut Registry::default())?;
+        Self::open(config, atlas_reloader, tokens, &guard, &KeyMetrics::default(), &mut Registry::default())?;
         Ok(())
     }
 
@@ -44,7 +44,7 @@ impl PortalSetup {
     pub(crate) fn open(
         config: &Config,
         atlas_reloader: &Arc<AtlasReloader>,
-        pairing: Option<&PairingParts>,
+        tokens: &SealedTokens,
         guard: &Arc<DeploymentGuard>,
         key_metrics: &KeyMetrics,
         registry: &mut Registry,
@@ -54,7 +54,7 @@ impl PortalSetup {
         }
         let (store, ledger) = portal_backends(config, guard.trusted_stores())?;
         let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics.clone());
-        let host_services = PortalHostServices::open(config, atlas_reloader, pairing)?;
+        let host_services = PortalHostServices::open(config, atlas_reloader, tokens)?;
         let portal =
             Arc::new(Portal::new(store, ledger, key_service, portal_settings(config), Box::new(host_services)));
         let mail_options = mail_options(config);
@@ -72,7 +72,7 @@ impl PortalSetup {
 pub(crate) fn public_pages(
     config: &Config,
     atlas_reloader: &Arc<AtlasReloader>,
-    pairing: Option<&PairingParts>,
+    tokens: &SealedTokens,
 ) -> Result<Router> {
     let settings = PublicPagesSettings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
@@ -83,7 +83,7 @@ pub(crate) fn public_pages(
         self_lookups_per_subnet_per_min_max: config.portal.self_lookups_per_subnet_per_min_max,
         page_timeout: page_timeout(config),
     };
-    let host_services = PortalHostServices::open(config, atlas_reloader, pairing)?;
+    let host_services = PortalHostServices::open(config, atlas_reloader, tokens)?;
     Ok(ipseity_portal::public_pages_router(settings, Box::new(host_services)))
 }
 
@@ -98,12 +98,14 @@ struct PortalHostServices {
     openapi: Value,
     scanner_keys: ScannerKeysSource,
     pairing: Option<Arc<Pairing>>,
+    has_tickets: bool,
 }
 
 impl PortalHostServices {
-    fn open(config: &Config, atlas_reloader: &Arc<AtlasReloader>, pairing: Option<&PairingParts>) -> Result<Self> {
+    fn open(config: &Config, atlas_reloader: &Arc<AtlasReloader>, tokens: &SealedTokens) -> Result<Self> {
         Ok(Self {
-            pairing: pairing.map(|parts| Arc::clone(&parts.pairing)),
+            pairing: tokens.pairing.clone(),
+            has_tickets: tokens.tickets.is_some(),
             atlas_reloader: Arc::clone(atlas_reloader),
             openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
             scanner_keys: ScannerKeysSource::open(&config.portal.github_keys_url)?,
@@ -120,6 +122,10 @@ impl HostServices for PortalHostServices {
         let ipseity_api::SelfLookup { json, accuracy_km, elapsed } =
             ipseity_api::self_lookup(&self.atlas_reloader, client)?;
         Some(VisitorLookup { json, accuracy_km, elapsed })
+    }
+
+    fn has_tickets(&self) -> bool {
+        self.has_tickets
     }
 
     fn pair_urls(&self) -> Option<&[String; 2]> {

@@ -27,7 +27,7 @@ pub(super) async fn run(config: &Config, mut parts: NodeParts, log_control: Arc<
     let mut extra_routes = acme::http01_router(parts.acme.as_ref());
     if config.portal.enabled {
         extra_routes =
-            extra_routes.merge(portal_setup::public_pages(config, &parts.atlas_reloader, parts.pairing.as_ref())?);
+            extra_routes.merge(portal_setup::public_pages(config, &parts.atlas_reloader, &parts.sealed_tokens)?);
     }
     let public_service = build_public_service(config, &api, extra_routes);
     let dependencies = Dependencies::Home(Arc::clone(&home));

@@ -9,7 +9,7 @@ use anyhow::Result;
 use ipseity_api::TokenSealer;
 use ipseity_edge::Drain;
 
-use crate::node::pairing::{parse_sealing_keys, read_key_file};
+use crate::node::sealed_tokens::{parse_sealing_keys, read_key_file};
 use crate::tasks::periodic::run_every;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

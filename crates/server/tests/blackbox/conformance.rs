@@ -9,7 +9,7 @@ use ipseity_domain::{BURST_LIMIT, DEMO_DAILY_LIMIT, Field, KEYS_PER_ACCOUNT_MAX}
 
 const CONFORMANCE_LIST: &str = include_str!("../../../../docs/conformance.md");
 const PROMISES_PAGE: &str = include_str!("../../../../docs/site/promises.md");
-const REFUSAL_SOURCE: &str = include_str!("../../../api/src/error.rs");
+const REFUSAL_SOURCE: &str = include_str!("../../../api/src/error/mod.rs");
 const SECTIONS: [&str; 16] =
     ["0", "1", "2.1", "2.2", "2.3", "3", "4.1", "4.2", "4.3", "4.4", "5", "6", "7", "8", "9", "D"];
 /// Modules that contain only tests of the contract.

@@ -33,9 +33,11 @@ impl ExpectedError {
     pub(crate) const PAUSED_KEY: Self = Self::new(403, "inactive_api_key", "paused-keys");
     pub(crate) const EXPIRED_KEY: Self = Self::new(403, "inactive_api_key", "expired-keys");
     pub(crate) const ORIGIN_NOT_ALLOWED: Self = Self::new(403, "origin_not_allowed", "origin_not_allowed");
-    const NETWORK_NOT_ALLOWED: Self = Self::new(403, "network_not_allowed", "network_not_allowed");
-    const TICKET_REQUIRED: Self = Self::new(403, "ticket_required", "ticket_required");
+    pub(crate) const NETWORK_NOT_ALLOWED: Self = Self::new(403, "network_not_allowed", "network_not_allowed");
+    pub(crate) const TICKET_REQUIRED: Self = Self::new(403, "ticket_required", "ticket_required");
     pub(crate) const INVALID_TICKET: Self = Self::new(401, "invalid_api_key", "tickets");
+    pub(crate) const TICKET_CREATION: Self = Self::new(403, "origin_not_allowed", "ticket-creation");
+    pub(crate) const TICKET_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "ticket-limit");
     pub(crate) const CALLER_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "caller-limit");
     pub(crate) const STATUS_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "key-status-limit");
     pub(crate) const BURST_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "burst-limit");
@@ -84,7 +86,7 @@ impl ExpectedError {
     }
 }
 
-const ALL_ERRORS: [ExpectedError; 21] = [
+const ALL_ERRORS: [ExpectedError; 23] = [
     ExpectedError::MISSING_KEY,
     ExpectedError::INVALID_KEY,
     ExpectedError::HTTPS_REQUIRED,
@@ -95,6 +97,8 @@ const ALL_ERRORS: [ExpectedError; 21] = [
     ExpectedError::NETWORK_NOT_ALLOWED,
     ExpectedError::TICKET_REQUIRED,
     ExpectedError::INVALID_TICKET,
+    ExpectedError::TICKET_CREATION,
+    ExpectedError::TICKET_LIMIT,
     ExpectedError::CALLER_LIMIT,
     ExpectedError::STATUS_LIMIT,
     ExpectedError::BURST_LIMIT,

@@ -32,7 +32,7 @@ async fn status_of(caller: &mut TestClient, key: &IssuedKey) -> Value {
 async fn expect_status(node: &Node, key: &IssuedKey, state: &str, usage: Value) {
     let expected = json!({
         "status": "success", "scope": "geo", "state": state, "limits": { "day": 10_000, "burst": 300 }, "usage": usage,
-        "expires_at": null, "restrictions": { "origins": [], "networks": [], "caller_limit": null },
+        "expires_at": null, "restrictions": { "origins": [], "networks": [], "caller_limit": null, "tickets_only": false },
     });
     let mut caller = node.client();
     let is_expected = async || status_of(&mut caller, key).await == expected;
@@ -82,8 +82,13 @@ async fn status_shows_restrictions_except_of_a_key_in_a_page() {
     let (mut caller, key) = (node.client(), fresh_key(deployment, Scope::Ip).await);
     let server = ["--network", "198.51.100.0/24", "--expires", "2100-01-31T00:00:00Z", "--caller-limit", "30"];
     restrict(deployment, &key, &[&server[..], &["--daily-limit", "70"]].concat()).await;
-    let status = status_of(&mut caller, &key).await;
-    let restrictions = json!({ "origins": [], "networks": ["198.51.100.0/24"], "caller_limit": 30 });
+    // A caller outside the networks learns nothing about them.
+    let outside = json!({ "status": "success", "scope": "ip", "state": "active" });
+    assert_eq!(status_of(&mut caller, &key).await, outside);
+    let inside = [("x-forwarded-for", "198.51.100.9")];
+    let status = status_with(&mut caller, &key.bearer(), &inside).await.json().expect("valid JSON");
+    let networks = ["198.51.100.0/24"];
+    let restrictions = json!({ "origins": [], "networks": networks, "caller_limit": 30, "tickets_only": false });
     assert_eq!(status["restrictions"], restrictions, "{status}");
     assert_eq!((&status["expires_at"], &status["limits"]["day"]), (&json!("2100-01-31T00:00:00Z"), &json!(70)));
     for (options, state) in [

@@ -51,3 +51,4 @@ mod runbook;
 mod site_commands;
 mod telemetry;
 mod test_keys;
+mod tickets;

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use http::Method;
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;
-use ipseity_testkit::{Deployment, DeploymentOptions, TestClient, TestResponse};
+use ipseity_testkit::{Deployment, DeploymentOptions, TestClient, TestDir, TestResponse};
 use serde_json::Value;
 
 use crate::fixture::{fresh_key, relaxed_timeouts, shared_deployment};
 use crate::pairing::pairing_env;
+use crate::tickets::{TICKETS_PATH, ticket_env};
 
 /// Transport headers, which any response may have.
 const TRANSPORT_HEADERS: [&str; 6] =
@@ -69,7 +70,8 @@ impl ObservedResponses {
         query: &str,
         headers: &[(&str, &str)],
     ) {
-        for method in [Method::GET, Method::HEAD] {
+        let is_described = |method: &Method| document["paths"][path].get(method.as_str().to_lowercase()).is_some();
+        for method in [Method::GET, Method::HEAD, Method::POST].into_iter().filter(is_described) {
             let reply =
                 caller.send(method.clone(), &format!("{path}{query}"), headers).await.expect("response arrives");
             self.check_response(document, &method, path, &reply);
@@ -152,6 +154,7 @@ async fn every_documented_status_occurs_with_its_headers() {
     }
     let unused = [("authorization", &*bearer), ("ipseity-pair", "x")];
     observed.request_and_check(&mut at_ipv4_host, &document, lookup, "", &unused).await;
+    observe_tickets(&deployment, &mut observed, &document, &bearer).await;
     let [inactive, exhausted] = [fresh_key(&deployment, Scope::Ip).await, fresh_key(&deployment, Scope::Ip).await];
     deployment.cli(&["key", "deactivate", &inactive.id]).await.expect("deactivate the key");
     observed.request_and_check(&mut caller, &document, lookup, "", &[("authorization", &inactive.bearer())]).await;
@@ -177,6 +180,30 @@ async fn every_documented_status_occurs_with_its_headers() {
     let never_observed: Vec<_> = never_observed.into_iter().filter(|(_, status)| status != "500").collect();
     assert!(never_observed.is_empty(), "documented but never observed: {never_observed:?}");
     assert!(observed.0.contains(&("get /api/v1/ip".to_owned(), "500".to_owned())));
+}
+
+/// Creates tickets until the limit, and sends one with an origin that it is not for.
+async fn observe_tickets(deployment: &Deployment, observed: &mut ObservedResponses, document: &Value, bearer: &str) {
+    let dir = TestDir::create().expect("directory");
+    let mut env = ticket_env(dir.path(), "http://localhost");
+    env.insert("IPSEITY__PUBLIC__TICKETS_PER_KEY_PER_MIN_MAX".to_owned(), "2".to_owned());
+    let node = deployment.start_node(&env).await.expect("node starts");
+    let mut caller = node.client();
+    let options = r#"{"origin": "https://shop.example"}"#;
+    let reply = caller.post(TICKETS_PATH, &[("authorization", bearer)], options).await.expect("response arrives");
+    let ticket = reply.json().expect("valid JSON")["ticket"].as_str().map(|ticket| format!("Bearer {ticket}"));
+    let foreign = [("authorization", ticket.as_deref().expect("text"))];
+    observed.request_and_check(&mut caller, document, "/api/v1/key", "", &foreign).await;
+    let reply = caller.post(TICKETS_PATH, &[("authorization", bearer)], "{").await.expect("response arrives");
+    observed.check_response(document, &Method::POST, TICKETS_PATH, &reply);
+    for headers in [
+        &[("authorization", bearer)][..],
+        &[("authorization", bearer)],
+        &[],
+        &[("authorization", bearer), ("origin", "https://shop.example")],
+    ] {
+        observed.request_and_check(&mut caller, document, TICKETS_PATH, "", headers).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

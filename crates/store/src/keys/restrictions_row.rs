@@ -11,7 +11,8 @@ use sqlx::FromRow;
 macro_rules! restriction_columns {
     () => {
         "k.restriction_version, k.allowed_origins, k.allowed_networks::text[] as allowed_networks,
-         floor(extract(epoch from k.expires_at))::bigint as expires_at_s, k.caller_limit, k.own_daily_limit"
+         floor(extract(epoch from k.expires_at))::bigint as expires_at_s, k.caller_limit, k.own_daily_limit,
+         k.tickets_only, k.tickets_since"
     };
 }
 pub(crate) use restriction_columns;
@@ -24,6 +25,8 @@ pub(crate) struct RestrictionsRow {
     expires_at_s: Option<i64>,
     caller_limit: Option<i32>,
     own_daily_limit: Option<i64>,
+    tickets_only: bool,
+    tickets_since: i64,
 }
 
 impl RestrictionsRow {
@@ -39,6 +42,8 @@ impl RestrictionsRow {
             expires_at_s: self.expires_at_s.map(i64::unsigned_abs),
             caller_limit: self.caller_limit.map(i32::unsigned_abs),
             daily_limit: self.own_daily_limit.map(i64::unsigned_abs),
+            tickets_only: self.tickets_only,
+            tickets_since: self.tickets_since.unsigned_abs(),
         };
         let version = self.restriction_version.unsigned_abs();
         Some(Some(Arc::new(VersionedRestrictions { version, restrictions })))

@@ -9,14 +9,14 @@ use url::Url;
 
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error};
 use crate::config::Config;
-use crate::node::pairing::open_pairing;
+use crate::node::sealed_tokens::open_sealed_tokens;
 use crate::tasks::certificates::open_cert_resolver;
 
 pub(super) async fn check_pairing(config: &Config) -> Vec<DoctorFinding> {
     let mut findings = DoctorFindings::new("pairing");
-    match open_pairing(&config.public) {
-        Ok(Some(_)) => {}
-        Ok(None) => return findings.ok_unless_error("Not used: [public] ipv4_url and ipv6_url are empty."),
+    match open_sealed_tokens(&config.public) {
+        Ok(tokens) if tokens.pairing.is_some() => {}
+        Ok(_) => return findings.ok_unless_error("Not used: [public] ipv4_url and ipv6_url are empty."),
         Err(error) => return single_error("pairing", error_sentence(&error)),
     }
     for (setting, url, family) in [

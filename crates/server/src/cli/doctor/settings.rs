@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::geo::update::GeoUpdater;
 use crate::node::portal_setup::PortalSetup;
 use crate::node::proxy_trust;
+use crate::node::sealed_tokens::open_sealed_tokens;
 use crate::tasks::{acme, certificates};
 use crate::telemetry::log;
 
@@ -28,7 +29,7 @@ pub(super) fn check_settings(config: &Config) -> Vec<DoctorFinding> {
         GeoUpdater::open(&config.geo)?;
         acme::acme_options(&config.acme)?;
         let empty_atlas = Arc::new(AtlasReloader::open(AtlasSources::default(), false)?);
-        PortalSetup::check(config, &empty_atlas)?;
+        PortalSetup::check(config, &empty_atlas, &open_sealed_tokens(&config.public)?)?;
         Ok(())
     };
     match check() {

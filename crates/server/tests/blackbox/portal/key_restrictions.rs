@@ -201,7 +201,7 @@ async fn expired_key_is_shown_as_expired() {
         &member.browser.post(&format!("/keys/{}/restrict", key.id), &fields).await,
         &format!("/keys/{}", key.id),
     );
-    assert_eq!(saved(fixture, &key).await, "{https://shop.example}|{}|-0||");
+    assert_eq!(saved(fixture, &key).await, "{https://shop.example}|{}|0||");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,18 +1,18 @@
 //! Every refusal of the API: status, code, message, documentation link and headers.
 
-use axum::response::Response;
-use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
-use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, FailedAttempt, RequestError};
+mod bodies;
+
+use http::StatusCode;
+use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, RequestError};
 use ipseity_ledger::{LedgerTime, Quota};
 use serde::Serialize;
 
+pub(crate) use self::bodies::ErrorBodies;
 use crate::lookup::renderer::sample_caller::SAMPLE_CALLERS;
 use crate::lookup::test_failure::TestFailure;
 use crate::pairing::pair_throttle::PairLimit;
 use crate::public_urls::PublicUrls;
-use crate::response::rate_limit_headers::RateLimitHeaders;
-use crate::response::{json_line, json_response};
+use crate::tickets::bounds::{LIFETIME_S_MAX, LIFETIME_S_MIN, USES_MAX};
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(crate) enum Refusal {
     MissingKey,
     /// The `Authorization` header has a key, but not the scheme `Bearer`.
     MissingScheme,
+    /// The request would create a ticket, and has no key in the `Authorization` header.
+    MissingHeaderKey,
     InvalidKey,
     /// The client sent a key over plain HTTP.
     HttpsRequired,
@@ -34,6 +36,10 @@ pub(crate) enum Refusal {
     TicketRequired,
     /// The ticket is expired, used up or forged, or belongs to another service.
     InvalidTicket,
+    /// A page tried to create a ticket, or the key has allowed origins, so that it is in a page.
+    TicketForPage,
+    /// A request for a ticket has this invalid option.
+    InvalidTicketOption(&'static str),
     /// This request exceeded the burst limit and paused its key.
     BurstExceeded(LedgerTime),
     QuotaExhausted(Quota),
@@ -48,6 +54,12 @@ pub(crate) enum Refusal {
     DemoShareUsed(Quota),
     /// The key or the client's network has reached the limit of requests for the status of a key.
     StatusLimited {
+        now: LedgerTime,
+        limit: u64,
+        retry_after_s: u64,
+    },
+    /// The key has created as many tickets as it may in a minute.
+    TicketLimited {
         now: LedgerTime,
         limit: u64,
         retry_after_s: u64,
@@ -83,18 +95,26 @@ pub(crate) struct ErrorResponse<'a> {
 impl Refusal {
     pub(crate) const fn status(self) -> StatusCode {
         match self {
-            Self::MissingKey | Self::MissingScheme | Self::InvalidKey | Self::InvalidTicket => StatusCode::UNAUTHORIZED,
-            Self::HttpsRequired | Self::UnknownTestCaller | Self::UnknownTestFailure => StatusCode::BAD_REQUEST,
+            Self::MissingKey
+            | Self::MissingScheme
+            | Self::MissingHeaderKey
+            | Self::InvalidKey
+            | Self::InvalidTicket => StatusCode::UNAUTHORIZED,
+            Self::HttpsRequired | Self::InvalidTicketOption(_) | Self::UnknownTestCaller | Self::UnknownTestFailure => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Inactive
             | Self::Paused
             | Self::Expired
             | Self::OriginNotAllowed
             | Self::NetworkNotAllowed
-            | Self::TicketRequired => StatusCode::FORBIDDEN,
+            | Self::TicketRequired
+            | Self::TicketForPage => StatusCode::FORBIDDEN,
             Self::BurstExceeded(_)
             | Self::QuotaExhausted(_)
             | Self::CallerLimited { .. }
             | Self::StatusLimited { .. }
+            | Self::TicketLimited { .. }
             | Self::DemoExhausted(_)
             | Self::DemoShareUsed(_)
             | Self::PairLimit(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -110,17 +130,18 @@ impl Refusal {
 
     pub(crate) const fn code(self) -> &'static str {
         match self {
-            Self::MissingKey | Self::MissingScheme => "missing_api_key",
+            Self::MissingKey | Self::MissingScheme | Self::MissingHeaderKey => "missing_api_key",
             Self::InvalidKey | Self::InvalidTicket => "invalid_api_key",
             Self::HttpsRequired => "https_required",
             Self::Inactive | Self::Paused | Self::Expired => "inactive_api_key",
-            Self::OriginNotAllowed => "origin_not_allowed",
+            Self::OriginNotAllowed | Self::TicketForPage => "origin_not_allowed",
             Self::NetworkNotAllowed => "network_not_allowed",
             Self::TicketRequired => "ticket_required",
             Self::BurstExceeded(_)
             | Self::QuotaExhausted(_)
             | Self::CallerLimited { .. }
             | Self::StatusLimited { .. }
+            | Self::TicketLimited { .. }
             | Self::DemoExhausted(_)
             | Self::DemoShareUsed(_)
             | Self::PairLimit(_) => "rate_limit_exceeded",
@@ -129,15 +150,22 @@ impl Refusal {
             Self::MethodNotAllowed => "method_not_allowed",
             Self::UriTooLong | Self::BadRequest(RequestError::UriTooLong) => "uri_too_long",
             Self::BadRequest(RequestError::HeadersTooLarge) => "headers_too_large",
-            Self::UnknownTestCaller | Self::UnknownTestFailure | Self::BadRequest(_) => "bad_request",
+            Self::InvalidTicketOption(_) | Self::UnknownTestCaller | Self::UnknownTestFailure | Self::BadRequest(_) => {
+                "bad_request"
+            }
             Self::Internal => "internal_error",
         }
+    }
+
+    /// The refusal of a request with a ticket, whose key may have been deleted or rotated.
+    pub(crate) fn for_ticket(self) -> Self {
+        if self == Self::InvalidKey { Self::InvalidTicket } else { self }
     }
 
     /// The anchor in the documentation. It must not change, because existing links use it.
     pub(crate) const fn anchor(self) -> &'static str {
         match self {
-            Self::MissingKey | Self::MissingScheme => "missing_api_key",
+            Self::MissingKey | Self::MissingScheme | Self::MissingHeaderKey => "missing_api_key",
             Self::InvalidKey => "invalid_api_key",
             Self::HttpsRequired => "https_required",
             Self::Inactive => "inactive-keys",
@@ -147,6 +175,8 @@ impl Refusal {
             Self::NetworkNotAllowed => "network_not_allowed",
             Self::TicketRequired => "ticket_required",
             Self::InvalidTicket => "tickets",
+            Self::TicketForPage => "ticket-creation",
+            Self::TicketLimited { .. } => "ticket-limit",
             Self::BurstExceeded(_) => "burst-limit",
             Self::QuotaExhausted(_) => "daily-quota",
             Self::CallerLimited { .. } => "caller-limit",
@@ -156,9 +186,11 @@ impl Refusal {
             Self::Misdirected => "misdirected_request",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
-            Self::UnknownTestCaller | Self::UnknownTestFailure | Self::UriTooLong | Self::BadRequest(_) => {
-                "bad_request"
-            }
+            Self::InvalidTicketOption(_)
+            | Self::UnknownTestCaller
+            | Self::UnknownTestFailure
+            | Self::UriTooLong
+            | Self::BadRequest(_) => "bad_request",
             Self::Internal => "internal_error",
         }
     }
@@ -167,6 +199,10 @@ impl Refusal {
     pub(crate) const fn outcome_label(self) -> &'static str {
         match self {
             Self::MissingScheme => "missing_scheme",
+            Self::MissingHeaderKey => "missing_header_key",
+            Self::TicketForPage => "ticket_for_page",
+            Self::InvalidTicketOption(_) => "invalid_ticket_option",
+            Self::TicketLimited { .. } => "ticket_limited",
             Self::Paused => "paused",
             Self::Expired => "expired",
             Self::InvalidTicket => "invalid_ticket",
@@ -200,6 +236,7 @@ impl Refusal {
         match self {
             Self::MissingKey => "API key missing",
             Self::MissingScheme => "scheme `Bearer` missing",
+            Self::MissingHeaderKey => "API key missing in the header",
             Self::InvalidKey => "API key does not exist",
             Self::HttpsRequired => "API key sent over plain HTTP",
             Self::Inactive => "API key deactivated",
@@ -209,6 +246,9 @@ impl Refusal {
             Self::NetworkNotAllowed => "not in an allowed network of the key",
             Self::TicketRequired => "API key accepts only tickets",
             Self::InvalidTicket => "ticket not valid",
+            Self::TicketForPage => "not a request of a server",
+            Self::InvalidTicketOption(_) => "an option is not valid",
+            Self::TicketLimited { .. } => "the key's limit of tickets reached",
             Self::BurstExceeded(_) => "burst limit exceeded, which pauses the key",
             Self::QuotaExhausted(_) => "daily quota reached",
             Self::CallerLimited { .. } => "the key's limit per caller reached",
@@ -237,6 +277,9 @@ impl Refusal {
             }
             Self::MissingScheme => "Scheme `Bearer` missing. Send `Authorization: Bearer <API_KEY>`, or the query parameter `key=<API_KEY>`."
                 .to_owned(),
+            Self::MissingHeaderKey => {
+                "API key missing. Send `Authorization: Bearer <API_KEY>`. A key in the URL cannot create tickets.".to_owned()
+            }
             Self::InvalidKey => {
                 "This API key does not exist. Check that you copied all 52 characters, and that it was \
                 not deleted."
@@ -255,7 +298,7 @@ impl Refusal {
                 format!("This API key has expired. Its owner can change the expiry at {dashboard}.")
             }
             Self::OriginNotAllowed => format!(
-                "The Origin header is missing or not allowed for this key. Its owner can allow it at {dashboard}."
+                "The Origin header is missing, or not allowed for this key or ticket. Allow it at {dashboard}."
             ),
             Self::NetworkNotAllowed => format!(
                 "Your address is not in this key's allowed networks. Its owner can change them at {dashboard}."
@@ -268,6 +311,14 @@ impl Refusal {
                 "This ticket has expired, is used up, or is not from this service. Create a new one on your server."
                     .to_owned()
             }
+            Self::TicketForPage => {
+                "Only servers create tickets: without an Origin or Sec-Fetch header, with a key without allowed origins."
+                    .to_owned()
+            }
+            Self::InvalidTicketOption(option) => ticket_option_message(option),
+            Self::TicketLimited { limit, retry_after_s, .. } => format!(
+                "This API key has created {limit} tickets in a minute. Use them again, or try again in {retry_after_s} s."
+            ),
             Self::BurstExceeded(_) => format!(
                 "Burst limit exceeded: {BURST_LIMIT} requests in {BURST_WINDOW_S} s. The key is now paused. \
                  Resume it at {dashboard}."
@@ -290,14 +341,8 @@ impl Refusal {
                 "Your network has used its {} demo requests today. They reset at midnight UTC. Get a free API key.",
                 quota.limit
             ),
-            Self::UnknownTestCaller => {
-                let names = SAMPLE_CALLERS.iter().map(|caller| caller.name).collect::<Vec<_>>();
-                format!("Unknown `as`. Test keys accept {}.", names.join(", "))
-            }
-            Self::UnknownTestFailure => {
-                let names = TestFailure::ALL.map(TestFailure::name);
-                format!("Unknown `fail`. Test keys accept {}.", names.join(", "))
-            }
+            Self::UnknownTestCaller => test_value_message("as", SAMPLE_CALLERS.iter().map(|caller| caller.name)),
+            Self::UnknownTestFailure => test_value_message("fail", TestFailure::ALL.into_iter().map(TestFailure::name)),
             Self::PairLimit(limit) => format!(
                 "Your network has requested {} tokens in a minute. Retry later, or send the lookup without one.",
                 limit.limit
@@ -336,125 +381,13 @@ impl Refusal {
     }
 }
 
-/// Renders refusals. Bodies that never change are rendered once at startup.
-pub(crate) struct ErrorBodies {
-    public_urls: PublicUrls,
-    prerendered: [(Refusal, Bytes); 9],
+fn ticket_option_message(option: &str) -> String {
+    format!(
+        "Invalid {option}. Send JSON with `origin`, `scope`, `lifetime_s` ({LIFETIME_S_MIN} to {LIFETIME_S_MAX}) or \
+         `uses` (1 to {USES_MAX})."
+    )
 }
 
-impl ErrorBodies {
-    pub(crate) fn new(public_urls: PublicUrls) -> Self {
-        let constant_refusals = [
-            Refusal::MissingKey,
-            Refusal::InvalidKey,
-            Refusal::Inactive,
-            Refusal::Paused,
-            Refusal::Expired,
-            Refusal::OriginNotAllowed,
-            Refusal::NetworkNotAllowed,
-            Refusal::TicketRequired,
-            Refusal::InvalidTicket,
-        ];
-        Self {
-            prerendered: constant_refusals.map(|refusal| (refusal, render_error_body(refusal, &public_urls))),
-            public_urls,
-        }
-    }
-
-    pub(crate) fn body(&self, refusal: Refusal) -> Bytes {
-        let prerendered = self.prerendered.iter().find(|(prerendered, _)| *prerendered == refusal);
-        prerendered.map_or_else(|| render_error_body(refusal, &self.public_urls), |(_, body)| body.clone())
-    }
-
-    /// Builds the response to a refused request.
-    pub(crate) fn response(&self, refusal: Refusal) -> Response {
-        let mut response = json_response(self.body(refusal));
-        *response.status_mut() = refusal.status();
-        let headers = response.headers_mut();
-        match refusal {
-            Refusal::MissingKey | Refusal::MissingScheme | Refusal::InvalidKey | Refusal::InvalidTicket => {
-                // Required by RFC 9110, section 15.5.2.
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                response.extensions_mut().insert(FailedAttempt);
-            }
-            Refusal::BurstExceeded(now) => RateLimitHeaders::burst(now).write_with_retry_after(headers),
-            Refusal::QuotaExhausted(quota) | Refusal::DemoExhausted(quota) | Refusal::DemoShareUsed(quota) => {
-                RateLimitHeaders::daily(&quota).write_with_retry_after(headers)
-            }
-            Refusal::CallerLimited { now, limit, retry_after_s } => {
-                RateLimitHeaders::caller(now, limit, retry_after_s).write_with_retry_after(headers);
-            }
-            Refusal::StatusLimited { now, limit, retry_after_s } => {
-                RateLimitHeaders::key_status(now, limit, retry_after_s).write_with_retry_after(headers);
-            }
-            Refusal::PairLimit(limit) => RateLimitHeaders::pair(limit).write_with_retry_after(headers),
-            // The router adds the Allow header.
-            Refusal::MethodNotAllowed => {}
-            Refusal::HttpsRequired
-            | Refusal::Inactive
-            | Refusal::Paused
-            | Refusal::Expired
-            | Refusal::OriginNotAllowed
-            | Refusal::NetworkNotAllowed
-            | Refusal::TicketRequired
-            | Refusal::UnknownTestCaller
-            | Refusal::UnknownTestFailure
-            | Refusal::Misdirected
-            | Refusal::NotFound
-            | Refusal::UriTooLong
-            | Refusal::BadRequest(_)
-            | Refusal::Internal => {}
-        }
-        response
-    }
-}
-
-fn render_error_body(refusal: Refusal, public_urls: &PublicUrls) -> Bytes {
-    json_line(&refusal.body(public_urls)).unwrap_or_default().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn example_urls() -> PublicUrls {
-        let url = || "https://ip.example.com".to_owned();
-        PublicUrls { base: url(), docs: url(), signup: url(), enterprise: url(), dashboard: url() }
-    }
-
-    fn response_to(refusal: Refusal) -> (u16, &'static str, &'static str, Response) {
-        let response = ErrorBodies::new(example_urls()).response(refusal);
-        (response.status().as_u16(), refusal.code(), refusal.anchor(), response)
-    }
-
-    #[test]
-    fn restrictions_of_a_key_have_their_codes_and_anchors() {
-        for (refusal, status, code, anchor) in [
-            (Refusal::Expired, 403, "inactive_api_key", "expired-keys"),
-            (Refusal::OriginNotAllowed, 403, "origin_not_allowed", "origin_not_allowed"),
-            (Refusal::NetworkNotAllowed, 403, "network_not_allowed", "network_not_allowed"),
-            (Refusal::TicketRequired, 403, "ticket_required", "ticket_required"),
-            (Refusal::InvalidTicket, 401, "invalid_api_key", "tickets"),
-        ] {
-            let (actual_status, actual_code, actual_anchor, response) = response_to(refusal);
-            assert_eq!((actual_status, actual_code, actual_anchor), (status, code, anchor));
-            assert_eq!(response.headers().contains_key("www-authenticate"), status == 401, "{code}");
-            assert_eq!(response.extensions().get::<FailedAttempt>().is_some(), status == 401, "{code}");
-            assert!(!response.headers().contains_key("retry-after"), "{code}");
-        }
-    }
-
-    #[test]
-    fn caller_limit_has_a_separate_limit_and_reset_and_no_link() {
-        let refusal = Refusal::CallerLimited { now: LedgerTime(1_000_000), limit: 30, retry_after_s: 7 };
-        let (status, code, anchor, response) = response_to(refusal);
-        assert_eq!((status, code, anchor), (429, "rate_limit_exceeded", "caller-limit"));
-        let header = |name: &str| response.headers()[name].to_str().expect("ASCII").to_owned();
-        assert_eq!(["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining"].map(header), ["7", "30", "0"]);
-        assert_eq!(header("x-ratelimit-reset"), "1007");
-        assert_eq!(header("ratelimit-policy"), "\"caller\";q=30;w=60");
-        assert_eq!(header("ratelimit"), "\"caller\";r=0;t=7");
-        let body = serde_json::to_value(refusal.body(&example_urls())).expect("valid JSON");
-        assert!(body.get("enterprise").is_none() && body.get("signup").is_none(), "{body}");
-    }
+fn test_value_message(parameter: &str, names: impl Iterator<Item = &'static str>) -> String {
+    format!("Unknown `{parameter}`. Test keys accept {}.", names.collect::<Vec<_>>().join(", "))
 }
