@@ -8,6 +8,10 @@ mod edge;
 mod geo;
 mod ledger;
 mod listeners;
+#[path = "../../crates/api/src/sealed/mod.rs"]
+#[cfg_attr(not(test), expect(dead_code, reason = "keys are neither replaced nor forgotten here"))]
+#[expect(unused_imports, reason = "tokens have no lifetime here")]
+mod sealed;
 mod tokens;
 
 use std::sync::LazyLock;
@@ -38,6 +42,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "proxy_header", check: edge::check_proxy_header },
     FuzzTarget { name: "redis_reply", check: ledger::check_redis_reply },
     FuzzTarget { name: "sealed_token", check: tokens::check_sealed_token },
+    FuzzTarget { name: "ticket", check: tokens::check_ticket },
     FuzzTarget { name: "webauthn", check: accounts::check_webauthn },
     FuzzTarget {
         name: "x_forwarded_for",

@@ -1,16 +1,18 @@
-//! Sealed tokens, and the file with their keys.
+//! Sealed tokens and tickets, and the file with their keys.
 
 use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ipseity_domain::TICKET_PREFIX;
 
-use sealed::{Purpose, SealingKeys, TokenSealer};
+use crate::sealed::{Purpose, SealingKeys, TokenSealer};
 
-#[path = "../../crates/api/src/sealed/mod.rs"]
-#[cfg_attr(not(test), expect(dead_code, reason = "keys are neither replaced nor forgotten here"))]
-#[expect(unused_imports, reason = "tokens have no lifetime here")]
-mod sealed;
+#[path = "../../crates/api/src/tickets/ticket.rs"]
+#[expect(dead_code, reason = "tickets are not used here")]
+mod ticket;
+
+use ticket::Ticket;
 
 const PURPOSE: Purpose = Purpose("fuzz");
 const NOW_S: u64 = 1_800_000_000;
@@ -38,4 +40,16 @@ pub(crate) fn check_sealed_token(bytes: &[u8]) {
         assert!(sealer.open(PURPOSE, b"", token.as_bytes(), NOW_S).is_some());
         assert!(SEALER.open(PURPOSE, b"", token.as_bytes(), NOW_S).is_none());
     }
+}
+
+/// Content that another version may have sealed is a ticket with the same content, or none. Other bytes are none.
+pub(crate) fn check_ticket(bytes: &[u8]) {
+    let open = |text: &str| Ticket::open(&SEALER, text, NOW_S);
+    let sealed = SEALER.seal(Purpose("ticket"), b"", bytes, NOW_S).expect("token is sealed");
+    if let Some(ticket) = open(&format!("{TICKET_PREFIX}{sealed}")) {
+        let text = ticket.seal(&SEALER, NOW_S).expect("ticket is sealed");
+        assert_eq!(open(&text), Some(ticket));
+    }
+    assert_eq!(open(&String::from_utf8_lossy(bytes)), None);
+    assert_eq!(open(&format!("{TICKET_PREFIX}{}", String::from_utf8_lossy(bytes))), None);
 }

@@ -312,7 +312,7 @@ impl Refusal {
                     .to_owned()
             }
             Self::TicketForPage => {
-                "Only servers create tickets: without an Origin or Sec-Fetch header, with a key without allowed origins."
+                "Only servers create tickets: without Origin and Sec-Fetch-Site, with a key without allowed origins."
                     .to_owned()
             }
             Self::InvalidTicketOption(option) => ticket_option_message(option),

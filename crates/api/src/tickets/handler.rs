@@ -26,10 +26,11 @@ use crate::wall_clock::wall_clock;
 /// Larger than any valid body.
 const BODY_BYTES_MAX: usize = 4096;
 
-/// Browsers add them to requests of pages, and scripts cannot remove them.
-const SEC_FETCH_HEADERS: [HeaderName; 4] = [
+/// Browsers add them to requests of pages, and scripts cannot remove them. `Sec-Fetch-Mode` is not one of them: servers that use
+/// the `fetch` of Node.js send it too, and browsers never send it alone.
+const BROWSER_HEADERS: [HeaderName; 4] = [
+    ORIGIN,
     HeaderName::from_static("sec-fetch-site"),
-    HeaderName::from_static("sec-fetch-mode"),
     HeaderName::from_static("sec-fetch-dest"),
     HeaderName::from_static("sec-fetch-user"),
 ];
@@ -50,7 +51,7 @@ async fn create_ticket(api: &Api, client: &Client, parts: &Parts, body: Body) ->
         return Err(Refusal::HttpsRequired);
     }
     // A page must not have a key that creates tickets.
-    if parts.headers.contains_key(ORIGIN) || SEC_FETCH_HEADERS.iter().any(|name| parts.headers.contains_key(name)) {
+    if BROWSER_HEADERS.iter().any(|name| parts.headers.contains_key(name)) {
         return Err(Refusal::TicketForPage);
     }
     let key = credentials::find_header_key(parts).ok_or(Refusal::MissingHeaderKey)?;

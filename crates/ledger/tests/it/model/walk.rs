@@ -197,7 +197,7 @@ impl RandomWalk {
             2 => current + 1,
             _ => current,
         };
-        AppliedRestrictions { version, is_refused: version > 0 && self.rng.u32(..3) == 0 }
+        AppliedRestrictions { version, is_refused: self.rng.u32(..3) == 0 }
     }
 
     /// How long before its charge a request arrived. Sometimes it waits longer than charges that are sent after it.

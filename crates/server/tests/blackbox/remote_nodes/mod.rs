@@ -11,5 +11,6 @@ mod optimistic;
 mod outages;
 mod pages;
 mod pairing;
+mod restrictions;
 mod security;
 mod slots;
