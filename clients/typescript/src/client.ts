@@ -1,11 +1,13 @@
 // The client: `lookup`, and `key` for the status of the key.
 
-import { ConnectionError, InsufficientScopeError, TimeoutError, apiErrorOf } from './error.js';
+import { ConnectionError, InsufficientScopeError } from './error.js';
+import { apiErrorOf } from './error_mapping.js';
 import { type Facts, type LookupScope, MARKER_FIELDS } from './facts.js';
 import { PairTokens } from './pair.js';
 import { type RateLimit, rateLimitOf } from './rate_limit.js';
 import { RetryBudget, retryDelayMs, sleep } from './retry.js';
 import type { TestCaller, TestFailure } from './test_key.js';
+import { withTimeout } from './timeout.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_RETRY_BUDGET = 10;
@@ -65,11 +67,17 @@ export interface KeyStatusResponse {
   restrictions?: { origins: string[]; networks: string[]; caller_limit: number | null };
 }
 
+/** Options of a request. */
+interface Init extends RequestInit {
+  headers: Headers;
+  signal: AbortSignal;
+}
+
 /** A client for one scope. */
 export class Client<S extends LookupScope> {
   readonly #scope: S;
+  readonly #base: URL;
   readonly #url: URL;
-  readonly #keyUrl: URL;
   readonly #headers: Headers;
   readonly #timeoutMs: number;
   readonly #budget: RetryBudget;
@@ -78,11 +86,9 @@ export class Client<S extends LookupScope> {
 
   constructor(options: ClientOptions<S> & (S extends 'demo' ? { both?: false } : { key: string })) {
     const isDemo = options.scope === 'demo';
-    const path = isDemo ? 'ip/demo' : `ip?scope=${options.scope}`;
     this.#scope = options.scope;
-    const base = `${options.baseUrl.replace(/\/+$/, '')}/api/v1/`;
-    this.#url = new URL(`${base}${path}`);
-    this.#keyUrl = new URL(`${base}key`);
+    this.#base = new URL(`${options.baseUrl.replace(/\/+$/, '')}/api/v1/`);
+    this.#url = new URL(isDemo ? 'ip/demo' : `ip?scope=${options.scope}`, this.#base);
     for (const [name, value] of Object.entries(options.test ?? {})) {
       if (value !== undefined) this.#url.searchParams.set(name, value);
     }
@@ -91,17 +97,17 @@ export class Client<S extends LookupScope> {
     this.#budget = new RetryBudget(options.retryBudget ?? DEFAULT_RETRY_BUDGET);
     // Looked up at each call, because tests and monitoring libraries replace the global one.
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
-    if (options.both && !isDemo) this.#pairTokens = new PairTokens(this.#url, this.#fetch);
+    if (options.both && !isDemo) this.#pairTokens = new PairTokens(this.#base, this.#fetch);
   }
 
   /** Looks up the caller. Rejects with an `IpseityError`, or with the reason of an aborted signal. */
-  lookup(options: LookupOptions = {}): Promise<LookupResponse<S>> {
-    let headers: Headers | undefined;
-    return this.#run(options, async (signal) => {
-      headers ??= await this.#headersWithTokens(signal);
-      const { response, body } = await this.#send(this.#url, headers, signal);
-      const { [this.#scope]: markerField } = MARKER_FIELDS;
-      if (!(markerField in body)) {
+  lookup({ signal }: LookupOptions = {}): Promise<LookupResponse<S>> {
+    let tokens: string | undefined;
+    return this.#run(signal, async (init) => {
+      tokens ??= await this.#pairTokens?.request(init.signal, this.#timeoutMs / 2);
+      if (tokens) init.headers.set('ipseity-pair', tokens);
+      const { response, body } = await this.#send(this.#url, init);
+      if (!(MARKER_FIELDS[this.#scope] in body)) {
         const message = `The key's scope is narrower than \`${this.#scope}\`. Use a narrower scope or another key.`;
         throw new InsufficientScopeError(message, body);
       }
@@ -110,57 +116,38 @@ export class Client<S extends LookupScope> {
   }
 
   /** Gets the status of the key. It is not charged. Rejects like `lookup`. */
-  key(options: LookupOptions = {}): Promise<KeyStatusResponse> {
-    return this.#run(options, async (signal) => (await this.#send(this.#keyUrl, this.#headers, signal)).body);
+  key({ signal }: LookupOptions = {}): Promise<KeyStatusResponse> {
+    return this.#run(signal, async (init) => (await this.#send('key', init)).body);
   }
 
-  /** Runs a call with the timeout and the signal. */
-  async #run<T>({ signal }: LookupOptions, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    signal?.throwIfAborted();
-    const controller = new AbortController();
-    const abort = () => controller.abort(signal?.reason);
-    signal?.addEventListener('abort', abort);
-    const expire = () => controller.abort(new TimeoutError(`No response within ${this.#timeoutMs} ms.`));
-    const timer = setTimeout(expire, this.#timeoutMs);
-    try {
-      return await this.#retry(controller.signal, performance.now() + this.#timeoutMs, send);
-    } finally {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', abort);
-    }
-  }
-
-  /** Sends the request until it succeeds, or until a retry is pointless, too late or over the budget. */
-  async #retry<T>(signal: AbortSignal, deadline: number, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    for (let attempts = 1; ; attempts++) {
-      try {
-        const response = await send(signal);
-        this.#budget.deposit();
-        return response;
-      } catch (error) {
-        const delayMs = retryDelayMs(error, attempts);
-        if (delayMs === undefined || performance.now() + delayMs >= deadline || !this.#budget.withdraw()) throw error;
-        await sleep(delayMs, signal);
+  /** Sends a request until it succeeds, or until a retry is pointless, too late or over the budget. */
+  #run<T>(outerSignal: AbortSignal | undefined, send: (init: Init) => Promise<T>): Promise<T> {
+    const deadline = performance.now() + this.#timeoutMs;
+    return withTimeout(outerSignal, this.#timeoutMs, async (signal) => {
+      for (let attempts = 1; ; attempts++) {
+        const headers = new Headers(this.#headers);
+        try {
+          const response = await send({ headers, signal });
+          this.#budget.deposit();
+          return response;
+        } catch (error) {
+          const delayMs = retryDelayMs(error, attempts);
+          if (performance.now() + delayMs >= deadline || !this.#budget.withdraw()) throw error;
+          await sleep(delayMs, signal);
+        }
       }
-    }
+    });
   }
 
-  /** The headers of a lookup, with tokens of both address families if the caller gets them in time. */
-  async #headersWithTokens(signal: AbortSignal): Promise<Headers> {
-    const tokens = await this.#pairTokens?.request(signal, this.#timeoutMs / 2);
-    const headers = new Headers(this.#headers);
-    if (tokens) headers.set('ipseity-pair', tokens);
-    return headers;
-  }
-
-  async #send(url: URL, headers: Headers, signal: AbortSignal) {
+  async #send(path: string | URL, init: Init) {
     let response: Response, text: string;
     try {
-      response = await this.#fetch(url, { headers, signal });
+      init.signal.throwIfAborted();
+      response = await this.#fetch(new URL(path, this.#base), init);
       text = await response.text();
     } catch (cause) {
       // A cancellation or timeout is not a network failure.
-      throw signal.aborted ? signal.reason : new ConnectionError('Failed to reach the service.', { cause });
+      throw init.signal.aborted ? init.signal.reason : new ConnectionError('Failed to reach the service.', { cause });
     }
     const body = parseObject(text);
     if (body.status !== 'success') throw apiErrorOf(response, body);

@@ -25,7 +25,7 @@ export class InsufficientScopeError extends IpseityError {
 }
 
 /** Body of an error response. */
-interface ErrorBody {
+export interface ErrorBody {
   error: string;
   message: string;
   docs: string;
@@ -36,15 +36,15 @@ interface ErrorBody {
 /** The service, or a proxy in front of it, returned an error. */
 export abstract class ApiError extends IpseityError {
   /** HTTP status. */
-  readonly status: number;
+  declare readonly status: number;
   /** Error code, such as `invalid_api_key`. Empty if the response is not from the service. */
-  readonly code: string;
+  declare readonly code: string;
   /** URL of the error's documentation. */
-  readonly docs: string;
+  declare readonly docs: string;
   /** Request ID. Include it when you contact support. */
-  readonly requestId: string | null;
+  declare readonly requestId: string | null;
   /** Seconds in `Retry-After`, or undefined without one. */
-  readonly retryAfterS: number | undefined;
+  declare readonly retryAfterS: number | undefined;
 
   constructor({ status, headers }: Response, body: Partial<ErrorBody>) {
     super(body.message ?? `Unexpected response with status ${status}. Check that the base URL leads to Ipseity.`);
@@ -150,7 +150,7 @@ export class UnexpectedResponseError extends ApiError {
 export abstract class RateLimitError extends ApiError {
   declare readonly retryAfterS: number;
   /** The exceeded limit. */
-  readonly rateLimit: RateLimit;
+  declare readonly rateLimit: RateLimit;
 
   constructor(response: Response, body: Partial<ErrorBody>) {
     super(response, body);
@@ -167,7 +167,7 @@ export class BurstLimitError extends RateLimitError {
 export class DailyQuotaError extends RateLimitError {
   override readonly name = 'DailyQuotaError';
   /** URL to request a higher limit. */
-  readonly enterprise: string;
+  declare readonly enterprise: string;
 
   constructor(response: Response, body: Partial<ErrorBody>) {
     super(response, body);
@@ -189,47 +189,10 @@ export class KeyStatusLimitError extends RateLimitError {
 export class DemoQuotaError extends RateLimitError {
   override readonly name = 'DemoQuotaError';
   /** URL to get a key. */
-  readonly signup: string;
+  declare readonly signup: string;
 
   constructor(response: Response, body: Partial<ErrorBody>) {
     super(response, body);
     this.signup = body.signup ?? '';
   }
-}
-
-type ErrorClass = new (response: Response, body: Partial<ErrorBody>) => ApiError;
-
-const CODES: Record<string, ErrorClass> = {
-  missing_api_key: MissingKeyError,
-  invalid_api_key: InvalidKeyError,
-  inactive_api_key: InactiveKeyError,
-  origin_not_allowed: OriginNotAllowedError,
-  network_not_allowed: NetworkNotAllowedError,
-  ticket_required: TicketRequiredError,
-  rate_limit_exceeded: BurstLimitError,
-  https_required: HttpsRequiredError,
-  not_found: NotFoundError,
-  method_not_allowed: MethodNotAllowedError,
-  uri_too_long: UriTooLongError,
-  misdirected_request: MisdirectedRequestError,
-  bad_request: BadRequestError,
-  headers_too_large: HeadersTooLargeError,
-  internal_error: InternalError,
-};
-
-/** Causes that share their code with another one, by the stable anchor of `docs`. */
-const ANCHORS: Record<string, ErrorClass> = {
-  tickets: InvalidTicketError,
-  'paused-keys': PausedKeyError,
-  'expired-keys': ExpiredKeyError,
-  'daily-quota': DailyQuotaError,
-  'caller-limit': CallerLimitError,
-  'key-status-limit': KeyStatusLimitError,
-  'demo-quota': DemoQuotaError,
-};
-
-/** Maps a response to its error. */
-export function apiErrorOf(response: Response, body: Partial<ErrorBody>): ApiError {
-  const anchor = body.docs?.split('#').pop() ?? '';
-  return new (ANCHORS[anchor] ?? CODES[body.error ?? ''] ?? UnexpectedResponseError)(response, body);
 }
