@@ -1,9 +1,9 @@
 // Starts the service for JavaScript checks: `dev --json` on free ports, with keys in every state and a failing node.
 
 import { execFile, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -71,7 +71,8 @@ export class Deployment extends ProcessGroup {
   static async start({ settings = LONG_TIMEOUTS, stderr = 'inherit' } = {}) {
     const deployment = new Deployment();
     try {
-      const dev = [path.join(TARGET, 'debug/dev'), '--json', ...settings.flatMap((setting) => ['--set', setting])];
+      const sealing = `public.sealing_key_file=${writeSealingKeys(deployment.dir)}`;
+      const dev = [path.join(TARGET, 'debug/dev'), '--json', ...[sealing, ...settings].flatMap((setting) => ['--set', setting])];
       return Object.assign(deployment, JSON.parse(await deployment.start(dev, { cwd: deployment.dir, stderr })));
     } catch (error) {
       await deployment.stop();
@@ -158,6 +159,13 @@ export class Deployment extends ProcessGroup {
   }
 }
 
+// Writes the keys that seal tickets, and returns the path of the file.
+export function writeSealingKeys(dir) {
+  const file = path.join(dir, 'sealing-keys');
+  writeFileSync(file, `seal ${randomBytes(32).toString('hex')}\n`);
+  return file;
+}
+
 // Reads the whole response, so that its connection can be reused.
 async function readStatus(response) {
   await response.text();
@@ -165,7 +173,7 @@ async function readStatus(response) {
 }
 
 // An address on which nothing listens.
-async function freeAddress() {
+export async function freeAddress() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address();

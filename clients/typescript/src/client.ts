@@ -1,12 +1,13 @@
-// The client: `lookup`, and `key` for the status of the key.
+// The client: `lookup`, `key` for the status of the key, and `createTicket`.
 
-import { ConnectionError, InsufficientScopeError } from './error.js';
+import { ConnectionError, InsufficientScopeError, InvalidTicketError } from './error.js';
 import { apiErrorOf } from './error_mapping.js';
 import { type Facts, type LookupScope, MARKER_FIELDS } from './facts.js';
 import { PairTokens } from './pair.js';
 import { type RateLimit, rateLimitOf } from './rate_limit.js';
 import { RetryBudget, retryDelayMs, sleep } from './retry.js';
 import type { TestCaller, TestFailure } from './test_key.js';
+import { TicketCache, type TicketOptions, type TicketResponse, type TicketSource } from './ticket.js';
 import { withTimeout } from './timeout.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
@@ -20,6 +21,8 @@ export interface ClientOptions<S extends LookupScope> {
   scope: S;
   /** API key. The demo needs none. */
   key?: string;
+  /** In place of a key, for web pages: gets a ticket from your server. Lookups share it until it expires or is used up. */
+  ticket?: TicketSource;
   /** Timeout of a lookup in milliseconds, including retries and the waits between them. Default: 10,000. */
   timeoutMs?: number;
   /** Maximum number of retries. Ten successful responses add one back. Default: 10; 0 disables retries. */
@@ -81,10 +84,11 @@ export class Client<S extends LookupScope> {
   readonly #headers: Headers;
   readonly #timeoutMs: number;
   readonly #budget: RetryBudget;
+  readonly #tickets: TicketCache | undefined;
   readonly #pairTokens: PairTokens | undefined;
   readonly #fetch: typeof fetch;
 
-  constructor(options: ClientOptions<S> & (S extends 'demo' ? { both?: false } : { key: string })) {
+  constructor(options: ClientOptions<S> & (S extends 'demo' ? { both?: false } : { key: string } | { ticket: TicketSource })) {
     const isDemo = options.scope === 'demo';
     this.#scope = options.scope;
     this.#base = new URL(`${options.baseUrl.replace(/\/+$/, '')}/api/v1/`);
@@ -92,8 +96,9 @@ export class Client<S extends LookupScope> {
     for (const [name, value] of Object.entries(options.test ?? {})) {
       if (value !== undefined) this.#url.searchParams.set(name, value);
     }
-    this.#headers = new Headers(isDemo ? {} : { authorization: `Bearer ${options.key}` });
+    this.#headers = new Headers(isDemo || options.ticket ? {} : { authorization: `Bearer ${options.key}` });
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    if (options.ticket) this.#tickets = new TicketCache(options.ticket, this.#timeoutMs / 2);
     this.#budget = new RetryBudget(options.retryBudget ?? DEFAULT_RETRY_BUDGET);
     // Looked up at each call, because tests and monitoring libraries replace the global one.
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
@@ -120,17 +125,38 @@ export class Client<S extends LookupScope> {
     return this.#run(signal, async (init) => (await this.#send('key', init)).body);
   }
 
+  /**
+   * Creates a ticket for a page of your web site. Not in browsers, and only with a key. It is not charged. Rejects like
+   * `lookup`.
+   */
+  createTicket({ signal, lifetimeS, ...options }: TicketOptions & LookupOptions = {}): Promise<TicketResponse> {
+    const body = JSON.stringify({ scope: this.#scope, lifetime_s: lifetimeS, ...options });
+    return this.#run(signal, async (init) => {
+      init.headers.set('content-type', 'application/json');
+      return (await this.#send('tickets', { ...init, method: 'POST', body })).body;
+    });
+  }
+
   /** Sends a request until it succeeds, or until a retry is pointless, too late or over the budget. */
   #run<T>(outerSignal: AbortSignal | undefined, send: (init: Init) => Promise<T>): Promise<T> {
     const deadline = performance.now() + this.#timeoutMs;
+    let replaceable = this.#tickets;
     return withTimeout(outerSignal, this.#timeoutMs, async (signal) => {
       for (let attempts = 1; ; attempts++) {
+        const ticket = await this.#tickets?.take();
         const headers = new Headers(this.#headers);
+        if (ticket) headers.set('authorization', `Bearer ${ticket}`);
         try {
           const response = await send({ headers, signal });
           this.#budget.deposit();
           return response;
         } catch (error) {
+          // The ticket may have expired on the way. If a new one is rejected too, a third would not help.
+          if (ticket && error instanceof InvalidTicketError && replaceable) {
+            replaceable.discard(ticket);
+            replaceable = undefined;
+            continue;
+          }
           const delayMs = retryDelayMs(error, attempts);
           if (performance.now() + delayMs >= deadline || !this.#budget.withdraw()) throw error;
           await sleep(delayMs, signal);

@@ -86,7 +86,10 @@ export class ExpiredKeyError extends ApiError {
   override readonly name = 'ExpiredKeyError';
 }
 
-/** 403: the page's origin is not one of the key's allowed origins. */
+/**
+ * 403: the page's origin is not allowed for the key or the ticket. Or a page, or a key with allowed origins, cannot create
+ * tickets.
+ */
 export class OriginNotAllowedError extends ApiError {
   override readonly name = 'OriginNotAllowedError';
 }
@@ -106,7 +109,7 @@ export class InvalidTicketError extends ApiError {
   override readonly name = 'InvalidTicketError';
 }
 
-/** 404: the base URL is wrong. */
+/** 404: the base URL is wrong, or the service has no tickets. */
 export class NotFoundError extends ApiError {
   override readonly name = 'NotFoundError';
 }
@@ -183,6 +186,11 @@ export class CallerLimitError extends RateLimitError {
 /** 429: the status of the key was requested too often. */
 export class KeyStatusLimitError extends RateLimitError {
   override readonly name = 'KeyStatusLimitError';
+}
+
+/** 429: the key created too many tickets. */
+export class TicketLimitError extends RateLimitError {
+  override readonly name = 'TicketLimitError';
 }
 
 /** 429: the demo reached its daily quota, which all callers share. */

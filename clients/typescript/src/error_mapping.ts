@@ -30,6 +30,7 @@ const ANCHORS: Record<string, ErrorClass> = {
   'daily-quota': errors.DailyQuotaError,
   'caller-limit': errors.CallerLimitError,
   'key-status-limit': errors.KeyStatusLimitError,
+  'ticket-limit': errors.TicketLimitError,
   'demo-quota': errors.DemoQuotaError,
 };
 

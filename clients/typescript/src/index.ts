@@ -7,3 +7,4 @@ export type { DemoFacts, Facts, FullFacts, GeoFacts, IpFacts, LookupScope } from
 export type { RateLimit } from './rate_limit.js';
 export { TEST_KEYS } from './test_key.js';
 export type { TestCaller, TestFailure } from './test_key.js';
+export type { TicketOptions, TicketResponse, TicketSource } from './ticket.js';

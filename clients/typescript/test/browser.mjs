@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test';
 import { build } from 'esbuild';
 
 import { launch } from '../../../tools/chromium.mjs';
+import { Client } from '../dist/index.js';
 
 export function browser(context) {
   let chromium, page, site;
@@ -15,12 +16,18 @@ export function browser(context) {
     const options = { entryPoints: ['dist/index.js'], bundle: true, format: 'iife', globalName: 'ipseity' };
     const { outputFiles } = await build({ ...options, write: false });
     const html = `<script>${outputFiles[0].text}</script>`;
-    site = createServer((_request, response) => response.setHeader('content-type', 'text/html').end(html));
+    site = createServer(async ({ url }, response) => {
+      if (url !== '/ticket') return response.setHeader('content-type', 'text/html').end(html);
+      const { http: baseUrl, keys } = context.deployment;
+      const ticket = await new Client({ baseUrl, key: keys.geo, scope: 'geo' }).createTicket({ origin: originOf('localhost') });
+      return response.end(JSON.stringify(ticket));
+    });
     await once(site.listen(0, '127.0.0.1'), 'listening');
     chromium = await launch();
     page = await chromium.newPage();
-    await page.goto(`http://127.0.0.1:${site.address().port}/`);
+    await page.goto(originOf('127.0.0.1'));
   });
+  const originOf = (host) => `http://${host}:${site.address().port}`;
   after(async () => {
     await chromium?.close();
     site.close();
@@ -52,5 +59,18 @@ export function browser(context) {
   test('an unreachable service is a connection error', async () => {
     const { name } = await lookup({ baseUrl: 'http://127.0.0.1:1', key: 'ips_', scope: 'ip', retryBudget: 0 });
     assert.equal(name, 'ConnectionError');
+  });
+
+  test('a page uses tickets that its server creates, and a page of another origin cannot', async () => {
+    const lookupWithTicket = (baseUrl) => {
+      const ticket = async (signal) => (await fetch('/ticket', { signal })).json();
+      return new ipseity.Client({ baseUrl, scope: 'geo', ticket }).lookup().then(({ facts }) => facts.ip, ({ name }) => name);
+    };
+    const results = [];
+    for (const host of ['localhost', '127.0.0.1']) {
+      await page.goto(originOf(host));
+      results.push(await page.evaluate(lookupWithTicket, context.deployment.http));
+    }
+    assert.deepEqual(results, ['127.0.0.1', 'OriginNotAllowedError']);
   });
 }

@@ -9,6 +9,7 @@ import { pairing } from './pairing.mjs';
 import { retries } from './retries.mjs';
 import { scopes } from './scopes.mjs';
 import { testKeys } from './test_keys.mjs';
+import { tickets } from './tickets.mjs';
 import { types } from './types.mjs';
 
 // Suites are declared before the deployment runs, so they get an object that is filled later.
@@ -23,3 +24,4 @@ describe('errors', () => errors(context));
 describe('pairing', () => pairing(context));
 describe('retries', () => retries(context));
 describe('test keys', () => testKeys(context));
+describe('tickets', () => tickets(context));

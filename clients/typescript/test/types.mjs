@@ -21,7 +21,7 @@ export function types() {
       const [, code] = line.match(/\/\/ (TS\d+)$/) ?? [];
       return code ? [`${FILE}:${number + 1} ${code}`] : [];
     });
-    assert.equal(expected.length, 9);
+    assert.equal(expected.length, 11);
     assert.deepEqual(found, expected, stdout);
   });
 }
