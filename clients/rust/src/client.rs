@@ -1,21 +1,22 @@
-//! The client: `lookup`, and `key` for the status of the key.
+//! The client: `lookup`, `key` for the status of the key, and `create_ticket`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
+use reqwest::{RequestBuilder, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::error::{ApiError, Error};
+use crate::error::{ApiError, ApiErrorKind, Error};
 use crate::facts::{Demo, KeyScope, LookupScope};
 use crate::key_status::KeyStatusResponse;
 use crate::pair::{PAIR_TIMEOUT, PairTokens};
 use crate::rate_limit::{RateLimit, header_value};
 use crate::retry::{self, RetryBudget};
+use crate::ticket::{self, TicketCache, TicketRequest, TicketResponse};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_RETRY_BUDGET: u32 = 10;
@@ -33,7 +34,7 @@ pub struct LookupResponse<S> {
     pub request_id: Option<String>,
 }
 
-/// A client for one scope. Clones share connections and the retry budget.
+/// A client for one scope. Clones share connections, the retry budget and the current ticket.
 #[derive(Debug)]
 pub struct Client<S> {
     http: reqwest::Client,
@@ -41,31 +42,56 @@ pub struct Client<S> {
     headers: HeaderMap,
     timeout: Duration,
     budget: Arc<RetryBudget>,
+    tickets: Option<Arc<TicketCache>>,
     pair_tokens: Option<Arc<PairTokens>>,
     scope: PhantomData<fn() -> S>,
 }
 
 impl<S> Clone for Client<S> {
     fn clone(&self) -> Self {
-        let Self { http, url, headers, timeout, budget, pair_tokens, scope } = self;
+        let Self { http, url, headers, timeout, budget, tickets, pair_tokens, scope } = self;
         let (http, url, headers, budget) = (http.clone(), url.clone(), headers.clone(), Arc::clone(budget));
-        Self { http, url, headers, timeout: *timeout, budget, pair_tokens: pair_tokens.clone(), scope: *scope }
+        let (tickets, pair_tokens) = (tickets.clone(), pair_tokens.clone());
+        Self { http, url, headers, timeout: *timeout, budget, tickets, pair_tokens, scope: *scope }
     }
 }
 
 impl<S: KeyScope> Client<S> {
     /// Creates a client for a base URL, such as `https://ip.example`, and a key with scope `S` or wider.
     pub fn open(base_url: &str, key: &str) -> Result<Self, Error> {
-        let bearer = HeaderValue::from_str(&format!("Bearer {key}"));
-        let mut bearer = bearer.map_err(|_| Error::Setup("the key contains invalid characters".to_owned()))?;
-        bearer.set_sensitive(true);
+        let bearer = ticket::bearer(key);
+        let bearer = bearer.map_err(|_| Error::Setup("the key contains invalid characters".to_owned()))?;
         Self::with_headers(base_url, HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
+    }
+
+    /// Creates a client without a key. `source` gets a ticket from your server, which has the key. Lookups share a ticket until it
+    /// expires or is used up. If the service rejects it, a lookup gets a new one and is repeated, once.
+    pub fn open_with_tickets<F, R>(base_url: &str, source: F) -> Result<Self, Error>
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<TicketResponse, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        let client = Self::with_headers(base_url, HeaderMap::new())?;
+        Ok(Self { tickets: Some(Arc::new(TicketCache::new(source))), ..client })
     }
 
     /// Gets the status of the key. It is not charged.
     pub async fn key(&self) -> Result<KeyStatusResponse, Error> {
-        let url = self.url.join("key").map_err(|error| Error::Setup(format!("invalid base URL: {error}")))?;
-        self.send_with_retries(&url, async { self.headers.clone() }, SuccessResponse::parse).await
+        let url = self.endpoint("key")?;
+        let request = || self.http.get(url.clone());
+        self.send_with_retries(request, async { self.headers.clone() }, SuccessResponse::parse).await
+    }
+
+    /// Creates a ticket with scope `S`, for a page or program without a key. It needs a client with a key, and is not charged.
+    pub async fn create_ticket(&self, ticket: &TicketRequest) -> Result<TicketResponse, Error> {
+        let url = self.endpoint("tickets")?;
+        let body = ticket.to_json(S::NAME);
+        let request = || self.http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body.clone());
+        self.send_with_retries(request, async { self.headers.clone() }, SuccessResponse::parse).await
+    }
+
+    fn endpoint(&self, name: &str) -> Result<Url, Error> {
+        self.url.join(name).map_err(|error| Error::Setup(format!("invalid base URL: {error}")))
     }
 
     /// Selects the made-up caller that a test key returns, such as `mobile`. Other keys ignore it.
@@ -108,7 +134,8 @@ impl<S: LookupScope> Client<S> {
         let url = url.map_err(|error| Error::Setup(format!("invalid base URL: {error}")))?;
         let http = reqwest::Client::builder().build().map_err(|error| Error::Setup(error.to_string()))?;
         let budget = Arc::new(RetryBudget::new(DEFAULT_RETRY_BUDGET));
-        Ok(Self { http, url, headers, timeout: DEFAULT_TIMEOUT, budget, pair_tokens: None, scope: PhantomData })
+        let (timeout, scope) = (DEFAULT_TIMEOUT, PhantomData);
+        Ok(Self { http, url, headers, timeout, budget, tickets: None, pair_tokens: None, scope })
     }
 
     /// Sets the HTTP client, to share connections, trust other certificates or use a proxy.
@@ -140,13 +167,13 @@ impl<S: LookupScope> Client<S> {
             let rate_limit = RateLimit::from_headers(&response.headers);
             Ok(LookupResponse { facts: response.parse()?, rate_limit, request_id })
         };
-        self.send_with_retries(&self.url, self.headers_with_tokens(), parse).await
+        self.send_with_retries(|| self.http.get(self.url.clone()), self.headers_with_tokens(), parse).await
     }
 
     /// Sends the request until it succeeds, or until a retry is pointless, too late or over the budget.
     async fn send_with_retries<T>(
         &self,
-        url: &Url,
+        request: impl Fn() -> RequestBuilder,
         headers: impl Future<Output = HeaderMap>,
         parse: impl Fn(SuccessResponse) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -154,17 +181,31 @@ impl<S: LookupScope> Client<S> {
         let attempts = async {
             let headers = headers.await;
             let mut attempts = 1;
+            let mut is_ticket_replaced = false;
             loop {
-                let error = match self.send_once(url, headers.clone()).await.and_then(&parse) {
+                let ticket = match &self.tickets {
+                    Some(tickets) => Some((tickets, tickets.take().await?)),
+                    None => None,
+                };
+                let authorization = ticket.iter().map(|(_, ticket)| (AUTHORIZATION, ticket.clone())).collect();
+                let request = request().headers(headers.clone()).headers(authorization);
+                let error = match send_once(request).await.and_then(&parse) {
                     Ok(response) => {
                         self.budget.deposit();
                         return Ok(response);
                     }
                     Err(error) => error,
                 };
-                match retry::retry_delay(&error, attempts) {
-                    Some(delay) if Instant::now() + delay < deadline && self.budget.withdraw() => sleep(delay).await,
-                    Some(_) | None => return Err(error),
+                match (ticket, retry::retry_delay(&error, attempts)) {
+                    // The ticket may have expired on the way. If a new one is rejected too, a third would not help.
+                    (Some((tickets, ticket)), _) if is_invalid_ticket(&error) && !is_ticket_replaced => {
+                        is_ticket_replaced = true;
+                        tickets.discard(&ticket).await;
+                    }
+                    (_, Some(delay)) if Instant::now() + delay < deadline && self.budget.withdraw() => {
+                        sleep(delay).await
+                    }
+                    (_, Some(_) | None) => return Err(error),
                 }
                 attempts += 1;
             }
@@ -181,17 +222,20 @@ impl<S: LookupScope> Client<S> {
         }
         headers
     }
+}
 
-    async fn send_once(&self, url: &Url, headers: HeaderMap) -> Result<SuccessResponse, Error> {
-        let request = self.http.get(url.clone()).headers(headers);
-        let response = request.send().await.map_err(Error::Connection)?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let bytes = response.bytes().await.map_err(Error::Connection)?.to_vec();
-        match serde_json::from_slice::<Value>(&bytes) {
-            Ok(body) if body["status"] == "success" => Ok(SuccessResponse { status, headers, bytes, body }),
-            Ok(_) | Err(_) => Err(api_error(status, &headers, &bytes)),
-        }
+async fn send_once(request: RequestBuilder) -> Result<SuccessResponse, Error> {
+    let response = request.send().await.map_err(Error::Connection)?;
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let bytes = response.bytes().await.map_err(Error::Connection)?.to_vec();
+    match serde_json::from_slice::<Value>(&bytes) {
+        Ok(body) if body["status"] == "success" => Ok(SuccessResponse { status, headers, bytes, body }),
+        Ok(_) | Err(_) => Err(api_error(status, &headers, &bytes)),
     }
+}
+
+fn is_invalid_ticket(error: &Error) -> bool {
+    matches!(error, Error::Api(api_error) if api_error.kind == ApiErrorKind::InvalidTicket)
 }
 
 /// A response whose body says that the request succeeded.

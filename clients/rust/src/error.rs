@@ -1,5 +1,6 @@
 //! Errors of a lookup.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
@@ -20,6 +21,9 @@ pub enum Error {
     /// The lookup timed out. It may have been charged.
     #[error("no response within {0:?}")]
     Timeout(Duration),
+    /// The source of tickets failed.
+    #[error("failed to get a ticket")]
+    Ticket(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The key's scope is narrower than this scope of the client. The lookup succeeded and was charged, but lacks
     /// fields of its type.
     #[error("the key's scope is narrower than `{0}`; use a narrower scope or another key")]
@@ -66,7 +70,8 @@ pub enum ApiErrorKind {
     PausedKey,
     /// 403: the key has expired. Its owner can change the expiry.
     ExpiredKey,
-    /// 403: the request does not come from one of the key's allowed origins.
+    /// 403: the request does not come from an origin that the key or the ticket allows. Or the key has allowed origins, and so
+    /// cannot create tickets.
     OriginNotAllowed,
     /// 403: the caller's address is not in one of the key's allowed networks.
     NetworkNotAllowed,
@@ -96,6 +101,11 @@ pub enum ApiErrorKind {
         /// The limit per minute.
         rate_limit: RateLimit,
     },
+    /// 429: the key created too many tickets.
+    TicketLimit {
+        /// The limit per minute.
+        rate_limit: RateLimit,
+    },
     /// 429: the demo reached its daily quota, which all callers share.
     DemoQuota {
         /// The daily limit.
@@ -103,7 +113,7 @@ pub enum ApiErrorKind {
         /// URL to get a key.
         signup: String,
     },
-    /// 404: the base URL is wrong.
+    /// 404: the base URL is wrong, or the service has no tickets.
     NotFound,
     /// 405: a proxy changed the method.
     MethodNotAllowed,
@@ -171,6 +181,7 @@ impl ApiErrorKind {
                 (None, None) if body.docs.ends_with("#key-status-limit") => {
                     Self::KeyStatusLimit { rate_limit: rate_limit() }
                 }
+                (None, None) if body.docs.ends_with("#ticket-limit") => Self::TicketLimit { rate_limit: rate_limit() },
                 (None, None) => Self::BurstLimit { rate_limit: rate_limit() },
             },
             "not_found" => Self::NotFound,

@@ -52,11 +52,12 @@ pub(crate) fn retry_delay(error: &Error, attempts: u32) -> Option<Duration> {
                     | ApiErrorKind::DemoQuota { .. }
                     | ApiErrorKind::CallerLimit { .. }
                     | ApiErrorKind::KeyStatusLimit { .. }
+                    | ApiErrorKind::TicketLimit { .. }
             );
             // The random backoff is added to Retry-After so that clients do not all return at the same moment.
             (resets || api_error.status >= 500).then(|| api_error.retry_after.unwrap_or_default() + backoff)
         }
-        Error::Setup(_) | Error::Timeout(_) | Error::InsufficientScope(_) => None,
+        Error::Setup(_) | Error::Timeout(_) | Error::InsufficientScope(_) | Error::Ticket(_) => None,
     }
 }
 

@@ -6,6 +6,7 @@ mod pairing;
 mod retries;
 mod scopes;
 mod test_keys;
+mod tickets;
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;
