@@ -23,6 +23,7 @@ sources! {
         ""               "docs/site/index.md"
         "authentication" "docs/site/authentication.md"
         "samples"        "docs/site/samples.md"
+        "web-page"       "docs/site/web-page.md"
         "demo"           "docs/site/demo.md"
         "test-keys"      "docs/site/test-keys.md"
     }
@@ -34,7 +35,6 @@ sources! {
         "key-status"     "docs/site/key-status.md"
         "restrictions"   "docs/site/restrictions.md"
         "tickets"        "docs/site/tickets.md"
-        "browsers"       "docs/site/browsers.md"
         "versioning"     "docs/site/versioning.md"
         "changelog"      "CHANGELOG.md"
     }
@@ -47,7 +47,13 @@ sources! {
     }
 }
 
+/// Old and new slugs of pages that were merged into others. Their anchors are the same.
+const MOVED_PAGES: [(&str, &str); 1] = [("browsers", "web-page")];
+
 const ERRORS_SOURCE: &str = include_str!("../../../../docs/site/errors.md");
+const WEB_PAGE_SERVER: &str = include_str!("../../../../samples/web-page/server.mjs");
+const WEB_PAGE_PAGE: &str = include_str!("../../../../samples/web-page/index.html");
+const CREATE_TICKET: &str = include_str!("../../../../samples/web-page/create_ticket.sh");
 const ATTRIBUTIONS_PLACEHOLDER: &str = "{{attributions}}";
 
 /// All pages of the documentation.
@@ -106,6 +112,12 @@ fn docs_path(slug: &str, suffix: &str) -> String {
     if slug.is_empty() { format!("/docs{suffix}") } else { format!("/docs/{slug}{suffix}") }
 }
 
+/// The path of the page that has replaced this one, if it was moved.
+pub(super) fn moved_path(slug: &str, suffix: &str) -> Option<String> {
+    let (_, new_slug) = MOVED_PAGES.iter().find(|(old_slug, _)| *old_slug == slug)?;
+    Some(docs_path(new_slug, suffix))
+}
+
 /// Replaces the placeholders of a source.
 fn expand_placeholders(source: &str, base_url: &str) -> String {
     let field_count = |field_set: FieldSet| field_set.fields().count().to_string();
@@ -117,6 +129,9 @@ fn expand_placeholders(source: &str, base_url: &str) -> String {
         .replace("{{demo_field_count}}", &field_count(FieldSet::Demo))
         .replace("{{errors}}", &errors_table())
         .replace("{{samples}}", &sample::samples_markdown(base_url))
+        .replace("{{web_page_server}}", &sample::code_markdown("javascript", WEB_PAGE_SERVER, base_url))
+        .replace("{{web_page_page}}", &sample::code_markdown("html", WEB_PAGE_PAGE, base_url))
+        .replace("{{create_ticket}}", &sample::code_markdown("bash", CREATE_TICKET, base_url))
 }
 
 /// Rewrites links between Markdown files to links between pages.

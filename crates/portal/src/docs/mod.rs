@@ -8,7 +8,7 @@ mod sample;
 pub(crate) mod search;
 
 use axum::extract::{Path, RawQuery};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
@@ -33,9 +33,14 @@ pub(crate) async fn show_page(
     visitor: Visitor,
     Path(name): Path<String>,
 ) -> Result<Response, PortalError> {
-    match name.strip_suffix(".md") {
-        Some(slug) if !slug.is_empty() => pages.docs_markdown(slug),
-        Some(_) | None => pages.docs_page(&name, &visitor),
+    let (slug, suffix) = name.strip_suffix(".md").map_or((&*name, ""), |slug| (slug, ".md"));
+    if let Some(path) = index::moved_path(slug, suffix) {
+        // Browsers add the anchor of the old link to the new one.
+        return Ok(Redirect::permanent(&path).into_response());
+    }
+    match suffix {
+        ".md" if !slug.is_empty() => pages.docs_markdown(slug),
+        _ => pages.docs_page(&name, &visitor),
     }
 }
 

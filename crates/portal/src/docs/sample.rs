@@ -19,12 +19,14 @@ const PLACEHOLDER_BASE_URL: &str = "https://ip.example";
 pub(super) fn samples_markdown(base_url: &str) -> String {
     let section = |sample: &CodeSample| {
         let CodeSample { id, title, language, text } = sample;
-        format!(
-            "## {title} {{#{id}}}\n\n```{language}\n{}```\n\n",
-            marked_lines(text).replace(PLACEHOLDER_BASE_URL, base_url)
-        )
+        format!("## {title} {{#{id}}}\n\n{}\n\n", code_markdown(language, text, base_url))
     };
     SAMPLES.iter().map(section).collect()
+}
+
+/// A sample as a Markdown code block, with the base URL of this service.
+pub(super) fn code_markdown(language: &str, text: &str, base_url: &str) -> String {
+    format!("```{language}\n{}```", marked_lines(text).replace(PLACEHOLDER_BASE_URL, base_url))
 }
 
 /// The lines between the markers, or all lines if there are no markers.

@@ -136,6 +136,21 @@ async fn remote_node_serves_the_pages_and_files_without_accounts() {
 }
 
 #[tokio::test]
+async fn links_to_moved_docs_pages_and_their_anchors_still_work() {
+    let node = remote_node();
+    for suffix in ["", ".md"] {
+        let response = get_page(&node, &format!("/docs/browsers{suffix}")).await;
+        assert_eq!(response.status(), StatusCode::PERMANENT_REDIRECT);
+        assert_eq!(location(&response), format!("/docs/web-page{suffix}"));
+    }
+    let page = text(get_page(&node, "/docs/web-page").await).await;
+    for anchor in ["public-keys", "headers", "preflight", "csp"] {
+        assert!(page.contains(&format!("id=\"{anchor}\"")), "{anchor}");
+    }
+    assert!(page.contains("/api/v1/tickets") && !page.contains("{{"), "the samples are filled in");
+}
+
+#[tokio::test]
 async fn remote_node_redirects_every_other_route_to_home() {
     let node = remote_node();
     for route in PORTAL_ROUTES.iter().filter(|route| !route.is_on_every_node) {
