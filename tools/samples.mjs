@@ -10,6 +10,7 @@ import { text } from 'node:stream/consumers';
 
 import { PROGRAM, launch } from './chromium.mjs';
 import { Deployment, ROOT, TARGET } from './deployment.mjs';
+import { startWebPage } from './web_page_sample.mjs';
 
 const RUN_MAX_MS = 60_000;
 const CLIENT = '73.162.0.7'; // in the United States, in the small geo database
@@ -38,7 +39,7 @@ async function startProxy(deployment) {
       reply.writeHead(response.statusCode, response.rawHeaders);
       response.pipe(reply);
     });
-    outgoing.end();
+    incoming.pipe(outgoing);
   });
   server.requestCount = 0;
   server.listen(0, '127.0.0.1');
@@ -60,16 +61,46 @@ async function runInBrowser(_, file, { IPSEITY_KEY, IPSEITY_URL }) {
   const page = readFileSync(file, 'utf8').replace('ips_…', IPSEITY_KEY).replace('https://ip.example', IPSEITY_URL);
   const site = createServer((_request, response) => response.setHeader('content-type', 'text/html').end(page));
   await once(site.listen(0, '127.0.0.1'), 'listening');
-  const tab = await (await browser()).newPage();
   try {
-    await tab.goto(`http://127.0.0.1:${site.address().port}/`);
-    await tab.waitForFunction(() => document.querySelector('#me').textContent !== '…', null, { timeout: RUN_MAX_MS });
-    const text = await tab.textContent('#me');
+    const { text } = await openPage(`http://127.0.0.1:${site.address().port}/`);
     return text.startsWith(CLIENT) ? { out: text, err: '', ok: true } : { out: '', err: text, ok: false };
   } finally {
-    await tab.close();
     site.close();
   }
+}
+
+// Opens a page, and returns what it shows and everything that the browser received.
+async function openPage(url) {
+  const tab = await (await browser()).newPage();
+  const bodies = [];
+  tab.on('response', (response) => bodies.push(response.text().catch(() => '')));
+  try {
+    await tab.goto(url);
+    await tab.waitForFunction(() => document.querySelector('#me').textContent !== '…', null, { timeout: RUN_MAX_MS });
+    return { text: await tab.textContent('#me'), received: (await Promise.all(bodies)).join('\n') };
+  } finally {
+    await tab.close();
+  }
+}
+
+// The key makes no lookups itself, creates tickets with curl and for a page, and is not in the page.
+async function checkWebPage(deployment, proxy) {
+  const { key, id } = await deployment.issueKey('geo');
+  await deployment.cli('key', 'restrict', id, '--tickets-only');
+  const env = { IPSEITY_KEY: key, IPSEITY_URL: proxy.url };
+  const lookup = (secret) => fetch(`${proxy.url}/api/v1/ip`, { headers: { authorization: `Bearer ${secret}` } });
+  assert.equal((await lookup(key)).status, 403);
+  const created = await runInShell({ command: ['bash'] }, path.join(ROOT, 'samples/web-page/create_ticket.sh'), env);
+  assert.ok(created.ok, JSON.stringify(created));
+  const { ticket } = JSON.parse(created.out);
+  assert.deepEqual([(await lookup(ticket)).status, (await lookup(ticket)).status], [200, 401], 'it works once');
+
+  const site = await startWebPage(deployment, deployment.dir, { key, url: proxy.url });
+  const { text, received } = await openPage(`${site}/`);
+  assert.equal(text, `${CLIENT} US`);
+  assert.ok(received.includes('ipt_') && !received.includes(key));
+  await deployment.cli('key', 'deactivate', id);
+  assert.equal((await openPage(`${site}/`)).text, 'No ticket. Try again later.');
 }
 
 // One browser for all samples, launched on first use.
@@ -118,6 +149,10 @@ try {
     const start = performance.now();
     await check(sample, RUNS[sample.id], cases, proxy);
     console.log(`${sample.title}: ${cases.length} runs in ${((performance.now() - start) / 1000).toFixed(1)} s`);
+  }
+  if (installed.some(({ id }) => id === 'browser')) {
+    await checkWebPage(deployment, proxy);
+    console.log('Web page with tickets: passed');
   }
   const names = skipped.map(({ title }) => title).join(', ') || 'none';
   console.log(`samples: ${installed.length} passed, 0 failed; not installed: ${names}`);

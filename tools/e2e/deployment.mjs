@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 
-import { ProcessGroup, ROOT, TARGET } from '../deployment.mjs';
+import { ProcessGroup, ROOT, TARGET, writeSealingKeys } from '../deployment.mjs';
 import { Mailbox } from './mailbox.mjs';
 import { CONNECTION_HEADERS } from './steps/public_pages.mjs';
 
@@ -23,6 +23,7 @@ export class Deployment extends ProcessGroup {
     const smtp = ['python3', path.join(ROOT, 'tools/e2e/smtp.py'), emails];
     const smtpPort = Number(await deployment.start(smtp, options('smtp')));
     const settings = [
+      `public.sealing_key_file=${writeSealingKeys(folder)}`,
       `mail.smtp_url=smtp://127.0.0.1:${smtpPort}`,
       'mail.from=Ipseity <ipseity@example.com>',
       // All steps come from one network.
@@ -35,6 +36,8 @@ export class Deployment extends ProcessGroup {
     const info = JSON.parse(await deployment.start(dev, options('dev')));
     deployment.portal = info.portal;
     deployment.keys = info.keys;
+    deployment.folder = folder;
+    deployment.caFile = info.ca;
     deployment.ca = readFileSync(info.ca);
     deployment.storeUrl = info.env.IPSEITY__STORE__URL;
     deployment.env = info.env;

@@ -28,6 +28,7 @@ import { twoFactor } from './steps/two_factor.mjs';
 import { usage } from './steps/usage.mjs';
 import { pauseAllKeys, resumeAllKeys, seedUsage } from './steps/usage_history.mjs';
 import { webKeys } from './steps/web_keys.mjs';
+import { webPage } from './steps/web_page.mjs';
 import { Visitor } from './visitor.mjs';
 
 const { values: options } = parseArgs({
@@ -132,6 +133,7 @@ async function main() {
       await demo(context, visitor);
     });
     await report.group('a key in a web page', () => webKeys(context));
+    await report.group('a web page with tickets', () => webPage(context));
     await testMember(context, 'keyboard only', keyboard, { scripted: true, email: 'ada@example.com', password: 'a long way to Tipperary' });
     await testMember(context, 'without scripts', mouse, { scripted: false, email: 'bob@example.com', password: 'two ways to Tipperary' });
     await report.group('themes', async () => {

@@ -133,7 +133,7 @@ async function sendFromWorker(page, url, key) {
   expectEqual(status, 403);
 }
 
-function expectEqual(actual, expected) {
+export function expectEqual(actual, expected) {
   if (JSON.stringify(actual) !== JSON.stringify(expected)) {
     throw new Error(`${JSON.stringify(actual)} instead of ${JSON.stringify(expected)}`);
   }
