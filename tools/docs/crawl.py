@@ -108,7 +108,7 @@ def check_error_links(deployment, document):
     """Checks that every error links to a heading with its code; returns the number of errors and the failures."""
     bodies = []
     for path in document["paths"].values():
-        for response in path["get"]["responses"].values():
+        for response in (path.get("get") or path["post"])["responses"].values():
             for content in response["content"].values():
                 bodies += [example["value"] for example in content.get("examples", {}).values() if "error" in example["value"]]
     inactive = deployment.issue_keys(1, "ip")[0]
