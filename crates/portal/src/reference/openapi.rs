@@ -1,24 +1,25 @@
 //! Reads the parts of the OpenAPI document that the reference shows.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
 use serde_json::{Map, Value};
 
 use crate::docs::highlight::highlight_code;
 
-/// The schema of errors. Their examples are short, and many.
+/// The schema of errors. The documentation has their examples.
 const ERROR_SCHEMA: &str = "ErrorResponse";
 
-/// A GET operation.
+/// An operation.
 pub(crate) struct OperationDoc {
     pub(crate) id: String,
+    /// Such as `GET`.
+    pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) summary: String,
     pub(crate) description: String,
     pub(crate) needs_key: bool,
     /// Values of the parameter `scope`; empty if there is no such parameter.
     pub(crate) scopes: Vec<String>,
+    /// Name of the schema of the request's body; empty if there is none.
+    pub(crate) body_schema: String,
     pub(crate) responses: Vec<ResponseDoc>,
 }
 
@@ -30,16 +31,10 @@ pub(crate) struct ResponseDoc {
     pub(crate) schema: String,
     /// Headers that not every response has.
     pub(crate) headers: Vec<String>,
-    /// Name and highlighted JSON of each example.
+    /// Name and highlighted JSON of each example of a success.
     pub(crate) examples: Vec<(String, String)>,
-    /// Name and anchor of each example that an earlier operation has too.
-    pub(crate) earlier_examples: Vec<(String, String)>,
-}
-
-impl ResponseDoc {
-    pub(crate) fn is_error(&self) -> bool {
-        self.schema == ERROR_SCHEMA
-    }
+    /// Name and documentation of each error.
+    pub(crate) errors: Vec<(String, String)>,
 }
 
 /// A field or header.
@@ -59,11 +54,12 @@ pub(crate) struct SchemaDoc {
     pub(crate) fields: Vec<FieldDoc>,
 }
 
-/// Every GET operation. The page describes HEAD and OPTIONS once, for all.
+/// Every operation. The page describes HEAD and OPTIONS once, for all.
 pub(super) fn operation_docs(document: &Value) -> Vec<OperationDoc> {
     let operation_doc = |(path, item): (&String, &Value)| {
-        let get = &item["get"];
-        let parameters = get["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let (method, operation) =
+            if item["post"].is_object() { ("POST", &item["post"]) } else { ("GET", &item["get"]) };
+        let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
         let scopes = parameters
             .iter()
             .filter(|parameter| parameter["name"] == "scope")
@@ -71,17 +67,18 @@ pub(super) fn operation_docs(document: &Value) -> Vec<OperationDoc> {
             .map(string_or_empty)
             .collect();
         OperationDoc {
-            id: string_or_empty(&get["operationId"]),
+            id: string_or_empty(&operation["operationId"]),
+            method,
             path: path.clone(),
-            summary: string_or_empty(&get["summary"]),
-            description: string_or_empty(&get["description"]),
-            needs_key: !array_or_empty(&get["security"]).is_empty(),
+            summary: string_or_empty(&operation["summary"]),
+            description: string_or_empty(&operation["description"]),
+            needs_key: !array_or_empty(&operation["security"]).is_empty(),
             scopes,
-            responses: object_entries(&get["responses"]).map(response_doc).collect(),
+            body_schema: schema_name(&operation["requestBody"]).to_owned(),
+            responses: object_entries(&operation["responses"]).map(response_doc).collect(),
         }
     };
     let mut operations: Vec<OperationDoc> = object_entries(&document["paths"]).map(operation_doc).collect();
-    link_repeated_examples(&mut operations);
     hide_common_headers(&mut operations);
     operations
 }
@@ -99,38 +96,27 @@ fn hide_common_headers(operations: &mut [OperationDoc]) {
     }
 }
 
-/// Replaces examples that an earlier operation has by links to them. Nearly all operations have the same errors.
-fn link_repeated_examples(operations: &mut [OperationDoc]) {
-    let mut anchors: HashMap<(String, String), String> = HashMap::new();
-    for OperationDoc { id, responses, .. } in operations {
-        for response in responses.iter_mut().filter(|response| response.is_error()) {
-            for (name, example) in std::mem::take(&mut response.examples) {
-                let anchor = format!("{id}-{}-{name}", response.status);
-                match anchors.entry((name.clone(), example.clone())) {
-                    Entry::Occupied(earlier) => response.earlier_examples.push((name, earlier.get().clone())),
-                    Entry::Vacant(first) => {
-                        first.insert(anchor);
-                        response.examples.push((name, example));
-                    }
-                }
-            }
-        }
-    }
-}
-
 fn response_doc((status, response): (&String, &Value)) -> ResponseDoc {
-    let content = object_entries(&response["content"]).next().map(|(_, content)| content).unwrap_or(&Value::Null);
-    let schema = content["schema"]["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default();
-    let language = if schema == ERROR_SCHEMA { "text" } else { "json" };
-    let example = |(name, example): (&String, &Value)| (name.clone(), example_html(&example["value"], language));
+    let (schema, content) = (schema_name(response), content_of(response));
+    let is_error = schema == ERROR_SCHEMA;
+    let examples = || object_entries(&content["examples"]).map(|(name, example)| (name.clone(), &example["value"]));
     ResponseDoc {
         status: status.clone(),
         description: string_or_empty(&response["description"]),
         schema: schema.to_owned(),
         headers: object_entries(&response["headers"]).map(|(name, _)| name.clone()).collect(),
-        examples: object_entries(&content["examples"]).map(example).collect(),
-        earlier_examples: Vec::new(),
+        examples: examples().filter(|_| !is_error).map(|(name, value)| (name, example_html(value))).collect(),
+        errors: examples().filter(|_| is_error).map(|(name, value)| (name, string_or_empty(&value["docs"]))).collect(),
     }
+}
+
+/// The body of a request or response.
+fn content_of(message: &Value) -> &Value {
+    object_entries(&message["content"]).next().map_or(&Value::Null, |(_, content)| content)
+}
+
+fn schema_name(message: &Value) -> &str {
+    content_of(message)["schema"]["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default()
 }
 
 pub(super) fn schema_docs(document: &Value) -> Vec<SchemaDoc> {
@@ -165,8 +151,8 @@ fn type_name(type_value: &Value) -> String {
     }
 }
 
-fn example_html(example: &Value, language: &str) -> String {
-    highlight_code(&serde_json::to_string_pretty(example).unwrap_or_default(), language)
+fn example_html(example: &Value) -> String {
+    highlight_code(&serde_json::to_string_pretty(example).unwrap_or_default(), "json")
 }
 
 fn string_or_empty(value: &Value) -> String {
@@ -199,16 +185,32 @@ mod tests {
                 "responses": { "200": {
                     "description": "Success.", "headers": { "X-A": {} },
                     "content": { "application/json": { "schema": { "$ref": "#/x/Body" }, "examples": { "one": { "value": { "b": 1 } } } } },
+                }, "401": {
+                    "description": "Missing.", "headers": { "X-A": {} },
+                    "content": { "application/json": {
+                        "schema": { "$ref": "#/x/ErrorResponse" }, "examples": { "missing": { "value": { "docs": "/d#m" } } },
+                    } },
                 } },
+            } }, "/b": { "post": {
+                "operationId": "create",
+                "requestBody": { "content": { "application/json": { "schema": { "$ref": "#/x/Options" } } } },
             } } },
             "components": { "schemas": { "Body": { "description": "B", "properties": { "b": { "type": ["integer", "null"], "x-scope": "ip", "examples": [1] } } } } },
         });
-        let [operation] = &operation_docs(&document)[..] else { panic!("expected one operation") };
-        assert!(operation.needs_key && operation.scopes == ["ip", "geo"]);
+        let [operation, create] = &operation_docs(&document)[..] else { panic!("expected two operations") };
+        assert_eq!((create.method, create.body_schema.as_str()), ("POST", "Options"));
+        assert!(
+            operation.method == "GET"
+                && operation.body_schema.is_empty()
+                && operation.needs_key
+                && operation.scopes == ["ip", "geo"]
+        );
         let response = &operation.responses[0];
         assert_eq!(response.schema, "Body");
         assert!(response.headers.is_empty(), "every response has them");
         assert!(response.examples[0].1.contains("<span class=\"code-key\">&quot;b&quot;</span>"));
+        let error = &operation.responses[1];
+        assert!(error.examples.is_empty() && error.errors == [("missing".to_owned(), "/d#m".to_owned())]);
         let field = &schema_docs(&document)[0].fields[0];
         assert_eq!(
             (field.json_type.as_str(), field.scope.as_str(), field.example.as_str()),

@@ -205,7 +205,7 @@ fn reference_page() -> String {
         schema: "Body".to_owned(),
         headers: vec!["X-A".to_owned()],
         examples: vec![("one".to_owned(), "{}".to_owned())],
-        earlier_examples: Vec::new(),
+        errors: vec![(NAME.to_owned(), NAME.to_owned())],
     };
     let field = |name: &str| FieldDoc {
         name: name.to_owned(),
@@ -219,11 +219,13 @@ fn reference_page() -> String {
         base_url: BASE,
         operations: vec![OperationDoc {
             id: "lookup".to_owned(),
+            method: "GET",
             path: "/api/v1/ip".to_owned(),
             summary: "Lookup".to_owned(),
             description: NAME.to_owned(),
             needs_key: true,
             scopes: vec!["ip".to_owned()],
+            body_schema: String::new(),
             responses: vec![response],
         }],
         schemas: vec![SchemaDoc { name: "Body".to_owned(), description: NAME.to_owned(), fields: vec![field("a")] }],
