@@ -30,6 +30,9 @@ pub struct KeyRestrictions {
     pub networks: Vec<String>,
     /// Requests per minute of one caller at each node.
     pub caller_limit: Option<u32>,
+    /// Whether the key accepts only tickets.
+    #[serde(default)]
+    pub tickets_only: bool,
 }
 
 /// Limits of a key.

@@ -67,7 +67,7 @@ export interface KeyStatusResponse {
   /** When the key expires, or null. Absent in browsers. */
   expires_at?: string | null;
   /** Who may use the key; empty lists allow everyone. Absent in browsers. */
-  restrictions?: { origins: string[]; networks: string[]; caller_limit: number | null };
+  restrictions?: { origins: string[]; networks: string[]; caller_limit: number | null; tickets_only: boolean };
 }
 
 /** Options of a request. */
@@ -105,7 +105,7 @@ export class Client<S extends LookupScope> {
     if (options.both && !isDemo) this.#pairTokens = new PairTokens(this.#base, this.#fetch);
   }
 
-  /** Looks up the caller. Rejects with an `IpseityError`, or with the reason of an aborted signal. */
+  /** Looks up the caller. Rejects with an `IpseityError`, or with the reason of an aborted signal or of `ticket`. */
   lookup({ signal }: LookupOptions = {}): Promise<LookupResponse<S>> {
     let tokens: string | undefined;
     return this.#run(signal, async (init) => {
@@ -130,11 +130,9 @@ export class Client<S extends LookupScope> {
    * `lookup`.
    */
   createTicket({ signal, lifetimeS, ...options }: TicketOptions & LookupOptions = {}): Promise<TicketResponse> {
-    const body = JSON.stringify({ scope: this.#scope, lifetime_s: lifetimeS, ...options });
-    return this.#run(signal, async (init) => {
-      init.headers.set('content-type', 'application/json');
-      return (await this.#send('tickets', { ...init, method: 'POST', body })).body;
-    });
+    const json = JSON.stringify({ ...options, scope: options.scope ?? this.#scope, lifetime_s: lifetimeS });
+    const body = new Blob([json], { type: 'application/json' });
+    return this.#run(signal, async (init) => (await this.#send('tickets', { ...init, method: 'POST', body })).body);
   }
 
   /** Sends a request until it succeeds, or until a retry is pointless, too late or over the budget. */
@@ -173,7 +171,8 @@ export class Client<S extends LookupScope> {
       text = await response.text();
     } catch (cause) {
       // A cancellation or timeout is not a network failure.
-      throw init.signal.aborted ? init.signal.reason : new ConnectionError('Failed to reach the service.', { cause });
+      init.signal.throwIfAborted();
+      throw new ConnectionError('Failed to reach the service.', { cause });
     }
     const body = parseObject(text);
     if (body.status !== 'success') throw apiErrorOf(response, body);

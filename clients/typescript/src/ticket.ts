@@ -68,7 +68,7 @@ export class TicketCache {
       const { ticket, uses, expires_in_s } = await this.#request();
       this.#ticket = ticket;
       // Without a number, a ticket is used once.
-      this.#usesLeft = uses || 1;
+      this.#usesLeft = uses >= 1 ? uses : 1;
       this.#deadline = start + expires_in_s * 1000 - EXPIRY_MARGIN_MS;
     } finally {
       this.#pending = undefined;

@@ -43,5 +43,5 @@ pub use record::{KeyChange, KeyFlags, KeyRecord, KeyState, PreviousDigest};
 pub use request_error::RequestError;
 pub use restrictions::{Credential, RequestOrigin, RestrictionRefusal, Restrictions, VersionedRestrictions};
 pub use scope::Scope;
-pub use test_key::{TEST_KEY_PREFIX, test_key, test_key_scope};
+pub use test_key::{TEST_KEY_PREFIX, test_key, test_key_scope, test_ticket};
 pub use usage::{DAY_S, DailyUsage, UtcDay};

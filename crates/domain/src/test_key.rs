@@ -3,6 +3,7 @@
 //! They look like keys, except for the prefix: `ipst_` instead of `ips_`. So no test key is ever accepted as a key, and the
 //! pattern of both is `ipst?_[0-9A-Za-z]{48}`. They are no secrets, and scanners for `ips_` do not report them.
 
+use crate::key::TICKET_PREFIX;
 use crate::scope::Scope;
 
 /// The start of every test key.
@@ -18,14 +19,21 @@ pub const fn test_key(scope: Scope) -> &'static str {
     }
 }
 
-/// The scope of a test key; `None` for any other text.
+/// The test ticket of a scope.
+#[must_use]
+pub fn test_ticket(scope: Scope) -> String {
+    format!("{TICKET_PREFIX}{}", test_key(scope))
+}
+
+/// The scope of a test key or test ticket; `None` for any other text.
 #[must_use]
 pub fn test_key_scope(text: &str) -> Option<Scope> {
+    let key = text.strip_prefix(TICKET_PREFIX).unwrap_or(text);
     // Nearly all requests have a key, and need only this comparison.
-    if !text.starts_with(TEST_KEY_PREFIX) {
+    if !key.starts_with(TEST_KEY_PREFIX) {
         return None;
     }
-    Scope::ALL.into_iter().find(|scope| test_key(*scope) == text)
+    Scope::ALL.into_iter().find(|scope| test_key(*scope) == key)
 }
 
 #[cfg(test)]
@@ -38,6 +46,7 @@ mod tests {
         for scope in Scope::ALL {
             let key = test_key(scope);
             assert_eq!(test_key_scope(key), Some(scope));
+            assert_eq!(test_key_scope(&test_ticket(scope)), Some(scope));
             assert_eq!(key.len() - TEST_KEY_PREFIX.len(), KEY_CHARS - KEY_PREFIX.len());
             let (payload, checksum) = key.split_at(key.len() - CHECKSUM_CHARS);
             assert_eq!(checksum.as_bytes(), checksum_of(payload.as_bytes()), "{key}");

@@ -31,10 +31,7 @@ impl Admission {
         key: &ApiKey,
         version: u64,
     ) -> Result<Option<Arc<VersionedRestrictions>>, Refusal> {
-        if version > 0 {
-            self.read_restrictions(key, version).await?;
-        }
-        Ok(self.degraded.restrictions_of(key))
+        if version > 0 { self.read_restrictions(key, version).await } else { Ok(self.degraded.restrictions_of(key)) }
     }
 
     /// The status of a key. A wrong secret gets the same refusal as a key that does not exist.

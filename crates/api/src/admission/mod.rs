@@ -134,7 +134,7 @@ impl Admission {
         {
             verdict = Box::pin(self.charge_with_new_restrictions(&mut request, caller, version)).await;
         }
-        match verdict {
+        let result = match verdict {
             Ok(verdict) => {
                 if entry.is_some() && matches!(verdict.verdict(), Verdict::Admitted { .. }) {
                     self.refusal_cache.remove(&key.digest);
@@ -147,7 +147,11 @@ impl Admission {
                 let sent = Some(sent).filter(|_| !is_mutant("unconfirmed-taken-for-uncharged"));
                 Box::pin(self.admit_degraded(&mut request, caller, sent)).await
             }
+        };
+        if matches!(&result, Err(refusal) if !refusal.counts_toward_burst()) {
+            self.give_back_caller(&request.restricted, key.id);
         }
+        result
     }
 
     async fn obtain_verdict(&self, request: &KeyRequest) -> Result<Issued<Verdict>, ChargeFailure> {
@@ -290,7 +294,6 @@ impl Admission {
         if matches!(verdict.verdict(), Verdict::Admitted { .. }) {
             return self.prove(request, verdict).ok_or(Refusal::Internal);
         }
-        self.give_back_caller(&request.restricted, request.key.id);
         let refusal = self.record_refusal(request, verdict.verdict());
         if let Verdict::PausedNow { now, burst_epoch } = *verdict.verdict() {
             Box::pin(self.record_pause(request.key.id, now, burst_epoch)).await;

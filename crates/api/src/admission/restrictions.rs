@@ -1,7 +1,9 @@
 //! Restrictions of keys. This node applies those that it knows, and the charge says which version they are. If Redis has a
 //! newer version, the node reads it and charges again, so that a change counts from the next request.
 
-use ipseity_domain::{ApiKey, KeyId, RestrictionRefusal, is_mutant};
+use std::sync::Arc;
+
+use ipseity_domain::{ApiKey, KeyId, RestrictionRefusal, VersionedRestrictions, is_mutant};
 use ipseity_ledger::Verdict;
 
 use crate::admission::admitted::Issued;
@@ -66,13 +68,17 @@ impl Admission {
 
     /// Reads a version of a key's restrictions, or a later one. Per key, one request at a time does this and the others
     /// wait for it.
-    pub(super) async fn read_restrictions(&self, key: &ApiKey, version: u64) -> Result<(), Refusal> {
+    pub(super) async fn read_restrictions(
+        &self,
+        key: &ApiKey,
+        version: u64,
+    ) -> Result<Option<Arc<VersionedRestrictions>>, Refusal> {
         let Err(_turn) = self.key_lookups.missing_keys.get_value_or_guard_async(&key.id).await else {
             return Err(Refusal::InvalidKey);
         };
-        let is_known = || self.degraded.restrictions_of(key).is_some_and(|versioned| versioned.version >= version);
-        if is_known() {
-            return Ok(());
+        let known = || self.degraded.restrictions_of(key).filter(|versioned| versioned.version >= version);
+        if let Some(known) = known() {
+            return Ok(Some(known));
         }
         // The local record lacks a change. Unless it is read now, the key is not admitted without Redis either.
         self.degraded.report_change(key.id);
@@ -81,8 +87,9 @@ impl Admission {
             Backend::Stores(_) => self.look_up_local_key(key.id, true).await?,
             Backend::Home(home) => self.look_up_at_home(home, key).await?,
         }
-        if is_known() || is_mutant("missing-restrictions-admit") {
-            return Ok(());
+        let read = known();
+        if read.is_some() || is_mutant("missing-restrictions-admit") {
+            return Ok(read);
         }
         tracing::error!(key = %key.id, version, "PostgreSQL does not have these restrictions");
         Err(Refusal::Internal)

@@ -162,6 +162,12 @@ impl Refusal {
         if self == Self::InvalidKey { Self::InvalidTicket } else { self }
     }
 
+    /// Whether the request counts toward the burst limit of its key, although it is refused. Limits on callers and tickets
+    /// must count it too: otherwise one of them could pause the key.
+    pub(crate) const fn counts_toward_burst(self) -> bool {
+        matches!(self, Self::QuotaExhausted(_) | Self::BurstExceeded(_))
+    }
+
     /// The anchor in the documentation. It must not change, because existing links use it.
     pub(crate) const fn anchor(self) -> &'static str {
         match self {
@@ -317,7 +323,7 @@ impl Refusal {
             }
             Self::InvalidTicketOption(option) => ticket_option_message(option),
             Self::TicketLimited { limit, retry_after_s, .. } => format!(
-                "This API key has created {limit} tickets in a minute. Use them again, or try again in {retry_after_s} s."
+                "Limit of {limit} tickets per minute reached. Use a ticket again, or try again in {retry_after_s} s."
             ),
             Self::BurstExceeded(_) => format!(
                 "Burst limit exceeded: {BURST_LIMIT} requests in {BURST_WINDOW_S} s. The key is now paused. \

@@ -20,7 +20,7 @@ use crate::credential::find_credential;
 use crate::error::Refusal;
 use crate::key_status::body::{KeyStatusBody, sample_status};
 use crate::key_status::reader::RestrictedStatus;
-use crate::lookup::test_key::{find_test_key, test_response};
+use crate::lookup::test_key::{find_test_scope, test_response};
 use crate::operation::Operation;
 use crate::response::{json_line, json_response};
 use crate::state::Api;
@@ -33,7 +33,8 @@ pub(crate) async fn key_status_handler(
     parts: Parts,
 ) -> Response {
     let needs_https = api.needs_https(&client);
-    if let Some(scope) = find_test_key(&api, &parts) {
+    let credential = find_credential(&parts);
+    if let Some(scope) = find_test_scope(&api, &credential) {
         let sample = || status_response(&sample_status(scope), &client, &parts, wall_clock());
         return test_response(&api, needs_https, sample);
     }
@@ -41,7 +42,7 @@ pub(crate) async fn key_status_handler(
         if needs_https && credentials::has_key(&parts) {
             return Err(Refusal::HttpsRequired);
         }
-        let credential = find_credential(&parts)?;
+        let credential = credential?;
         if credential.starts_with(TICKET_PREFIX) {
             return ticket_status(&api, &client, &parts, &api.open_ticket(&credential)?).await;
         }

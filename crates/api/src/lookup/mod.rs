@@ -31,14 +31,15 @@ pub(crate) async fn lookup_handler(
 
 pub(crate) async fn lookup(api: &Api, client: &Client, parts: &Parts) -> Response {
     let needs_https = api.needs_https(client);
-    if let Some(scope) = test_key::find_test_key(api, parts) {
+    let credential = find_credential(parts);
+    if let Some(scope) = test_key::find_test_scope(api, &credential) {
         return test_key::test_response(api, needs_https, || test_key::sample_response(scope, parts));
     }
     let result = async {
         if needs_https && credentials::has_key(parts) {
             return Err(Refusal::HttpsRequired);
         }
-        let credential = find_credential(parts)?;
+        let credential = credential?;
         let admitted = match ApiKey::parse(&credential) {
             Some(key) => api.admission.admit(client, parts, key, None).await?,
             None if credential.starts_with(TICKET_PREFIX) => {

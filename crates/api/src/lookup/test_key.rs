@@ -3,6 +3,8 @@
 //! They use no store and count toward no limit and no usage. The metric `api_requests` does not count them either, because
 //! an error that a test asks for must not cause an alert.
 
+use std::borrow::Cow;
+
 use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
@@ -23,10 +25,9 @@ use crate::wall_clock::wall_clock;
 /// Marks every response to a test key, so that its data is not taken for real.
 const IPSEITY_TEST: HeaderName = HeaderName::from_static("ipseity-test");
 
-/// The scope of the test key of a request. `None` if it has none, or if this service does not accept test keys.
-pub(crate) fn find_test_key(api: &Api, parts: &Parts) -> Option<Scope> {
-    let key = credentials::find_api_key(parts).filter(|_| api.accept_test_keys)?;
-    test_key_scope(&key)
+/// The scope of a request with a test key or test ticket. `None` if it has neither, or if this service does not accept them.
+pub(crate) fn find_test_scope(api: &Api, credential: &Result<Cow<'_, str>, Refusal>) -> Option<Scope> {
+    test_key_scope(credential.as_ref().ok()?).filter(|_| api.accept_test_keys)
 }
 
 /// The response to a request with a test key.

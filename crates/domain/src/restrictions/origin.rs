@@ -27,6 +27,8 @@ pub enum OriginError {
 }
 
 const WILDCARD: &str = "*.";
+/// Longer than any origin: a host name has at most 253 characters. Parsing a long name is slow.
+const ENTRY_BYTES_MAX: usize = 300;
 
 impl AllowedOrigin {
     /// Parses what an owner entered, and normalizes it to what browsers send.
@@ -34,6 +36,9 @@ impl AllowedOrigin {
     /// # Errors
     /// If it is not an origin, or would allow origins of others.
     pub fn parse(entry: &str) -> Result<Self, OriginError> {
+        if entry.len() > ENTRY_BYTES_MAX {
+            return Err(OriginError::Malformed);
+        }
         let (scheme, authority) = entry.trim().split_once("://").ok_or(OriginError::Malformed)?;
         if authority.contains(['/', '\\', '?', '#', '@']) || authority.contains(char::is_whitespace) {
             return Err(OriginError::Malformed);
@@ -50,6 +55,10 @@ impl AllowedOrigin {
             _ => return Err(OriginError::Scheme),
         }
         match &host {
+            // The parser decodes `%2a` and full-width characters, so that another `*` can appear.
+            Host::Domain(name) if !name.trim_end_matches('.').split('.').all(is_label) => {
+                return Err(OriginError::Malformed);
+            }
             Host::Domain(name) if name.ends_with('.') => return Err(OriginError::TrailingDot),
             // Without a registrable domain, the name is itself a public suffix.
             Host::Domain(name) if !prefix.is_empty() && psl::domain_str(name).is_none() => {
@@ -85,8 +94,12 @@ impl AllowedOrigin {
 
 /// Whether these are labels of a host name, as browsers write them.
 fn are_labels(text: &[u8]) -> bool {
+    text.split(|byte| *byte == b'.').all(is_label)
+}
+
+fn is_label(label: impl AsRef<[u8]>) -> bool {
     let is_label_byte = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
-    text.split(|byte| *byte == b'.').all(|label| !label.is_empty() && label.iter().all(is_label_byte))
+    !label.as_ref().is_empty() && label.as_ref().iter().all(is_label_byte)
 }
 
 fn is_own_machine(host: &Host<&str>) -> bool {
@@ -161,6 +174,12 @@ mod tests {
             ("https://*.co.uk", OriginError::PublicSuffix),
             ("https://*.github.io", OriginError::PublicSuffix),
             ("https://*.localhost", OriginError::PublicSuffix),
+            // The parser decodes them to `*`.
+            ("https://%2a.github.io", OriginError::Malformed),
+            ("https://＊.com", OriginError::Malformed),
+            ("https://%2A%2Ecom", OriginError::Malformed),
+            ("https://a$b.example.com", OriginError::Malformed),
+            (&format!("https://{}.example.com", "字".repeat(100)), OriginError::Malformed),
         ] {
             assert_eq!(AllowedOrigin::parse(entry), Err(error), "{entry}");
         }

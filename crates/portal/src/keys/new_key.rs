@@ -135,8 +135,7 @@ impl Portal {
 /// The option of curl without which a key with allowed origins is rejected.
 fn origin_option(restrictions: &Restrictions) -> Option<String> {
     let origin = restrictions.origins.first()?.as_str().replacen("*.", "www.", 1);
-    // A host name may contain a quote.
-    Some(format!(" -H 'Origin: {}'", origin.replace('\'', r"'\''")))
+    Some(format!(" -H 'Origin: {origin}'"))
 }
 
 /// A byte from the system's random number generator.
@@ -168,7 +167,6 @@ mod tests {
         };
         assert_eq!(option("https://example.com").as_deref(), Some(" -H 'Origin: https://example.com'"));
         assert_eq!(option("https://*.example.com").as_deref(), Some(" -H 'Origin: https://www.example.com'"));
-        assert_eq!(option("https://o'neil.example").as_deref(), Some(r" -H 'Origin: https://o'\''neil.example'"));
         assert_eq!(origin_option(&Restrictions::default()), None);
     }
 }

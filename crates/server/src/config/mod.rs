@@ -71,6 +71,7 @@ pub(crate) struct PublicConfig {
     pub(crate) pair_tokens_per_subnet_per_min_max: u32,
     pub(crate) pair_networks_max: usize,
     pub(crate) tickets_per_key_per_min_max: u32,
+    pub(crate) ticket_body_timeout_ms: u64,
     pub(crate) ticket_counters_max: usize,
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ipseity_api::{Pairing, SealingKeys, TicketLimits, Tickets, TokenSealer};
@@ -27,6 +28,7 @@ pub(crate) fn open_sealed_tokens(public: &PublicConfig) -> Result<SealedTokens> 
     let sealer = Arc::new(TokenSealer::new(public_urls(public).base, shared_keys));
     let limits = TicketLimits {
         per_key_per_min_max: public.tickets_per_key_per_min_max,
+        body_timeout: Duration::from_millis(public.ticket_body_timeout_ms),
         counters_max: public.ticket_counters_max,
     };
     Ok(SealedTokens {

@@ -186,7 +186,7 @@ async fn every_documented_status_occurs_with_its_headers() {
 async fn observe_tickets(deployment: &Deployment, observed: &mut ObservedResponses, document: &Value, bearer: &str) {
     let dir = TestDir::create().expect("directory");
     let mut env = ticket_env(dir.path(), "http://localhost");
-    env.insert("IPSEITY__PUBLIC__TICKETS_PER_KEY_PER_MIN_MAX".to_owned(), "2".to_owned());
+    env.insert("IPSEITY__PUBLIC__TICKETS_PER_KEY_PER_MIN_MAX".to_owned(), "3".to_owned());
     let node = deployment.start_node(&env).await.expect("node starts");
     let mut caller = node.client();
     let options = r#"{"origin": "https://shop.example"}"#;

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use futures_util::future::join_all;
 use http::Method;
-use ipseity_domain::{PlaintextKey, Scope};
+use ipseity_domain::{PlaintextKey, Scope, test_key};
 use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::{
     CommandOutput, Deployment, DeploymentOptions, IssuedKey, Node, TestClient, TestDir, TestResponse,
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::errors::ExpectedError;
 use crate::fixture::{env_number, fresh_key, relaxed_timeouts, shared_deployment};
@@ -130,9 +132,8 @@ async fn only_a_server_with_a_usable_key_creates_tickets() {
     ExpectedError::MISSING_KEY.assert_matches(&post(TICKETS_PATH, &[("authorization", &key.key)], "").await);
     let ticket = format!("Bearer {}", create_ticket(node, &key, &json!({})).await);
     let unknown = format!("Bearer {}", PlaintextKey::generate(|| fastrand::u8(..)).expose());
-    for invalid in [&ticket, &unknown] {
-        ExpectedError::INVALID_KEY.assert_matches(&post(TICKETS_PATH, &[("authorization", invalid)], "").await);
-    }
+    ExpectedError::INVALID_KEY.assert_matches(&post(TICKETS_PATH, &[("authorization", &unknown)], "").await);
+    ExpectedError::TICKET_CREATION.assert_matches(&post(TICKETS_PATH, &[("authorization", &ticket)], "").await);
     for body in [r#"{"lifetime_s": 901}"#, r#"{"uses": 0}"#, r#"{"origin": "https://*.shop.example"}"#, "{", "[1]"] {
         let reply = post(TICKETS_PATH, &[("authorization", &bearer)], body).await;
         ExpectedError::BAD_REQUEST.assert_matches(&reply);
@@ -211,6 +212,71 @@ async fn ticket_that_is_used_thousands_of_times_does_not_pause_the_key() {
     let other = create_ticket(node, &key, &json!({ "uses": 1 })).await;
     assert_eq!(use_ticket(node, &other, &[]).await.status, 200);
     ExpectedError::INVALID_TICKET.assert_matches(&use_ticket(node, &other, &[]).await);
+}
+
+/// Such requests count toward the burst limit, so they must be uses.
+#[tokio::test(flavor = "multi_thread")]
+async fn ticket_and_caller_cannot_pause_a_key_whose_quota_is_used_up() {
+    let deployment = shared_deployment().await;
+    let server = TicketNode::start(deployment).await;
+    let node = &server.node;
+    let key = fresh_key(deployment, Scope::Ip).await;
+    restrict(deployment, &key, &["--daily-limit", "5", "--caller-limit", "30"]).await;
+    let used_up = create_ticket(node, &key, &json!({})).await;
+    for _ in 0..5 {
+        assert_eq!(use_ticket(node, &used_up, &[("x-forwarded-for", "203.0.113.9")]).await.status, 200);
+    }
+    let ticket = create_ticket(node, &key, &json!({})).await;
+    let mut client = node.client();
+    for _ in 0..320 {
+        let reply = use_ticket_on(&mut client, &ticket, &[("x-forwarded-for", "203.0.113.10")]).await;
+        assert!([401, 429].contains(&reply.status), "{}", reply.text());
+    }
+    for _ in 0..320 {
+        let headers = [("authorization", &*key.bearer()), ("x-forwarded-for", "203.0.113.11")];
+        assert_eq!(client.get(LOOKUP_PATH, &headers).await.expect("response arrives").status, 429);
+    }
+    let status = client.get(STATUS_PATH, &[("authorization", &key.bearer())]).await.expect("response arrives");
+    let status = status.json().expect("valid JSON");
+    assert_eq!((&status["state"], &status["usage"]["burst"]), (&json!("active"), &json!(5 + 5 + 30)), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn test_key_creates_a_ticket_that_works_like_it() {
+    let deployment = shared_deployment().await;
+    let server = TicketNode::start(deployment).await;
+    let mut client = server.node.client();
+    let bearer = format!("Bearer {}", test_key(Scope::Geo));
+    let options = json!({ "scope": "ip", "uses": 7 }).to_string();
+    let reply = client.post(TICKETS_PATH, &[("authorization", &bearer)], options).await.expect("response arrives");
+    let body = reply.json().expect("valid JSON");
+    assert_eq!((reply.status, reply.header("ipseity-test")), (200, Some("true")), "{body}");
+    assert_eq!((&body["scope"], &body["uses"]), (&json!("ip"), &json!(7)));
+    let ticket = body["ticket"].as_str().expect("text");
+    let reply = use_ticket_on(&mut client, ticket, &[]).await;
+    assert!(reply.status == 200 && !reply.text().contains("country"), "{}", reply.text());
+    let failed = client.get(&format!("{LOOKUP_PATH}?key={ticket}&fail=ticket"), &[]).await.expect("response arrives");
+    ExpectedError::INVALID_TICKET.assert_matches(&failed);
+    let headers = [("authorization", &*bearer), ("origin", SHOP)];
+    let from_page = client.post(TICKETS_PATH, &headers, "").await.expect("response arrives");
+    ExpectedError::TICKET_CREATION.assert_matches(&from_page);
+}
+
+/// A body that does not arrive is an error of the client, and needs a valid key.
+#[tokio::test(flavor = "multi_thread")]
+async fn body_that_does_not_arrive_is_an_error_of_the_client() {
+    let deployment = shared_deployment().await;
+    let (server, key) = (TicketNode::start(deployment).await, fresh_key(deployment, Scope::Ip).await);
+    let mut stream = TcpStream::connect(server.node.http()).await.expect("connection opens");
+    let head = format!(
+        "POST {TICKETS_PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\nContent-Length: 20\r\n\r\n{{",
+        key.bearer()
+    );
+    stream.write_all(head.as_bytes()).await.expect("request is sent");
+    let mut response = vec![0; 4096];
+    let length = stream.read(&mut response).await.expect("response arrives");
+    let response = String::from_utf8_lossy(&response[..length]);
+    assert!(response.starts_with("HTTP/1.1 400") && response.contains("Invalid body"), "{response}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
