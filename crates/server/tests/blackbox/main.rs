@@ -34,6 +34,7 @@ mod meta;
 mod openapi;
 mod otlp;
 mod pairing;
+mod pairing_routes;
 mod plain_http;
 mod portal;
 mod postgres_failover;

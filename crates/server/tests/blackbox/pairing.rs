@@ -20,7 +20,7 @@ use crate::fixture::{fresh_key, shared_deployment};
 use crate::limits::rate_limit_headers;
 use crate::privacy::canaries::random_v4;
 
-const PAIR_PATH: &str = "/api/v1/pair";
+pub(crate) const PAIR_PATH: &str = "/api/v1/pair";
 pub(crate) const LOOKUP_PATH: &str = "/api/v1/ip";
 
 /// Settings of a node whose URLs for one family are its loopback addresses. Its base URL has the name `localhost`.

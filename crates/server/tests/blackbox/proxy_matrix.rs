@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ipseity_domain::Scope;
 use ipseity_testkit::client::quic::{CipherSuite, Http3TestOptions};
+use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::{Deployment, Http3TestClient, IssuedKey, Node, ReverseProxy, ReverseProxyKind};
 use serde_json::{Value, json};
 
@@ -37,14 +38,17 @@ const QUIC_SUITES: [(CipherSuite, &str); 3] = [
     (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, "TLS_CHACHA20_POLY1305_SHA256"),
 ];
 
+/// The documented PROXY version.
+const PROXY_V2: &str = "send-proxy-v2 proxy-v2-options ssl,ssl-cipher,crc32c";
+
 /// Maps the session that curl negotiated to the reported one.
 type ExpectedSession = fn(&NegotiatedSession) -> NegotiatedSession;
 
 /// One route to the service: its addresses for plain HTTP (HTTP/1.1, HTTP/2) and TLS, for each family.
-struct ProxyRoute {
-    name: &'static str,
+pub(crate) struct ProxyRoute {
+    pub(crate) name: &'static str,
     clear: [[u16; 3]; 2],
-    tls: [u16; 3],
+    pub(crate) tls: [u16; 3],
     expected_session: ExpectedSession,
     reports_rtt: bool,
     _processes: (Vec<Node>, Option<ReverseProxy>),
@@ -101,13 +105,14 @@ fn combined_pem(deployment: &Deployment) -> String {
     file.display().to_string()
 }
 
-async fn direct_route(deployment: &Deployment) -> ProxyRoute {
+pub(crate) async fn direct_route(deployment: &Deployment, more_settings: Env) -> ProxyRoute {
     let (clear, tls) = (free_addresses(), free_addresses());
-    let settings = edge_env(&[
+    let mut settings = edge_env(&[
         ("TRUSTED_PROXIES", "127.0.0.1/32"),
         ("HTTP", &join_addresses(&clear)),
         ("HTTPS", &join_addresses(&tls)),
     ]);
+    settings.extend(more_settings);
     let node = deployment.start_node(&settings).await.expect("node starts");
     let ports = |all: [SocketAddr; 3]| all.map(|address| address.port());
     let clear = [ports(clear), ports(clear)];
@@ -121,8 +126,9 @@ async fn direct_route(deployment: &Deployment) -> ProxyRoute {
     }
 }
 
-async fn nginx_route(deployment: &Deployment) -> ProxyRoute {
-    let settings = edge_env(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
+pub(crate) async fn nginx_route(deployment: &Deployment, more_settings: Env) -> ProxyRoute {
+    let mut settings = edge_env(&[("PRESET", "nginx"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
+    settings.extend(more_settings);
     let node = deployment.start_node(&settings).await.expect("node starts");
     let certificate = &deployment.certificate;
     let configure = |ports: &[u16]| {
@@ -156,15 +162,21 @@ async fn nginx_route(deployment: &Deployment) -> ProxyRoute {
     }
 }
 
+/// haproxy with the documented configuration, in front of a node with these settings.
+pub(crate) async fn documented_haproxy_route(deployment: &Deployment, more_settings: Env) -> ProxyRoute {
+    haproxy_route(deployment, "haproxy", PROXY_V2, more_settings, tls_session_only).await
+}
+
 /// haproxy with the documented configuration and this PROXY version, in front of a node with these settings.
 async fn haproxy_route(
     deployment: &Deployment,
     name: &'static str,
     version: &str,
-    settings: &[(&str, &str)],
+    more_settings: Env,
     expected_session: ExpectedSession,
 ) -> ProxyRoute {
-    let settings = edge_env(&[&[("PRESET", "haproxy"), ("TRUSTED_PROXIES", "127.0.0.1/32")], settings].concat());
+    let mut settings = edge_env(&[("PRESET", "haproxy"), ("TRUSTED_PROXIES", "127.0.0.1/32")]);
+    settings.extend(more_settings);
     let node = deployment.start_node(&settings).await.expect("node starts");
     let both = combined_pem(deployment);
     let configure = |ports: &[u16]| {
@@ -184,7 +196,7 @@ async fn haproxy_route(
                 &bind(3, &format!("ssl crt {both} alpn h2,http/1.1")),
             )
             .replace("    bind :::443 v6only ssl crt /etc/ssl/ipseity.pem alpn h2,http/1.1\n", "")
-            .replace("send-proxy-v2 proxy-v2-options ssl,ssl-cipher,crc32c", version)
+            .replace(PROXY_V2, version)
             .replace("10.0.0.5:8080", &node.http().to_string())
     };
     let proxy = ReverseProxy::start(ReverseProxyKind::Haproxy, 6, configure).await.expect("haproxy starts");
@@ -282,28 +294,31 @@ async fn check_route_over_quic(deployment: &Deployment, key: &IssuedKey, route: 
 async fn connection_fields_are_exact_or_null_on_every_route() {
     let deployment = shared_deployment().await;
     let key = fresh_key(deployment, Scope::Full).await;
-    let v2 = "send-proxy-v2 proxy-v2-options ssl,ssl-cipher,crc32c";
-    let through = [("PASS_THROUGH", "http")];
-    let direct = direct_route(deployment).await;
+    let through = || edge_env(&[("PASS_THROUGH", "http")]);
+    let direct = direct_route(deployment, Env::new()).await;
     let mut cells =
         check_route(deployment, &key, &direct).await + check_route_over_quic(deployment, &key, &direct).await;
-    cells += check_route(deployment, &key, &nginx_route(deployment).await).await;
+    cells += check_route(deployment, &key, &nginx_route(deployment, Env::new()).await).await;
     cells += check_route(
         deployment,
         &key,
-        &haproxy_route(deployment, "haproxy, PROXY v1", "send-proxy", &[], no_session).await,
+        &haproxy_route(deployment, "haproxy, PROXY v1", "send-proxy", Env::new(), no_session).await,
     )
     .await;
-    cells +=
-        check_route(deployment, &key, &haproxy_route(deployment, "haproxy, PROXY v2", v2, &[], tls_session_only).await)
-            .await;
+    cells += check_route(
+        deployment,
+        &key,
+        &haproxy_route(deployment, "haproxy, PROXY v2", PROXY_V2, Env::new(), tls_session_only).await,
+    )
+    .await;
     let passing =
-        haproxy_route(deployment, "haproxy, HTTP pass-through, PROXY v1", "send-proxy", &through, protocol_only).await;
+        haproxy_route(deployment, "haproxy, HTTP pass-through, PROXY v1", "send-proxy", through(), protocol_only).await;
     cells += check_route(deployment, &key, &passing).await;
     cells += check_route(
         deployment,
         &key,
-        &haproxy_route(deployment, "haproxy, HTTP pass-through, PROXY v2", v2, &through, same_as_negotiated).await,
+        &haproxy_route(deployment, "haproxy, HTTP pass-through, PROXY v2", PROXY_V2, through(), same_as_negotiated)
+            .await,
     )
     .await;
     cells += check_route(
