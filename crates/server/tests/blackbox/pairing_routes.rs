@@ -17,7 +17,7 @@ use crate::pairing::{LOOKUP_PATH, PAIR_PATH, addresses_of, pairing_env};
 use crate::proxy_matrix::{ProxyRoute, direct_route, documented_haproxy_route, nginx_route};
 
 /// Below the burst limit.
-const PAIRS_PER_KEY: u32 = 200;
+const PAIRS_PER_KEY: usize = 200;
 
 enum RouteClient {
     Streams(StreamTestClient),
@@ -67,25 +67,25 @@ async fn both_addresses_are_paired_on_every_route() {
         documented_haproxy_route(deployment, settings()).await,
     ];
     let pairs = env_number("IPSEITY_PAIRS", 70) / 7;
-    let mut key = fresh_key(deployment, Scope::Ip).await;
     let mut paired = 0;
     for route in &routes {
-        for (protocol, mut clients) in connect(route, ca_file).await {
-            for pair in 0..pairs {
-                if paired % PAIRS_PER_KEY == PAIRS_PER_KEY - 1 {
-                    key = fresh_key(deployment, Scope::Ip).await;
+        // A connection has a maximum number of requests.
+        for first in (0..pairs).step_by(PAIRS_PER_KEY) {
+            for (protocol, mut clients) in connect(route, ca_file).await {
+                let key = fresh_key(deployment, Scope::Ip).await;
+                for pair in (first..pairs).take(PAIRS_PER_KEY) {
+                    // The token of one family, the lookup over the other, in turn.
+                    let (issuer, caller) = if pair % 2 == 0 { (0, 1) } else { (1, 0) };
+                    let token = clients[issuer].get(PAIR_PATH, &[]).await.json().expect("valid JSON")["token"].clone();
+                    let headers = [("authorization", &*key.bearer()), ("ipseity-pair", token.as_str().expect("text"))];
+                    let reply = clients[caller].get(LOOKUP_PATH, &headers).await;
+                    let both = (json!("127.0.0.1"), json!("::1"), None);
+                    assert_eq!(addresses_of(&reply), both, "{}, {protocol}, pair {pair}", route.name);
+                    paired += 1;
                 }
-                // The token of one family, the lookup over the other, in turn.
-                let (issuer, caller) = if pair % 2 == 0 { (0, 1) } else { (1, 0) };
-                let token = clients[issuer].get(PAIR_PATH, &[]).await.json().expect("valid JSON")["token"].clone();
-                let headers = [("authorization", &*key.bearer()), ("ipseity-pair", token.as_str().expect("text"))];
-                let reply = clients[caller].get(LOOKUP_PATH, &headers).await;
-                let both = (json!("127.0.0.1"), json!("::1"), None);
-                assert_eq!(addresses_of(&reply), both, "{}, {protocol}, pair {pair}", route.name);
-                paired += 1;
             }
-            print_line(&format!("{}, {protocol}: {pairs} pairs", route.name));
         }
+        print_line(&format!("{}: {paired} pairs so far", route.name));
     }
     assert_eq!(paired, 7 * pairs);
 }
