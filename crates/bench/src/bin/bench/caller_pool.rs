@@ -37,6 +37,19 @@ impl CallerPool {
     }
 }
 
+/// Restricts the keys of a pool. All its callers are allowed.
+pub(crate) async fn restrict_keys(postgres: &Postgres, pool: &CallerPool) -> Result<()> {
+    let ids: Vec<_> = pool.key_ids().collect();
+    let update = format!(
+        "set session_replication_role = replica;
+         update keys set allowed_networks = '{{0.0.0.0/1,128.0.0.0/1}}', expires_at = now() + interval '1 year',
+                caller_limit = 300, restriction_version = 1 where id = any('{{{}}}')",
+        ids.join(",")
+    );
+    postgres.psql(DATABASE, &update).await?;
+    Ok(())
+}
+
 /// Any unicast address of the Internet, in the databases or not.
 fn random_address() -> Ipv4Addr {
     loop {

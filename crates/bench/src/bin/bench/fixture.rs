@@ -8,7 +8,7 @@ use ipseity_domain::Scope;
 use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::{Deployment, DeploymentOptions, Redis, RedisOptions, TestDir};
 
-use crate::caller_pool::{CallerPool, SeedKeyRows, generate_key};
+use crate::caller_pool::{CallerPool, SeedKeyRows, generate_key, restrict_keys};
 use crate::comparison_server::{BenchPrograms, ComparisonServer};
 use crate::load::LOOKUP_PATH;
 use crate::load::paced::PacedLoad;
@@ -37,6 +37,8 @@ pub(crate) struct CallerPools {
     pub(crate) ip: CallerPool,
     pub(crate) geo: CallerPool,
     pub(crate) full: CallerPool,
+    /// With keys that have networks, an expiry and a limit per caller.
+    pub(crate) restricted: CallerPool,
     /// Without a key.
     pub(crate) no_key: CallerPool,
     /// With a typo in the key.
@@ -64,6 +66,7 @@ impl CallerPools {
             ip: write("ip", rows.add_keys(keys, Scope::Ip, false)?)?,
             geo: write("geo", rows.add_keys(keys, Scope::Geo, false)?)?,
             full: write("full", rows.add_keys(keys, Scope::Full, false)?)?,
+            restricted: write("restricted", rows.add_keys(keys, Scope::Full, false)?)?,
             no_key: write("missing", vec!["-".to_owned(); keys / 10])?,
             malformed_key: write("malformed", unknown_keys(keys / 10).map(typo).collect())?,
             unknown_keys: write("unknown", unknown_keys(keys / 10).collect())?,
@@ -91,6 +94,7 @@ impl BenchFixture {
         let mut rows = SeedKeyRows::default();
         let pools = CallerPools::open(keys, dir.path(), &mut rows)?;
         rows.load_into(&deployment.postgres, dir.path()).await?;
+        restrict_keys(&deployment.postgres, &pools.restricted).await?;
         progress("starting the bare servers");
         let body = dir.path().join("body");
         fs::write(&body, median_response(&deployment, &pools.full).await?)?;

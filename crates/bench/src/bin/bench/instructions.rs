@@ -20,7 +20,7 @@ use crate::comparison_server::BenchPrograms;
 use crate::fixture::BenchFixture;
 use crate::measure::USAGE_FLUSH_WAIT;
 use crate::progress::progress;
-use crate::subjects::{MALFORMED_KEY, PAUSED_KEY_FLOODED};
+use crate::subjects::{MALFORMED_KEY, PAUSED_KEY_FLOODED, RESTRICTED};
 
 const KEYS: usize = 1_000;
 const WARM_S: u64 = 3;
@@ -46,12 +46,14 @@ pub(crate) async fn count_instructions() -> Result<BTreeMap<&'static str, f64>> 
     let programs = under_callgrind(&BenchPrograms::find()?, dir.path())?;
     let fixture = BenchFixture::open(KEYS, CONNECTIONS, geo_databases()?, env, &programs).await?;
     fixture.warm_up(&fixture.pools.full).await?;
-    let refusals = [
+    fixture.warm_up(&fixture.pools.restricted).await?;
+    let others = [
+        fixture.http1_subject(RESTRICTED, &fixture.pools.restricted, "success"),
         fixture.http1_subject(MALFORMED_KEY, &fixture.pools.malformed_key, "invalid_api_key"),
         fixture.http1_subject(PAUSED_KEY_FLOODED, &fixture.pools.one_paused_key, "paused"),
     ];
     let mut counts = BTreeMap::new();
-    for subject in fixture.basic_subjects().iter().chain(&refusals) {
+    for subject in fixture.basic_subjects().iter().chain(&others) {
         progress(&format!("counting instructions: {}", subject.name));
         let pid = *subject.processes.servers.first().context("the subject has no server")?;
         subject.load.run(WARM_S, fixture.dir.path()).await?;

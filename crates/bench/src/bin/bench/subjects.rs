@@ -17,6 +17,7 @@ pub(crate) const REDIS_ONLY: &str = "Redis script";
 pub(crate) const IP: &str = "ip";
 pub(crate) const GEO: &str = "geo";
 pub(crate) const FULL: &str = "full";
+pub(crate) const RESTRICTED: &str = "full, restricted key";
 pub(crate) const DEMO: &str = "demo";
 pub(crate) const NO_KEY: &str = "no key";
 pub(crate) const MALFORMED_KEY: &str = "malformed key";

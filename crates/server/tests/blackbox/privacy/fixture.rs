@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ipseity_domain::{PlaintextKey, Scope};
 use ipseity_testkit::deployment::node::Env;
-use ipseity_testkit::{Deployment, DeploymentOptions, Node, RedisOptions, TestClient, eventually};
+use ipseity_testkit::{Deployment, DeploymentOptions, Node, RedisOptions, TestClient, TestDir, eventually};
 use tokio::sync::OnceCell;
 
 use super::canaries::Canaries;
@@ -16,6 +16,7 @@ use super::{faults, malformed_input, members, routes};
 use crate::fixture::{env_number, fresh_key};
 use crate::portal::fixture::PortalFixture as Portal;
 use crate::proxies::edge_env;
+use crate::tickets::ticket_env;
 
 /// How each node determines the client's address. The last accepts PROXY headers.
 const NODE_SETTINGS: [&[(&str, &str)]; 4] = [
@@ -35,6 +36,7 @@ pub(crate) struct PrivacyFixture {
     pub(crate) keys: Vec<String>,
     /// Data that Redis had in memory before it was killed.
     pub(crate) saved_dumps: Vec<(&'static str, Vec<u8>)>,
+    _sealing_keys: TestDir,
     /// Temporary nodes, whose files are kept.
     extra_nodes: Mutex<Vec<Node>>,
     /// Every observed status.
@@ -83,10 +85,15 @@ impl PrivacyFixture {
             ("IPSEITY__EDGE__TRUSTED_PROXIES", "127.0.0.1/32,::1/128"),
             ("IPSEITY_FAILPOINTS", "panic"),
         ];
+        let sealing_keys = TestDir::create().expect("directory");
         let mut portal = Portal::with_options(options, &settings).await;
         log_all_store_commands(&portal.deployment).await;
         for settings in NODE_SETTINGS {
-            let node = portal.deployment.start_node(&edge_env(settings)).await.expect("node starts");
+            let mut env = ticket_env(sealing_keys.path(), "");
+            // The default has the scheme of the URLs for one family.
+            env.remove("IPSEITY__PUBLIC__BASE_URL");
+            env.extend(edge_env(settings));
+            let node = portal.deployment.start_node(&env).await.expect("node starts");
             portal.deployment.nodes.push(node);
         }
         Self {
@@ -94,6 +101,7 @@ impl PrivacyFixture {
             canaries: Canaries::generate(),
             keys: Vec::new(),
             saved_dumps: Vec::new(),
+            _sealing_keys: sealing_keys,
             extra_nodes: Mutex::default(),
             statuses: Mutex::default(),
         }

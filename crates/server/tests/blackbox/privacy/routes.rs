@@ -9,6 +9,8 @@ use ipseity_testkit::{Http3TestClient, Node, StreamTestClient, TestClient, TestR
 use super::fixture::{PROXY_PROTOCOL_NODE, PrivacyFixture};
 use crate::fixture::fresh_key;
 use crate::portal::routes::ROUTE_CASES;
+use crate::restrictions::restrict;
+use crate::tickets::TICKETS_PATH;
 
 pub(crate) const LOOKUP_PATH: &str = "/api/v1/ip";
 const API_PATHS: [&str; 8] = [
@@ -21,6 +23,7 @@ const API_PATHS: [&str; 8] = [
     "/api/v1/ip/",
     "/assets/x/y.css",
 ];
+const TICKETS: usize = 20;
 /// Longer than the maximum length of a URI.
 const URI_BYTES: usize = 5_000;
 const BURST: usize = 300;
@@ -102,6 +105,7 @@ pub(crate) async fn request_everything(fixture: &PrivacyFixture, round: u32) {
         }
     }
     try_methods(fixture).await;
+    use_tickets(fixture).await;
     exhaust_daily_quota(fixture, round).await;
     pause_key(fixture).await;
 }
@@ -182,6 +186,27 @@ async fn exhaust_daily_quota(fixture: &PrivacyFixture, round: u32) {
         let path = place_key(LOOKUP_PATH, &mut lines, &key, 6);
         let reply = caller.get(&path, &as_str_pairs(&lines)).await.expect("response arrives");
         assert_eq!(reply.status, expected, "{}", reply.text());
+    }
+}
+
+/// Tickets of a key with a limit per caller, each used until it is used up.
+async fn use_tickets(fixture: &PrivacyFixture) {
+    let (deployment, mut caller) = (fixture.deployment(), fixture.deployment().nodes[0].client());
+    let key = fresh_key(deployment, Scope::Full).await;
+    fixture.canaries.register_key(&key.key);
+    restrict(deployment, &key, &["--tickets-only", "--caller-limit", "2"]).await;
+    for _ in 0..TICKETS {
+        let mut lines = fixture.canaries.client_headers();
+        lines.push(("authorization".to_owned(), key.bearer()));
+        let reply = caller.post(TICKETS_PATH, &as_str_pairs(&lines), "{\"uses\": 2}").await.expect("response arrives");
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let ticket = reply.json().expect("valid JSON")["ticket"].as_str().expect("text").to_owned();
+        let ticket = fixture.canaries.register_secret(&ticket);
+        for placement in 0..KEY_PLACEMENTS {
+            let mut lines = fixture.canaries.client_headers();
+            let path = place_key(LOOKUP_PATH, &mut lines, &ticket, placement);
+            fixture.record_status(caller.get(&path, &as_str_pairs(&lines)).await.expect("response arrives").status);
+        }
     }
 }
 
