@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import pathlib
+import secrets
 import subprocess
 import tempfile
 import urllib.parse
@@ -21,6 +22,11 @@ class Deployment:
     """Ends with its `with` block. What `dev --json` prints is in `info`: http, https, portal, ca, keys, env."""
 
     def __init__(self, settings=LONG_TIMEOUTS):
+        # For tickets.
+        self.sealing_keys = tempfile.NamedTemporaryFile("w")
+        self.sealing_keys.write(f"seal {secrets.token_hex(32)}\n")
+        self.sealing_keys.flush()
+        settings = [*settings, f"public.sealing_key_file={self.sealing_keys.name}"]
         self.settings = [part for setting in settings for part in ("--set", setting)]
 
     def __enter__(self):
@@ -35,6 +41,7 @@ class Deployment:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
+        self.sealing_keys.close()
 
     def cli(self, *arguments):
         """Runs `ipseity` and returns what it prints."""

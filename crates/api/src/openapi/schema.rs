@@ -105,7 +105,7 @@ fn key_status_schema() -> Value {
 fn ticket_options_schema() -> Value {
     json!({
         "type": "object",
-        "description": "Options of a ticket.",
+        "description": "Options of a ticket. Null is the default.",
         "additionalProperties": false,
         "properties": {
             "origin": { "type": ["string", "null"], "description": "Origin whose pages may use the ticket. Without it, any client may." },

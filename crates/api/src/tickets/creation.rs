@@ -33,11 +33,11 @@ impl TicketOptions {
                     options.scope = Some(scope.ok_or(Refusal::InvalidTicketOption("`scope`"))?);
                 }
                 "lifetime_s" => {
-                    let lifetime_s = value.as_u64().filter(|s| (LIFETIME_S_MIN..=LIFETIME_S_MAX).contains(s));
+                    let lifetime_s = parse_integer(value).filter(|s| (LIFETIME_S_MIN..=LIFETIME_S_MAX).contains(s));
                     options.lifetime_s = lifetime_s.ok_or(Refusal::InvalidTicketOption("`lifetime_s`"))?;
                 }
                 "uses" => {
-                    let uses = value.as_u64().and_then(|uses| u8::try_from(uses).ok());
+                    let uses = parse_integer(value).and_then(|uses| u8::try_from(uses).ok());
                     let uses = uses.filter(|uses| (1..=USES_MAX).contains(uses));
                     options.uses = uses.ok_or(Refusal::InvalidTicketOption("`uses`"))?;
                 }
@@ -46,6 +46,12 @@ impl TicketOptions {
         }
         Ok(options)
     }
+}
+
+/// In JSON, `30.0` is an integer too.
+fn parse_integer(value: &Value) -> Option<u64> {
+    let is_integer = |number: &f64| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(is_integer).map(|number| number as u64))
 }
 
 /// A single origin, as browsers send it.
@@ -61,7 +67,7 @@ mod tests {
     #[test]
     fn body_sets_the_options() {
         let defaults = TicketOptions { origin: None, scope: None, lifetime_s: 300, uses: 5 };
-        for body in ["", " \n", "{}", r#"{"origin": null, "uses": null}"#] {
+        for body in ["", " \n", "{}", r#"{"origin": null, "lifetime_s": 300.0, "uses": 5.0}"#] {
             assert_eq!(TicketOptions::parse(body.as_bytes()), Ok(defaults.clone()), "{body}");
         }
         let body = r#"{"origin": "https://SHOP.example:443", "scope": "ip", "lifetime_s": 30, "uses": 100}"#;
@@ -84,6 +90,8 @@ mod tests {
             (r#"{"lifetime_s": 29}"#, "`lifetime_s`"),
             (r#"{"lifetime_s": 901}"#, "`lifetime_s`"),
             (r#"{"lifetime_s": "60"}"#, "`lifetime_s`"),
+            (r#"{"uses": -1}"#, "`uses`"),
+            (r#"{"uses": 1e300}"#, "`uses`"),
             (r#"{"uses": 0}"#, "`uses`"),
             (r#"{"uses": 101}"#, "`uses`"),
             (r#"{"uses": 257}"#, "`uses`"),
