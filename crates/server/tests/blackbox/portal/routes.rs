@@ -61,6 +61,7 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/keys/{id}/resume", &[], 303),
     form_case("/keys/{id}/rotate", &[("overlap_s", "3600")], 200),
     form_case("/keys/{id}/revoke-previous", &[], 303),
+    form_case("/keys/{id}/invalidate-tickets", &[], 303),
     form_case("/keys/{id}/restrict", &[("origins", "https://example.com")], 303),
     page_case("/keys/{id}/delete"),
     form_case("/keys/{id}/delete", &[], 303),
