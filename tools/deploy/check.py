@@ -9,10 +9,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import helm_chart
 import kubernetes_validate
 import yaml
 
-KUBERNETES = ["1.31.0", "1.37.0"]
+KUBERNETES = ["1.31.0", "1.34.0", "1.37.0"]
+# What the Pod Security standard `restricted` allows.
+RESTRICTED_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 failures = []
@@ -36,10 +39,15 @@ def manifests():
             yield file.name, document
 
 
-def invalid_manifests(version):
-    for name, document in manifests():
-        if document["kind"] == "Kustomization":
-            continue
+def objects():
+    """The objects of the manifests and of the chart, with where each comes from."""
+    yield from ((name, document) for name, document in manifests() if document["kind"] != "Kustomization")
+    if helm_chart.has_helm():
+        yield from helm_chart.documents()
+
+
+def invalid_objects(version):
+    for name, document in objects():
         try:
             kubernetes_validate.validate(document, version, strict=True)
         except kubernetes_validate.ValidationError as error:
@@ -61,13 +69,45 @@ def unknown_settings(known):
                 continue
             if setting.lower() not in known.get(section.lower(), {}):
                 yield f"{file.relative_to(ROOT)}: unknown setting [{section.lower()}] {setting.lower()}"
-    texts = {"debian/ipseity.toml": (DEPLOY / "debian/ipseity.toml").read_text()}
-    texts |= {f"kubernetes/{name}": document["data"]["ipseity.toml"] for name, document in manifests() if document["kind"] == "ConfigMap"}
-    for name, text in texts.items():
-        for section, settings in tomllib.loads(text).items():
+    for file in DEPLOY.rglob("*.toml"):
+        name = file.relative_to(DEPLOY)
+        for section, settings in tomllib.loads(file.read_text()).items():
             for setting in settings:
                 if setting not in known.get(section, {}):
                     yield f"{name}: unknown setting [{section}] {setting}"
+
+
+def pods():
+    for name, document in objects():
+        if pod := document.get("spec", {}).get("template", {}).get("spec"):
+            yield name, pod
+
+
+def unrestricted_pods():
+    """What the Pod Security standard `restricted` rejects, and a writable root file system."""
+    for name, pod in pods():
+        context = pod.get("securityContext", {})
+        if not context.get("runAsNonRoot") or not context.get("runAsUser") or context.get("seccompProfile") != {"type": "RuntimeDefault"}:
+            yield f"{name}: the security context of the pod"
+        if pod.keys() & {"hostNetwork", "hostPID", "hostIPC"} or pod.get("enableServiceLinks", True) or pod.get("automountServiceAccountToken", True):
+            yield f"{name}: the pod has access to the host, to service links or to a token"
+        for volume in pod["volumes"]:
+            if not volume.keys() - {"name"} <= RESTRICTED_VOLUMES:
+                yield f"{name}: the type of the volume {volume['name']}"
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            expected = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+            if container.get("securityContext") != expected:
+                yield f"{name}: the security context of the container {container['name']}"
+            if "limits" not in container["resources"]:
+                yield f"{name}: the container {container['name']} has no limits"
+
+
+def unreadable_secrets():
+    """A secret with a mode for its group is readable only for pods with that group."""
+    for name, pod in pods():
+        modes = [volume["secret"].get("defaultMode", 0o644) for volume in pod["volumes"] if "secret" in volume]
+        if any(mode & 0o004 == 0 for mode in modes) and "fsGroup" not in pod["securityContext"]:
+            yield f"{name}: the pod has no fsGroup and cannot read its secrets"
 
 
 def unpinned():
@@ -90,16 +130,31 @@ def unpinned():
             yield f"{name} is not the version of rust-toolchain.toml, {toolchain}"
 
 
+def check_chart():
+    claim("helm lint finds nothing in the chart", list(helm_chart.lint()))
+    claim("every value of the chart is documented, and others are rejected", list(helm_chart.undocumented_values()))
+    claim("every value of the chart has an effect", list(helm_chart.unused_values()))
+    claim("what the chart lacks is a clear error", list(helm_chart.unclear_errors()))
+    claim("the chart and the manifests have the same objects", list(helm_chart.differences(manifests())))
+    claim("names and selectors of the chart match", list(helm_chart.broken_references()))
+
+
 def main():
     known = tomllib.loads((ROOT / "crates/server/src/config/default.toml").read_text())
     claim("every setting in deploy/ exists in default.toml", list(unknown_settings(known)))
+    if helm_chart.has_helm():
+        check_chart()
+    else:
+        print("  skipped the Helm chart: helm is not installed, and requirements.txt has it for x86-64 only")
     for version in KUBERNETES:
-        claim(f"the manifests are valid for Kubernetes {version}", list(invalid_manifests(version)))
+        claim(f"the objects are valid for Kubernetes {version}", list(invalid_objects(version)))
     claim("the kustomization lists every manifest", unlisted_manifests())
+    claim("every pod meets the Pod Security standard `restricted`", list(unrestricted_pods()))
+    claim("every pod can read its secrets", list(unreadable_secrets()))
     claim("the compose file is valid", run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "deploy/container/compose.yaml"))
     claim("actions and images are pinned", list(unpinned()))
     claim("hadolint finds nothing in the Dockerfile", run("hadolint", "deploy/container/Dockerfile"))
-    scripts = [*sorted((ROOT / "tools").rglob("*.sh")), ROOT / ".ci/run", ROOT / ".ci/install", *sorted((DEPLOY / "debian").glob("p*")), DEPLOY / "debian/ipseityctl"]
+    scripts = [*sorted((ROOT / "tools").rglob("*.sh")), ROOT / ".ci/run", ROOT / ".ci/install", *sorted((DEPLOY / "debian").glob("p*")), DEPLOY / "debian/ipseityctl", DEPLOY / "debian/ipseity-setup"]
     scripts = [script for script in scripts if "node_modules" not in script.parts]
     claim("shellcheck finds nothing in the scripts", run("shellcheck", "--severity=warning", *scripts))
     workflows = sorted((ROOT / ".github/workflows").glob("*.yaml"))

@@ -33,6 +33,7 @@ mount --bind "$dir/shared" mnt
 : >etc/machine-id
 rm -rf etc/systemd/system/*.target.wants var/lib/redis/* var/lib/postgresql/* etc/postgresql/*
 chroot . bash -c 'pg_createcluster "$(ls /usr/lib/postgresql | sort -n | tail -1)" main' >/dev/null
+chroot . install -d -m 0750 -o redis -g redis /var/lib/redis
 chroot . systemctl enable --quiet postgresql redis-server
 # Services create mounts, so the layer must be the root, not a chroot. The old root is stacked on top and unmounted.
 pivot_root . .

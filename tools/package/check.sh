@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# check.sh LOWER FIRST NEXT: boots systemd on a temporary layer over the directory LOWER, a Debian system with PostgreSQL and
-# Redis. There, steps.sh installs the package FIRST and upgrades it to NEXT. Needs root and removes everything it created.
+# check.sh LOWER FIRST NEXT COMMAND…: boots systemd on a temporary layer over the directory LOWER, a Debian system with
+# PostgreSQL and Redis, and runs COMMAND there. /mnt has the packages FIRST and NEXT, steps.sh, the runbooks and what follows
+# them. Needs root and removes everything it created.
 set -euo pipefail
 lower=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
@@ -8,7 +9,8 @@ dir=$(mktemp -d)
 mkdir "$dir/shared"
 cp --reflink=auto "$2" "$dir/shared/first.deb"
 cp --reflink=auto "$3" "$dir/shared/next.deb"
-cp "$here/steps.sh" "$here"/../../docs/operations/*.md "$dir/shared/"
+cp -r "$here/steps.sh" "$here/../runbooks" "$here"/../../docs/operations/*.md "$dir/shared/"
+shift 3
 : >"$dir/console.log"
 # The first process of a PID namespace reacts only to SIGKILL, which also ends its children.
 trap 'kill -KILL "$container" 2>/dev/null && wait "$container" 2>/dev/null || true; rm -rf "$dir"' EXIT
@@ -26,4 +28,4 @@ until [[ "$(inside systemctl is-system-running 2>/dev/null)" =~ running|degraded
     fi
     sleep 0.2
 done
-inside bash /mnt/steps.sh
+inside "$@"

@@ -75,6 +75,8 @@ pub enum ApiErrorKind {
     OriginNotAllowed,
     /// 403: the caller's address is not in one of the key's allowed networks.
     NetworkNotAllowed,
+    /// 403: the operator of the service has blocked the caller's network.
+    NetworkBlocked,
     /// 403: the key accepts only tickets.
     TicketRequired,
     /// 401: the ticket has expired, is used up, or is not from this service.
@@ -144,7 +146,7 @@ struct ErrorBody {
 impl ApiError {
     pub(crate) fn from_response(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let body = serde_json::from_slice(body).unwrap_or_else(|_| ErrorBody {
-            message: format!("Unexpected response with status {status}. Check that the base URL leads to Ipseity."),
+            message: format!("Unexpected response with status {status}. Check the base URL."),
             ..ErrorBody::default()
         });
         Self {
@@ -173,6 +175,7 @@ impl ApiErrorKind {
             "inactive_api_key" => Self::InactiveKey,
             "origin_not_allowed" => Self::OriginNotAllowed,
             "network_not_allowed" => Self::NetworkNotAllowed,
+            "network_blocked" => Self::NetworkBlocked,
             "ticket_required" => Self::TicketRequired,
             "rate_limit_exceeded" => match (&body.enterprise, &body.signup) {
                 (Some(enterprise), _) => Self::DailyQuota { rate_limit: rate_limit(), enterprise: enterprise.clone() },

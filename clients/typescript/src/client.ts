@@ -94,7 +94,7 @@ export class Client<S extends LookupScope> {
     this.#base = new URL(`${options.baseUrl.replace(/\/+$/, '')}/api/v1/`);
     this.#url = new URL(isDemo ? 'ip/demo' : `ip?scope=${options.scope}`, this.#base);
     for (const [name, value] of Object.entries(options.test ?? {})) {
-      if (value !== undefined) this.#url.searchParams.set(name, value);
+      if (value) this.#url.searchParams.set(name, value);
     }
     this.#headers = new Headers(isDemo || options.ticket ? {} : { authorization: `Bearer ${options.key}` });
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
@@ -150,7 +150,7 @@ export class Client<S extends LookupScope> {
           return response;
         } catch (error) {
           // The ticket may have expired on the way. If a new one is rejected too, a third would not help.
-          if (ticket && error instanceof InvalidTicketError && replaceable) {
+          if (replaceable && error instanceof InvalidTicketError) {
             replaceable.discard(ticket);
             replaceable = undefined;
             continue;

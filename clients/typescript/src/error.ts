@@ -47,7 +47,7 @@ export abstract class ApiError extends IpseityError {
   declare readonly retryAfterS: number | undefined;
 
   constructor({ status, headers }: Response, body: Partial<ErrorBody>) {
-    super(body.message ?? `Unexpected response with status ${status}. Check that the base URL leads to Ipseity.`);
+    super(body.message ?? `Unexpected response with status ${status}. Check the base URL.`);
     this.status = status;
     this.code = body.error ?? '';
     this.docs = body.docs ?? '';
@@ -97,6 +97,11 @@ export class OriginNotAllowedError extends ApiError {
 /** 403: the caller's address is not in one of the key's allowed networks. */
 export class NetworkNotAllowedError extends ApiError {
   override readonly name = 'NetworkNotAllowedError';
+}
+
+/** 403: the operator of the service has blocked the caller's network. */
+export class NetworkBlockedError extends ApiError {
+  override readonly name = 'NetworkBlockedError';
 }
 
 /** 403: the key accepts only tickets. */

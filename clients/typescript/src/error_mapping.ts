@@ -10,6 +10,7 @@ const CODES: Record<string, ErrorClass> = {
   inactive_api_key: errors.InactiveKeyError,
   origin_not_allowed: errors.OriginNotAllowedError,
   network_not_allowed: errors.NetworkNotAllowedError,
+  network_blocked: errors.NetworkBlockedError,
   ticket_required: errors.TicketRequiredError,
   rate_limit_exceeded: errors.BurstLimitError,
   https_required: errors.HttpsRequiredError,

@@ -19,6 +19,6 @@ export function rateLimitOf(headers: Headers): RateLimit {
 export function retryAfterS(headers: Headers): number | undefined {
   const text = headers.get('retry-after');
   if (!text) return undefined;
-  const seconds = /^\d+$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1000;
-  return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
+  const seconds = isNaN(+text) ? (Date.parse(text) - Date.now()) / 1000 : +text;
+  return isNaN(seconds) ? undefined : Math.max(0, seconds);
 }

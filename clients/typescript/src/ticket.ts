@@ -58,7 +58,7 @@ export class TicketCache {
   }
 
   /** Stops using a ticket that the service rejected. Another lookup may have replaced it already. */
-  discard(ticket: string) {
+  discard(ticket: string | undefined) {
     if (ticket === this.#ticket) this.#usesLeft = 0;
   }
 

@@ -4,7 +4,7 @@
 //!
 //! 1. The edge identifies the client and calls [`PublicService::call`] with the
 //!    [`Client`](ipseity_domain::Client) and the request. The service gives the request an id, a timeout and
-//!    a trace span, and limits the length of its URL.
+//!    a trace span, limits the length of its URL, and refuses clients in blocked networks.
 //! 2. A `GET /api/v1/ip` goes directly to its handler (`service::fast_path`). All other requests go through the
 //!    [`router`], which also holds the pages of the portal.
 //! 3. The handler asks [`Admission`] for a verdict. Admission reads the API key, charges the request in the
@@ -32,9 +32,11 @@
 //! | `service` | the outer HTTP service, request ids and metrics |
 //!
 //! This crate opens no sockets, renders no pages and reads no configuration. A client's address is read in
-//! two places, the renderer and the token of pairing, and is only written to the response to that client.
+//! the renderer and the token of pairing, and is only written to the response to that client. Restrictions and
+//! blocked networks only compare it.
 
 mod admission;
+mod blocked_networks;
 mod credential;
 mod error;
 mod failpoint;
@@ -59,6 +61,7 @@ mod wall_clock;
 pub use admission::Admission;
 pub use admission::backend::{Backend, Stores};
 pub use admission::usage_buffer::{DrainedUsage, UsageBuffer};
+pub use blocked_networks::BlockedNetworks;
 #[cfg(feature = "failpoints")]
 pub use failpoint::arm_failpoints;
 pub use limits::{ApiLimits, DegradedLimits, MinuteLimits};

@@ -15,6 +15,8 @@ pub struct ApiLimits {
     pub unknown_cache_ttl: Duration,
     /// Maximum number of keys in the refusal cache.
     pub refusal_cache_max: usize,
+    /// Demo requests per day that all clients share.
+    pub demo_daily_limit: u64,
     /// Maximum number of demo requests per subnet and day.
     pub demo_requests_per_subnet_max: u64,
     /// Maximum number of counters for the limits per caller.

@@ -2,7 +2,6 @@
 //! and may be cached.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -14,6 +13,7 @@ use crate::operation::{API_VERSION, Operation};
 use crate::pairing::Pairing;
 use crate::response::{cacheable_response, json_line};
 use crate::state::Api;
+use crate::wall_clock::wall_clock;
 
 #[derive(Serialize)]
 struct MetaResponse<'a> {
@@ -40,7 +40,7 @@ pub(crate) async fn meta_handler(State(api): State<Arc<Api>>) -> Response {
 }
 
 fn meta_response(atlas: &Atlas, pairing: Option<&Pairing>) -> Result<Response, Refusal> {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let now_s = wall_clock().as_secs();
     let [ipv4_url, ipv6_url] = pairing.map_or([None; 2], |pairing| pairing.urls().each_ref().map(|url| Some(&**url)));
     let meta = MetaResponse {
         version: env!("CARGO_PKG_VERSION"),

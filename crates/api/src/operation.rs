@@ -1,7 +1,7 @@
 //! The operations of the API: path, name, description and possible refusals of each. The router, the metrics and the
 //! OpenAPI document all derive from this list.
 
-use ipseity_domain::{DEMO_DAILY_LIMIT, RequestError, plan::FREE_DAILY_LIMIT};
+use ipseity_domain::{BURST_LIMIT, DEMO_DAILY_LIMIT, RequestError, plan::FREE_DAILY_LIMIT};
 use ipseity_ledger::{LedgerTime, Quota};
 
 use crate::error::Refusal;
@@ -30,7 +30,8 @@ const EXAMPLE_TICKET_LIMIT: u64 = 600;
 const EXAMPLE_PAIR_LIMIT: PairLimit = PairLimit { limit: 300, now_s: EXAMPLE_NOW.as_secs(), retry_after_s: 38 };
 
 /// Refusals of requests that match no operation.
-pub(crate) const UNMATCHED_REFUSALS: [Refusal; 9] = [
+pub(crate) const UNMATCHED_REFUSALS: [Refusal; 10] = [
+    Refusal::NetworkBlocked,
     Refusal::Misdirected,
     Refusal::NotFound,
     Refusal::MethodNotAllowed,
@@ -161,7 +162,8 @@ impl Operation {
 
     /// Every refusal that the operation can return, each with example values.
     pub(crate) fn refusals(self) -> Vec<Refusal> {
-        let exhausted = |limit| Quota { now: EXAMPLE_NOW, limit, day: EXAMPLE_NOW.day(), used: limit };
+        let (now, burst_limit) = (EXAMPLE_NOW, BURST_LIMIT);
+        let exhausted = |limit| Quota { now, limit, day: now.day(), used: limit, burst_limit };
         let specific = match self {
             Self::Lookup => vec![
                 Refusal::MissingKey,
@@ -169,14 +171,14 @@ impl Operation {
                 Refusal::InvalidKey,
                 Refusal::HttpsRequired,
                 Refusal::Inactive,
-                Refusal::Paused,
+                Refusal::Paused { limit: BURST_LIMIT },
                 Refusal::Expired,
                 Refusal::OriginNotAllowed,
                 Refusal::NetworkNotAllowed,
                 Refusal::TicketRequired,
                 Refusal::InvalidTicket,
                 Refusal::QuotaExhausted(exhausted(FREE_DAILY_LIMIT)),
-                Refusal::BurstExceeded(EXAMPLE_NOW),
+                Refusal::BurstExceeded { now, limit: burst_limit },
                 Refusal::CallerLimited {
                     now: EXAMPLE_NOW,
                     limit: EXAMPLE_CALLER_LIMIT,
@@ -208,7 +210,7 @@ impl Operation {
                 Refusal::HttpsRequired,
                 Refusal::InvalidTicketOption("`lifetime_s`"),
                 Refusal::Inactive,
-                Refusal::Paused,
+                Refusal::Paused { limit: BURST_LIMIT },
                 Refusal::Expired,
                 Refusal::NetworkNotAllowed,
                 Refusal::TicketForPage,
@@ -223,7 +225,8 @@ impl Operation {
             Self::Meta | Self::OpenapiJson | Self::OpenapiYaml => Vec::new(),
         };
         // Any operation can return these.
-        specific.into_iter().chain([Refusal::Misdirected, Refusal::UriTooLong, Refusal::Internal]).collect()
+        let common = [Refusal::NetworkBlocked, Refusal::Misdirected, Refusal::UriTooLong, Refusal::Internal];
+        specific.into_iter().chain(common).collect()
     }
 }
 

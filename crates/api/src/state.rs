@@ -9,6 +9,7 @@ use ipseity_geo::AtlasReloader;
 use crate::admission::Admission;
 use crate::admission::backend::Backend;
 use crate::admission::usage_buffer::UsageBuffer;
+use crate::blocked_networks::BlockedNetworks;
 use crate::error::{ErrorBodies, Refusal};
 use crate::key_status::reader::KeyStatusReader;
 use crate::limits::ApiLimits;
@@ -31,6 +32,8 @@ pub struct Api {
     pub(crate) pairing: Option<Arc<Pairing>>,
     /// `None` if the nodes have no keys in common.
     pub(crate) tickets: Option<Arc<Tickets>>,
+    /// `None` if no network is blocked.
+    pub(crate) blocked_networks: Option<Arc<BlockedNetworks>>,
     /// Whether the base URL uses HTTPS, so that responses carry HSTS.
     pub(crate) has_https_url: bool,
     /// Whether a key that a client sends over plain HTTP is refused.
@@ -60,6 +63,7 @@ impl Api {
             accept_test_keys: true,
             pairing: None,
             tickets: None,
+            blocked_networks: None,
             error_bodies: ErrorBodies::new(public_urls),
             metrics,
         }
@@ -92,6 +96,12 @@ impl Api {
     #[must_use]
     pub fn with_tickets(self, tickets: Option<Arc<Tickets>>) -> Self {
         Self { tickets, ..self }
+    }
+
+    /// Sets the networks whose requests are refused.
+    #[must_use]
+    pub fn with_blocked_networks(self, blocked_networks: Option<Arc<BlockedNetworks>>) -> Self {
+        Self { blocked_networks, ..self }
     }
 
     /// The admission of requests, for tasks that recover it and for readiness checks.

@@ -42,6 +42,26 @@ pub struct Location<'a> {
     pub currency: Option<&'a str>,
 }
 
+impl Location<'_> {
+    /// A location without facts.
+    pub const UNKNOWN: Self = Self {
+        city: None,
+        region: None,
+        region_code: None,
+        country: None,
+        country_name: None,
+        continent: None,
+        latitude: None,
+        longitude: None,
+        accuracy_km: None,
+        timezone: None,
+        timezone_offset: None,
+        postal_code: None,
+        is_eu: None,
+        currency: None,
+    };
+}
+
 /// The network of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Network<'a> {
@@ -53,4 +73,9 @@ pub struct Network<'a> {
     pub proxy: Option<bool>,
     /// Whether it belongs to a known hosting or cloud operator. `None` if unknown.
     pub hosting: Option<bool>,
+}
+
+impl Network<'_> {
+    /// A network without facts.
+    pub const UNKNOWN: Self = Self { asn: None, org: None, proxy: None, hosting: None };
 }

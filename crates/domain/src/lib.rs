@@ -14,12 +14,14 @@
 //!   feature `mutants`, for tests, reads an environment variable.
 
 pub mod account;
+pub mod causes;
 pub mod client;
 pub mod facts;
 pub mod failed_attempt;
 pub mod field;
 pub mod key;
 pub mod mutant;
+pub mod network_set;
 pub mod pause;
 pub mod plan;
 pub mod record;
@@ -29,6 +31,7 @@ pub mod scope;
 pub mod test_key;
 pub mod usage;
 
+pub use causes::{Causes, causes};
 pub use client::{
     Address, AddressFamily, Client, ClientSubnet, Colo, ConnectionFacts, HttpProtocol, NetworkId, TlsInfo, TlsVersion,
 };
@@ -37,8 +40,12 @@ pub use failed_attempt::FailedAttempt;
 pub use field::{Field, FieldSet};
 pub use key::{ApiKey, KEY_CHARS, KEY_PREFIX, KeyDigest, KeyId, PlaintextKey, TICKET_PREFIX};
 pub use mutant::is_mutant;
+pub use network_set::{NetworkLineError, NetworkSet};
 pub use pause::{KeyPause, PerSecondCounts};
-pub use plan::{BURST_LIMIT, BURST_WINDOW_S, DEMO_DAILY_LIMIT, IN_FLIGHT_MAX, KEYS_PER_ACCOUNT_MAX, Plan};
+pub use plan::{
+    BURST_LIMIT, BURST_LIMIT_MAX, BURST_WINDOW_S, DAILY_LIMIT_MAX, DEMO_DAILY_LIMIT, IN_FLIGHT_MAX, KEYS_MAX_LIMIT,
+    KEYS_PER_ACCOUNT_MAX, LimitOverrides, Limits, Plan,
+};
 pub use record::{KeyChange, KeyFlags, KeyRecord, KeyState, PreviousDigest};
 pub use request_error::RequestError;
 pub use restrictions::{Credential, RequestOrigin, RestrictionRefusal, Restrictions, VersionedRestrictions};

@@ -19,8 +19,10 @@ pub struct KeyRecord {
     pub previous: Option<PreviousDigest>,
     /// The fields that the key may read.
     pub scope: Scope,
-    /// Requests per day: by the account's plan, or fewer by the key's restrictions.
+    /// Requests per day: by the account's plan or an override, or fewer by the key's restrictions.
     pub daily_limit: u64,
+    /// Requests in any 60 seconds, by the account's plan or an override.
+    pub burst_limit: usize,
     /// Who may use the key. `None` if it was never restricted.
     pub restrictions: Option<Arc<VersionedRestrictions>>,
     /// Whether the key is deactivated or paused.
@@ -137,6 +139,7 @@ mod tests {
             previous: None,
             scope: Scope::Ip,
             daily_limit: 1,
+            burst_limit: 300,
             restrictions: None,
             flags: KeyFlags::default(),
             generation: 1,

@@ -19,6 +19,8 @@ use crate::{enrich, zone};
 pub struct AtlasSources {
     /// MMDB files, in order of precedence.
     pub files: Vec<PathBuf>,
+    /// Those of `files` that may be missing, because they are still being downloaded.
+    pub optional_files: Vec<PathBuf>,
     /// Lists of AS numbers of hosting operators, in addition to the built-in list.
     pub hosting_lists: Vec<PathBuf>,
     /// Lists of AS numbers of VPN and proxy operators, in addition to the built-in list.
@@ -49,10 +51,14 @@ impl Atlas {
     /// Reads the files and checks a sample of each. Without files, all facts are unknown.
     ///
     /// # Errors
-    /// If a file is unreadable or damaged, or has no supported facts.
+    /// If a file that is not optional is missing, or a file is unreadable or damaged, or has no supported facts.
     pub fn open(sources: &AtlasSources) -> Result<Self, GeoError> {
-        let databases =
-            sources.files.iter().map(|path| MmdbDatabase::open(path).map(Arc::new)).collect::<Result<_, _>>()?;
+        let databases = sources
+            .files
+            .iter()
+            .filter(|path| path.exists() || !sources.optional_files.contains(path))
+            .map(|path| MmdbDatabase::open(path).map(Arc::new))
+            .collect::<Result<_, _>>()?;
         let lists = AsnLists::open(&sources.hosting_lists, &sources.proxy_lists)?;
         Ok(Self::new(databases, Arc::new(lists)))
     }
@@ -78,6 +84,11 @@ impl Atlas {
     /// If a file is damaged.
     pub fn verify(&self) -> Result<(), GeoError> {
         self.databases.iter().try_for_each(|database| database.verify())
+    }
+
+    /// The files in use, in order of precedence.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.databases.iter().map(|database| database.path())
     }
 
     /// The editions of the databases, in the order of the files.

@@ -14,8 +14,9 @@ use arc_swap::ArcSwap;
 
 use crate::asn_lists::AsnLists;
 use crate::atlas::{Atlas, AtlasSources};
+use crate::database::MmdbDatabase;
 use crate::error::GeoError;
-use crate::replacement::load_replacement;
+use crate::replacement::{load_first, load_replacement};
 
 /// A file that changes again within this time counts as still being written.
 const WRITE_DEBOUNCE: Duration = Duration::from_millis(100);
@@ -53,7 +54,7 @@ impl AtlasReloader {
     /// Reads the files. See [`Atlas::open`].
     ///
     /// # Errors
-    /// If a file is unreadable or damaged, or has no supported facts.
+    /// If a file that is not optional is missing, or a file is unreadable or damaged, or has no supported facts.
     pub fn open(sources: AtlasSources, allow_older: bool) -> Result<Self, GeoError> {
         // Taken before the files are read, so that the first refresh notices a change in between.
         let seen = SeenFingerprints {
@@ -75,24 +76,25 @@ impl AtlasReloader {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut report = ReloadReport::default();
         let current = self.current();
-        let mut databases = current.databases().to_vec();
-        for ((path, fingerprint), database) in self.sources.files.iter().zip(&mut seen.databases).zip(&mut databases) {
+        let mut databases: Vec<Arc<MmdbDatabase>> = Vec::new();
+        for (path, fingerprint) in self.sources.files.iter().zip(&mut seen.databases) {
+            let old = current.databases().iter().find(|database| database.path() == path);
             let outcome = load_if_changed(
                 fingerprint,
                 || fingerprint_file(path),
-                || load_replacement(database, self.allow_older),
+                || old.map_or_else(|| load_first(path), |old| load_replacement(old, self.allow_older)),
             );
-            apply_outcome(outcome, database, std::slice::from_ref(path), &mut report);
+            databases.extend(new_or_old(outcome, old.cloned(), std::slice::from_ref(path), &mut report));
         }
-        let (paths, mut asn_lists) = (list_paths(&self.sources), Arc::clone(current.asn_lists()));
+        let paths = list_paths(&self.sources);
         let outcome = load_if_changed(
             &mut seen.lists,
             || fingerprint_files(&paths),
             || AsnLists::open(&self.sources.hosting_lists, &self.sources.proxy_lists),
         );
-        apply_outcome(outcome, &mut asn_lists, &paths, &mut report);
+        let asn_lists = new_or_old(outcome, Some(Arc::clone(current.asn_lists())), &paths, &mut report);
         if !report.reloaded.is_empty() {
-            self.current.store(Arc::new(Atlas::new(databases, asn_lists)));
+            self.current.store(Arc::new(Atlas::new(databases, asn_lists.unwrap_or_default())));
         }
         report
     }
@@ -120,20 +122,22 @@ fn load_if_changed<S: PartialEq, T>(
     Some(load)
 }
 
-fn apply_outcome<T>(
+/// What to use now, which is added to the report.
+fn new_or_old<T>(
     outcome: Option<Result<T, GeoError>>,
-    current: &mut Arc<T>,
+    old: Option<Arc<T>>,
     paths: &[PathBuf],
     report: &mut ReloadReport,
-) {
+) -> Option<Arc<T>> {
     match outcome {
         Some(Ok(new)) => {
-            *current = Arc::new(new);
             report.reloaded.extend_from_slice(paths);
+            return Some(Arc::new(new));
         }
         Some(Err(reason)) => report.rejected.push(reason),
         None => {}
     }
+    old
 }
 
 fn list_paths(sources: &AtlasSources) -> Vec<PathBuf> {

@@ -21,18 +21,23 @@ pub fn check_replacement(candidate: &Path, current: &Path, allow_older: bool) ->
     // The old file is dropped before the new one is read, because a small machine may not have the memory for both.
     let old =
         MmdbDatabase::open(current).ok().map(|old| (old.edition().clone(), old_addresses(&old).collect::<Vec<_>>()));
-    let new = MmdbDatabase::open(candidate)?;
-    new.verify()?;
+    let new = load_first(candidate)?;
     if let Some((edition, old_addresses)) = old {
         check_against_old(&new, &edition, old_addresses.into_iter(), allow_older)?;
     }
     Ok(new.edition().clone())
 }
 
+/// Reads a file that was missing, and checks it completely.
+pub(crate) fn load_first(path: &Path) -> Result<MmdbDatabase, GeoError> {
+    let new = MmdbDatabase::open(path)?;
+    new.verify()?;
+    Ok(new)
+}
+
 /// Reads a changed file, checks it completely, and compares it with the old database.
 pub(crate) fn load_replacement(old: &MmdbDatabase, allow_older: bool) -> Result<MmdbDatabase, GeoError> {
-    let new = MmdbDatabase::open(old.path())?;
-    new.verify()?;
+    let new = load_first(old.path())?;
     check_against_old(&new, old.edition(), old_addresses(old), allow_older)?;
     Ok(new)
 }

@@ -4,11 +4,15 @@ use ipseity_domain::{KeyFlags, Scope};
 use ipseity_ledger::{KeyCounts, KeyStatus};
 use serde::{Deserialize, Serialize};
 
+use crate::message::{is_specified_burst_limit, specified_burst_limit};
+
 /// The status of a key.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeyStatusMessage {
     scope: String,
     daily_limit: u64,
+    #[serde(default = "specified_burst_limit", skip_serializing_if = "is_specified_burst_limit")]
+    burst_limit: usize,
     deactivated: bool,
     paused: bool,
     /// Requests of the day and of the last 60 seconds, if Redis answers.
@@ -21,6 +25,7 @@ impl From<&KeyStatus> for KeyStatusMessage {
         Self {
             scope: status.scope.name().to_owned(),
             daily_limit: status.daily_limit,
+            burst_limit: status.burst_limit,
             deactivated: status.flags.deactivated,
             paused: status.flags.paused,
             counts: status.counts.map(|counts| (counts.day, counts.burst)),
@@ -37,6 +42,7 @@ impl KeyStatusMessage {
             scope: Scope::parse(&self.scope)?,
             flags: KeyFlags { deactivated: self.deactivated, paused: self.paused },
             daily_limit: self.daily_limit,
+            burst_limit: self.burst_limit,
             counts: self.counts.map(|(day, burst)| KeyCounts { day, burst }),
             restriction_version: self.restriction_version,
         })

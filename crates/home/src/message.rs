@@ -2,7 +2,7 @@
 //!
 //! They are separate types, so that nodes of different versions understand each other: new fields need a default.
 
-use ipseity_domain::{ApiKey, DailyUsage, KeyDigest, KeyId, KeyPause, Scope, UtcDay};
+use ipseity_domain::{ApiKey, BURST_LIMIT, DailyUsage, KeyDigest, KeyId, KeyPause, Scope, UtcDay};
 use ipseity_ledger::{
     ChargeId, DataSet, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, Quota, ReconcileBatch, SentCharge,
     UnconfirmedCharge, Verdict,
@@ -128,19 +128,34 @@ pub struct ChargeRequest {
     pub restrictions: Option<(u64, bool)>,
 }
 
-/// A quota: time, limit, day and used requests.
+/// A quota: time, limit, day, used requests and burst limit. Nodes of version 0.1 understand it without the last.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct QuotaMessage(u64, u64, u32, u64);
+pub struct QuotaMessage(
+    u64,
+    u64,
+    u32,
+    u64,
+    #[serde(default = "specified_burst_limit", skip_serializing_if = "is_specified_burst_limit")] usize,
+);
+
+pub(crate) const fn specified_burst_limit() -> usize {
+    BURST_LIMIT
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) const fn is_specified_burst_limit(limit: &usize) -> bool {
+    *limit == BURST_LIMIT
+}
 
 impl From<&Quota> for QuotaMessage {
     fn from(quota: &Quota) -> Self {
-        Self(quota.now.0, quota.limit, quota.day.0, quota.used)
+        Self(quota.now.0, quota.limit, quota.day.0, quota.used, quota.burst_limit)
     }
 }
 
 impl From<QuotaMessage> for Quota {
-    fn from(QuotaMessage(now, limit, day, used): QuotaMessage) -> Self {
-        Self { now: LedgerTime(now), limit, day: UtcDay(day), used }
+    fn from(QuotaMessage(now, limit, day, used, burst_limit): QuotaMessage) -> Self {
+        Self { now: LedgerTime(now), limit, day: UtcDay(day), used, burst_limit }
     }
 }
 
@@ -154,14 +169,20 @@ pub enum VerdictMessage {
     Inactive(u64),
     /// The key is paused.
     Paused(u64),
+    /// The key is paused, and has another burst limit than the specified one: time and limit.
+    PausedWithLimit(u64, usize),
     /// The key has expired.
     Expired(u64),
     /// The key has newer restrictions: time and their version.
     Outdated(u64, u64),
     /// The restrictions refuse the request.
     Restricted(u64),
-    /// The request paused the key: time and burst epoch.
-    PausedNow(u64, u64),
+    /// The request paused the key: time, burst epoch and burst limit.
+    PausedNow(
+        u64,
+        u64,
+        #[serde(default = "specified_burst_limit", skip_serializing_if = "is_specified_burst_limit")] usize,
+    ),
     /// The daily quota is exhausted.
     QuotaExhausted(QuotaMessage),
     /// The request is admitted: scope, quota, burst epoch, and whether the slot is open.
@@ -176,11 +197,12 @@ impl VerdictMessage {
             Verdict::Unknown(_) => return None,
             Verdict::WrongSecret(now) => Self::WrongSecret(now.0),
             Verdict::Inactive(now) => Self::Inactive(now.0),
-            Verdict::Paused(now) => Self::Paused(now.0),
+            Verdict::Paused { now, burst_limit: BURST_LIMIT } => Self::Paused(now.0),
+            Verdict::Paused { now, burst_limit } => Self::PausedWithLimit(now.0, *burst_limit),
             Verdict::Expired(now) => Self::Expired(now.0),
             Verdict::Outdated { now, version } => Self::Outdated(now.0, *version),
             Verdict::Restricted(now) => Self::Restricted(now.0),
-            Verdict::PausedNow { now, burst_epoch } => Self::PausedNow(now.0, *burst_epoch),
+            Verdict::PausedNow { now, burst_epoch, burst_limit } => Self::PausedNow(now.0, *burst_epoch, *burst_limit),
             Verdict::QuotaExhausted { quota } => Self::QuotaExhausted(quota.into()),
             Verdict::Admitted { scope, quota, burst_epoch, is_open } => {
                 Self::Admitted(scope.name().to_owned(), quota.into(), *burst_epoch, *is_open)
@@ -194,11 +216,14 @@ impl VerdictMessage {
         Some(match self {
             Self::WrongSecret(now) => Verdict::WrongSecret(LedgerTime(now)),
             Self::Inactive(now) => Verdict::Inactive(LedgerTime(now)),
-            Self::Paused(now) => Verdict::Paused(LedgerTime(now)),
+            Self::Paused(now) => Verdict::Paused { now: LedgerTime(now), burst_limit: BURST_LIMIT },
+            Self::PausedWithLimit(now, burst_limit) => Verdict::Paused { now: LedgerTime(now), burst_limit },
             Self::Expired(now) => Verdict::Expired(LedgerTime(now)),
             Self::Outdated(now, version) => Verdict::Outdated { now: LedgerTime(now), version },
             Self::Restricted(now) => Verdict::Restricted(LedgerTime(now)),
-            Self::PausedNow(now, burst_epoch) => Verdict::PausedNow { now: LedgerTime(now), burst_epoch },
+            Self::PausedNow(now, burst_epoch, burst_limit) => {
+                Verdict::PausedNow { now: LedgerTime(now), burst_epoch, burst_limit }
+            }
             Self::QuotaExhausted(quota) => Verdict::QuotaExhausted { quota: quota.into() },
             Self::Admitted(scope, quota, burst_epoch, is_open) => {
                 Verdict::Admitted { scope: Scope::parse(&scope)?, quota: quota.into(), burst_epoch, is_open }
@@ -393,15 +418,18 @@ mod tests {
         };
         let parsed = over_the_wire(&ReconcileRequest::new(&key(1), "n", &batch)).parse().expect("batch parses");
         assert_eq!(format!("{parsed:?}"), format!("{batch:?}"));
-        let quota = Quota { now: LedgerTime(1), limit: 2, day: UtcDay(3), used: 4 };
+        let quota = Quota { now: LedgerTime(1), limit: 2, day: UtcDay(3), used: 4, burst_limit: BURST_LIMIT };
         for verdict in [
             Verdict::WrongSecret(LedgerTime(1)),
             Verdict::Inactive(LedgerTime(2)),
-            Verdict::Paused(LedgerTime(3)),
+            Verdict::Paused { now: LedgerTime(3), burst_limit: BURST_LIMIT },
+            Verdict::Paused { now: LedgerTime(3), burst_limit: 600 },
             Verdict::Expired(LedgerTime(4)),
             Verdict::Outdated { now: LedgerTime(5), version: 6 },
             Verdict::Restricted(LedgerTime(7)),
-            Verdict::PausedNow { now: LedgerTime(4), burst_epoch: 5 },
+            Verdict::PausedNow { now: LedgerTime(4), burst_epoch: 5, burst_limit: BURST_LIMIT },
+            Verdict::PausedNow { now: LedgerTime(4), burst_epoch: 5, burst_limit: 600 },
+            Verdict::QuotaExhausted { quota: Quota { burst_limit: 600, ..quota } },
             Verdict::QuotaExhausted { quota },
             Verdict::Admitted { scope: Scope::Full, quota, burst_epoch: 6, is_open: true },
         ] {

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use ipseity_domain::restrictions::network::AllowedNetwork;
 use ipseity_domain::restrictions::origin::AllowedOrigin;
 use ipseity_domain::{
-    ApiKey, DailyUsage, KeyDigest, KeyFlags, KeyRecord, PreviousDigest, Restrictions, Scope, UtcDay,
+    ApiKey, BURST_LIMIT_MAX, DailyUsage, KeyDigest, KeyFlags, KeyRecord, PreviousDigest, Restrictions, Scope, UtcDay,
     VersionedRestrictions,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::message::{is_specified_burst_limit, specified_burst_limit};
 
 /// The record of a key, without the digests that the remote node did not send.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RecordMessage {
     scope: String,
     daily_limit: u64,
+    #[serde(default = "specified_burst_limit", skip_serializing_if = "is_specified_burst_limit")]
+    burst_limit: usize,
     deactivated: bool,
     paused: bool,
     generation: u64,
@@ -36,6 +40,7 @@ impl RecordMessage {
         record.accepts(digest, now_s).then(|| Self {
             scope: record.scope.name().to_owned(),
             daily_limit: record.daily_limit,
+            burst_limit: record.burst_limit,
             deactivated: record.flags.deactivated,
             paused: record.flags.paused,
             generation: record.generation,
@@ -58,6 +63,7 @@ impl RecordMessage {
             previous,
             scope: Scope::parse(&self.scope)?,
             daily_limit: self.daily_limit,
+            burst_limit: self.burst_limit.clamp(1, BURST_LIMIT_MAX),
             restrictions: match self.restrictions {
                 Some(restrictions) => Some(Arc::new(restrictions.parse()?)),
                 None => None,
@@ -144,6 +150,7 @@ mod tests {
             previous: Some(PreviousDigest { digest: key(2).digest, expires_at_s: 100 }),
             scope: Scope::Geo,
             daily_limit: 1000,
+            burst_limit: 600,
             restrictions: Some(Arc::new(restrictions())),
             flags: KeyFlags { deactivated: false, paused: true },
             generation: 7,

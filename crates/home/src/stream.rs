@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 use h2::{RecvStream, SendStream};
 use tokio::sync::mpsc;
 
-/// Maximum length of a line. The longest is a batch with 300 unconfirmed charges, about 20 kB.
-const LINE_BYTES_MAX: usize = 1 << 16;
+/// Maximum length of a line. The longest is a batch with the largest burst limit's requests, about 160 kB.
+const LINE_BYTES_MAX: usize = 1 << 18;
 /// Lines that are sent together, if they are ready.
 const LINES_PER_WRITE_MAX: usize = 256;
 /// Bytes that a peer may send before it has to wait.

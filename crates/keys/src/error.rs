@@ -25,7 +25,9 @@ impl KeyServiceError {
         match self {
             Self::Store(StoreError::Outage(_)) | Self::Mismatch(_) => true,
             Self::Store(StoreError::Refused(_) | StoreError::Fault(_) | StoreError::MigrationBlocked(_)) => false,
-            Self::Ledger(LedgerError::ScriptFailed(_) | LedgerError::UnexpectedReply(_)) => false,
+            Self::Ledger(
+                LedgerError::InvalidUrl(_) | LedgerError::ScriptFailed(_) | LedgerError::UnexpectedReply(_),
+            ) => false,
             Self::Ledger(_) => true,
         }
     }

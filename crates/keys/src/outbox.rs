@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use ipseity_domain::{KeyId, is_mutant};
+use ipseity_domain::{KeyId, causes, is_mutant};
 
 use crate::error::KeyServiceError;
 use crate::service::KeyService;
@@ -69,7 +69,7 @@ impl KeyService {
                     Ok(()) => applied.extend(row_ids),
                     Err(error @ KeyServiceError::Mismatch(_)) => return Err(error),
                     Err(error) => {
-                        tracing::warn!(%key, error = &error as &dyn std::error::Error, "key change not applied");
+                        tracing::warn!(%key, error = %causes(&error), "key change not applied");
                         self.metrics.failed_changes.inc();
                         if error.is_transient() { run.delayed.push(*key) } else { run.rejected.push(*key) }
                     }

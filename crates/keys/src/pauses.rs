@@ -1,6 +1,6 @@
 //! Pauses that only Redis has.
 
-use ipseity_domain::{KeyId, KeyPause};
+use ipseity_domain::{KeyId, KeyPause, causes};
 use ipseity_store::StoreError;
 
 use crate::error::KeyServiceError;
@@ -17,7 +17,7 @@ impl KeyService {
                 Ok(()) => self.ledger.mark_pause_recorded(pause).await?,
                 Err(error @ StoreError::Outage(_)) => return Err(error.into()),
                 Err(error @ (StoreError::Refused(_) | StoreError::Fault(_) | StoreError::MigrationBlocked(_))) => {
-                    tracing::error!(key = %pause.key, error = &error as &dyn std::error::Error, "pause not recorded");
+                    tracing::error!(key = %pause.key, error = %causes(&error), "pause not recorded");
                 }
             }
         }

@@ -1,9 +1,8 @@
 //! The service that changes keys.
 
-use std::error::Error;
 use std::sync::Arc;
 
-use ipseity_domain::{ApiKey, KeyChange, KeyId, Restrictions, is_mutant};
+use ipseity_domain::{ApiKey, KeyChange, KeyId, Restrictions, causes, is_mutant};
 use ipseity_ledger::{Ledger, Published};
 use ipseity_store::{Actor, Store, StoreError};
 
@@ -60,7 +59,7 @@ impl KeyService {
             Ok(is_paused) => is_paused,
             Err(KeyServiceError::Store(error)) => return Err(error),
             Err(error @ (KeyServiceError::Ledger(_) | KeyServiceError::Mismatch(_))) => {
-                tracing::warn!(key = %id, error = &error as &dyn Error, "pause not read; resuming a recorded one");
+                tracing::warn!(key = %id, error = %causes(&error), "pause not read; resuming a recorded one");
                 false
             }
         };
@@ -127,12 +126,12 @@ impl KeyService {
     pub async fn publish(&self, change: KeyChange) -> CommittedChange {
         let data_set_id = self.guard.trusted_stores().data_set_id();
         if let Err(error) = self.apply(change.clone()).await {
-            tracing::warn!(error = &error as &dyn Error, "key change not yet applied");
+            tracing::warn!(error = %causes(&error), "key change not yet applied");
             return CommittedChange { change, publish_error: Some(error) };
         }
         // A row that stays is applied again, which has no effect.
         if let Err(error) = self.store.outbox().ack(&change, data_set_id.as_deref()).await {
-            tracing::warn!(error = &error as &dyn Error, "applied key change not acknowledged");
+            tracing::warn!(error = %causes(&error), "applied key change not acknowledged");
         }
         CommittedChange { change, publish_error: None }
     }

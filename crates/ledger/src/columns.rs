@@ -37,7 +37,9 @@ const RECORD: Columns = &[
     // Which counts PostgreSQL may lack (record.lua).
     ("unflushed", 1, Number),
     ("deactivated", 1, Number),
-    ("daily_limit", 12, Number),
+    // 0 is the limit of the specification. Nodes of version 0.1 read it as the first digits of the daily limit.
+    ("burst_limit", 4, Number),
+    ("daily_limit", 8, Number),
     ("burst_epoch", 9, Number),
     ("scope", 4, Text),
     ("generation", 9, Number),

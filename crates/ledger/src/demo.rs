@@ -1,6 +1,6 @@
 //! Charging demo requests. They have no key and no burst limit, and all clients share one daily quota.
 
-use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage};
+use ipseity_domain::{DAILY_LIMIT_MAX, DailyUsage};
 
 use crate::error::LedgerError;
 use crate::layout::{self, HashSlot};
@@ -31,8 +31,8 @@ impl Ledger {
     ///
     /// # Errors
     /// Fails if Redis does not answer in time.
-    pub async fn charge_demo(&self) -> Result<DemoVerdict, LedgerError> {
-        self.run_demo_script("", 0).await
+    pub async fn charge_demo(&self, limit: u64) -> Result<DemoVerdict, LedgerError> {
+        self.run_demo_script(limit, "", 0).await
     }
 
     /// Charges a demo request, starting at the count in PostgreSQL if Redis has lost it.
@@ -41,17 +41,23 @@ impl Ledger {
     /// Fails if Redis does not answer in time.
     pub async fn charge_demo_with_stored_usage(
         &self,
+        limit: u64,
         stored_usage: Option<DailyUsage>,
     ) -> Result<DemoVerdict, LedgerError> {
         let (day, count) = stored_usage.map_or((0, 0), |usage| (usage.day.0, usage.count));
-        self.run_demo_script(&day.to_string(), count).await
+        self.run_demo_script(limit, &day.to_string(), count).await
     }
 
-    async fn run_demo_script(&self, day: &str, count: u64) -> Result<DemoVerdict, LedgerError> {
+    async fn run_demo_script(&self, limit: u64, day: &str, count: u64) -> Result<DemoVerdict, LedgerError> {
         let mut request = self.begin_request(HashSlot::of(&layout::demo_key())).await?;
         let build_invocation = |incarnation: &Incarnation| {
             let mut invocation = scripts::CHARGE_DEMO.prepare_invoke();
-            invocation.key(layout::demo_key()).arg(incarnation.as_bytes()).arg(DEMO_DAILY_LIMIT).arg(day).arg(count);
+            invocation
+                .key(layout::demo_key())
+                .arg(incarnation.as_bytes())
+                .arg(limit.min(DAILY_LIMIT_MAX))
+                .arg(day)
+                .arg(count);
             invocation
         };
         loop {

@@ -39,8 +39,11 @@ impl Ledger {
         }
         let marker: Option<String> = self.send_command_on(&mut request, &Cmd::get(&key)).await?;
         let server = &request.connection.identity;
-        let (deployment_id, first_data_set_id) = marker.as_deref().and_then(|marker| marker.split_once(':')).unzip();
-        let data_set_id = first_data_set_id.filter(|_| server.is_cluster).unwrap_or(server.data_set.as_str());
+        // Any other text was not written by a node of this deployment.
+        let (deployment_id, first_data_set_id) =
+            marker.as_deref().map(|marker| marker.split_once(':').unwrap_or((marker, ""))).unzip();
+        let first_data_set_id = first_data_set_id.filter(|id| server.is_cluster && !id.is_empty());
+        let data_set_id = first_data_set_id.unwrap_or(server.data_set.as_str());
         Ok(LedgerIdentity { deployment_id: deployment_id.map(str::to_owned), data_set_id: data_set_id.to_owned() })
     }
 

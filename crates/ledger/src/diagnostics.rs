@@ -11,6 +11,7 @@ use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::redis::connection::RedisConnection;
 use crate::redis::node::RedisNode;
+use crate::redis::sentinel::SentinelInfo;
 use crate::redis::subscription::Subscription;
 
 /// Number of clock readings. The one with the shortest round trip is the most exact.
@@ -62,6 +63,14 @@ impl Ledger {
             servers.push(result.unwrap_or(Err(LedgerError::ReplyTimeout))?);
         }
         Ok(servers)
+    }
+
+    /// What each Sentinel answers. Empty if the URL names servers.
+    pub async fn sentinels(&self) -> Vec<SentinelInfo> {
+        match self.router.sentinels() {
+            Some(sentinels) => sentinels.inspect().await,
+            None => Vec::new(),
+        }
     }
 }
 

@@ -17,12 +17,18 @@ pub enum LedgerError {
     /// There was no connection in time. The request was not sent.
     #[error("failed to connect to Redis within [ledger] timeout_ms")]
     Unreachable,
+    /// Sentinel knows no primary, or reports a server that is none. The request was not sent.
+    #[error("failed to find the primary of Redis: {0}")]
+    NoPrimary(String),
     /// The request was sent, but there was no reply in time. It may have been applied.
     #[error("Redis did not reply within [ledger] timeout_ms. The request may have been applied")]
     ReplyTimeout,
     /// The connection was lost before the reply. The request may have been applied.
     #[error("lost the connection to Redis (the request may have been applied)")]
     ConnectionLost(#[source] RedisError),
+    /// The URL is invalid.
+    #[error("it must be like redis://host:6379, rediss://host:6379 or redis+sentinel://host:26379/NAME")]
+    InvalidUrl(#[source] RedisError),
     /// Redis returned an error that only a bug in a script causes.
     #[error("failed to run a script in Redis")]
     ScriptFailed(#[source] RedisError),
@@ -62,6 +68,7 @@ impl From<RedisError> for LedgerError {
     fn from(error: RedisError) -> Self {
         match error_code(&error) {
             Some(code) if NOT_APPLIED_CODES.contains(&&*code) => Self::NotApplied(error),
+            _ if error.kind() == ErrorKind::InvalidClientConfig => Self::InvalidUrl(error),
             _ if error.is_connection_refusal() => Self::NotApplied(error),
             _ if error.is_io_error() || error.is_unrecoverable_error() => Self::ConnectionLost(error),
             _ => Self::ScriptFailed(error),
@@ -74,7 +81,7 @@ impl LedgerError {
     #[must_use]
     pub const fn may_have_been_applied(&self) -> bool {
         match self {
-            Self::NotApplied(_) | Self::Unreachable | Self::Expired => false,
+            Self::NotApplied(_) | Self::Unreachable | Self::NoPrimary(_) | Self::Expired | Self::InvalidUrl(_) => false,
             Self::ReplyTimeout | Self::ConnectionLost(_) | Self::ScriptFailed(_) | Self::UnexpectedReply(_) => true,
         }
     }
@@ -95,8 +102,10 @@ impl LedgerError {
                 error.is_io_error() || error_code(error).is_some_and(|code| DEMOTED_CODES.contains(&&*code))
             }
             Self::Unreachable
+            | Self::NoPrimary(_)
             | Self::Expired
             | Self::ReplyTimeout
+            | Self::InvalidUrl(_)
             | Self::ScriptFailed(_)
             | Self::UnexpectedReply(_) => false,
         }
@@ -105,7 +114,7 @@ impl LedgerError {
     /// Whether the server, and not the data of one key, caused the error.
     #[must_use]
     pub const fn is_outage(&self) -> bool {
-        !matches!(self, Self::ScriptFailed(_) | Self::UnexpectedReply(_))
+        !matches!(self, Self::InvalidUrl(_) | Self::ScriptFailed(_) | Self::UnexpectedReply(_))
     }
 
     /// Whether another server may own the slot by now.
@@ -114,8 +123,10 @@ impl LedgerError {
             Self::ReplyTimeout => true,
             Self::NotApplied(error) => error_code(error).is_some_and(|code| STALE_SLOT_MAP_CODES.contains(&&*code)),
             Self::Unreachable
+            | Self::NoPrimary(_)
             | Self::Expired
             | Self::ConnectionLost(_)
+            | Self::InvalidUrl(_)
             | Self::ScriptFailed(_)
             | Self::UnexpectedReply(_) => false,
         }

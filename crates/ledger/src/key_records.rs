@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{DailyUsage, KeyChange, KeyId, KeyRecord};
+use ipseity_domain::{BURST_LIMIT, BURST_LIMIT_MAX, DAILY_LIMIT_MAX, DailyUsage, KeyChange, KeyId, KeyRecord};
 use redis::Cmd;
 use tokio::time::sleep;
 
@@ -41,8 +41,8 @@ pub enum Published {
 /// The expiry of a key that never expires.
 const NEVER_S: u64 = 10_u64.pow(column("expires_s").width as u32) - 1;
 
-/// The largest number that fits into the column `daily_limit`. Numbers in Lua are exact up to there.
-const DAILY_LIMIT_MAX: u64 = 10_u64.pow(column("daily_limit").width as u32) - 1;
+const _: () = assert!(DAILY_LIMIT_MAX < 10_u64.pow(column("daily_limit").width as u32));
+const _: () = assert!(BURST_LIMIT_MAX < 10_usize.pow(column("burst_limit").width as u32));
 
 impl Ledger {
     /// Writes a record that was read from PostgreSQL after a charge returned
@@ -128,6 +128,9 @@ impl Ledger {
         let (version, expires_at_s) = key_record.restrictions.as_ref().map_or((0, NEVER_S), |versioned| {
             (versioned.version, versioned.restrictions.expires_at_s.unwrap_or(NEVER_S).min(NEVER_S))
         });
+        // Nodes of version 0.1 can read a record with the limit of the specification.
+        let burst_limit =
+            if key_record.burst_limit == BURST_LIMIT { 0 } else { key_record.burst_limit.clamp(1, BURST_LIMIT_MAX) };
         let usage = [key_record.usage, key_record.previous_usage];
         let [(day, count), (previous_day, previous_count)] =
             usage.map(|usage| usage.map_or((0, 0), |DailyUsage { day, count }| (day.0, count)));
@@ -152,6 +155,7 @@ impl Ledger {
                 .arg(key_record.digest.as_bytes().as_slice());
             invocation.arg(previous_digest).arg(until_s).arg(day).arg(count).arg(previous_day).arg(previous_count);
             invocation.arg(key_record.id.as_str()).arg(previous_layout).arg(version).arg(expires_at_s);
+            invocation.arg(burst_limit);
             invocation
         };
         let sent = Instant::now();

@@ -10,12 +10,14 @@ use crate::layout::Bucket;
 use crate::ledger::Ledger;
 use crate::ledger_time::LedgerTime;
 use crate::usage::parse_usage;
+use crate::verdict::burst_limit_of;
 
 const DIGEST: Column = column("digest");
 const PAUSED: Column = column("paused");
 const TODAY: Column = column("today");
 const TODAY_COUNT: Column = column("today_count");
 const DEACTIVATED: Column = column("deactivated");
+const BURST_LIMIT_COLUMN: Column = column("burst_limit");
 const DAILY_LIMIT: Column = column("daily_limit");
 const SCOPE: Column = column("scope");
 const PREVIOUS_DIGEST: Column = column("previous_digest");
@@ -32,6 +34,8 @@ pub struct KeyStatus {
     pub flags: KeyFlags,
     /// Requests per day.
     pub daily_limit: u64,
+    /// Requests in any 60 seconds.
+    pub burst_limit: usize,
     /// The version of the key's restrictions, 0 if it was never restricted.
     pub restriction_version: u64,
     /// `None` while Redis, which counts, does not answer.
@@ -71,6 +75,7 @@ impl KeyStatus {
             scope: record.scope,
             flags: record.flags,
             daily_limit: record.daily_limit,
+            burst_limit: record.burst_limit,
             restriction_version: record.restrictions.as_ref().map_or(0, |versioned| versioned.version),
             counts: has_counts.then_some(KeyCounts { day, burst: 0 }),
         }
@@ -115,6 +120,7 @@ fn parse_status(record: &[u8], log: &[Vec<u8>], now: LedgerTime) -> Option<KeySt
         scope: Scope::parse(std::str::from_utf8(bytes(record, SCOPE)?).ok()?.trim_end())?,
         flags: KeyFlags { deactivated: number(record, DEACTIVATED)? == 1, paused: number(record, PAUSED)? == 1 },
         daily_limit: number(record, DAILY_LIMIT)?,
+        burst_limit: burst_limit_of(number(record, BURST_LIMIT_COLUMN)?),
         restriction_version: if record.len() > PREVIOUS_EXPIRES.end() {
             number(record, RESTRICTION_VERSION)?
         } else {

@@ -14,6 +14,9 @@ const LAYOUT_VERSION: &str = "i3";
 /// The layout that an upgrade takes records over from.
 const PREVIOUS_LAYOUT_VERSION: &str = "i2";
 
+/// Patterns of all keys, also of the previous layout.
+pub(crate) const KEY_PATTERNS: [&str; 2] = ["i3:*", "i2:*"];
+
 /// One of the 16,384 slots of a cluster. Each slot belongs to one primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HashSlot(pub(crate) u16);

@@ -8,14 +8,17 @@ use crate::error::LedgerError;
 use crate::redis::identity::TrustedStores;
 use crate::redis::node::{ConnectGate, NodeSettings};
 use crate::redis::router::RedisRouter;
+use crate::redis::tls::RedisTls;
 use crate::scripts::random_nonce;
 
 /// How to reach Redis.
 #[derive(Clone)]
 pub struct LedgerOptions {
-    /// One `redis://…` URL or several, separated by commas. For a cluster, any of its servers; otherwise a primary and
-    /// the replicas that may be promoted.
+    /// One `redis://…` or `rediss://…` URL or several, separated by commas. For a cluster, any of its servers; otherwise a primary and
+    /// the replicas that may be promoted. Or the Sentinels that name the primary: `redis+sentinel://host1,host2/NAME`.
     pub url: String,
+    /// Certificates for `rediss://…` URLs.
+    pub tls: RedisTls,
     /// Time limit of a call, including the time to connect.
     pub timeout: Duration,
     /// Number of consecutive failed charges after which a server counts as unreachable.
@@ -34,6 +37,7 @@ impl LedgerOptions {
     pub fn new(url: impl Into<String>, timeout: Duration) -> Self {
         Self {
             url: url.into(),
+            tls: RedisTls::default(),
             timeout,
             breaker_failures_max: 5,
             trusted: Arc::default(),
@@ -60,6 +64,7 @@ impl Ledger {
     pub fn new(options: &LedgerOptions) -> Result<Self, LedgerError> {
         let settings = Arc::new(NodeSettings {
             connect_gate: options.connect_gate.clone(),
+            tls: options.tls.clone(),
             breaker_failures_max: options.breaker_failures_max,
             trusted: Arc::clone(&options.trusted),
             clock_steps: AtomicU64::new(0),

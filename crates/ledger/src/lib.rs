@@ -49,6 +49,7 @@ mod pauses;
 mod reconcile;
 mod redis;
 mod request;
+mod reset;
 mod scripts;
 mod slot_feed;
 mod sweep;
@@ -72,7 +73,9 @@ pub use reconcile::{
 };
 pub use redis::identity::{DataSet, TrustedStores};
 pub use redis::node::ConnectGate;
+pub use redis::sentinel::SentinelInfo;
 pub use redis::subscription::SlotNotice;
+pub use redis::tls::RedisTls;
 pub use request::REMOTE_ARRIVAL_AHEAD_MAX_MS;
 pub use slot_feed::SlotFeed;
 pub use sweep::{Sweep, UnflushedUsage};

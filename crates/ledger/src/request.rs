@@ -29,6 +29,10 @@ const RETRY_DELAY: Duration = Duration::from_millis(2);
 /// A request is not sent again with less time than this left: it would likely time out, and might have been applied.
 const MIN_REMAINING_TIME: Duration = Duration::from_millis(10);
 
+/// A script without flags, which Redis rejects if it accepts no writes: on a replica, without memory or disk space, or
+/// without enough replicas. It has no key, so that every server of a cluster runs it.
+const WRITE_PROBE: &str = "#!lua\nreturn 1";
+
 /// Maximum age of a charge that a remote node sent. It must reach Redis before it expires.
 const REMOTE_CHARGE_AGE_MAX_MS: u64 = CHARGE_VALID_MS - 100;
 
@@ -257,10 +261,10 @@ impl Ledger {
         Ok(results.into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Checks that every server that owns a slot answers.
+    /// Checks that every server that owns a slot answers and accepts writes.
     ///
     /// # Errors
-    /// Fails if one of them does not answer in time.
+    /// Fails if one of them does not in time.
     pub async fn ping(&self) -> Result<(), LedgerError> {
         let deadline = Instant::now() + self.timeout;
         for (node, connection) in self.router.find_owners(deadline).await? {
@@ -278,7 +282,8 @@ impl Ledger {
         let mut request = RedisRequest::new(node, connection, HashSlot(0), deadline);
         self.ensure_trusted(&mut request).await?;
         let mut conn = RequestConnection::for_request(&request);
-        self.with_deadline(&request, async { Ok(redis::cmd("PING").exec_async(&mut conn).await?) }).await
+        let probe = redis::cmd("EVAL").arg(WRITE_PROBE).arg(0).to_owned();
+        self.with_deadline(&request, async { Ok(probe.exec_async(&mut conn).await?) }).await
     }
 
     /// Reads the clock of a server.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ipseity_domain::{DailyUsage, Scope, UtcDay};
+use ipseity_domain::{BURST_LIMIT, DailyUsage, Scope, UtcDay};
 use redis::Value;
 
 use crate::columns::{Column, column};
@@ -21,7 +21,12 @@ pub enum Verdict {
     /// The key is deactivated.
     Inactive(LedgerTime),
     /// The key is paused.
-    Paused(LedgerTime),
+    Paused {
+        /// When the verdict was made.
+        now: LedgerTime,
+        /// The key's burst limit.
+        burst_limit: usize,
+    },
     /// The key has expired.
     Expired(LedgerTime),
     /// The key has newer restrictions than those that were applied. The request is not charged. Read the restrictions
@@ -41,6 +46,8 @@ pub enum Verdict {
         now: LedgerTime,
         /// The burst epoch of the pause.
         burst_epoch: u64,
+        /// The burst limit that was exceeded.
+        burst_limit: usize,
     },
     /// The daily quota is exhausted.
     QuotaExhausted {
@@ -68,7 +75,7 @@ pub struct Fence {
     pub(crate) incarnation: Incarnation,
 }
 
-/// A daily quota and how much of it is used.
+/// The limits of a key, and how much of the daily quota is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// When the verdict was made.
@@ -79,6 +86,8 @@ pub struct Quota {
     pub day: UtcDay,
     /// Requests charged to that day, including this one.
     pub used: u64,
+    /// Requests in any 60 seconds. It means nothing for the demo, which has no such limit.
+    pub burst_limit: usize,
 }
 
 impl Quota {
@@ -108,11 +117,15 @@ impl Verdict {
             b'0' => Self::Unknown(reply.fence(incarnation)?),
             b'1' => Self::WrongSecret(reply.now()?),
             b'2' => Self::Inactive(reply.now()?),
-            b'3' => Self::Paused(reply.now()?),
+            b'3' => Self::Paused { now: reply.now()?, burst_limit: reply.burst_limit(PAUSED_BURST_LIMIT)? },
             b'E' => Self::Expired(reply.now()?),
             b'O' => Self::Outdated { now: reply.now()?, version: reply.number(OUTDATED_VERSION)? },
             b'R' => Self::Restricted(reply.now()?),
-            b'4' => Self::PausedNow { now: reply.now()?, burst_epoch: reply.number(PAUSE_BURST_EPOCH)? },
+            b'4' => Self::PausedNow {
+                now: reply.now()?,
+                burst_epoch: reply.number(PAUSE_BURST_EPOCH)?,
+                burst_limit: reply.burst_limit(PAUSE_BURST_LIMIT)?,
+            },
             b'5' => Self::QuotaExhausted { quota: reply.exhausted_quota()? },
             b'6' => Self::Admitted {
                 scope: reply.scope()?,
@@ -142,13 +155,22 @@ const TODAY: Range<usize> = reply_range("today");
 const TODAY_COUNT: Range<usize> = reply_range("today_count");
 const YESTERDAY: Range<usize> = reply_range("yesterday");
 const YESTERDAY_COUNT: Range<usize> = reply_range("yesterday_count");
+const BURST_LIMIT_COLUMN: Range<usize> = reply_range("burst_limit");
 const DAILY_LIMIT: Range<usize> = reply_range("daily_limit");
 const BURST_EPOCH: Range<usize> = reply_range("burst_epoch");
 const SCOPE: Range<usize> = reply_range("scope");
-/// Code 4: the time is followed by the burst epoch.
+/// Code 3: the time is followed by the burst limit.
+const PAUSED_BURST_LIMIT: Range<usize> = NOW.end..NOW.end + column("burst_limit").width;
+/// Code 4: the time is followed by the burst epoch and the burst limit.
 const PAUSE_BURST_EPOCH: Range<usize> = NOW.end..NOW.end + column("burst_epoch").width;
+const PAUSE_BURST_LIMIT: Range<usize> = PAUSE_BURST_EPOCH.end..PAUSE_BURST_EPOCH.end + column("burst_limit").width;
 /// Code O: the time is followed by the version of the restrictions.
 const OUTDATED_VERSION: Range<usize> = NOW.end..NOW.end + column("restriction_version").width;
+
+/// The burst limit by its column.
+pub(crate) fn burst_limit_of(number: u64) -> usize {
+    if number == 0 { BURST_LIMIT } else { usize::try_from(number).unwrap_or(usize::MAX) }
+}
 
 const fn reply_range(column_name: &str) -> Range<usize> {
     let column = column(column_name);
@@ -206,7 +228,11 @@ impl<'a> ScriptReply<'a> {
 
     pub(crate) fn quota(self) -> Result<Quota, LedgerError> {
         let (limit, day, used) = (self.number(DAILY_LIMIT)?, self.day(TODAY)?, self.number(TODAY_COUNT)?);
-        Ok(Quota { now: self.now()?, limit, day, used })
+        Ok(Quota { now: self.now()?, limit, day, used, burst_limit: self.burst_limit(BURST_LIMIT_COLUMN)? })
+    }
+
+    fn burst_limit(self, range: Range<usize>) -> Result<usize, LedgerError> {
+        self.number(range).map(burst_limit_of)
     }
 
     /// Reports `used` as the limit, even if the limit was lowered and more is used.

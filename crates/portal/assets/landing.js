@@ -15,7 +15,7 @@ function quotaNotice(body, retryAfterS) {
     element("h3", "", "Today’s demo quota is used up"),
     element("p", "", `Everyone shares it. It resets at midnight UTC, in ${wait}. A key is free and has 10,000 requests per day.`),
   );
-  const link = element("a", "button primary", "Get a free key");
+  const link = element("a", "button primary", "Get a key");
   link.href = new URL(body.signup).pathname === "/signup" ? "/signup" : body.signup;
   notice.append(link);
   return notice;

@@ -70,6 +70,7 @@ async fn account_page(
         email: account.email.clone(),
         plan: account.plan.clone(),
         daily_limit: account.daily_limit,
+        burst_limit: account.burst_limit as u64,
         alerts: AlertSettings { near_quota, quota_exhausted, paused },
         email_enabled: portal.settings.email_enabled,
         sessions: sessions.into_iter().map(session_item).collect(),

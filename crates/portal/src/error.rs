@@ -1,9 +1,9 @@
 //! Errors of pages and forms. `error_page` renders them.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
+use ipseity_domain::causes;
 use ipseity_ledger::LedgerError;
 use ipseity_store::{StoreError, StoreRefusal};
 
@@ -68,7 +68,7 @@ impl From<StoreError> for PortalError {
             StoreError::Refused(StoreRefusal::PasskeyExists) => Self::PasskeyRefused,
             StoreError::Refused(StoreRefusal::LastSecondFactor) => Self::LastSecondFactor,
             StoreError::Refused(_) | StoreError::Outage(_) | StoreError::Fault(_) | StoreError::MigrationBlocked(_) => {
-                tracing::error!(error = &error as &dyn Error, "page failed: PostgreSQL error");
+                tracing::error!(error = %causes(&error), "page failed: PostgreSQL error");
                 Self::Unavailable
             }
         }
@@ -77,7 +77,7 @@ impl From<StoreError> for PortalError {
 
 impl From<LedgerError> for PortalError {
     fn from(error: LedgerError) -> Self {
-        tracing::error!(error = &error as &dyn Error, "page failed: Redis error");
+        tracing::error!(error = %causes(&error), "page failed: Redis error");
         Self::Unavailable
     }
 }

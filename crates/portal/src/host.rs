@@ -11,6 +11,8 @@ use serde_json::Value;
 pub trait HostServices: Send + Sync {
     /// Returns the attributions of the loaded databases. They change when a database is reloaded.
     fn data_attributions(&self) -> Vec<DataAttribution>;
+    /// The operator's message on every page; empty if there is none. It can change at any time.
+    fn banner(&self) -> String;
     /// Looks up the client itself, without charge; `None` if the lookup fails.
     fn self_lookup(&self, client: &Client) -> Option<VisitorLookup>;
     /// The URLs of this service over IPv4 only and over IPv6 only, if it has them.

@@ -8,13 +8,12 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use bytes::Bytes;
 use http::header::SET_COOKIE;
 use http::request::Parts;
-use ipseity_domain::Client;
+use ipseity_domain::{Client, causes};
 use ipseity_store::{Account, Actor, AuthenticatedAccount};
 
 use crate::auth::password::Requester;
 use crate::auth::session::email_digest;
 use crate::auth::session_cookie::SessionCookie;
-use crate::auth::throttle::RetryAfter;
 use crate::error::PortalError;
 use crate::public_pages::{PageState, PublicPages};
 use crate::state::Portal;
@@ -49,8 +48,8 @@ const NOTICES: [(&str, &str); 21] = [
 pub(crate) struct Visitor {
     pub(crate) session_cookie: SessionCookie,
     pub(crate) member: Option<AuthenticatedAccount>,
-    /// Set if the session was not looked up, because the network sent too many unknown cookies.
-    throttled: Option<RetryAfter>,
+    /// Why the session was not looked up. Public pages treat the visitor as signed out.
+    lookup_error: Option<PortalError>,
     notice: Option<Notice>,
 }
 
@@ -60,12 +59,12 @@ impl<S: PageState> FromRequestParts<S> for Visitor {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, PortalError> {
         let session_cookie = SessionCookie::from_headers(&parts.headers);
         let client = parts.extensions.get::<Client>().ok_or(PortalError::Unavailable)?;
-        let (member, throttled) = match state.find_member(&session_cookie, client).await {
+        let (member, lookup_error) = match state.find_member(&session_cookie, client).await {
             Ok(member) => (member, None),
-            Err(PortalError::Throttled(wait)) => (None, Some(wait)),
+            Err(error @ (PortalError::Throttled(_) | PortalError::Unavailable)) => (None, Some(error)),
             Err(error) => return Err(error),
         };
-        Ok(Self { session_cookie, member, throttled, notice: notice_from_query(parts) })
+        Ok(Self { session_cookie, member, lookup_error, notice: notice_from_query(parts) })
     }
 }
 
@@ -85,7 +84,7 @@ impl Visitor {
             Some(client) => state.find_member(&session_cookie, &client).await.unwrap_or(None),
             None => None,
         };
-        Self { session_cookie, member, throttled: None, notice: None }
+        Self { session_cookie, member, lookup_error: None, notice: None }
     }
 
     pub(crate) fn frame(&self, pages: &PublicPages, title: &str, tab: Tab) -> PageFrame {
@@ -95,6 +94,7 @@ impl Visitor {
             member_email: self.member.as_ref().map(|member| member.account.email.clone()),
             csrf_token: self.session_cookie.csrf_token(),
             notice: self.notice,
+            banner: pages.host.banner(),
             signup_open: pages.settings.signup_open,
             seo: None,
         }
@@ -142,9 +142,12 @@ impl FromRequestParts<Arc<Portal>> for CurrentMember {
     type Rejection = PortalError;
 
     async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, PortalError> {
-        let visitor = Visitor::from_request_parts(parts, portal).await?;
+        let mut visitor = Visitor::from_request_parts(parts, portal).await?;
+        if let Some(error) = visitor.lookup_error.take() {
+            return Err(error);
+        }
         let AuthenticatedAccount { account, session_id, is_confirmed, is_recent, has_two_factor } =
-            visitor.member.clone().ok_or(visitor.throttled.map_or(PortalError::NotSignedIn, PortalError::Throttled))?;
+            visitor.member.clone().ok_or(PortalError::NotSignedIn)?;
         let is_setup = ["/account", "/signout"].iter().any(|start| parts.uri.path().starts_with(start));
         if portal.settings.requires_two_factor && !has_two_factor && !is_setup {
             return Err(PortalError::TwoFactorRequired);
@@ -195,7 +198,7 @@ pub(crate) fn render_page(page: &impl Template) -> Response {
         // Copied, because the buffer may be twice as large as the page, and waits with it for a slow client.
         Ok(text) => Html(Bytes::copy_from_slice(text.as_bytes())).into_response(),
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "page rendering failed");
+            tracing::error!(error = %causes(&error), "page rendering failed");
             http::StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -63,10 +63,11 @@ async fn llms_txt(pages: PublicPages) -> Response {
          > A JSON API that returns the caller's IP address, location, network and connection. Send a GET request to {base}/api/v1/ip with an API key \
          (`Authorization: Bearer <API_KEY>`). It looks up only the caller's address, and stores neither addresses nor responses.\n\n\
          Limits: 10,000 requests per key per day on the free plan. More than 300 requests in 60 seconds pause the key until its owner resumes it. \
-         The demo at {base}/api/v1/ip/demo needs no key; all callers share 1,000 requests per day.\n\n\
+         The demo at {base}/api/v1/ip/demo needs no key; all callers share {} requests per day.\n\n\
          ## API\n\n\
          - [OpenAPI 3.1, JSON]({base}/api/v1/openapi.json): every operation, field, header, status and example\n\
-         - [OpenAPI 3.1, YAML]({base}/api/v1/openapi.yaml): the same\n"
+         - [OpenAPI 3.1, YAML]({base}/api/v1/openapi.yaml): the same\n",
+        pages.settings.demo_daily_limit
     );
     for (group, articles) in pages.docs_index.groups() {
         text.push_str(&format!("\n## {group}\n\n"));

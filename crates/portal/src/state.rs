@@ -35,6 +35,8 @@ pub struct PortalSettings {
     pub require_https: bool,
     /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
     pub security_contact: String,
+    /// Demo requests per day that all clients share.
+    pub demo_daily_limit: u64,
     /// Whether anyone may sign up.
     pub signup_open: bool,
     /// Whether emails can be sent.
@@ -94,6 +96,7 @@ impl PortalSettings {
             portal_url: self.base_url.clone(),
             require_https: self.require_https,
             security_contact: self.security_contact.clone(),
+            demo_daily_limit: self.demo_daily_limit,
             signup_open: self.signup_open,
             self_lookups_per_subnet_per_min_max: self.self_lookups_per_subnet_per_min_max,
             page_timeout: self.page_timeout,

@@ -3,10 +3,10 @@
 //! The email queue is in PostgreSQL. Emails that a crash or an SMTP outage left unsent are sent later, by any node. The token of
 //! a link is generated when its email is written; PostgreSQL stores only its digest.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipseity_domain::causes;
 use ipseity_store::{QueuedAlert, SecurityEvent, Store, StoreError, WakeListener};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -83,7 +83,7 @@ impl PortalWorker {
         let mut listener = None;
         loop {
             if let Err(error) = self.deliver_pending(mailer, &mut listener).await {
-                tracing::warn!(error = &error as &dyn Error, "email queue unavailable");
+                tracing::warn!(error = %causes(&error), "email queue unavailable");
                 listener = None;
                 tokio::time::sleep(POLL_INTERVAL).await;
             }

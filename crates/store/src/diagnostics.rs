@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ipseity_domain::causes;
 use sqlx::{ConnectOptions, FromRow, PgConnection};
 
 use crate::error::StoreError;
-use crate::pool::{MIGRATOR, Store};
+use crate::pool::{IDLE_IN_TRANSACTION, MIGRATOR, Store};
+use crate::servers::{self, PostgresServer};
 
 /// Number of clock samples. The one with the shortest round trip is the most accurate.
 const CLOCK_SAMPLES: usize = 5;
@@ -13,12 +15,18 @@ const CLOCK_SAMPLES: usize = 5;
 /// The state of a PostgreSQL server.
 #[derive(Clone, Debug, Default)]
 pub struct PostgresServerInfo {
+    /// Host and port, or the path of its socket.
+    pub address: String,
+    /// The other servers of the URL.
+    pub others: Vec<PostgresServer>,
     /// The version, such as `15.8`.
     pub version: String,
     /// The version as a number, such as 150008.
     pub version_number: i32,
     /// Whether it is a replica or read-only.
     pub is_read_only: bool,
+    /// Why it cannot commit, for example because its disk is full.
+    pub write_error: Option<String>,
     /// The encoding of the database, such as `UTF8`.
     pub encoding: String,
     /// Whether `fsync` is on, so that a commit waits for the disk.
@@ -29,6 +37,8 @@ pub struct PostgresServerInfo {
     pub can_write: bool,
     /// Whether the role may call the functions that identify the server.
     pub can_read_identity: bool,
+    /// Whether the session has the settings that it was opened with. A connection pooler may drop them.
+    pub has_session_settings: bool,
     /// Number of migrations of this version.
     pub known_migrations: usize,
     /// Migrations that are not applied.
@@ -54,6 +64,7 @@ struct PostgresServerInfoRow {
     has_migrations_table: bool,
     can_write: bool,
     can_read_identity: bool,
+    has_session_settings: bool,
 }
 
 #[derive(FromRow)]
@@ -70,10 +81,17 @@ impl Store {
     /// If PostgreSQL is unavailable or rejects the connection.
     pub async fn inspect_server(&self) -> Result<PostgresServerInfo, StoreError> {
         let diagnostics = async {
-            let mut connection = self.pool.connect_options().connect().await?;
-            diagnostics(&mut connection).await
+            let options = self.pool.connect_options();
+            let mut connection = options.connect().await?;
+            let info = diagnostics(&mut connection).await?;
+            Ok::<_, sqlx::Error>(PostgresServerInfo { address: servers::address(&options), ..info })
         };
-        self.with_timeout(diagnostics).await
+        let mut info = self.with_timeout(diagnostics).await?;
+        if let Some(servers) = &self.servers {
+            info.others = servers.probe().await;
+            info.others.retain(|server| server.address != info.address);
+        }
+        Ok(info)
     }
 }
 
@@ -89,7 +107,7 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
                 coalesce((select bool_and(has_table_privilege(c.oid, p.privilege))
                           from pg_class c cross join unnest(array['select', 'insert', 'update', 'delete']) p (privilege)
                           where (c.relname <> 'security_events' or p.privilege in ('select', 'insert'))
-                              and (c.relname <> 'sites' or p.privilege = 'select')
+                              and (c.relname not in ('sites', 'audit_events') or p.privilege = 'select')
                               and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> '_sqlx_migrations'
                               and (c.relnamespace, c.relowner) =
                                   (select relnamespace, relowner from pg_class where oid = to_regclass('keys'))
@@ -97,11 +115,15 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
                 and coalesce((select bool_and(has_function_privilege(to_regprocedure(f.name), 'execute'))
                               from unnest(array['tend_months(int)', 'claim_data_set(uuid,text,interval)',
                                                 'release_data_set(uuid)',
-                                                'delete_security_events(int,bigint)']) f (name)), true) as can_write,
+                                                'delete_security_events(int,bigint)',
+                                                'delete_audit_events(int,bigint)']) f (name)), true) as can_write,
                 (select bool_and(has_function_privilege(f.name, 'execute'))
                  from unnest(array['pg_control_system()', 'pg_walfile_name(pg_lsn)', 'pg_current_wal_lsn()']) f (name)
-                ) as can_read_identity",
+                ) as can_read_identity,
+                current_setting($1) = $2 as has_session_settings",
     )
+    .bind(IDLE_IN_TRANSACTION.0)
+    .bind(IDLE_IN_TRANSACTION.1)
     .fetch_one(&mut *connection)
     .await?;
     let applied: Vec<AppliedMigrationRow> = if server.has_migrations_table {
@@ -111,19 +133,27 @@ async fn diagnostics(connection: &mut PgConnection) -> Result<PostgresServerInfo
         Vec::new()
     };
     let (clock_offset_ms, round_trip) = measure_clock_offset(connection).await?;
+    // Writes a message to the log of PostgreSQL, and waits for the disk. It changes no table.
+    let write =
+        sqlx::query("select pg_logical_emit_message(true, 'ipseity', 'doctor')").execute(&mut *connection).await;
+    let write_error = write.err().filter(|_| !server.is_read_only).map(|error| causes(&error).to_string());
     let find = |version: i64| applied.iter().find(|applied| applied.version == version);
     let is_invalid = |version: i64, checksum: &[u8]| {
         find(version).is_some_and(|applied| !applied.success || applied.checksum != checksum)
     };
     Ok(PostgresServerInfo {
+        address: String::new(),
+        others: Vec::new(),
         version: server.version,
         version_number: server.version_number,
         is_read_only: server.is_read_only,
+        write_error,
         encoding: server.encoding,
         fsync: server.fsync,
         connections_max: server.connections_max,
         can_write: server.can_write,
         can_read_identity: server.can_read_identity,
+        has_session_settings: server.has_session_settings,
         known_migrations: MIGRATOR.iter().count(),
         pending_migrations: MIGRATOR
             .iter()

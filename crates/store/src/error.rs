@@ -46,9 +46,14 @@ pub enum StoreRefusal {
         /// Seconds until the key can be resumed again.
         retry_after_s: i64,
     },
-    /// The account has ten keys.
-    #[error("the account has reached the limit of 10 keys. Run `ipseity key delete` to delete one.")]
-    KeyLimitReached,
+    /// The account has as many keys as it may have.
+    #[error(
+        "the account has reached the limit of {keys_max} keys. Run `ipseity key delete` to delete one, or `ipseity account limits` to raise it."
+    )]
+    KeyLimitReached {
+        /// How many it may have.
+        keys_max: i32,
+    },
     /// Nodes of older versions may be running, which ignore restrictions.
     #[error(
         "key restrictions are not enabled. Upgrade all nodes, then run `ipseity key enable-restrictions` to confirm it."
@@ -121,7 +126,7 @@ impl StoreError {
         self.sqlstate().is_some_and(|code| code == "3D000")
     }
 
-    fn sqlstate(&self) -> Option<String> {
+    pub(crate) fn sqlstate(&self) -> Option<String> {
         match self {
             Self::Refused(_) => None,
             Self::Outage(error) | Self::Fault(error) | Self::MigrationBlocked(error) => {

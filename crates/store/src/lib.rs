@@ -15,6 +15,7 @@
 
 mod access;
 mod accounts;
+mod audit;
 mod deployment;
 mod diagnostics;
 mod email;
@@ -23,6 +24,7 @@ mod keys;
 mod listen;
 mod pool;
 mod retention;
+mod servers;
 mod sites;
 mod usage;
 
@@ -38,6 +40,7 @@ pub use accounts::sessions::{
     AuthenticatedAccount, DeviceSummary, NewSession, SessionLimits, SessionStart, SessionSummary,
 };
 pub use accounts::two_factor::{SecondFactors, TotpState};
+pub use audit::{AuditEvent, AuditFilter, AuditHorizon};
 pub use deployment::StoreIdentity;
 pub use diagnostics::PostgresServerInfo;
 pub use email::alerts::{AlertKind, QueuedAlert};
@@ -48,11 +51,12 @@ pub use error::{StoreError, StoreRefusal};
 pub use keys::audit::{Actor, HistoryRow};
 pub use keys::leaks::LeakedKey;
 pub use keys::outbox::OutboxRow;
-pub use keys::search::{AuditRow, FoundKey};
+pub use keys::search::FoundKey;
 pub use keys::summary::{KeySummary, PauseEvidence};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
 pub use pool::{Store, StoreOptions};
 pub use retention::RetentionPolicy;
+pub use servers::{InvalidStoreUrl, PostgresRole, PostgresServer};
 pub use sites::Site;
 pub use usage::rows::UsageRow;
 pub use usage::{KeyDailyUsage, RefusalCount, RefusalReason};

@@ -8,6 +8,7 @@ use sqlx::postgres::{PgListener, PgNotification, PgPoolOptions};
 use crate::access::{Accounts, EmailQueue, Keys, Outbox};
 use crate::error::StoreError;
 use crate::pool::Store;
+use crate::servers::address;
 
 const OUTBOX_CHANNEL: &str = "ipseity_outbox";
 const DEPLOYMENT_CHANNEL: &str = "ipseity_deployment";
@@ -15,8 +16,6 @@ const ACCOUNT_CHANNEL: &str = "ipseity_account";
 const EMAIL_CHANNEL: &str = "ipseity_mail";
 /// Wait before a lost connection is replaced.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
-/// After this many statement timeouts without a notification, the connection is tested, because it may be dead.
-const PING_AFTER_TIMEOUTS: u32 = 10;
 
 impl Outbox<'_> {
     /// Listens for new rows in the outbox, and for nodes that use another Redis.
@@ -60,26 +59,35 @@ impl Accounts<'_> {
 
 impl Store {
     async fn open_channel_listener(&self, channels: &'static [&'static str]) -> Result<ChannelListener, StoreError> {
-        Ok(ChannelListener { store: self.clone(), channels, listener: Some(self.connect_listener(channels).await?) })
+        Ok(ChannelListener { store: self.clone(), channels, connection: Some(self.connect_listener(channels).await?) })
     }
 
     /// Opens a dedicated connection, because a pooled one may be dead.
-    async fn connect_listener(&self, channels: &[&str]) -> Result<PgListener, StoreError> {
-        let options = self.pool.connect_options().as_ref().clone();
-        let pool_options = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
-        let pool = pool_options.acquire_timeout(self.timeout).connect_lazy_with(options);
-        let mut listener = self.with_timeout(PgListener::connect_with(&pool)).await?;
+    async fn connect_listener(&self, channels: &[&str]) -> Result<ListenConnection, StoreError> {
+        let connect = async {
+            let options = self.pool.connect_options();
+            let pool_options = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
+            let pool = pool_options.acquire_timeout(self.timeout).connect_lazy_with(options.as_ref().clone());
+            Ok::<_, sqlx::Error>((PgListener::connect_with(&pool).await?, address(&options)))
+        };
+        let (mut listener, server) = self.with_timeout(connect).await?;
         listener.eager_reconnect(false);
         self.with_timeout(listener.listen_all(channels.iter().copied())).await?;
-        Ok(listener)
+        Ok(ListenConnection { listener, server })
     }
+}
+
+struct ListenConnection {
+    listener: PgListener,
+    /// With several servers, an old primary may keep the connection open after another one was chosen.
+    server: String,
 }
 
 struct ChannelListener {
     store: Store,
     channels: &'static [&'static str],
     /// `None` after the connection was lost.
-    listener: Option<PgListener>,
+    connection: Option<ListenConnection>,
 }
 
 enum ListenEvent {
@@ -93,14 +101,15 @@ enum ListenEvent {
 
 impl ChannelListener {
     async fn recv(&mut self, timeout: Duration) -> Result<ListenEvent, StoreError> {
-        let Some(listener) = &mut self.listener else {
-            self.listener = Some(self.store.connect_listener(self.channels).await?);
+        let primary = address(&self.store.pool.connect_options());
+        let Some(connection) = self.connection.as_mut().filter(|connection| connection.server == primary) else {
+            self.connection = Some(self.store.connect_listener(self.channels).await?);
             return Ok(ListenEvent::Interrupted);
         };
-        match tokio::time::timeout(timeout, listener.try_recv()).await {
+        match tokio::time::timeout(timeout, connection.listener.try_recv()).await {
             Ok(Ok(Some(notification))) => Ok(ListenEvent::Notification(notification)),
             Ok(Ok(None) | Err(_)) => {
-                self.listener = None;
+                self.connection = None;
                 Ok(ListenEvent::Interrupted)
             }
             Err(_elapsed) => Ok(ListenEvent::TimedOut),
@@ -109,10 +118,10 @@ impl ChannelListener {
 
     /// Drops the connection if it does not respond.
     async fn ping_or_disconnect(&mut self) {
-        if let Some(listener) = &mut self.listener
-            && self.store.with_timeout(sqlx::query("select 1").execute(listener)).await.is_err()
+        if let Some(connection) = &mut self.connection
+            && self.store.with_timeout(sqlx::query("select 1").execute(&mut connection.listener)).await.is_err()
         {
-            self.listener = None;
+            self.connection = None;
         }
     }
 }
@@ -207,11 +216,11 @@ impl AccountEvents {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn wait(&mut self) -> Result<AccountEvent, StoreError> {
-        if self.0.listener.is_none() {
+        if self.0.connection.is_none() {
             tokio::time::sleep(RECONNECT_DELAY).await;
         }
         loop {
-            match self.0.recv(self.0.store.timeout * PING_AFTER_TIMEOUTS).await? {
+            match self.0.recv(self.0.store.timeout).await? {
                 ListenEvent::Notification(account_id) => {
                     return Ok(account_id.payload().parse().map_or(AccountEvent::Resync, AccountEvent::Changed));
                 }

@@ -1,23 +1,25 @@
 //! The connection pool.
 
 use std::io;
-use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection};
 
 use crate::error::StoreError;
+use crate::servers::{self, InvalidStoreUrl, PostgresServers};
 
 /// The migrations of this version.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!();
 const NODE_ROLE_GRANTS: &str = include_str!("node_role.sql");
 
+pub(crate) const IDLE_IN_TRANSACTION: (&str, &str) = ("idle_in_transaction_session_timeout", "5s");
 /// Settings with which PostgreSQL ends the session of a process that froze in a transaction or became unreachable, within
 /// about 8 seconds. Its locks would block other nodes.
 const ABANDONED_SESSION_SETTINGS: [(&str, &str); 5] = [
-    ("idle_in_transaction_session_timeout", "5s"),
+    IDLE_IN_TRANSACTION,
     ("tcp_user_timeout", "5s"),
     ("tcp_keepalives_idle", "5s"),
     ("tcp_keepalives_interval", "1s"),
@@ -27,10 +29,12 @@ const ABANDONED_SESSION_SETTINGS: [(&str, &str); 5] = [
 /// How to connect to PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// The connection URL: `postgres://…`
+    /// The connection URL: `postgres://…`. Of several hosts, separated by commas, the one that accepts writes is used.
     pub url: String,
     /// The name of these connections in PostgreSQL's views and logs, to distinguish requests from background work.
     pub application_name: &'static str,
+    /// The operator whose changes the audit log records, for commands.
+    pub operator: Option<String>,
     /// Maximum number of connections.
     pub connections_max: u32,
     /// Timeout of a statement, including the wait for a connection.
@@ -42,6 +46,8 @@ pub struct StoreOptions {
 pub struct Store {
     pub(crate) pool: PgPool,
     pub(crate) timeout: Duration,
+    /// `None` if the URL has one host.
+    pub(crate) servers: Option<Arc<PostgresServers>>,
 }
 
 impl Store {
@@ -49,21 +55,43 @@ impl Store {
     ///
     /// # Errors
     /// If the URL is invalid.
-    pub fn new(options: &StoreOptions) -> Result<Self, StoreError> {
+    pub fn new(options: &StoreOptions) -> Result<Self, InvalidStoreUrl> {
         let timeout_ms = options.timeout.as_millis().to_string();
-        let connect_options = PgConnectOptions::from_str(&options.url)?
-            .application_name(options.application_name)
-            .options([("statement_timeout", timeout_ms.as_str()), ("timezone", "UTC")])
-            .options(ABANDONED_SESSION_SETTINGS)
-            .disable_statement_logging();
+        let mut hosts = servers::parse_url(&options.url)?;
+        for host in &mut hosts {
+            *host = host
+                .clone()
+                .application_name(options.application_name)
+                .options([("statement_timeout", timeout_ms.as_str()), ("timezone", "UTC")])
+                .options(ABANDONED_SESSION_SETTINGS)
+                .options(options.operator.iter().map(|operator| ("ipseity.operator", operator)))
+                .disable_statement_logging();
+        }
         let pool = PgPoolOptions::new()
             .max_connections(options.connections_max)
             .acquire_timeout(options.timeout)
             // A restart of PostgreSQL leaves dead connections in the pool, and each would fail a call. The cost of the
             // test is acceptable, because requests with a known key do not come here.
-            .test_before_acquire(true)
-            .connect_lazy_with(connect_options);
-        Ok(Self { pool, timeout: options.timeout })
+            .test_before_acquire(true);
+        let first = hosts[0].clone();
+        if hosts.len() == 1 {
+            return Ok(Self { pool: pool.connect_lazy_with(first), timeout: options.timeout, servers: None });
+        }
+        let servers = Arc::new(PostgresServers::new(hosts, options.timeout));
+        let (chosen, opened) = (Arc::clone(&servers), Arc::clone(&servers));
+        let pool = pool
+            .after_connect(move |connection, _| {
+                let servers = Arc::clone(&opened);
+                Box::pin(async move { servers.ensure_primary(connection).await })
+            })
+            // A test of a connection to a frozen server would take all the time of a call.
+            .test_before_acquire(false)
+            .before_acquire(move |connection, connected| {
+                let is_current = chosen.is_current(connected.age);
+                Box::pin(async move { Ok(is_current && connection.ping().await.is_ok()) })
+            })
+            .connect_lazy_with(first);
+        Ok(Self { pool, timeout: options.timeout, servers: Some(servers) })
     }
 
     /// Applies pending migrations, and grants the role `ipseity_node` what a node needs.
@@ -72,6 +100,7 @@ impl Store {
     /// If PostgreSQL is unavailable or has a schema of a newer version.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         // Detached from the pool and without a timeout, because a migration may be slow or wait for another node's.
+        self.find_primary().await?;
         let mut connection = self.pool.acquire().await?.detach();
         sqlx::query("set statement_timeout = 0").execute(&mut connection).await?;
         MIGRATOR.run(&mut connection).await.map_err(|error| {
@@ -94,14 +123,66 @@ impl Store {
         Ok(())
     }
 
+    /// Connects once, to find out why the pool does not.
+    ///
+    /// # Errors
+    /// If PostgreSQL rejects the connection or does not answer.
+    pub async fn connect_once(&self) -> Result<(), StoreError> {
+        let connection = self.with_timeout(async { self.pool.connect_options().connect().await }).await?;
+        Ok(connection.close().await?)
+    }
+
+    /// The migrations of this version that are not applied.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn pending_migrations(&self) -> Result<Vec<i64>, StoreError> {
+        let query = sqlx::query_scalar("select version from _sqlx_migrations where success").fetch_all(&self.pool);
+        let applied: Vec<i64> = match self.with_timeout(query).await {
+            Err(StoreError::Fault(error)) if is_missing_table(&error) => Vec::new(),
+            applied => applied?,
+        };
+        let known = MIGRATOR.iter().map(|migration| migration.version);
+        Ok(known.filter(|version| !applied.contains(version)).collect())
+    }
+
     /// Applies the timeout on the client side too, because a frozen server enforces no statement timeout.
     pub(crate) async fn with_timeout<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
     where
         StoreError: From<E>,
     {
-        match tokio::time::timeout(self.timeout, call).await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_elapsed) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()).into()),
+        let Some(servers) = &self.servers else {
+            let outcome = tokio::time::timeout(self.timeout, call).await;
+            return Ok(outcome.map_err(|_elapsed| timed_out())??);
+        };
+        let outcome = tokio::time::timeout(self.timeout, servers.with_primary(&self.pool, call)).await;
+        outcome.unwrap_or_else(|_elapsed| Err(timed_out().into())).map_err(|error| {
+            let cause = servers.last_failure().filter(|_| is_timeout(&error));
+            cause.unwrap_or(error)
+        })
+    }
+
+    /// With several hosts, chooses the one that accepts writes.
+    async fn find_primary(&self) -> Result<(), StoreError> {
+        match &self.servers {
+            Some(servers) => servers.find_primary(&self.pool).await,
+            None => Ok(()),
         }
     }
+}
+
+fn timed_out() -> sqlx::Error {
+    sqlx::Error::Io(io::ErrorKind::TimedOut.into())
+}
+
+/// Whether the error does not say why a connection failed.
+fn is_timeout(error: &StoreError) -> bool {
+    let StoreError::Outage(error) = error else { return false };
+    matches!(error, sqlx::Error::PoolTimedOut)
+        || matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+fn is_missing_table(error: &sqlx::Error) -> bool {
+    const UNDEFINED_TABLE: &str = "42P01";
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == UNDEFINED_TABLE)
 }

@@ -12,7 +12,7 @@ const DELETE_ROWS_MAX: i64 = 10_000;
 pub struct RetentionPolicy {
     /// Days to keep usage and refusals, at least 31.
     pub usage_days: i32,
-    /// Days to keep the history of keys, the evidence of pauses, and security events (at least 30).
+    /// Days to keep the history of keys, the evidence of pauses, and security and audit events (at least 30).
     pub history_days: i32,
 }
 
@@ -85,8 +85,10 @@ impl Store {
         ] {
             self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).bind(days).execute(&self.pool)).await?;
         }
-        let security_events = sqlx::query("select delete_security_events($1, $2)");
-        self.with_timeout(security_events.bind(policy.history_days).bind(DELETE_ROWS_MAX).execute(&self.pool)).await?;
+        for function in ["select delete_security_events($1, $2)", "select delete_audit_events($1, $2)"] {
+            let events = sqlx::query(function).bind(policy.history_days).bind(DELETE_ROWS_MAX);
+            self.with_timeout(events.execute(&self.pool)).await?;
+        }
         let future_usage = "delete from usage where (key_id, day) in (
                                 select key_id, day from usage where day > (now() at time zone 'UTC')::date + 1 limit $1)";
         let future_refusals = "delete from refusals where (key_id, day, reason) in (

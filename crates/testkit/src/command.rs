@@ -38,6 +38,12 @@ impl CommandOutput {
         serde_json::from_slice(&self.stdout).with_context(|| format!("not JSON: {}{}", self.text(), self.stderr))
     }
 
+    /// Standard output with one JSON value per line.
+    pub fn json_lines(&self) -> Result<Vec<Value>> {
+        let parse = |line: &str| serde_json::from_str(line).with_context(|| format!("not JSON: {line}"));
+        self.text().lines().map(parse).collect()
+    }
+
     /// Returns the output, or an error with the output if the command failed.
     pub fn ensure_success(self) -> Result<Self> {
         ensure!(self.is_success(), "exit code {:?}: {}{}", self.code, self.text(), self.stderr);

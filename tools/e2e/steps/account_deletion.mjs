@@ -55,11 +55,11 @@ async function countKeysOfOthers(deployment, { account }) {
   return count;
 }
 
-// The security log keeps numbers of accounts and IDs of keys, but no emails and no names.
+// The security and audit logs keep numbers of accounts and IDs of keys, but no emails and no names of owners or keys.
 async function findTraces(deployment, tables, { account, words }) {
   const found = [];
   for (const table of tables) {
-    const isLog = table === 'security_events';
+    const isLog = ['security_events', 'audit_events'].includes(table);
     const contains = (isLog ? words.slice(0, 1) : words).map((word) => `row::text like '%${word}%'`).join(' or ');
     const isOwned = isLog ? 'false' : `(to_jsonb(row) ->> 'account_id') = '${account}'`;
     const [[count]] = await deployment.sql(`select count(*) from "${table}" row where ${contains} or ${isOwned}`);

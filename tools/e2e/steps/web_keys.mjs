@@ -21,10 +21,10 @@ export async function webKeys({ report, browser, deployment }) {
   const [url, key] = [`${deployment.portal}/api/v1/ip`, deployment.keys.geo];
   try {
     await deployment.cli('key', 'restrict', keyId(key), '--origin', shop.origin);
-    const before = await lookUp(shop.page, url, key);
+    const before = await lookUp(shop, url, key);
     await report.check('a page of an allowed origin can use the key', () => expectEqual(before.status, 200));
     await report.check('a page of another origin reads the reason', async () => {
-      const { status, body } = await lookUp(other.page, url, key);
+      const { status, body } = await lookUp(other, url, key);
       expectEqual([status, body.error], [403, 'origin_not_allowed']);
       if (!body.message.includes('Origin')) throw new Error(body.message);
     });
@@ -37,11 +37,11 @@ export async function webKeys({ report, browser, deployment }) {
       ['service workers of another origin', other, sendFromWorker],
     ]) {
       await report.check(`${kind} cannot use the key`, async () => {
-        for (let count = 0; count < ATTEMPTS; count += 1) await attempt(site.page, url, key);
+        for (let count = 0; count < ATTEMPTS; count += 1) await attempt(site, url, key);
       });
     }
     await report.check('nothing but lookups of the allowed page was counted', async () => {
-      const after = await lookUp(shop.page, url, key);
+      const after = await lookUp(shop, url, key);
       expectEqual([after.status, Number(before.remaining) - Number(after.remaining)], [200, 1]);
     });
   } finally {
@@ -61,16 +61,17 @@ async function openSite(browser, host) {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const origin = `http://${host}:${server.address().port}`;
-  const page = await (await browser.context()).newPage();
+  const context = await browser.context();
+  const page = await context.newPage();
   await page.goto(`${origin}/`);
   const close = () => {
     server.closeAllConnections();
     server.close();
   };
-  return { origin, page, close };
+  return { origin, context, page, close };
 }
 
-function lookUp(page, url, key) {
+function lookUp({ page }, url, key) {
   return page.evaluate(
     async ([url, key]) => {
       const response = await fetch(url, { headers: { authorization: `Bearer ${key}` } });
@@ -80,7 +81,7 @@ function lookUp(page, url, key) {
   );
 }
 
-function showImage(page, url, key) {
+function showImage({ page }, url, key) {
   const show = ([url, key]) =>
     new Promise((resolve) => {
       const image = new Image();
@@ -90,11 +91,11 @@ function showImage(page, url, key) {
   return page.evaluate(show, [url, key]);
 }
 
-function sendWithoutCors(page, url, key) {
+function sendWithoutCors({ page }, url, key) {
   return page.evaluate(([url, key]) => fetch(`${url}?key=${key}`, { mode: 'no-cors' }).then(() => {}), [url, key]);
 }
 
-async function sendFromSandbox(page, url, key) {
+async function sendFromSandbox({ page }, url, key) {
   const status = await page.evaluate(
     ([url, key]) =>
       new Promise((resolve) => {
@@ -110,14 +111,14 @@ async function sendFromSandbox(page, url, key) {
   expectEqual(status, 403);
 }
 
-async function navigate(page, url, key) {
-  const tab = await page.context().newPage();
+async function navigate({ context }, url, key) {
+  const tab = await context.newPage();
   const response = await tab.goto(`${url}?key=${key}`);
   await tab.close();
   expectEqual(response.status(), 403);
 }
 
-async function sendFromWorker(page, url, key) {
+async function sendFromWorker({ page }, url, key) {
   const status = await page.evaluate(
     async ([url, key]) => {
       await navigator.serviceWorker.register('/worker.js');

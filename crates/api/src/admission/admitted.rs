@@ -23,7 +23,7 @@ use crate::admission::backend::{Backend, FailedCharge, charge_demo_at_home};
 use crate::admission::degraded::DegradedMode;
 use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::AdmittedEarly;
-use crate::response::rate_limit_headers::BurstUse;
+use crate::response::rate_limit_headers::{BurstLeft, BurstUse};
 
 /// Proof that a request was charged, with what its response may contain.
 pub(crate) struct Admitted {
@@ -41,14 +41,9 @@ impl Admitted {
         self
     }
 
-    /// Sets what the response reports about the burst limit.
-    pub(super) fn with_burst(self, burst: BurstUse) -> Self {
-        Self { burst: Some(burst), ..self }
-    }
-
     /// Hides what is left of the burst limit, but not the limit.
     pub(crate) fn without_burst_left(self) -> Self {
-        self.with_burst(BurstUse { left: None })
+        Self { burst: Some(BurstUse { limit: self.quota.burst_limit, left: None }), ..self }
     }
 
     /// Consumes the proof. Returns the fields that the response contains, and the quota and the burst limit that it reports.
@@ -58,18 +53,26 @@ impl Admitted {
 }
 
 /// A verdict that came from the ledger or the local limiter.
-pub(super) struct Issued<V>(V);
+pub(super) struct Issued<V> {
+    verdict: V,
+    /// What is left of the burst limit after the request, if the local limiter knows it.
+    burst_left: Option<BurstLeft>,
+}
 
 impl<V> Issued<V> {
+    const fn new(verdict: V) -> Self {
+        Self { verdict, burst_left: None }
+    }
+
     pub(super) const fn verdict(&self) -> &V {
-        &self.0
+        &self.verdict
     }
 }
 
 impl Issued<Verdict> {
     /// Charges a request in the ledger, or at home.
     pub(super) fn charge(backend: &Backend, request: &KeyRequest) -> impl Future<Output = Result<Self, FailedCharge>> {
-        backend.charge(request).map_ok(Self)
+        backend.charge(request).map_ok(Self::new)
     }
 
     /// Reports the ledger's verdict to the local limiter. If the limits are exceeded by what this node knows, its
@@ -78,7 +81,10 @@ impl Issued<Verdict> {
         // What a remote node knows of its requests, it applies itself.
         let Some(arrived_at) = request.arrived_here_at() else { return self };
         let burst_window_ms = request.owner.burst_window_ms();
-        degraded.observe(request, &self.0, arrived_at, received_at, burst_window_ms).map_or(self, Self)
+        match degraded.observe(request, &self.verdict, arrived_at, received_at, burst_window_ms) {
+            Ok(burst_left) => Self { burst_left, ..self },
+            Err(verdict) => Self::new(verdict),
+        }
     }
 
     /// Charges a request to the local limiter. See [`DegradedMode::check_request`].
@@ -91,7 +97,8 @@ impl Issued<Verdict> {
         burst_window_ms: u64,
         applied: AppliedRestrictions,
     ) -> Option<Self> {
-        degraded.check_request(key, charge, now, sent, burst_window_ms, applied).map(Self)
+        let decision = degraded.check_request(key, charge, now, sent, burst_window_ms, applied);
+        decision.map(|(verdict, burst_left)| Self { verdict, burst_left: Some(burst_left) })
     }
 
     /// Admits a request of an open key, whose charge is in flight. See [`DegradedMode::admit_before_charge`].
@@ -102,43 +109,46 @@ impl Issued<Verdict> {
     ) -> Option<Self> {
         let (arrival, now) = (request.arrival_at_owner(), request.owner.now());
         let burst_window_ms = request.owner.burst_window_ms();
-        degraded.admit_before_charge(request.key.id, arrival, now, early, burst_window_ms).map(Self)
+        let decision = degraded.admit_before_charge(request.key.id, arrival, now, early, burst_window_ms);
+        decision.map(|(verdict, burst_left)| Self { verdict, burst_left: Some(burst_left) })
     }
 
     /// The proof, if the verdict admits the request.
     pub(super) fn into_admitted(self) -> Option<Admitted> {
-        let Verdict::Admitted { scope, quota, .. } = self.0 else { return None };
-        Some(Admitted { field_set: FieldSet::Scope(scope), quota, burst: None })
+        let Verdict::Admitted { scope, quota, .. } = self.verdict else { return None };
+        let burst = BurstUse { limit: quota.burst_limit, left: self.burst_left };
+        Some(Admitted { field_set: FieldSet::Scope(scope), quota, burst: Some(burst) })
     }
 }
 
 impl Issued<DemoVerdict> {
     /// Charges a demo request at home.
     pub(super) async fn charge_demo_at_home(home: &HomeClient) -> Option<Self> {
-        charge_demo_at_home(home).await.map(Self)
+        charge_demo_at_home(home).await.map(Self::new)
     }
 
     /// Charges a demo request in the ledger.
-    pub(super) async fn charge_demo(ledger: &Ledger) -> Result<Self, LedgerError> {
-        ledger.charge_demo().await.map(Self)
+    pub(super) async fn charge_demo(ledger: &Ledger, limit: u64) -> Result<Self, LedgerError> {
+        ledger.charge_demo(limit).await.map(Self::new)
     }
 
     /// Charges a demo request in a ledger that has lost its count.
     pub(super) async fn charge_demo_with_stored_usage(
         ledger: &Ledger,
+        limit: u64,
         stored_usage: Option<DailyUsage>,
     ) -> Result<Self, LedgerError> {
-        ledger.charge_demo_with_stored_usage(stored_usage).await.map(Self)
+        ledger.charge_demo_with_stored_usage(limit, stored_usage).await.map(Self::new)
     }
 
     /// Charges a demo request to the local count.
-    pub(super) fn charge_demo_locally(degraded: &DegradedMode, now: LedgerTime) -> Self {
-        Self(degraded.demo_quota.check(now))
+    pub(super) fn charge_demo_locally(degraded: &DegradedMode, now: LedgerTime, limit: u64) -> Self {
+        Self::new(degraded.demo_quota.check(now, limit))
     }
 
     /// The proof, if the verdict admits the request.
     pub(super) fn into_admitted(self) -> Option<Admitted> {
-        let DemoVerdict::Admitted { quota, .. } = self.0 else { return None };
+        let DemoVerdict::Admitted { quota, .. } = self.verdict else { return None };
         Some(Admitted { field_set: FieldSet::Demo, quota, burst: None })
     }
 }
@@ -148,13 +158,13 @@ impl Admitted {
     /// The proof of a demo request that a fresh local limiter was charged for.
     pub(crate) fn for_test() -> Self {
         let degraded = DegradedMode::for_test();
-        Issued::charge_demo_locally(&degraded, LedgerTime(0)).into_admitted().expect("unused demo quota")
+        Issued::charge_demo_locally(&degraded, LedgerTime(0), 1_000).into_admitted().expect("unused demo quota")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ipseity_domain::{ApiKey, KeyFlags, KeyRecord, PlaintextKey, Scope};
+    use ipseity_domain::{ApiKey, BURST_LIMIT, KeyFlags, KeyRecord, PlaintextKey, Scope};
     use ipseity_ledger::ChargeId;
 
     use super::*;
@@ -168,6 +178,7 @@ mod tests {
             previous: None,
             scope: Scope::Geo,
             daily_limit,
+            burst_limit: BURST_LIMIT,
             restrictions: None,
             flags: KeyFlags::default(),
             generation: 1,
@@ -179,25 +190,16 @@ mod tests {
         (degraded, key)
     }
 
-    fn new_charge() -> PendingCharge {
-        PendingCharge { at: LedgerTime(0), id: ChargeId::next() }
+    fn charge_locally(degraded: &DegradedMode, key: &ApiKey) -> Issued<Verdict> {
+        let charge = PendingCharge { at: LedgerTime(0), id: ChargeId::next() };
+        let applied = AppliedRestrictions::default();
+        Issued::charge_locally(degraded, key, charge, LedgerTime(0), None, 60_000, applied).expect("local verdict")
     }
 
     #[test]
     fn every_locally_admitted_request_is_a_pending_charge() {
         let (degraded, key) = limiter_with_key(2);
-        let charge = || {
-            Issued::charge_locally(
-                &degraded,
-                &key,
-                new_charge(),
-                LedgerTime(0),
-                None,
-                60_000,
-                AppliedRestrictions::default(),
-            )
-            .expect("local verdict")
-        };
+        let charge = || charge_locally(&degraded, &key);
         for used in [1, 2] {
             let admitted = charge().into_admitted().expect("request within the quota");
             assert_eq!((admitted.quota.used, degraded.pending_charges.total_requests()), (used, used));
@@ -212,17 +214,7 @@ mod tests {
     fn requested_scope_only_narrows_the_field_set() {
         for (requested, expected) in [(None, Scope::Geo), (Some("ip"), Scope::Ip), (Some("full"), Scope::Geo)] {
             let (degraded, key) = limiter_with_key(1);
-            let verdict = Issued::charge_locally(
-                &degraded,
-                &key,
-                new_charge(),
-                LedgerTime(0),
-                None,
-                60_000,
-                AppliedRestrictions::default(),
-            )
-            .expect("local verdict");
-            let admitted = verdict.into_admitted().expect("request within the quota");
+            let admitted = charge_locally(&degraded, &key).into_admitted().expect("request within the quota");
             assert_eq!(admitted.narrowed_to(requested).into_parts().0, FieldSet::Scope(expected));
         }
         assert_eq!(Admitted::for_test().narrowed_to(Some("ip")).into_parts().0, FieldSet::Demo);

@@ -1,6 +1,6 @@
 //! Admission of demo requests: no key, no burst limit, one daily quota for all callers, and a share of it per network.
 
-use ipseity_domain::{Address, DailyUsage, UtcDay};
+use ipseity_domain::{Address, BURST_LIMIT, DailyUsage, UtcDay};
 use ipseity_home::message::{Reply, Request};
 use ipseity_ledger::{DemoVerdict, Quota};
 
@@ -20,7 +20,7 @@ impl Admission {
         let day = now.day();
         self.demo_shares.take(client, day).map_err(|limit| {
             self.usage_buffer.record_demo_refused(day);
-            Refusal::DemoShareUsed(Quota { now, limit, day, used: limit })
+            Refusal::DemoShareUsed(Quota { now, limit, day, used: limit, burst_limit: BURST_LIMIT })
         })?;
         let admitted = self.admit_demo_to_quota().await;
         if admitted.is_err() {
@@ -57,7 +57,7 @@ impl Admission {
             let zero_usage = DailyUsage { day: now.day(), count: 0 };
             self.degraded.demo_quota.merge_usage(usage.unwrap_or(zero_usage));
         }
-        self.apply_demo_verdict(Issued::charge_demo_locally(&self.degraded, now))
+        self.apply_demo_verdict(Issued::charge_demo_locally(&self.degraded, now, self.demo_daily_limit))
     }
 
     fn apply_demo_verdict(&self, verdict: Issued<DemoVerdict>) -> Result<Admitted, Refusal> {
@@ -79,10 +79,10 @@ impl Admission {
             Backend::Stores(stores) => stores,
             Backend::Home(home) => return Issued::charge_demo_at_home(home).await,
         };
-        let verdict = match Issued::charge_demo(&stores.ledger).await {
+        let verdict = match Issued::charge_demo(&stores.ledger, self.demo_daily_limit).await {
             Ok(verdict) if *verdict.verdict() == DemoVerdict::Unknown => {
                 let flushed_usage = self.find_demo_usage().await?;
-                Issued::charge_demo_with_stored_usage(&stores.ledger, flushed_usage).await
+                Issued::charge_demo_with_stored_usage(&stores.ledger, self.demo_daily_limit, flushed_usage).await
             }
             verdict => verdict,
         };

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use http::request::Parts;
-use ipseity_domain::{ApiKey, Client, KeyId, KeyPause, is_mutant};
+use ipseity_domain::{ApiKey, Client, KeyId, KeyPause, causes, is_mutant};
 use ipseity_ledger::{Fence, LedgerError, LedgerTime, Owner, SentCharge, Verdict};
 use ipseity_store::RefusalReason;
 use tracing::{Instrument, info_span};
@@ -54,7 +54,6 @@ use crate::admission::usage_buffer::UsageBuffer;
 use crate::error::Refusal;
 use crate::failpoint;
 use crate::limits::ApiLimits;
-use crate::response::rate_limit_headers::BurstUse;
 use crate::service::metrics::ApiMetrics;
 use crate::tickets::Ticket;
 use crate::trace::TRACE_TARGET;
@@ -74,6 +73,8 @@ pub struct Admission {
     refusal_cache: RefusalCache,
     demo_refusal_cache: DemoRefusalCache,
     demo_shares: DemoShares,
+    /// Demo requests per day that all clients share.
+    demo_daily_limit: u64,
     caller_limits: CallerLimits,
     /// Whether Redis is the one of this deployment. Otherwise no verdict of it is used.
     is_ledger_trusted: AtomicBool,
@@ -97,6 +98,7 @@ impl Admission {
             refusal_cache: RefusalCache::new(limits.refusal_cache_max),
             demo_refusal_cache: DemoRefusalCache::default(),
             demo_shares: DemoShares::new(limits.demo_requests_per_subnet_max),
+            demo_daily_limit: limits.demo_daily_limit,
             caller_limits: CallerLimits::new(limits.caller_counters_max),
             is_ledger_trusted: AtomicBool::new(true),
         }
@@ -210,7 +212,7 @@ impl Admission {
                         if matches!(error, BackendError::Home(_)) {
                             self.degraded.record_store_failure();
                         }
-                        tracing::debug!(error = error as &dyn std::error::Error, "charge failed");
+                        tracing::debug!(error = %causes(error), "charge failed");
                     }
                 }
                 Err(failure.sent.map_or(ChargeFailure::NotCharged, ChargeFailure::Unconfirmed))
@@ -230,13 +232,13 @@ impl Admission {
     /// error that concerns one key does not count.
     fn note_ledger_failure(&self, owner: &Owner, error: &LedgerError) {
         if !error.is_outage() {
-            tracing::error!(error = error as &dyn std::error::Error, "charge failed");
+            tracing::error!(error = %causes(error), "charge failed");
         } else if owner.record_failure() {
             let server = owner.address();
-            tracing::error!(error = error as &dyn std::error::Error, server, "entered degraded mode");
+            tracing::error!(error = %causes(error), server, "entered degraded mode");
             self.metrics.set_degraded(true);
         } else {
-            tracing::debug!(error = error as &dyn std::error::Error, "charge failed");
+            tracing::debug!(error = %causes(error), "charge failed");
         }
     }
 
@@ -292,10 +294,10 @@ impl Admission {
 
     async fn apply_verdict(&self, request: &KeyRequest, verdict: Issued<Verdict>) -> Result<Admitted, Refusal> {
         if matches!(verdict.verdict(), Verdict::Admitted { .. }) {
-            return self.prove(request, verdict).ok_or(Refusal::Internal);
+            return Self::prove(request, verdict).ok_or(Refusal::Internal);
         }
         let refusal = self.record_refusal(request, verdict.verdict());
-        if let Verdict::PausedNow { now, burst_epoch } = *verdict.verdict() {
+        if let Verdict::PausedNow { now, burst_epoch, .. } = *verdict.verdict() {
             Box::pin(self.record_pause(request.key.id, now, burst_epoch)).await;
         }
         Err(refusal)
@@ -303,11 +305,9 @@ impl Admission {
 
     /// The proof that a request is admitted, with what its response reports about the burst limit. The key of a page is public,
     /// and what is left would show a stranger how many requests pause it.
-    fn prove(&self, request: &KeyRequest, verdict: Issued<Verdict>) -> Option<Admitted> {
+    fn prove(request: &KeyRequest, verdict: Issued<Verdict>) -> Option<Admitted> {
         let admitted = verdict.into_admitted()?;
-        let is_in_page = request.restricted.has_origins();
-        let left = if is_in_page { None } else { self.degraded.burst_left(request.key.id) };
-        Some(admitted.with_burst(BurstUse { left }))
+        Some(if request.restricted.has_origins() { admitted.without_burst_left() } else { admitted })
     }
 
     /// Counts a request that a verdict does not admit.
@@ -318,13 +318,15 @@ impl Admission {
                 self.usage_buffer.record_refused(key.id, quota.day, RefusalReason::QuotaExhausted);
                 Refusal::QuotaExhausted(*quota)
             }
-            Verdict::PausedNow { now, .. } => {
+            Verdict::PausedNow { now, burst_limit, .. } => {
                 self.usage_buffer.record_refused(key.id, now.day(), RefusalReason::Burst);
-                Refusal::BurstExceeded(*now)
+                Refusal::BurstExceeded { now: *now, limit: *burst_limit }
             }
             Verdict::WrongSecret(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::WrongSecret),
             Verdict::Inactive(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Inactive),
-            Verdict::Paused(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Paused),
+            Verdict::Paused { now, burst_limit } => {
+                self.record_persistent_refusal(key, *now, PersistentRefusal::Paused { burst_limit: *burst_limit })
+            }
             Verdict::Expired(now) => self.record_persistent_refusal(key, *now, PersistentRefusal::Expired),
             // Not cached: a caller that is refused must not affect others, and a change counts from the next request.
             Verdict::Restricted(now) => {
@@ -363,16 +365,16 @@ impl Admission {
         }
         match stores.ledger.pause_evidence(key, burst_epoch, now.0).await {
             Ok(pause) => record_ledger_pause(stores, &pause).await,
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "pause not read from Redis"),
+            Err(error) => tracing::warn!(error = %causes(&error), "pause not read from Redis"),
         }
     }
 }
 
 async fn record_ledger_pause(stores: &Stores, pause: &KeyPause) {
     if let Err(error) = stores.store.keys().record_pause(pause).await {
-        tracing::error!(error = &error as &dyn std::error::Error, "pause not recorded in PostgreSQL");
+        tracing::error!(error = %causes(&error), "pause not recorded in PostgreSQL");
     } else if let Err(error) = stores.ledger.mark_pause_recorded(pause).await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "pause not confirmed in Redis");
+        tracing::warn!(error = %causes(&error), "pause not confirmed in Redis");
     }
 }
 
@@ -404,6 +406,7 @@ impl Admission {
         let store = ipseity_store::StoreOptions {
             url: "postgres://127.0.0.1:1/none".to_owned(),
             application_name: "test",
+            operator: None,
             connections_max: 1,
             timeout,
         };
@@ -414,6 +417,7 @@ impl Admission {
             unknown_cache_ttl: timeout,
             refusal_cache_max: 1,
             demo_requests_per_subnet_max: 1,
+            demo_daily_limit: 1,
             caller_counters_max: 1,
             render_cache_max: 1,
             degraded: crate::limits::DegradedLimits { local_keys_max: 1, max_age: timeout, store_timeout: timeout },

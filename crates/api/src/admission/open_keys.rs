@@ -48,6 +48,7 @@ pub(super) struct OpenedKey {
     pub(super) digest: KeyDigest,
     pub(super) scope: Scope,
     pub(super) daily_limit: u64,
+    pub(super) burst_limit: usize,
     pub(super) burst_epoch: u64,
     /// The version of the restrictions that were applied.
     restriction_version: u64,
@@ -184,6 +185,7 @@ impl ChargeInFlight {
                 digest: self.key.digest,
                 scope: *scope,
                 daily_limit: quota.limit,
+                burst_limit: quota.burst_limit,
                 burst_epoch: *burst_epoch,
                 restriction_version: self.restriction_version,
                 confirmed_at: Instant::now(),
@@ -193,7 +195,7 @@ impl ChargeInFlight {
             // Anyone can make up a secret. It must not keep a key from being opened.
             Verdict::WrongSecret(_) => self.close_secret(false),
             Verdict::Inactive(_)
-            | Verdict::Paused(_)
+            | Verdict::Paused { .. }
             | Verdict::PausedNow { .. }
             | Verdict::QuotaExhausted { .. }
             | Verdict::Expired(_)
@@ -246,7 +248,7 @@ impl Drop for ChargeInFlight {
 
 #[cfg(test)]
 mod tests {
-    use ipseity_domain::PlaintextKey;
+    use ipseity_domain::{BURST_LIMIT, PlaintextKey};
     use ipseity_ledger::{LedgerTime, Quota};
 
     use super::*;
@@ -263,7 +265,7 @@ mod tests {
         let now = LedgerTime(0);
         Verdict::Admitted {
             scope: Scope::Ip,
-            quota: Quota { now, limit: 10, day: now.day(), used: 1 },
+            quota: Quota { now, limit: 10, day: now.day(), used: 1, burst_limit: BURST_LIMIT },
             burst_epoch: 1,
             is_open,
         }
@@ -325,7 +327,7 @@ mod tests {
         open_keys.begin(&old, 0).finish(&admitted(false));
         open_keys.begin(&old, 0).finish(&Verdict::WrongSecret(LedgerTime(0)));
         assert!(is_open(&open_keys, &new));
-        open_keys.begin(&old, 0).finish(&Verdict::Paused(LedgerTime(0)));
+        open_keys.begin(&old, 0).finish(&Verdict::Paused { now: LedgerTime(0), burst_limit: BURST_LIMIT });
         assert!(!is_open(&open_keys, &new));
         // A made-up secret does not keep the key from being opened either.
         let charge = open_keys.begin(&new, 0);

@@ -76,12 +76,12 @@ impl Model {
     fn charge_at_home(&mut self, number: usize, node: usize) -> Verdict {
         let now = LedgerTime(0);
         if self.home.is_paused {
-            return Verdict::Paused(now);
+            return Verdict::Paused { now, burst_limit: BURST_LIMIT };
         }
         if self.home.count >= BURST_LIMIT {
             self.home.is_paused = true;
             self.publish();
-            return Verdict::PausedNow { now, burst_epoch: 1 };
+            return Verdict::PausedNow { now, burst_epoch: 1, burst_limit: BURST_LIMIT };
         }
         self.home.charged.insert(number);
         self.home.count += 1;
@@ -96,7 +96,7 @@ impl Model {
             self.home.open.insert(node);
             self.home.ever_open.insert(node);
         }
-        let quota = Quota { now, limit: self.home.version, day: now.day(), used: 0 };
+        let quota = Quota { now, limit: self.home.version, day: now.day(), used: 0, burst_limit: BURST_LIMIT };
         Verdict::Admitted { scope: Scope::Ip, quota, burst_epoch: 1, is_open }
     }
 

@@ -15,7 +15,7 @@ use crate::admission::Admission;
 use crate::admission::admitted::{Admitted, Issued};
 use crate::admission::backend::{Backend, BackendError, FailedCharge, charge_at_home};
 use crate::admission::key_request::KeyRequest;
-use crate::admission::open_keys::{AdmittedEarly, ChargeInFlight, WaitReason};
+use crate::admission::open_keys::{AdmittedEarly, ChargeInFlight, OpenedKey, WaitReason};
 
 impl Admission {
     /// Closes what home has closed.
@@ -59,22 +59,29 @@ impl Admission {
             return None;
         };
         self.metrics.count_optimistic();
-        let admitted = self.prove(request, verdict);
+        let admitted = Self::prove(request, verdict);
         let (admission, home, request) = (Arc::clone(self), Arc::clone(home), request.clone());
         let AdmittedEarly { charge, opened, .. } = early;
-        tokio::spawn(async move { admission.charge_admitted(&home, &request, opened.burst_epoch, charge).await });
+        tokio::spawn(async move { admission.charge_admitted(&home, &request, opened, charge).await });
         admitted
     }
 
     /// Charges a request that is already admitted. What home does not charge is reconciled.
-    async fn charge_admitted(&self, home: &HomeClient, request: &KeyRequest, burst_epoch: u64, charge: ChargeInFlight) {
+    async fn charge_admitted(
+        &self,
+        home: &HomeClient,
+        request: &KeyRequest,
+        opened: OpenedKey,
+        charge: ChargeInFlight,
+    ) {
+        let OpenedKey { burst_epoch, burst_limit, .. } = opened;
         let (key, sent) = (&request.key, home.sent_charge(request.arrival_at_owner()));
         let pending_charges = &self.degraded.pending_charges;
         // By the clock as it is known after the reply.
         let add_uncharged = || {
             let sent = home.sent_charge(request.arrival_at_owner());
             let uncharged = PendingCharge { at: sent.arrival, id: request.charge_id };
-            pending_charges.add_admitted(key, burst_epoch, sent.at.day(), uncharged);
+            pending_charges.add_admitted(key, burst_epoch, (sent.at.day(), burst_limit), uncharged);
         };
         match charge_at_home(home, request, sent).await {
             Ok(verdict) => {
@@ -88,7 +95,7 @@ impl Admission {
                     Verdict::Unknown(_)
                     | Verdict::WrongSecret(_)
                     | Verdict::Inactive(_)
-                    | Verdict::Paused(_)
+                    | Verdict::Paused { .. }
                     | Verdict::PausedNow { .. }
                     | Verdict::Expired(_)
                     | Verdict::Outdated { .. }

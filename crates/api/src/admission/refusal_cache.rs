@@ -21,7 +21,7 @@ pub(super) enum PersistentRefusal {
     WrongSecret,
     Inactive,
     Expired,
-    Paused,
+    Paused { burst_limit: usize },
 }
 
 impl PersistentRefusal {
@@ -30,7 +30,7 @@ impl PersistentRefusal {
         match self {
             Self::WrongSecret => RefusalReason::WrongSecret,
             Self::Inactive | Self::Expired => RefusalReason::Inactive,
-            Self::Paused => RefusalReason::Paused,
+            Self::Paused { .. } => RefusalReason::Paused,
         }
     }
 }
@@ -41,7 +41,7 @@ impl From<PersistentRefusal> for Refusal {
             PersistentRefusal::WrongSecret => Self::InvalidKey,
             PersistentRefusal::Inactive => Self::Inactive,
             PersistentRefusal::Expired => Self::Expired,
-            PersistentRefusal::Paused => Self::Paused,
+            PersistentRefusal::Paused { burst_limit } => Self::Paused { limit: burst_limit },
         }
     }
 }
@@ -126,15 +126,17 @@ impl DemoRefusalCache {
 mod tests {
     use super::*;
 
+    const PAUSED: PersistentRefusal = PersistentRefusal::Paused { burst_limit: 300 };
+
     #[test]
     fn hundredth_refusal_within_a_second_is_cached() {
         let (cache, digest) = (RefusalCache::new(10), KeyDigest::new([7; 32]));
         for _ in 1..CACHE_AFTER_REFUSALS {
-            cache.record(digest, PersistentRefusal::Paused);
+            cache.record(digest, PAUSED);
             assert_eq!(cache.get(&digest).and_then(RefusalEntry::cached_refusal), None);
         }
-        cache.record(digest, PersistentRefusal::Paused);
-        assert_eq!(cache.get(&digest).and_then(RefusalEntry::cached_refusal), Some(PersistentRefusal::Paused));
+        cache.record(digest, PAUSED);
+        assert_eq!(cache.get(&digest).and_then(RefusalEntry::cached_refusal), Some(PAUSED));
         assert!(cache.get(&KeyDigest::new([8; 32])).is_none());
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipseity_domain::{BURST_LIMIT, DEMO_DAILY_LIMIT, KeyId, UtcDay};
+use ipseity_domain::{BURST_LIMIT, BURST_LIMIT_MAX, KeyId, UtcDay};
 use ipseity_home::DELIVERY_TIMEOUT;
 use ipseity_home::message::{
     ChargeRequest, DemoVerdictMessage, KeyMessage, ReconcileRequest, ReconciledMessage, RecordMessage, RefusalsMessage,
@@ -126,7 +126,7 @@ impl Admission {
         let request = KeyRequest { key, owner, charge_id, arrival, applied, restricted: Restricted::default() };
         match self.obtain_verdict(&request).await {
             Ok(verdict) => {
-                if let Verdict::PausedNow { now, burst_epoch } = *verdict.verdict() {
+                if let Verdict::PausedNow { now, burst_epoch, .. } = *verdict.verdict() {
                     Box::pin(self.record_pause(key.id, now, burst_epoch)).await;
                 }
                 VerdictMessage::new(verdict.verdict()).map_or(Reply::NotProcessed, Reply::Verdict)
@@ -196,9 +196,16 @@ impl Admission {
         }
     }
 
-    async fn reconcile_demo_for_remote_node(&self, stores: &Stores, today: UtcDay, batch: DemoReconcileBatch) -> Reply {
-        let is_plausible = batch.days.len() <= DEMO_DAYS_MAX
-            && batch.days.iter().all(|usage| usage.day.0.abs_diff(today.0) <= 2 && usage.count <= DEMO_DAILY_LIMIT);
+    async fn reconcile_demo_for_remote_node(
+        &self,
+        stores: &Stores,
+        today: UtcDay,
+        mut batch: DemoReconcileBatch,
+    ) -> Reply {
+        // More uses the quota up as well. A node with a higher limit would send a rejected batch again, for ever.
+        batch.days.iter_mut().for_each(|usage| usage.count = usage.count.min(self.demo_daily_limit));
+        let is_plausible =
+            batch.days.len() <= DEMO_DAYS_MAX && batch.days.iter().all(|usage| usage.day.0.abs_diff(today.0) <= 2);
         if !is_plausible || !self.may_charge(&stores.ledger.owner_of_demo()) {
             return Reply::NotProcessed;
         }
@@ -254,7 +261,7 @@ fn is_plausible(batch: &ReconcileBatch) -> bool {
     let times = batch.recent.iter().map(|charge| charge.at);
     let unconfirmed = batch.unconfirmed.iter().map(|charge| &charge.sent).chain(&batch.first_attempt);
     let mut times = times.chain(unconfirmed.flat_map(|sent| [sent.at, sent.arrival]));
-    batch.recent.len() <= BURST_LIMIT
+    batch.recent.len() <= BURST_LIMIT_MAX
         && batch.unconfirmed.len() <= BURST_LIMIT
         && batch.days.len() <= BURST_LIMIT
         && batch.days.iter().all(|(_, count)| (-BATCH_REQUESTS_MAX..=BATCH_REQUESTS_MAX).contains(count))

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, header};
-use ipseity_domain::FailedAttempt;
+use ipseity_domain::{BURST_LIMIT, FailedAttempt};
 
 use super::Refusal;
 use crate::public_urls::PublicUrls;
@@ -13,7 +13,7 @@ use crate::response::{json_line, json_response};
 /// Renders refusals. Bodies that never change are rendered once at startup.
 pub(crate) struct ErrorBodies {
     public_urls: PublicUrls,
-    prerendered: [(Refusal, Bytes); 9],
+    prerendered: [(Refusal, Bytes); 10],
 }
 
 impl ErrorBodies {
@@ -22,12 +22,13 @@ impl ErrorBodies {
             Refusal::MissingKey,
             Refusal::InvalidKey,
             Refusal::Inactive,
-            Refusal::Paused,
+            Refusal::Paused { limit: BURST_LIMIT },
             Refusal::Expired,
             Refusal::OriginNotAllowed,
             Refusal::NetworkNotAllowed,
             Refusal::TicketRequired,
             Refusal::InvalidTicket,
+            Refusal::NetworkBlocked,
         ];
         Self {
             prerendered: constant_refusals.map(|refusal| (refusal, render_error_body(refusal, &public_urls))),
@@ -55,7 +56,9 @@ impl ErrorBodies {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 response.extensions_mut().insert(FailedAttempt);
             }
-            Refusal::BurstExceeded(now) => RateLimitHeaders::burst(now).write_with_retry_after(headers),
+            Refusal::BurstExceeded { now, limit } => {
+                RateLimitHeaders::burst(now, limit).write_with_retry_after(headers)
+            }
             Refusal::QuotaExhausted(quota) | Refusal::DemoExhausted(quota) | Refusal::DemoShareUsed(quota) => {
                 RateLimitHeaders::daily(&quota).write_with_retry_after(headers)
             }
@@ -73,7 +76,7 @@ impl ErrorBodies {
             Refusal::MethodNotAllowed => {}
             Refusal::HttpsRequired
             | Refusal::Inactive
-            | Refusal::Paused
+            | Refusal::Paused { .. }
             | Refusal::Expired
             | Refusal::OriginNotAllowed
             | Refusal::NetworkNotAllowed
@@ -82,6 +85,7 @@ impl ErrorBodies {
             | Refusal::InvalidTicketOption(_)
             | Refusal::UnknownTestCaller
             | Refusal::UnknownTestFailure
+            | Refusal::NetworkBlocked
             | Refusal::Misdirected
             | Refusal::NotFound
             | Refusal::UriTooLong

@@ -3,7 +3,7 @@
 mod bodies;
 
 use http::StatusCode;
-use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, RequestError};
+use ipseity_domain::{BURST_WINDOW_S, RequestError};
 use ipseity_ledger::{LedgerTime, Quota};
 use serde::Serialize;
 
@@ -26,7 +26,10 @@ pub(crate) enum Refusal {
     /// The client sent a key over plain HTTP.
     HttpsRequired,
     Inactive,
-    Paused,
+    /// The key exceeded this burst limit.
+    Paused {
+        limit: usize,
+    },
     Expired,
     /// The key has allowed origins, and the request does not come from one of them.
     OriginNotAllowed,
@@ -41,7 +44,12 @@ pub(crate) enum Refusal {
     /// A request for a ticket has this invalid option.
     InvalidTicketOption(&'static str),
     /// This request exceeded the burst limit and paused its key.
-    BurstExceeded(LedgerTime),
+    BurstExceeded {
+        /// When.
+        now: LedgerTime,
+        /// The limit.
+        limit: usize,
+    },
     QuotaExhausted(Quota),
     /// The caller has reached the limit per caller that the key's owner has set.
     CallerLimited {
@@ -70,6 +78,8 @@ pub(crate) enum Refusal {
     UnknownTestFailure,
     /// The client's network has got its tokens of pairing.
     PairLimit(PairLimit),
+    /// The operator has blocked the client's network.
+    NetworkBlocked,
     /// The host is for the other address family.
     Misdirected,
     NotFound,
@@ -104,13 +114,14 @@ impl Refusal {
                 StatusCode::BAD_REQUEST
             }
             Self::Inactive
-            | Self::Paused
+            | Self::Paused { .. }
             | Self::Expired
+            | Self::NetworkBlocked
             | Self::OriginNotAllowed
             | Self::NetworkNotAllowed
             | Self::TicketRequired
             | Self::TicketForPage => StatusCode::FORBIDDEN,
-            Self::BurstExceeded(_)
+            Self::BurstExceeded { .. }
             | Self::QuotaExhausted(_)
             | Self::CallerLimited { .. }
             | Self::StatusLimited { .. }
@@ -133,11 +144,12 @@ impl Refusal {
             Self::MissingKey | Self::MissingScheme | Self::MissingHeaderKey => "missing_api_key",
             Self::InvalidKey | Self::InvalidTicket => "invalid_api_key",
             Self::HttpsRequired => "https_required",
-            Self::Inactive | Self::Paused | Self::Expired => "inactive_api_key",
+            Self::Inactive | Self::Paused { .. } | Self::Expired => "inactive_api_key",
             Self::OriginNotAllowed | Self::TicketForPage => "origin_not_allowed",
             Self::NetworkNotAllowed => "network_not_allowed",
+            Self::NetworkBlocked => "network_blocked",
             Self::TicketRequired => "ticket_required",
-            Self::BurstExceeded(_)
+            Self::BurstExceeded { .. }
             | Self::QuotaExhausted(_)
             | Self::CallerLimited { .. }
             | Self::StatusLimited { .. }
@@ -165,7 +177,7 @@ impl Refusal {
     /// Whether the request counts toward the burst limit of its key, although it is refused. Limits on callers and tickets
     /// must count it too: otherwise one of them could pause the key.
     pub(crate) const fn counts_toward_burst(self) -> bool {
-        matches!(self, Self::QuotaExhausted(_) | Self::BurstExceeded(_))
+        matches!(self, Self::QuotaExhausted(_) | Self::BurstExceeded { .. })
     }
 
     /// The anchor in the documentation. It must not change, because existing links use it.
@@ -175,15 +187,16 @@ impl Refusal {
             Self::InvalidKey => "invalid_api_key",
             Self::HttpsRequired => "https_required",
             Self::Inactive => "inactive-keys",
-            Self::Paused => "paused-keys",
+            Self::Paused { .. } => "paused-keys",
             Self::Expired => "expired-keys",
             Self::OriginNotAllowed => "origin_not_allowed",
             Self::NetworkNotAllowed => "network_not_allowed",
+            Self::NetworkBlocked => "network_blocked",
             Self::TicketRequired => "ticket_required",
             Self::InvalidTicket => "tickets",
             Self::TicketForPage => "ticket-creation",
             Self::TicketLimited { .. } => "ticket-limit",
-            Self::BurstExceeded(_) => "burst-limit",
+            Self::BurstExceeded { .. } => "burst-limit",
             Self::QuotaExhausted(_) => "daily-quota",
             Self::CallerLimited { .. } => "caller-limit",
             Self::StatusLimited { .. } => "key-status-limit",
@@ -209,10 +222,10 @@ impl Refusal {
             Self::TicketForPage => "ticket_for_page",
             Self::InvalidTicketOption(_) => "invalid_ticket_option",
             Self::TicketLimited { .. } => "ticket_limited",
-            Self::Paused => "paused",
+            Self::Paused { .. } => "paused",
             Self::Expired => "expired",
             Self::InvalidTicket => "invalid_ticket",
-            Self::BurstExceeded(_) => "burst_exceeded",
+            Self::BurstExceeded { .. } => "burst_exceeded",
             Self::QuotaExhausted(_) => "quota_exhausted",
             Self::CallerLimited { .. } => "caller_limited",
             Self::StatusLimited { .. } => "status_limited",
@@ -228,6 +241,7 @@ impl Refusal {
             | Self::OriginNotAllowed
             | Self::NetworkNotAllowed
             | Self::TicketRequired
+            | Self::NetworkBlocked
             | Self::Misdirected
             | Self::NotFound
             | Self::MethodNotAllowed
@@ -246,7 +260,7 @@ impl Refusal {
             Self::InvalidKey => "API key does not exist",
             Self::HttpsRequired => "API key sent over plain HTTP",
             Self::Inactive => "API key deactivated",
-            Self::Paused => "API key paused",
+            Self::Paused { .. } => "API key paused",
             Self::Expired => "API key expired",
             Self::OriginNotAllowed => "not an allowed origin of the key",
             Self::NetworkNotAllowed => "not in an allowed network of the key",
@@ -255,7 +269,7 @@ impl Refusal {
             Self::TicketForPage => "not a request of a server",
             Self::InvalidTicketOption(_) => "an option is not valid",
             Self::TicketLimited { .. } => "the key's limit of tickets reached",
-            Self::BurstExceeded(_) => "burst limit exceeded, which pauses the key",
+            Self::BurstExceeded { .. } => "burst limit exceeded, which pauses the key",
             Self::QuotaExhausted(_) => "daily quota reached",
             Self::CallerLimited { .. } => "the key's limit per caller reached",
             Self::StatusLimited { .. } => "limit of status requests reached",
@@ -264,6 +278,7 @@ impl Refusal {
             Self::UnknownTestCaller => "unknown value of `as` with a test key",
             Self::UnknownTestFailure => "unknown value of `fail` with a test key",
             Self::PairLimit(_) => "the network's limit of tokens reached",
+            Self::NetworkBlocked => "your network is blocked",
             Self::Misdirected => "the host is for the other address family",
             Self::NotFound => "not found",
             Self::MethodNotAllowed => "method not allowed",
@@ -296,8 +311,8 @@ impl Refusal {
                 public_urls.base
             ),
             Self::Inactive => format!("This API key is deactivated. Its owner can reactivate it at {dashboard}."),
-            Self::Paused => format!(
-                "Key paused: over {BURST_LIMIT} requests in {BURST_WINDOW_S} s. Resume it at {dashboard}. \
+            Self::Paused { limit } => format!(
+                "Key paused: over {limit} requests in {BURST_WINDOW_S} s. Resume it at {dashboard}. \
                  It won't resume on its own."
             ),
             Self::Expired => {
@@ -325,8 +340,8 @@ impl Refusal {
             Self::TicketLimited { limit, retry_after_s, .. } => format!(
                 "Limit of {limit} tickets per minute reached. Use a ticket again, or try again in {retry_after_s} s."
             ),
-            Self::BurstExceeded(_) => format!(
-                "Burst limit exceeded: {BURST_LIMIT} requests in {BURST_WINDOW_S} s. The key is now paused. \
+            Self::BurstExceeded { limit, .. } => format!(
+                "Burst limit exceeded: {limit} requests in {BURST_WINDOW_S} s. The key is now paused. \
                  Resume it at {dashboard}."
             ),
             Self::QuotaExhausted(quota) => format!(
@@ -353,6 +368,9 @@ impl Refusal {
                 "Your network has requested {} tokens in a minute. Retry later, or send the lookup without one.",
                 limit.limit
             ),
+            Self::NetworkBlocked => {
+                "The operator of this service has blocked your network. If this is a mistake, contact the operator.".to_owned()
+            }
             Self::Misdirected => format!(
                 "This host name is for the other address family. Retry on a new connection, or use {}.",
                 public_urls.base

@@ -54,14 +54,15 @@ impl KeyStatusBody {
     /// The body without details is for a page in a browser, and for callers that the restrictions of the key reject. The first
     /// includes every key with allowed origins. They would show a stranger how many requests pause the key.
     pub(crate) fn new(status: &RestrictedStatus, without_details: bool, now: LedgerTime) -> Self {
-        let RestrictedStatus { status: KeyStatus { scope, flags, daily_limit, counts, .. }, restrictions } = status;
+        let RestrictedStatus { status: KeyStatus { scope, flags, daily_limit, burst_limit, counts, .. }, restrictions } =
+            status;
         let Restrictions { origins, networks, expires_at_s, caller_limit, tickets_only, .. } = restrictions;
         let state = match flags.state() {
             KeyState::Active if expires_at_s.is_some_and(|at_s| now.as_secs() >= at_s) => EXPIRED,
             state @ (KeyState::Active | KeyState::Paused | KeyState::Inactive) => state.name(),
         };
         let details = (!without_details && origins.is_empty()).then(|| DetailsBody {
-            limits: LimitsBody { day: *daily_limit, burst: BURST_LIMIT as u64 },
+            limits: LimitsBody { day: *daily_limit, burst: *burst_limit as u64 },
             usage: UsageBody { day: counts.map(|counts| counts.day), burst: counts.map(|counts| counts.burst) },
             expires_at: expires_at_s
                 .and_then(|at_s| Timestamp::from_second(at_s.cast_signed()).ok())
@@ -80,6 +81,7 @@ impl KeyStatusBody {
 /// The status of a test key, and of the example in the OpenAPI document.
 pub(crate) fn sample_status(scope: Scope) -> RestrictedStatus {
     let (flags, counts) = (KeyFlags::default(), Some(KeyCounts { day: 1, burst: 1 }));
-    let status = KeyStatus { scope, flags, daily_limit: FREE_DAILY_LIMIT, restriction_version: 0, counts };
+    let (daily_limit, burst_limit) = (FREE_DAILY_LIMIT, BURST_LIMIT);
+    let status = KeyStatus { scope, flags, daily_limit, burst_limit, restriction_version: 0, counts };
     RestrictedStatus { status, restrictions: Restrictions::default() }
 }

@@ -18,7 +18,7 @@ use crate::lookup::renderer::sample_caller::{HOME, SampleCaller};
 use crate::lookup::test_failure::TestFailure;
 use crate::operation::{EXAMPLE_CALLER_LIMIT, EXAMPLE_CALLER_RETRY_AFTER_S};
 use crate::response::json_response;
-use crate::response::rate_limit_headers::{BurstUse, RateLimitHeaders};
+use crate::response::rate_limit_headers::{BurstLeft, BurstUse, RateLimitHeaders};
 use crate::state::Api;
 use crate::wall_clock::wall_clock;
 
@@ -62,8 +62,10 @@ pub(super) fn sample_response(scope: Scope, parts: &Parts) -> Result<Response, R
     let requested_scope = credentials::query_param(parts, "scope");
     let field_set = FieldSet::Scope(scope.narrowed_to(requested_scope.as_deref()));
     let mut response = json_response(caller.body(field_set));
-    let quota = Quota { now, limit: FREE_DAILY_LIMIT, day: now.day(), used: 1 };
-    let burst = BurstUse { left: Some((BURST_LIMIT as u64 - 1, BURST_WINDOW_S)) };
+    let (limit, burst_limit) = (FREE_DAILY_LIMIT, BURST_LIMIT);
+    let quota = Quota { now, limit, day: now.day(), used: 1, burst_limit };
+    let left = BurstLeft { requests: BURST_LIMIT as u64 - 1, until_s: BURST_WINDOW_S };
+    let burst = BurstUse { limit: BURST_LIMIT, left: Some(left) };
     RateLimitHeaders::daily(&quota).with_burst(Some(burst)).write(response.headers_mut());
     Ok(response)
 }
@@ -71,10 +73,11 @@ pub(super) fn sample_response(scope: Scope, parts: &Parts) -> Result<Response, R
 /// The error of a real key in the same case.
 const fn refusal_of(failure: TestFailure, now: LedgerTime) -> Refusal {
     match failure {
-        TestFailure::Burst => Refusal::BurstExceeded(now),
-        TestFailure::Paused => Refusal::Paused,
+        TestFailure::Burst => Refusal::BurstExceeded { now, limit: BURST_LIMIT },
+        TestFailure::Paused => Refusal::Paused { limit: BURST_LIMIT },
         TestFailure::Day => {
-            Refusal::QuotaExhausted(Quota { now, limit: FREE_DAILY_LIMIT, day: now.day(), used: FREE_DAILY_LIMIT })
+            let (limit, burst_limit) = (FREE_DAILY_LIMIT, BURST_LIMIT);
+            Refusal::QuotaExhausted(Quota { now, limit, day: now.day(), used: limit, burst_limit })
         }
         TestFailure::Inactive => Refusal::Inactive,
         TestFailure::Expired => Refusal::Expired,

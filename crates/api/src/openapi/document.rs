@@ -276,8 +276,8 @@ mod tests {
         assert_eq!(examples("200"), ["ip", "geo", "full"]);
         assert_eq!(examples("401"), ["missing_api_key", "missing_scheme", "invalid_api_key", "invalid_ticket"]);
         let forbidden = ["inactive_api_key", "paused", "expired"];
-        let restricted = ["origin_not_allowed", "network_not_allowed", "ticket_required"];
-        assert_eq!(examples("403"), [forbidden, restricted].concat());
+        let restricted = ["origin_not_allowed", "network_not_allowed", "ticket_required", "network_blocked"];
+        assert_eq!(examples("403"), [&forbidden[..], &restricted].concat());
         assert_eq!(examples("429"), ["quota_exhausted", "burst_exceeded", "caller_limited"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use http::HeaderValue;
-use ipseity_domain::{AddressFamily, FieldSet, Scope};
+use ipseity_domain::{AddressFamily, BURST_LIMIT, FieldSet, Scope};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::lookup::renderer::example::{example_body, example_lookup_headers};
 use crate::operation::{API_VERSION, EXAMPLE_NOW, Operation};
 use crate::pairing::PAIR_UNUSED_HEADER;
 use crate::public_urls::PublicUrls;
-use crate::response::rate_limit_headers::BurstUse;
+use crate::response::rate_limit_headers::{BurstLeft, BurstUse};
 use crate::response::{cacheable_response, json_response};
 use crate::tickets::body::TicketBody;
 use crate::tickets::bounds::{LIFETIME_S_DEFAULT, USES_DEFAULT};
@@ -30,7 +30,10 @@ const EXAMPLE_ORIGIN: &str = "https://shop.example.com";
 pub(super) fn response(operation: Operation) -> Response {
     match operation {
         Operation::Lookup => {
-            let mut response = example_lookup_headers(Some(BurstUse { left: Some((257, 18)) }));
+            let mut response = example_lookup_headers(Some(BurstUse {
+                limit: BURST_LIMIT,
+                left: Some(BurstLeft { requests: 257, until_s: 18 }),
+            }));
             response.headers_mut().insert(PAIR_UNUSED_HEADER, HeaderValue::from_static("expired"));
             response
         }

@@ -9,11 +9,12 @@ use http::HeaderMap;
 use ipseity_domain::{Address, Client};
 use serde::Serialize;
 
-use super::{Pairing, token, unix_time_s};
+use super::{Pairing, token};
 use crate::error::Refusal;
 use crate::operation::Operation;
 use crate::response::{json_line, json_response};
 use crate::state::Api;
+use crate::wall_clock::wall_clock;
 
 #[derive(Serialize)]
 struct PairResponse<'a> {
@@ -33,7 +34,7 @@ pub(crate) async fn pair_handler(
 }
 
 fn pair_response(pairing: &Pairing, address: Address, headers: &HeaderMap) -> Result<Response, Refusal> {
-    let now_s = unix_time_s();
+    let now_s = wall_clock().as_secs();
     // Only a trusted proxy can hide the family. The host of a family was checked before.
     let family = address.family().ok_or(Refusal::Misdirected)?;
     pairing.throttle.take(address, now_s).map_err(Refusal::PairLimit)?;

@@ -10,7 +10,6 @@ pub(crate) mod pair_throttle;
 mod token;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::ORIGIN;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
@@ -20,6 +19,7 @@ use self::host_family::HostFamilies;
 use self::pair_throttle::PairThrottle;
 pub(crate) use self::token::UnusedToken;
 use crate::sealed::TokenSealer;
+use crate::wall_clock::wall_clock;
 
 /// The request header with up to two tokens, separated by a comma.
 pub(crate) const PAIR_HEADER: HeaderName = HeaderName::from_static("ipseity-pair");
@@ -128,13 +128,9 @@ pub(crate) fn paired_address(
     match pairing {
         // Most lookups have no token.
         _ if !headers.contains_key(PAIR_HEADER) => None,
-        Some(pairing) => pairing.paired_address(client, headers, unix_time_s()),
+        Some(pairing) => pairing.paired_address(client, headers, wall_clock().as_secs()),
         None => Some(Err(UnusedToken::Unreadable)),
     }
-}
-
-fn unix_time_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ impl HeaderValueBuilder {
         Self { bytes: [0; CAPACITY_BYTES], length: 0 }
     }
 
-    pub(crate) fn push_str(mut self, text: &str) -> Self {
+    pub(crate) fn push_str(&mut self, text: &str) -> &mut Self {
         let end = self.length + text.len();
         if let Some(target) = self.bytes.get_mut(self.length..end) {
             target.copy_from_slice(text.as_bytes());
@@ -25,11 +25,11 @@ impl HeaderValueBuilder {
         self
     }
 
-    pub(crate) fn push_u64(self, number: u64) -> Self {
+    pub(crate) fn push_u64(&mut self, number: u64) -> &mut Self {
         self.push_str(itoa::Buffer::new().format(number))
     }
 
-    pub(crate) fn insert_into(self, headers: &mut HeaderMap, name: HeaderName) {
+    pub(crate) fn insert_into(&self, headers: &mut HeaderMap, name: HeaderName) {
         if let Ok(value) = HeaderValue::from_bytes(&self.bytes[..self.length]) {
             headers.insert(name, value);
         }

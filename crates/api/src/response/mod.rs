@@ -52,7 +52,8 @@ pub(crate) fn cacheable_response(body: impl Into<Body>, content_type: &'static s
 
 /// Adds the headers that every public response carries.
 pub(crate) fn insert_common_headers(headers: &mut HeaderMap, request_id: &str) {
-    headers.reserve(HEADER_CAPACITY);
+    // More would move all headers of a response that already has its capacity.
+    headers.reserve(HEADER_CAPACITY.saturating_sub(headers.len()));
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -76,6 +77,7 @@ pub(crate) fn insert_cross_origin_headers(headers: &mut HeaderMap) {
 pub(crate) fn insert_server_timing(headers: &mut HeaderMap, elapsed: Duration) {
     let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
     let fraction_digits = [us / 100 % 10, us / 10 % 10, us % 10];
-    let milliseconds = HeaderValueBuilder::new().push_str("total;dur=").push_u64(us / 1000).push_str(".");
-    fraction_digits.into_iter().fold(milliseconds, HeaderValueBuilder::push_u64).insert_into(headers, SERVER_TIMING);
+    let mut timing = HeaderValueBuilder::new();
+    timing.push_str("total;dur=").push_u64(us / 1000).push_str(".");
+    fraction_digits.into_iter().fold(&mut timing, HeaderValueBuilder::push_u64).insert_into(headers, SERVER_TIMING);
 }

@@ -2,7 +2,7 @@
 //! (draft-ietf-httpapi-ratelimit-headers).
 
 use http::{HeaderMap, HeaderName, header};
-use ipseity_domain::{BURST_LIMIT, BURST_WINDOW_S, DAY_S};
+use ipseity_domain::{BURST_WINDOW_S, DAY_S};
 use ipseity_ledger::{LedgerTime, Quota};
 
 use crate::pairing::pair_throttle::{PairLimit, WINDOW_S};
@@ -16,10 +16,6 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// The period of the limits on uncharged requests.
 pub(crate) const LIMITER_PERIOD_S: u64 = 60;
-
-/// The burst limit in a list of policies.
-const BURST_POLICY: &str = ", \"burst\";q=300;w=60";
-const _: () = assert!(BURST_LIMIT == 300 && BURST_WINDOW_S == 60);
 
 /// The values of the rate limit headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +32,17 @@ pub(crate) struct RateLimitHeaders {
 /// The burst limit of a key, and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BurstUse {
-    /// Requests, and seconds until another one is left. `None` if the client must not know.
-    pub(crate) left: Option<(u64, u64)>,
+    pub(crate) limit: usize,
+    /// `None` if the client must not know.
+    pub(crate) left: Option<BurstLeft>,
+}
+
+/// What is left of a burst limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BurstLeft {
+    pub(crate) requests: u64,
+    /// Seconds until another request is left.
+    pub(crate) until_s: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +67,10 @@ impl RateLimitHeaders {
         }
     }
 
-    pub(crate) fn burst(now: LedgerTime) -> Self {
+    pub(crate) fn burst(now: LedgerTime, limit: usize) -> Self {
         Self {
             policy: RateLimitPolicy::Burst,
-            limit: BURST_LIMIT as u64,
+            limit: limit as u64,
             remaining: 0,
             reset_s: now.as_secs() + BURST_WINDOW_S,
             until_reset_s: BURST_WINDOW_S,
@@ -127,14 +132,14 @@ impl RateLimitHeaders {
         headers.insert(X_RATELIMIT_LIMIT, self.limit.into());
         headers.insert(X_RATELIMIT_REMAINING, self.remaining.into());
         headers.insert(X_RATELIMIT_RESET, self.reset_s.into());
-        let quoted_name = || HeaderValueBuilder::new().push_str("\"").push_str(name);
-        let mut policy = quoted_name().push_str("\";q=").push_u64(self.limit).push_str(";w=").push_u64(window_s);
-        let mut left = quoted_name().push_str("\";r=").push_u64(self.remaining);
-        left = left.push_str(";t=").push_u64(self.until_reset_s);
+        let (mut policy, mut left) = (HeaderValueBuilder::new(), HeaderValueBuilder::new());
+        policy.push_str("\"").push_str(name).push_str("\";q=").push_u64(self.limit).push_str(";w=").push_u64(window_s);
+        left.push_str("\"").push_str(name).push_str("\";r=").push_u64(self.remaining);
+        left.push_str(";t=").push_u64(self.until_reset_s);
         if let Some(burst) = self.burst {
-            policy = policy.push_str(BURST_POLICY);
-            if let Some((requests, until_s)) = burst.left {
-                left = left.push_str(", \"burst\";r=").push_u64(requests).push_str(";t=").push_u64(until_s);
+            policy.push_str(", \"burst\";q=").push_u64(burst.limit as u64).push_str(";w=").push_u64(BURST_WINDOW_S);
+            if let Some(BurstLeft { requests, until_s }) = burst.left {
+                left.push_str(", \"burst\";r=").push_u64(requests).push_str(";t=").push_u64(until_s);
             }
         }
         policy.insert_into(headers, RATELIMIT_POLICY);

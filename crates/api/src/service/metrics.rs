@@ -66,15 +66,20 @@ pub struct ApiMetrics {
     over_limit_requests: Counter,
     uncounted_callers: Counter,
     uncounted_tickets: Counter,
+    blocked_requests: Counter,
 }
 
-/// The possible outcomes of an operation. A URL that is too long or a wrong host belongs to no operation, and test keys are not
-/// counted.
+/// The possible outcomes of an operation. A URL that is too long, a wrong host or a blocked client belongs to no operation, and
+/// test keys are not counted.
 fn outcome_labels(operation: Operation) -> impl Iterator<Item = &'static str> {
     let is_counted = |refusal: &Refusal| {
         !matches!(
             refusal,
-            Refusal::UriTooLong | Refusal::Misdirected | Refusal::UnknownTestCaller | Refusal::UnknownTestFailure
+            Refusal::UriTooLong
+                | Refusal::Misdirected
+                | Refusal::NetworkBlocked
+                | Refusal::UnknownTestCaller
+                | Refusal::UnknownTestFailure
         )
     };
     let refusals = operation.refusals().into_iter().filter(is_counted);
@@ -111,6 +116,7 @@ impl ApiMetrics {
             over_limit_requests: Counter::default(),
             uncounted_callers: Counter::default(),
             uncounted_tickets: Counter::default(),
+            blocked_requests: Counter::default(),
         };
         registry.register("api_requests", "API requests, by operation and outcome", metrics.requests.clone());
         registry.register(
@@ -177,6 +183,11 @@ impl ApiMetrics {
             "Requests that a remote node admitted before home had charged them, and home would not have admitted",
             metrics.over_limit_requests.clone(),
         );
+        registry.register(
+            "blocked_requests",
+            "Requests of clients in blocked networks",
+            metrics.blocked_requests.clone(),
+        );
         metrics.register_uncounted(registry);
         metrics
     }
@@ -223,6 +234,10 @@ impl ApiMetrics {
 
     pub(crate) fn count_over_limit(&self) {
         self.over_limit_requests.inc();
+    }
+
+    pub(crate) fn count_blocked(&self) {
+        self.blocked_requests.inc();
     }
 
     pub(crate) fn count_uncounted_caller(&self) {

@@ -43,6 +43,7 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=15552000");
 /// Wraps all public routes:
 ///
 /// - handles CORS preflights, unmatched routes, disallowed methods and 404s without a body,
+/// - refuses clients in blocked networks,
 /// - limits the length of the URL and the duration of a request,
 /// - turns a panic into a 500,
 /// - adds the common headers, and counts and logs every request.
@@ -184,11 +185,17 @@ impl PublicServiceInner {
     {
         #[cfg(feature = "failpoints")]
         crate::failpoint::panic_if_armed(&request);
+        let is_preflight = request.method() == Method::OPTIONS;
+        // Preflights are answered, so that a script can read the refusal of its request.
+        let blocked_networks = self.api.blocked_networks.as_ref().filter(|_| !is_preflight);
+        if blocked_networks.is_some_and(|blocked| blocked.contains(client.address)) {
+            self.api.metrics.count_blocked();
+            return mark_unmatched(self.refusal_response(Refusal::NetworkBlocked));
+        }
         let uri = request.uri();
         if uri.path().len() + uri.query().map_or(0, str::len) > self.uri_bytes_max {
             return mark_unmatched(self.refusal_response(Refusal::UriTooLong));
         }
-        let is_preflight = request.method() == Method::OPTIONS;
         let pairing = self.api.pairing.as_ref().filter(|_| !is_preflight);
         if pairing.is_some_and(|pairing| pairing.is_misdirected(&client, &request)) {
             return mark_unmatched(self.refusal_response(Refusal::Misdirected));
@@ -263,6 +270,7 @@ mod tests {
             accept_test_keys: true,
             pairing: None,
             tickets: None,
+            blocked_networks: None,
         })
     }
 

@@ -108,7 +108,7 @@ async fn authorize(api: &Api, client: &Client, key: &ApiKey) -> Result<TicketCre
     let versioned = api.admission.restrictions_of(key, status.restriction_version).await?;
     match status.flags.state() {
         KeyState::Inactive => return Err(Refusal::Inactive),
-        KeyState::Paused => return Err(Refusal::Paused),
+        KeyState::Paused => return Err(Refusal::Paused { limit: status.burst_limit }),
         KeyState::Active => {}
     }
     if let Some(restrictions) = versioned.as_deref().map(|versioned| &versioned.restrictions) {

@@ -12,7 +12,7 @@ use ipseity_api::{
     Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, MinuteLimits, PublicService, PublicUrls, Stores, UsageBuffer,
 };
 use ipseity_domain::account::{EmailAddress, KeyName};
-use ipseity_domain::{Address, Client, ConnectionFacts, KeyId, PlaintextKey, Restrictions, Scope};
+use ipseity_domain::{Address, Client, ConnectionFacts, DEMO_DAILY_LIMIT, KeyId, PlaintextKey, Restrictions, Scope};
 use ipseity_geo::{AtlasReloader, AtlasSources};
 use ipseity_ledger::{Ledger, LedgerOptions, Published, RECONCILE_DELAY};
 use ipseity_store::{Account, Actor, Store, StoreOptions};
@@ -137,7 +137,7 @@ pub fn id_of(key: &PlaintextKey) -> KeyId {
 }
 
 fn open_store(url: String, timeout: Duration) -> Store {
-    let options = StoreOptions { url, application_name: "test", connections_max: 10, timeout };
+    let options = StoreOptions { url, application_name: "test", operator: None, connections_max: 10, timeout };
     Store::new(&options).expect("options are valid")
 }
 
@@ -163,6 +163,7 @@ impl TestApi {
             unknown_cache_ttl: UNKNOWN_TTL,
             refusal_cache_max: 100,
             demo_requests_per_subnet_max: 100,
+            demo_daily_limit: DEMO_DAILY_LIMIT,
             caller_counters_max: 1_000,
             render_cache_max: 1,
             degraded: DegradedLimits { local_keys_max: 1_000, max_age: PATIENCE, store_timeout: CHARGE_TIMEOUT },

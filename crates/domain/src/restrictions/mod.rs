@@ -13,7 +13,7 @@ pub const ORIGINS_MAX: usize = 20;
 /// Maximum number of allowed networks of a key.
 pub const NETWORKS_MAX: usize = 50;
 
-/// The largest limit per caller. A larger one has no effect: the burst limit pauses the key first.
+/// The largest limit per caller. With the default burst limit a larger one has no effect: the key is paused first.
 pub const CALLER_LIMIT_MAX: u32 = BURST_LIMIT as u32;
 
 /// Why restrictions cannot be set.

@@ -52,6 +52,27 @@ fn databases_and_lists_reload_independently() {
 }
 
 #[test]
+fn optional_file_is_loaded_when_it_appears_and_others_must_exist() {
+    let database = database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]);
+    let later = database.path().with_extension("later");
+    let files = vec![later.clone(), database.path().to_owned()];
+    let sources = AtlasSources { files, ..AtlasSources::default() };
+    assert!(AtlasReloader::open(sources.clone(), false).is_err());
+
+    let optional_files = vec![later.clone()];
+    let reloader = AtlasReloader::open(AtlasSources { optional_files, ..sources }, false).expect("databases open");
+    assert_eq!(reloader.current().files().collect::<Vec<_>>(), [database.path()]);
+    fs::write(&later, &asn_database(64497)[..200]).expect("file is written");
+    assert_eq!(reloader.refresh().rejected.len(), 1);
+    fs::write(&later, asn_database(64497)).expect("file is written");
+    assert_eq!(reloader.refresh().reloaded, [&*later]);
+    assert_eq!(asn_and_hosting(&reloader.current()).0, Some(64497), "it takes precedence");
+    fs::remove_file(&later).expect("file is removed");
+    assert_eq!(reloader.refresh().rejected.len(), 1);
+    assert_eq!(asn_and_hosting(&reloader.current()).0, Some(64497), "the old data is still in use");
+}
+
+#[test]
 fn database_that_lost_all_coverage_is_rejected() {
     let database = database_file("GeoLite2-ASN", [(NETWORK, asn_record(64496, "Ours"))]);
     let reloader = AtlasReloader::open(atlas_sources(&[&database]), false).expect("databases open");

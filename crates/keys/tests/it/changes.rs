@@ -88,7 +88,7 @@ async fn resume_clears_a_pause_wherever_it_is_stored() {
     let pauses = node.ledger.unrecorded_pauses_of(key.id).await.expect("Redis answers");
     node.service.record_pauses(&pauses).await.expect("pause is recorded");
     fixture.sql("update keys set paused_at = null, generation = generation - 1; delete from outbox").await;
-    assert!(matches!(node.charge(&key).await, Verdict::Paused(_)));
+    assert!(matches!(node.charge(&key).await, Verdict::Paused { .. }));
     let resumed = node.service.resume(Actor::Operator, key.id).await.expect("key is resumed");
     assert!(matches!(&resumed.change, KeyChange::Updated(record) if record.flags.state() == KeyState::Active));
     assert_in_effect(resumed);
@@ -99,7 +99,7 @@ async fn resume_clears_a_pause_wherever_it_is_stored() {
     let pauses = node.ledger.unrecorded_pauses_of(key.id).await.expect("Redis answers");
     node.service.record_pauses(&pauses).await.expect("pause is recorded");
     fixture.redis.flushall().await.expect("Redis is emptied");
-    assert!(matches!(node.charge(&key).await, Verdict::Paused(_)));
+    assert!(matches!(node.charge(&key).await, Verdict::Paused { .. }));
     assert_in_effect(node.service.resume(Actor::Operator, key.id).await.expect("key is resumed"));
     assert!(is_admitted(&node.charge(&key).await));
 }
@@ -121,7 +121,7 @@ async fn owner_resumes_once_a_minute_and_operator_without_limit() {
         }
         outcome => panic!("expected a refusal, got {outcome:?}"),
     }
-    assert!(matches!(node.charge(&key).await, Verdict::Paused(_)));
+    assert!(matches!(node.charge(&key).await, Verdict::Paused { .. }));
     assert_in_effect(node.service.resume(Actor::Operator, key.id).await.expect("key is resumed"));
     node.charge_until_paused(&key).await;
     fixture.sql("update history set at = at - interval '61 seconds'").await;

@@ -8,5 +8,7 @@ pub(crate) mod identity;
 pub(crate) mod node;
 pub(crate) mod redirect;
 pub(crate) mod router;
+pub(crate) mod sentinel;
 pub(crate) mod slot_map;
 pub(crate) mod subscription;
+pub(crate) mod tls;

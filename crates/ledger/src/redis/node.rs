@@ -20,6 +20,7 @@ use crate::redis::breaker::Breaker;
 use crate::redis::clock::{FALL_VALID, ServerClock};
 use crate::redis::connection::RedisConnection;
 use crate::redis::identity::{DataSet, TrustedStores};
+use crate::redis::tls::RedisTls;
 
 /// Closes a connection whose data is not acknowledged. A slow or frozen server still acknowledges data, and keeps its
 /// connection.
@@ -34,6 +35,7 @@ pub type ConnectGate = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + S
 /// What all servers of a handle share.
 pub(crate) struct NodeSettings {
     pub(crate) connect_gate: Option<ConnectGate>,
+    pub(crate) tls: RedisTls,
     pub(crate) breaker_failures_max: u32,
     pub(crate) trusted: Arc<TrustedStores>,
     /// Number of steps of a server's clock.
@@ -88,7 +90,7 @@ impl RedisNode {
         // Only with RESP3 does the client library report a lost connection before the next request fails.
         let resp3 = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_USER_TIMEOUT);
-        let client = Client::open(info.set_redis_settings(resp3).set_tcp_settings(tcp))?;
+        let client = settings.tls.open_client(info.set_redis_settings(resp3).set_tcp_settings(tcp))?;
         Ok(Self {
             client,
             breaker: Breaker::new(settings.breaker_failures_max),

@@ -1,5 +1,5 @@
-//! Finds the server for a request: the owner of the slot in a cluster, the primary of several servers, or the only
-//! server.
+//! Finds the server for a request: the owner of the slot in a cluster, the primary of several servers or of Sentinel,
+//! or the only server.
 //!
 //! Replicas are never used. They lag behind their primary, and a verdict needs the current state.
 
@@ -7,24 +7,29 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use redis::{ConnectionAddr, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::LedgerError;
 use crate::layout::HashSlot;
 use crate::redis::connection::RedisConnection;
 use crate::redis::node::{NodeSettings, RedisNode};
+use crate::redis::sentinel::Sentinels;
 use crate::redis::slot_map::{ClusterView, SlotMap};
 
 /// Time limit for finding a server that answers. It may exceed the deadline of the request that started it.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long to wait for the other servers after the first reply. A frozen server must not delay the refresh.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
+/// Time limit for the server that Sentinel reports. Sentinel is asked again after it, and may report another by then.
+const REPORTED_PRIMARY_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct RedisRouter {
+    /// With Sentinel, a server without a name, which is never reached. It has the settings of the others.
     seeds: Vec<Arc<RedisNode>>,
+    sentinels: Option<Sentinels>,
     /// The seeds, and the servers that a cluster has reported.
     nodes: StdMutex<Vec<Arc<RedisNode>>>,
     slot_map: ArcSwapOption<SlotMap>,
@@ -34,13 +39,19 @@ pub(crate) struct RedisRouter {
 }
 
 impl RedisRouter {
-    /// Parses URLs separated by commas.
+    /// Parses URLs separated by commas, or one URL of Sentinels.
     pub(crate) fn new(urls: &str, settings: &Arc<NodeSettings>) -> Result<Self, LedgerError> {
-        let seed = |url: &str| Ok(Arc::new(RedisNode::new(url.trim().into_connection_info()?, Arc::clone(settings))?));
-        let seeds: Vec<_> = urls.split(',').map(seed).collect::<Result<_, LedgerError>>()?;
+        let sentinels = if Sentinels::is_url(urls) { Some(Sentinels::parse(urls, &settings.tls)?) } else { None };
+        let infos: Vec<ConnectionInfo> = match &sentinels {
+            Some(sentinels) => vec![sentinels.server.clone()],
+            None => urls.split(',').map(|url| url.trim().into_connection_info()).collect::<Result<_, RedisError>>()?,
+        };
+        let seed = |info| Ok(Arc::new(RedisNode::new(info, Arc::clone(settings))?));
+        let seeds: Vec<_> = infos.into_iter().map(seed).collect::<Result<_, LedgerError>>()?;
         let nodes = StdMutex::new(seeds.clone());
         Ok(Self {
             seeds,
+            sentinels,
             nodes,
             slot_map: ArcSwapOption::empty(),
             settings: Arc::clone(settings),
@@ -68,6 +79,10 @@ impl RedisRouter {
     pub(crate) fn last_known_owner(&self, slot: HashSlot) -> Arc<RedisNode> {
         let slot_map = self.slot_map.load();
         Arc::clone(slot_map.as_ref().map_or(&self.seeds[0], |slot_map| slot_map.owner(slot)))
+    }
+
+    pub(crate) const fn sentinels(&self) -> Option<&Sentinels> {
+        self.sentinels.as_ref()
     }
 
     pub(crate) fn has_slot_map(&self) -> bool {
@@ -111,7 +126,8 @@ impl RedisRouter {
 
     /// Refreshes the slot map without delaying any request.
     pub(crate) fn refresh_slot_map_in_background(self: &Arc<Self>) {
-        let is_single_node = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len() == 1;
+        let is_single_node =
+            self.sentinels.is_none() && self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len() == 1;
         if is_single_node || self.fresh_slot_map().is_some() {
             return;
         }
@@ -139,20 +155,11 @@ impl RedisRouter {
         self.slot_map.load_full().filter(|slot_map| slot_map.is_fresh())
     }
 
-    /// Asks all servers concurrently for the slot map, and disconnects from those that own no slot.
+    /// Finds the owners of all slots, and disconnects from servers that own none.
     async fn refresh_slot_map(self: Arc<Self>, _guard: OwnedMutexGuard<()>) -> Result<Arc<SlotMap>, LedgerError> {
-        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let statuses = query_nodes(&nodes).await?;
-        let cluster_views = statuses.iter().filter_map(|statuses| Some((statuses, statuses.view.as_ref()?)));
-        let slot_map = if let Some((statuses, view)) = cluster_views.max_by_key(|(_, view)| view.epoch) {
-            let source = Arc::clone(&nodes[statuses.index]);
-            SlotMap::from_cluster_view(Arc::clone(&source), view, |address| self.node_at(&address, &source))?
-        } else {
-            // The first primary, or the claimed one if there are several. Without a primary, the first server, which
-            // rejects writes with READONLY.
-            let first =
-                statuses.iter().min_by_key(|statuses| (!statuses.is_primary, !statuses.is_preferred, statuses.index));
-            SlotMap::standalone(Arc::clone(&nodes[first.ok_or(LedgerError::Unreachable)?.index]))
+        let slot_map = match &self.sentinels {
+            Some(sentinels) => SlotMap::standalone(self.query_reported_primary(sentinels).await?),
+            None => self.query_slot_map().await?,
         };
         let slot_map = Arc::new(slot_map);
         if let Some(old) = self.slot_map.load_full()
@@ -163,6 +170,36 @@ impl RedisRouter {
         self.slot_map.store(Some(Arc::clone(&slot_map)));
         self.prune_nodes(&slot_map.owners());
         Ok(slot_map)
+    }
+
+    /// Asks Sentinel for the primary, and the primary for its role: Sentinel may not have noticed yet that it changed.
+    /// Then asks Sentinel again: a frozen primary that continues does not know yet that it was replaced.
+    async fn query_reported_primary(&self, sentinels: &Sentinels) -> Result<Arc<RedisNode>, LedgerError> {
+        let address = sentinels.find_primary().await?;
+        let node = self.node_at(&address, &self.seeds[0])?;
+        let status = timeout(REPORTED_PRIMARY_TIMEOUT, query_node(0, &node)).await;
+        let is_primary = status.unwrap_or(Err(LedgerError::Unreachable))?.is_primary;
+        if is_primary && sentinels.find_primary().await? == address {
+            return Ok(node);
+        }
+        node.disconnect();
+        Err(LedgerError::NoPrimary(format!("Sentinel reports {address}, which is not a primary any more")))
+    }
+
+    /// Asks all servers concurrently for the slot map.
+    async fn query_slot_map(&self) -> Result<SlotMap, LedgerError> {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let statuses = query_nodes(&nodes).await?;
+        let cluster_views = statuses.iter().filter_map(|statuses| Some((statuses, statuses.view.as_ref()?)));
+        if let Some((statuses, view)) = cluster_views.max_by_key(|(_, view)| view.epoch) {
+            let source = Arc::clone(&nodes[statuses.index]);
+            return SlotMap::from_cluster_view(Arc::clone(&source), view, |address| self.node_at(&address, &source));
+        }
+        // The first primary, or the claimed one if there are several. Without a primary, the first server, which
+        // rejects writes with READONLY.
+        let first =
+            statuses.iter().min_by_key(|statuses| (!statuses.is_primary, !statuses.is_preferred, statuses.index));
+        Ok(SlotMap::standalone(Arc::clone(&nodes[first.ok_or(LedgerError::Unreachable)?.index])))
     }
 
     /// Disconnects from servers that own no slot. Otherwise a replica would keep its old identity after it is promoted.

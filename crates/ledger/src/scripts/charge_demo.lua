@@ -21,4 +21,4 @@ if not exhausted then count = count + 1 end
 write_demo_record(KEYS[1], ARGV[1], today, count, yesterday, yesterday_count)
 -- The same columns as in the reply of charge.lua, up to the daily limit.
 return (exhausted and '5' or '6')
-  .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}00{{daily_limit.digits}}', now, today, count, yesterday, yesterday_count, limit)
+  .. format('{{newest_ms.digits}}{{today.digits}}{{today_count.digits}}{{yesterday.digits}}{{yesterday_count.digits}}00{{burst_limit.digits}}{{daily_limit.digits}}', now, today, count, yesterday, yesterday_count, 0, limit)

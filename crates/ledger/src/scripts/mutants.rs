@@ -21,6 +21,11 @@ const LUA_MUTANTS: &[LuaMutant] = &[
         text: "return today, count, flag ==",
         replacement: "return today, 0, flag ==",
     },
+    LuaMutant {
+        name: "lost-log-not-noticed",
+        text: "return newest > now - burst_window end",
+        replacement: "return false end",
+    },
     // charge.lua
     LuaMutant {
         name: "expired-charge-applied",
@@ -74,8 +79,8 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     },
     LuaMutant {
         name: "log-start-not-moved",
-        text: "call('SETRANGE', record_key, {{log_start_ms.offset}}, format('{{log_start_ms.digits}}', new_log_start(record, now)))",
-        replacement: "",
+        text: "is_log_new = true\n      write_log_start(record, record_key, now)",
+        replacement: "is_log_new = true",
     },
     LuaMutant { name: "log-kept-at-clock-step", text: "call('LTRIM', log_key, -1, -1)", replacement: "" },
     LuaMutant {
@@ -91,7 +96,7 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     LuaMutant { name: "next-day-not-marked", text: "then mark = mark + 2 end", replacement: "then mark = mark end" },
     LuaMutant {
         name: "log-taken-for-sorted",
-        text: "local ended = ended_entry(log_key, now)",
+        text: "local ended = ended_entries(log_key, now)[1]",
         replacement: "local ended = nil",
     },
     LuaMutant {
@@ -181,7 +186,7 @@ const LUA_MUTANTS: &[LuaMutant] = &[
     },
     LuaMutant {
         name: "reconciled-pause-dropped",
-        text: "if ARGV[7] ~= '' and same_epoch then",
+        text: "if ARGV[7] ~= '' and same_epoch and exceeds_burst_limit(ARGV[7]) then",
         replacement: "if false then",
     },
 ];

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 record   2 log   3 pending   4 fence   5 unflushed (record.lua, charge.lua)
 --       6 reconciled batches: hash, node -> "<number of its last batch>:<unverifiable charges of that batch>"
--- ARGV  1 incarnation   2 new fence, used if the bucket has none   3 burst limit   4 burst window in ms   5 key id
+-- ARGV  1 incarnation   2 new fence, used if the bucket has none   3 burst limit if the record has none   4 burst window in ms   5 key id
 --       6 burst epoch of the batch   7 a pause that the node decided, "<ms>:<counts>", or ''
 --       8 requests that were certainly not charged, "<day>:<count>,…", oldest day first. The count is negative if requests were
 --         charged, but refused by the node
@@ -16,7 +16,7 @@
 -- admitted. Returns like charge.lua: 0 if there is no record, 7 if this attempt was delivered late, 8 if a charge of the batch may
 -- still be applied, otherwise 6, followed by the number of unverifiable charges.
 
-local now, burst_limit, burst_window = now_ms(), tonumber(ARGV[3]), tonumber(ARGV[4])
+local now, burst_window = now_ms(), tonumber(ARGV[4])
 if is_expired(now, ARGV[14], ARGV[14]) then return format('7{{newest_ms.digits}}', now) end
 
 local record = redis.pcall('GET', KEYS[1])
@@ -27,6 +27,7 @@ if record.err or not is_readable(record) or not has_log(KEYS[2]) then
 end
 if find(record, ARGV[1], 1, true) ~= 1 then return unknown_reply(true, KEYS[4], ARGV[2]) end
 
+local burst_limit = read_burst_limit(record, tonumber(ARGV[3]))
 local clock_day, log_start = floor(now / {{DAY_MS}}), tonumber(sub(record, {{log_start_ms}}))
 local today, count, yesterday, yesterday_count = read_days(record, clock_day)
 local newest, flag, unverifiable = tonumber(sub(record, {{newest_ms}})), sub(record, {{unflushed}}), 0
@@ -158,13 +159,23 @@ if same_epoch and #new_entries > 0 then
   if #log > 0 then newest = max(newest, tonumber(sub(log[#log], {{entry_ms}}))) end
 end
 
-if ARGV[7] ~= '' and same_epoch then
+-- The node may have decided it by an earlier, lower limit.
+local function exceeds_burst_limit(pause)
+  local requests = 0
+  for count in string.gmatch(string.match(pause, ':.*') or '', '%d+') do requests = requests + tonumber(count) end
+  return requests > burst_limit
+end
+if ARGV[7] ~= '' and same_epoch and exceeds_burst_limit(ARGV[7]) then
   paused = '1'
   call('HSET', KEYS[3], ARGV[5] .. ':' .. ARGV[6], ARGV[7])
 end
 mark_unflushed(KEYS[5], ARGV[5])
 -- The limits may be near now.
 close_slots(record, KEYS[1])
-record = sub(record, 1, {{log_start_ms.last}}) .. NO_SLOTS .. sub(record, {{previous_digest.first}})
+local log_start_text = sub(record, {{log_start_ms}})
+if log_length == 0 and is_log_lost(tonumber(sub(record, {{newest_ms}})), now, burst_window) then
+  log_start_text = format('{{log_start_ms.digits}}', new_log_start(record, now))
+end
+record = sub(record, 1, {{generation.last}}) .. log_start_text .. NO_SLOTS .. sub(record, {{previous_digest.first}})
 call('SET', KEYS[1], sub(record, 1, {{digest.last}}) .. paused .. format_counters(newest) .. sub(record, {{deactivated.first}}), 'PX', {{RECORD_TTL_MS}})
 return reply()

@@ -4,7 +4,8 @@
 -- ARGV  1 'fill' or 'publish'   2 fence   3 incarnation   4 generation   5 burst epoch   6 deactivated   7 paused   8 scope
 --       9 daily limit   10 digest   11 previous digest or ''   12 when it expires (s)   13 newest day in PostgreSQL   14 its count
 --       15 the day with requests before that   16 its count   17 key id   18 the record in the previous layout (src/columns.rs) or ''
---       19 the version of the key's restrictions, 0 if it was never restricted   20 when the key expires (s)
+--       19 the version of the key's restrictions, 0 if it was never restricted   20 when the key expires (s)   21 burst limit, 0 if it
+--       is that of the specification
 --
 -- fill     A charge found no record. Writes only if the fence is still the one that the charge returned. If a change replaced it,
 --          the data of the fill may be older than the change.
@@ -21,7 +22,8 @@ local old = redis.pcall('GET', KEYS[1])
 if old and (old.err or not is_readable(old)) then old = nil end
 local is_current = old and find(old, ARGV[3], 1, true) == 1
 
-local digits = format('{{daily_limit.digits}}{{burst_epoch.digits}}%-{{scope.width}}s{{generation.digits}}', ARGV[9], ARGV[5], ARGV[8], ARGV[4])
+local digits = format('{{burst_limit.digits}}{{daily_limit.digits}}{{burst_epoch.digits}}%-{{scope.width}}s{{generation.digits}}',
+  ARGV[21], ARGV[9], ARGV[5], ARGV[8], ARGV[4])
 local is_restricted = ARGV[19] ~= '0'
 local last_columns = ''
 if ARGV[11] ~= '' or is_restricted then
@@ -42,7 +44,7 @@ else
   if old_generation > generation then return reply(3) end
   if old_generation == generation then
     local is_same = sub(old, {{digest}}) == ARGV[10] and sub(old, {{deactivated}}) == ARGV[6]
-      and sub(old, {{daily_limit.first}}, {{generation.last}}) == digits and sub(old, {{previous_digest.first}}) == last_columns
+      and sub(old, {{burst_limit.first}}, {{generation.last}}) == digits and sub(old, {{previous_digest.first}}) == last_columns
     return reply(is_same and 1 or 3)
   end
 end
@@ -79,7 +81,8 @@ if old then
   log_start = new_log_start(old, now)
 end
 if same_epoch and has_log(KEYS[2]) then
-  if is_current then log_start = tonumber(sub(old, {{log_start_ms}})) end
+  -- A log of another limit may have lost its first entries.
+  if is_current and tonumber(sub(old, {{burst_limit}})) == tonumber(ARGV[21]) then log_start = tonumber(sub(old, {{log_start_ms}})) end
 else
   newest = 0
   call('DEL', KEYS[2])

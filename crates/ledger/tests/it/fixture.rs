@@ -115,7 +115,7 @@ impl<S> LedgerFixture<S> {
     }
 
     async fn pause_of(&self, key: &ApiKey, verdict: &Verdict) -> KeyPause {
-        let Verdict::PausedNow { now, burst_epoch } = *verdict else { panic!("not paused: {verdict:?}") };
+        let Verdict::PausedNow { now, burst_epoch, .. } = *verdict else { panic!("not paused: {verdict:?}") };
         self.ledger.pause_evidence(key.id, burst_epoch, now.0).await.expect("log is read")
     }
 
@@ -246,6 +246,7 @@ pub fn new_key(daily_limit: u64) -> (ApiKey, KeyRecord) {
         previous: None,
         scope: Scope::Full,
         daily_limit,
+        burst_limit: BURST_LIMIT,
         restrictions: None,
         flags,
         generation: 1,

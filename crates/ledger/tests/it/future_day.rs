@@ -1,6 +1,6 @@
 //! A clock that ran ahead into a later day. The days it wrote are discarded.
 
-use ipseity_domain::{ApiKey, DailyUsage, KeyRecord, UtcDay};
+use ipseity_domain::{ApiKey, DEMO_DAILY_LIMIT, DailyUsage, KeyRecord, UtcDay};
 use ipseity_ledger::{AppliedRestrictions, ChargeId, DemoReconcileBatch, DemoVerdict, Ledger, ReconcileBatch, Verdict};
 use ipseity_testkit::TestClock;
 
@@ -99,7 +99,7 @@ async fn clock_set_back_by_a_day_does_not_charge_the_past_day_again() {
 }
 
 async fn demo_count(ledger: &Ledger) -> u64 {
-    let verdict = ledger.charge_demo().await.expect("charge succeeds");
+    let verdict = ledger.charge_demo(DEMO_DAILY_LIMIT).await.expect("charge succeeds");
     let DemoVerdict::Admitted { quota, .. } = verdict else { panic!("not admitted: {verdict:?}") };
     quota.used
 }
@@ -107,7 +107,7 @@ async fn demo_count(ledger: &Ledger) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_quota_is_right_after_the_clock_ran_ahead() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
-    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
+    fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.expect("charge succeeds");
     for count in 2..=7 {
         assert_eq!(demo_count(&fixture.ledger).await, count);
     }
@@ -126,7 +126,7 @@ async fn demo_quota_is_right_after_the_clock_ran_ahead() {
 
     fixture.redis.flushall().await.expect("data is deleted");
     let stored = usage(400, 900);
-    fixture.ledger.charge_demo_with_stored_usage(stored).await.expect("charge succeeds");
+    fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, stored).await.expect("charge succeeds");
     assert_eq!(demo_count(&fixture.ledger).await, 2, "a future day in PostgreSQL is ignored");
     set_clock(&clock, NOON.0 + DAY_MS);
     assert_eq!(demo_count(&fixture.ledger).await, 1, "the next day");

@@ -1,6 +1,6 @@
 //! Incarnations: records of another Redis data set are not trusted.
 
-use ipseity_domain::{DailyUsage, KeyFlags, KeyRecord};
+use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage, KeyFlags, KeyRecord};
 use ipseity_ledger::{AppliedRestrictions, ChargeId, DemoVerdict, Published, Verdict};
 use ipseity_testkit::{Redis, RedisOptions};
 
@@ -58,7 +58,7 @@ async fn changed_incarnation_is_detected_on_open_connections() {
     let fixture = LedgerFixture::open().await;
     let (key, key_record) = fixture.filled_key(10).await;
     assert_eq!(fixture.charge_admitted(&key).await, 1);
-    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
+    fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.expect("charge succeeds");
     let _replica = attach_replica(&fixture.redis).await;
     assert_eq!(fixture.charge_admitted(&key).await, 2, "an open connection keeps its incarnation");
 
@@ -98,7 +98,7 @@ async fn publish_and_demo_charge_detect_a_changed_incarnation() {
     for ledger in &old_ledgers {
         ledger.ping().await.expect("Redis accepts a connection");
     }
-    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
+    fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.expect("charge succeeds");
     let _replica = attach_replica(&fixture.redis).await;
 
     let new_ledger = ledger_on(&fixture.redis);
@@ -121,10 +121,10 @@ async fn publish_and_demo_charge_detect_a_changed_incarnation() {
         Verdict::Inactive(_)
     ));
 
-    assert_eq!(new_ledger.charge_demo().await.expect("charge succeeds"), DemoVerdict::Unknown);
-    new_ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
+    assert_eq!(new_ledger.charge_demo(DEMO_DAILY_LIMIT).await.expect("charge succeeds"), DemoVerdict::Unknown);
+    new_ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.expect("charge succeeds");
     for (ledger, count) in [(&old_ledgers[1], 3), (&new_ledger, 4), (&old_ledgers[1], 5)] {
-        let verdict = ledger.charge_demo().await.expect("charge succeeds");
+        let verdict = ledger.charge_demo(DEMO_DAILY_LIMIT).await.expect("charge succeeds");
         assert!(matches!(verdict, DemoVerdict::Admitted { quota, .. } if quota.used == count), "{verdict:?}");
     }
 }

@@ -23,6 +23,7 @@ mod record_layout;
 mod repair;
 mod reshard;
 mod script_cost;
+mod sentinel;
 
 mod sweep;
 mod trusted_stores;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ipseity_domain::KeyPause;
+use ipseity_domain::{DEMO_DAILY_LIMIT, KeyPause};
 use ipseity_ledger::{AppliedRestrictions, ChargeId, Ledger, LedgerError, LedgerOptions, RECONCILE_DELAY, Verdict};
 use ipseity_testkit::eventually;
 use redis::cmd;
@@ -43,7 +43,7 @@ async fn flushed_scripts_are_reloaded_within_the_same_request() {
         cmd("SCRIPT").arg("FLUSH").exec_async(&mut fixture.connection().await).await.expect("scripts are flushed");
         key_record.generation = generation;
         fixture.publish(&key_record).await;
-        fixture.ledger.charge_demo().await.expect("charge succeeds");
+        fixture.ledger.charge_demo(DEMO_DAILY_LIMIT).await.expect("charge succeeds");
     }
     assert_eq!(fixture.charge_admitted(&key).await, 4);
 }
@@ -67,7 +67,7 @@ async fn demoted_redis_applies_nothing_until_it_is_promoted() {
         fixture.ledger.invalidate_key_record(key.id).await,
         fixture.ledger.mark_pause_recorded(&pause).await,
         fixture.ledger.sweep(&fixture.ledger.owner_of(key.id), TIMEOUT).await.map(drop),
-        fixture.ledger.charge_demo_with_stored_usage(None).await.map(drop),
+        fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.map(drop),
     ] {
         assert!(matches!(outcome, Err(LedgerError::NotApplied(_))), "{outcome:?}");
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::fixture::{LedgerFixture, arrived_now, ledger_on, sweep};
 
 pub fn is_paused(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Paused(_))
+    matches!(verdict, Verdict::Paused { .. })
 }
 
 /// Sends 400 concurrent charges of one key over several nodes, and counts the verdicts.
@@ -40,7 +40,7 @@ pub async fn race_charges(ledgers: &[Arc<Ledger>], key: ApiKey) -> BTreeMap<&'st
         let name = match verdict {
             Verdict::Admitted { .. } => "admitted",
             Verdict::PausedNow { .. } => "paused now",
-            Verdict::Paused(_) => "paused",
+            Verdict::Paused { .. } => "paused",
             Verdict::Unknown(_)
             | Verdict::WrongSecret(_)
             | Verdict::Inactive(_)

@@ -1,6 +1,6 @@
 //! Pending charges are counted once, even if replies are lost.
 
-use ipseity_domain::{ApiKey, BURST_LIMIT, DailyUsage, KeyPause, UtcDay};
+use ipseity_domain::{ApiKey, BURST_LIMIT, DEMO_DAILY_LIMIT, DailyUsage, KeyPause, UtcDay};
 use ipseity_ledger::{
     AppliedRestrictions, Arrival, ChargeId, DemoReconcileBatch, DemoVerdict, LedgerTime, PendingCharge, ReconcileBatch,
     Reconciled, UnconfirmedCharge, Verdict,
@@ -118,13 +118,13 @@ async fn requests_are_reconciled_to_their_day_even_over_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_pause_is_reconciled_unless_its_burst_epoch_is_over() {
+async fn local_pause_is_reconciled_unless_its_burst_epoch_is_over_or_the_limit_was_raised() {
     let (fixture, _clock) = LedgerFixture::at_noon().await;
-    for (burst_epoch, is_paused) in [(1, true), (2, false)] {
+    for (burst_epoch, per_second, is_paused) in [(1, 6, true), (2, 6, false), (1, 5, false)] {
         let (key, _) = fixture.filled_key(10_000).await;
-        let pause = KeyPause { key: key.id, burst_epoch, at_ms: NOON.0, counts: [5; 60] };
+        let pause = KeyPause { key: key.id, burst_epoch, at_ms: NOON.0, counts: [per_second; 60] };
         fixture.reconcile(&ReconcileBatch { burst_epoch, pause: Some(pause.clone()), ..empty_batch(&key) }).await;
-        assert_eq!(matches!(fixture.charge(&key).await, Verdict::Paused(_)), is_paused);
+        assert_eq!(matches!(fixture.charge(&key).await, Verdict::Paused { .. }), is_paused);
         let unrecorded = fixture.ledger.unrecorded_pauses_of(key.id).await.expect("Redis answers");
         assert_eq!(unrecorded.contains(&pause), is_paused);
     }
@@ -153,7 +153,9 @@ async fn demo_batch_is_reconciled_once() {
     for _ in 0..2 {
         assert!(fixture.ledger.reconcile_demo(&batch, stored_usage).await.expect("Redis answers"));
     }
-    let DemoVerdict::Admitted { quota, .. } = fixture.ledger.charge_demo().await.expect("charge succeeds") else {
+    let DemoVerdict::Admitted { quota, .. } =
+        fixture.ledger.charge_demo(DEMO_DAILY_LIMIT).await.expect("charge succeeds")
+    else {
         panic!("not admitted")
     };
     assert_eq!(quota.used, 37);

@@ -8,7 +8,7 @@ use redis::cmd;
 use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, arrived_now, generate_key, new_key, swept_usage};
 
 /// Name and width of each column.
-const COLUMNS: [(&str, usize); 18] = [
+const COLUMNS: [(&str, usize); 19] = [
     ("incarnation", 16),
     ("digest", 32),
     ("paused", 1),
@@ -19,7 +19,8 @@ const COLUMNS: [(&str, usize); 18] = [
     ("yesterday_count", 12),
     ("unflushed", 1),
     ("deactivated", 1),
-    ("daily_limit", 12),
+    ("burst_limit", 4),
+    ("daily_limit", 8),
     ("burst_epoch", 9),
     ("scope", 4),
     ("generation", 9),
@@ -69,7 +70,8 @@ async fn scripts_write_every_column() {
         ("yesterday", yesterday.as_str()),
         ("yesterday_count", "000000000012"),
         ("deactivated", "0"),
-        ("daily_limit", "000001000000"),
+        ("burst_limit", "0000"),
+        ("daily_limit", "01000000"),
         ("burst_epoch", "000000003"),
         ("scope", "ip  "),
         ("generation", "000000007"),
@@ -176,7 +178,7 @@ async fn scripts_read_a_record_composed_by_hand() {
     assert_eq!(swept_usage(&fixture).await, [(key.id, TODAY.0 - 1, 77), (key.id, TODAY.0, 99)]);
 
     write(&[&columns[..], &[("paused", "1")]].concat()).await;
-    assert!(matches!(fixture.charge(&key).await, Verdict::Paused(_)));
+    assert!(matches!(fixture.charge(&key).await, Verdict::Paused { .. }));
     write(&[&columns[..], &[("deactivated", "1")]].concat()).await;
     assert!(matches!(fixture.charge(&key).await, Verdict::Inactive(_)));
 }
@@ -214,7 +216,7 @@ async fn upgrade_takes_counts_and_pauses_over() {
         assert_eq!(swept.iter().filter(|(id, _, _)| *id == key.id).copied().collect::<Vec<_>>(), expected);
         let unrecorded = fixture.ledger.unrecorded_pauses_of(key.id).await.expect("Redis answers");
         if is_paused {
-            assert!(matches!(fixture.charge(&key).await, Verdict::Paused(_)));
+            assert!(matches!(fixture.charge(&key).await, Verdict::Paused { .. }));
             assert!(matches!(&unrecorded[..], [KeyPause { burst_epoch: 1, .. }]), "{unrecorded:?}");
             fixture.publish(&KeyRecord { generation: 2, burst_epoch: 2, ..key_record }).await;
         }

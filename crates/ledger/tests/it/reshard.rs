@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{ApiKey, KeyFlags, KeyRecord};
+use ipseity_domain::{ApiKey, DEMO_DAILY_LIMIT, KeyFlags, KeyRecord};
 use ipseity_ledger::{AppliedRestrictions, ChargeId, LedgerError, Verdict};
 use ipseity_testkit::RedisCluster;
 
@@ -56,11 +56,11 @@ async fn moved_slot_keeps_counts_request_times_and_pauses() {
     assert!(is_paused(&fixture.charge(&moved.key).await), "the pause is not in PostgreSQL yet");
     assert_eq!(sweep(&fixture.ledger, Duration::from_secs(2)).await.expect("first sweep").pauses, [pause]);
 
-    fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
+    fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.expect("charge succeeds");
     let (from, demo_key) = fixture.redis.find_key("*{demo}*").await.expect("demo record exists");
     let slot = fixture.redis.slot_of(&demo_key).await.expect("slot is known");
     fixture.redis.move_slots(slot..=slot, from, (from + 1) % 3).await.expect("slot migrates");
-    let verdict = fixture.ledger.charge_demo_with_stored_usage(None).await.expect("charge succeeds");
+    let verdict = fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.expect("charge succeeds");
     assert!(matches!(verdict, ipseity_ledger::DemoVerdict::Admitted { quota, .. } if quota.used == 2), "{verdict:?}");
 }
 

@@ -5,6 +5,7 @@ use ipseity_ledger::{
     AppliedRestrictions, Arrival, ChargeId, LedgerTime, PendingCharge, ReconcileBatch, Reconciled, SentCharge,
 };
 use ipseity_testkit::TestClock;
+use redis::cmd;
 
 use crate::fixture::{LedgerFixture, NOON, TODAY, empty_batch, lost_charge};
 
@@ -68,6 +69,29 @@ async fn charge_before_the_clock_was_set_back_and_a_resume_is_unverifiable() {
     fixture.publish(&KeyRecord { generation: 2, burst_epoch: 2, ..key_record }).await;
     clock.advance_ms(31_101);
     assert_eq!(fixture.reconcile(&fixture.unconfirmed_batch(&key, sent, id)).await, (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charge_is_unverifiable_if_the_log_expired_while_the_clock_was_ahead() {
+    const LOG_TTL_MS: i64 = 130_000;
+    for is_reconciled in [false, true] {
+        let (fixture, clock, key, _, sent, id) = key_with_a_lost_reply().await;
+        let log_key = fixture.redis_key("log", &key).await;
+        clock.advance_ms(LOG_TTL_MS + 1);
+        let has_log: bool =
+            cmd("EXISTS").arg(log_key).query_async(&mut fixture.connection().await).await.expect("reply");
+        assert!(!has_log, "the log did not expire");
+        clock.advance_ms(10_000 - LOG_TTL_MS);
+        // Either starts a new log in the burst window of the lost one.
+        if is_reconciled {
+            let recent = vec![PendingCharge { at: LedgerTime(SENT_AT.0 + 5_000), id: ChargeId::next() }];
+            fixture.reconcile(&ReconcileBatch { days: vec![(TODAY, 1)], recent, ..empty_batch(&key) }).await;
+        } else {
+            fixture.charge_admitted(&key).await;
+        }
+        let batch = fixture.unconfirmed_batch(&key, sent, id);
+        assert_eq!(fixture.reconcile(&batch).await, (2, 1), "reconciled: {is_reconciled}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

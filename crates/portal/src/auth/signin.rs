@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipseity_domain::account::EmailAddress;
-use ipseity_domain::{Client, ClientSubnet};
+use ipseity_domain::{Client, ClientSubnet, causes};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::{OutdatedHash, Password, Requester, Verification};
@@ -112,7 +112,7 @@ impl Portal {
     async fn upgrade_hash(self: Arc<Self>, account_id: i64, OutdatedHash { password, hash }: OutdatedHash) {
         let Ok(new_hash) = self.password_pool.hash(Requester::Stranger, password).await else { return };
         if let Err(error) = self.store.accounts().upgrade_password_hash(account_id, &hash, &new_hash).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "password hash not upgraded; will retry");
+            tracing::warn!(error = %causes(&error), "password hash not upgraded; will retry");
         }
     }
 

@@ -70,10 +70,10 @@ pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &
     let used_today = used_today.first().copied().unwrap_or(0);
     let history = portal.store.audit_log().list_for_key(member.account.id, row.id, HISTORY_ROWS_MAX).await?;
     let usage = portal.key_usage_view(member, row.id, used_today).await?;
-    let fields = RestrictionFields::saved(&row.restrictions, member.account.daily_limit, time::now_s());
+    let fields = RestrictionFields::saved(&row.restrictions, row.granted_daily_limit, row.burst_limit, time::now_s());
     Ok(KeyPage {
         frame: member.frame(portal, &row.name, Tab::Keys),
-        card: key_card(&row, used_today, member.account.daily_limit),
+        card: key_card(&row, used_today),
         usage,
         restrictions: RestrictionsPanel {
             fields,
@@ -97,6 +97,7 @@ fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
         "rolled" => "Rotated",
         "retired" => "Old secret revoked",
         "restricted" => "Restrictions changed",
+        "limits_changed" => "Limits changed",
         "invalidated" => "Tickets invalidated",
         other => other,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use ipseity_domain::{KEYS_PER_ACCOUNT_MAX, KeyId, KeyState, UtcDay};
+use ipseity_domain::{KeyId, KeyState, UtcDay, causes};
 use ipseity_store::KeySummary;
 use sha2::{Digest, Sha256};
 
@@ -19,12 +19,11 @@ use crate::view::keys::{KeyCard, KeysPage, PauseView};
 pub(crate) async fn list(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Result<Response, PortalError> {
     let rows = portal.store.keys().list(member.account.id).await?;
     let used = portal.key_usage_today(&rows).await;
-    let to_card = |(row, used)| key_card(row, used, member.account.daily_limit);
-    let keys = rows.iter().zip(used).map(to_card).collect();
+    let keys = rows.iter().zip(used).map(|(row, used)| key_card(row, used)).collect();
     Ok(render_page(&KeysPage {
         frame: member.frame(&portal, "Your keys", Tab::Keys),
         keys,
-        keys_max: KEYS_PER_ACCOUNT_MAX,
+        keys_max: member.account.keys_max,
         version: key_list_version(&rows),
     }))
 }
@@ -34,7 +33,7 @@ pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
     let mut digest = Sha256::new();
     for row in rows {
         let paused_ms = row.pause.as_ref().map(|pause| pause.paused_at_ms);
-        let shown = (key_state(row), row.restrictions.restricts(), row.restrictions.daily_limit);
+        let shown = (key_state(row), row.restrictions.restricts(), row.daily_limit);
         digest.update(format!("{:?}", (row.id, &row.name, shown, row.previous_until_s, paused_ms)));
     }
     hex::encode(&digest.finalize()[..8])
@@ -48,11 +47,6 @@ pub(crate) fn key_state(row: &KeySummary) -> &'static str {
     }
 }
 
-/// The limit of the plan, or the lower one that the owner has set.
-pub(crate) fn daily_limit(row: &KeySummary, plan_daily_limit: u64) -> u64 {
-    row.restrictions.daily_limit.map_or(plan_daily_limit, |limit| limit.min(plan_daily_limit))
-}
-
 fn is_expired(row: &KeySummary) -> bool {
     row.restrictions.expires_at_s.is_some_and(|expires_at_s| expires_at_s <= time::now_s())
 }
@@ -64,7 +58,7 @@ fn expiry(row: &KeySummary) -> Option<String> {
 }
 
 /// A key for display.
-pub(crate) fn key_card(row: &KeySummary, used_today: u64, plan_daily_limit: u64) -> KeyCard {
+pub(crate) fn key_card(row: &KeySummary, used_today: u64) -> KeyCard {
     let last_used = if used_today > 0 {
         Some("today".to_owned())
     } else {
@@ -80,10 +74,11 @@ pub(crate) fn key_card(row: &KeySummary, used_today: u64, plan_daily_limit: u64)
         created: time::format_date(row.created_s),
         last_used,
         used_today,
-        daily_limit: daily_limit(row, plan_daily_limit),
+        daily_limit: row.daily_limit,
         previous_valid_until: row.previous_until_s.map(time::format_minute),
         pause: row.pause.as_ref().map(|pause| PauseView {
             paused_at: time::format_second(pause.paused_at_ms / 1000),
+            limit: row.burst_limit,
             requests: pause.counts.iter().map(|count| u32::from(*count)).sum(),
             peak_per_second: pause.counts.iter().copied().max().unwrap_or(0),
             chart: pause_chart(&pause.counts),
@@ -97,7 +92,7 @@ impl Portal {
         let today = time::today();
         let ids: Vec<KeyId> = rows.iter().map(|row| row.id).collect();
         let live = self.ledger.usage_of(&ids).await.unwrap_or_else(|error| {
-            tracing::warn!(error = &error as &dyn std::error::Error, "live usage unavailable; showing the last flush");
+            tracing::warn!(error = %causes(&error), "live usage unavailable; showing the last flush");
             vec![None; ids.len()]
         });
         let if_today = |day: UtcDay, highest_count| if day == today { highest_count } else { 0 };

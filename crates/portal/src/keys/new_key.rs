@@ -19,7 +19,6 @@ use crate::view::keys::{NewKeyPage, NewSecretPage, ScopeChoice};
 use crate::view::restrictions::RestrictionField;
 
 pub(crate) const INVALID_KEY_NAME: &str = "Enter a name of 1 to 100 characters, without control characters.";
-const KEY_LIMIT_REACHED: &str = "Limit reached (10 keys). Delete one to add another.";
 const INVALID_RESTRICTIONS: &str = "The key was not created. Correct the marked entries.";
 const RESTRICTIONS_NOT_ENABLED: &str = "The operator of this service has not enabled restrictions yet. \
     Choose “No restrictions”, or ask the operator to upgrade all nodes and run `ipseity key enable-restrictions`.";
@@ -105,8 +104,9 @@ pub(crate) async fn create(
     let key = plaintext.to_api_key();
     match portal.store.keys().create(&member.account, member.actor(), &name, scope, &key, &restrictions).await {
         Ok(()) => {}
-        Err(StoreError::Refused(StoreRefusal::KeyLimitReached)) => {
-            return Ok(entered.page(&portal, &member, Some(KEY_LIMIT_REACHED)));
+        Err(StoreError::Refused(StoreRefusal::KeyLimitReached { keys_max })) => {
+            let message = format!("Limit reached ({keys_max} keys). Delete one to add another.");
+            return Ok(entered.page(&portal, &member, Some(&message)));
         }
         Err(StoreError::Refused(StoreRefusal::RestrictionsNotEnabled)) => {
             return Ok(entered.page(&portal, &member, Some(RESTRICTIONS_NOT_ENABLED)));

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use ipseity_domain::BURST_LIMIT;
 use ipseity_domain::restrictions::network::AllowedNetwork;
 use ipseity_domain::restrictions::origin::AllowedOrigin;
 use ipseity_domain::restrictions::{CALLER_LIMIT_MAX, InvalidRestrictions, NETWORKS_MAX, ORIGINS_MAX, Restrictions};
@@ -13,9 +12,6 @@ use jiff::tz::TimeZone;
 use crate::auth::csrf_form::CsrfForm;
 use crate::time;
 use crate::view::restrictions::{FieldError, RestrictionField, RestrictionFields};
-
-/// A caller limit from which one caller can reach the burst limit at a single node: an IPv6 /48 has four times the limit.
-const CALLER_LIMIT_WARNING: u32 = CALLER_LIMIT_MAX / 4;
 
 impl RestrictionField {
     fn new(value: String) -> Self {
@@ -111,8 +107,8 @@ impl RestrictionFields {
         fields.iter().all(|field| field.errors.is_empty()).then_some(restrictions)
     }
 
-    /// The saved restrictions, with warnings.
-    pub(crate) fn saved(restrictions: &Restrictions, plan_daily_limit: u64, now_s: u64) -> Self {
+    /// The saved restrictions, with warnings by the limits that the key has without them.
+    pub(crate) fn saved(restrictions: &Restrictions, granted_daily_limit: u64, burst_limit: usize, now_s: u64) -> Self {
         let Restrictions { origins, networks, expires_at_s, caller_limit, daily_limit, tickets_only, .. } =
             restrictions;
         let mut fields = Self {
@@ -127,9 +123,9 @@ impl RestrictionFields {
         fields.expires.warning = expires_at_s
             .is_some_and(|expires_at_s| expires_at_s <= now_s)
             .then(|| "This key has expired. Requests with it are rejected.".to_owned());
-        fields.caller_limit.warning = caller_limit.and_then(caller_limit_warning);
+        fields.caller_limit.warning = caller_limit.and_then(|limit| caller_limit_warning(limit, burst_limit));
         fields.daily_limit.warning = daily_limit
-            .is_some_and(|limit| limit >= plan_daily_limit)
+            .is_some_and(|limit| limit >= granted_daily_limit)
             .then(|| "This has no effect: the limit of your plan is not higher.".to_owned());
         fields
     }
@@ -187,16 +183,19 @@ fn family_warning(networks: &[AllowedNetwork]) -> Option<String> {
     Some(format!("Callers over {missing} are rejected, because no {missing} network is listed."))
 }
 
-fn caller_limit_warning(limit: u32) -> Option<String> {
-    let nodes = CALLER_LIMIT_MAX.div_ceil(limit.max(1));
+/// One caller can reach the burst limit at a single node if its limit is a quarter of it: an IPv6 /48 has four times the
+/// limit.
+fn caller_limit_warning(limit: u32, burst_limit: usize) -> Option<String> {
+    let limit = limit.max(1) as usize;
+    let nodes = burst_limit.div_ceil(limit);
     let condition = match nodes {
         1 => String::new(),
         _ => format!(
             ": if the service has {nodes} nodes or more, or from an IPv6 /48 network, which has four times this limit"
         ),
     };
-    (limit >= CALLER_LIMIT_WARNING)
-        .then(|| format!("One caller can reach the burst limit of {BURST_LIMIT} and pause the key{condition}."))
+    (limit >= burst_limit / 4)
+        .then(|| format!("One caller can reach the burst limit of {burst_limit} and pause the key{condition}."))
 }
 
 #[cfg(test)]
@@ -220,7 +219,7 @@ mod tests {
             tickets_only: field(""),
         };
         let restrictions = entered.parse(NOW_S, None).expect("input is valid");
-        let mut saved = RestrictionFields::saved(&restrictions, 10_000, NOW_S);
+        let mut saved = RestrictionFields::saved(&restrictions, 10_000, 300, NOW_S);
         assert_eq!(saved.origins.value, "https://example.com\nhttps://*.example.org");
         assert_eq!(saved.networks.value, "198.51.100.7/32\n2001:db8::/32");
         assert_eq!(saved.expires.value, "2026-11-15T00:00");
@@ -232,7 +231,10 @@ mod tests {
     fn empty_fields_restrict_nothing() {
         let mut fields = RestrictionFields { origins: field(" \r\n "), ..RestrictionFields::default() };
         assert_eq!(fields.parse(NOW_S, None), Some(Restrictions::default()));
-        assert_eq!(RestrictionFields::saved(&Restrictions::default(), 10_000, NOW_S), RestrictionFields::default());
+        assert_eq!(
+            RestrictionFields::saved(&Restrictions::default(), 10_000, 300, NOW_S),
+            RestrictionFields::default()
+        );
     }
 
     #[test]
@@ -240,7 +242,7 @@ mod tests {
         let mut fields = RestrictionFields { tickets_only: field("on"), ..RestrictionFields::default() };
         let restrictions = fields.parse(NOW_S, None).expect("input is valid");
         assert!(restrictions.tickets_only);
-        assert_eq!(RestrictionFields::saved(&restrictions, 10_000, NOW_S).tickets_only.value, "on");
+        assert_eq!(RestrictionFields::saved(&restrictions, 10_000, 300, NOW_S).tickets_only.value, "on");
         fields.origins = field("https://example.com");
         assert_eq!((fields.parse(NOW_S, None), fields.tickets_only.errors.len()), (None, 1));
     }
@@ -293,7 +295,7 @@ mod tests {
         let warnings = |mut fields: RestrictionFields| {
             let restrictions = fields.parse(0, None).expect("input is valid");
             let RestrictionFields { networks, expires, caller_limit, daily_limit, .. } =
-                RestrictionFields::saved(&restrictions, 10_000, NOW_S);
+                RestrictionFields::saved(&restrictions, 10_000, 300, NOW_S);
             [networks, expires, caller_limit, daily_limit].map(|field| field.warning)
         };
         let fields = |networks, expires, caller_limit, daily_limit| RestrictionFields {
@@ -316,8 +318,9 @@ mod tests {
         let [networks, ..] = warnings(fields("2001:db8::/32", "", "", ""));
         assert!(networks.is_some_and(|warning| warning.contains("Callers over IPv4")));
         assert_eq!(
-            caller_limit_warning(300).as_deref(),
+            caller_limit_warning(300, 300).as_deref(),
             Some("One caller can reach the burst limit of 300 and pause the key.")
         );
+        assert_eq!(caller_limit_warning(300, 6000), None);
     }
 }

@@ -11,7 +11,7 @@ use ipseity_store::{KeySummary, UsageRow};
 
 use crate::error::PortalError;
 use crate::keys::csv;
-use crate::keys::list::{daily_limit, key_state};
+use crate::keys::list::key_state;
 use crate::page::{CurrentMember, render_page};
 use crate::state::Portal;
 use crate::time;
@@ -122,7 +122,7 @@ pub(crate) async fn show(State(portal): State<Arc<Portal>>, member: CurrentMembe
             name: key.name.clone(),
             state: key_state(key),
             used_today: rows_of_key().find(|row| row.day == today).map_or(0, |row| row.admitted),
-            daily_limit: daily_limit(key, member.account.daily_limit),
+            daily_limit: key.daily_limit,
             admitted: total.admitted,
             rejected: total.rejected_total(),
         }

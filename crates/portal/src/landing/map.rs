@@ -80,8 +80,7 @@ pub(super) fn draw_map(marker: Option<&MapMarker<'_>>, aria_label: &str) -> Stri
         push_fmt(
             &mut svg,
             format_args!(
-                "<svg class=\"pin\" aria-hidden=\"true\"><circle class=\"pulse\" cx=\"{left:.2}%\" cy=\"{top:.2}%\" r=\"6\"/>\
-                 <circle class=\"dot\" cx=\"{left:.2}%\" cy=\"{top:.2}%\" r=\"5\"/>\
+                "<svg class=\"pin\" aria-hidden=\"true\"><circle class=\"dot\" cx=\"{left:.2}%\" cy=\"{top:.2}%\" r=\"5\"/>\
                  <text x=\"{label_x:.2}%\" y=\"{top:.2}%\" dx=\"{shift}\" dy=\"5\" text-anchor=\"{anchor}\">{}</text></svg>",
                 marker.label
             ),

@@ -48,7 +48,9 @@ pub(crate) async fn show_landing(
     let attributions = pages.host.data_attributions();
     let pair_urls = pages.host.pair_urls();
     let base_url = &pages.settings.base_url;
-    let mut response = render_page(&LandingPage { frame, base_url, lookup, pair_urls, attributions });
+    let demo_daily_limit = pages.settings.demo_daily_limit;
+    let page = LandingPage { frame, base_url, lookup, pair_urls, attributions, demo_daily_limit };
+    let mut response = render_page(&page);
     if let Some(urls) = pair_urls {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, csp_with_requests_to(urls));
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipseity_domain::causes;
 use ipseity_store::{AccountEvent, Store};
 use tokio::sync::{broadcast, watch};
 
@@ -47,7 +48,7 @@ impl ChangeFeed {
                 // Sending fails only if no page is open.
                 Ok(event) => drop(self.events.send(event)),
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "change feed disconnected");
+                    tracing::warn!(error = %causes(&error), "change feed disconnected");
                     listener = None;
                     tokio::time::sleep(RETRY_DELAY).await;
                 }

@@ -38,6 +38,8 @@ pub struct PublicPagesSettings {
     pub require_https: bool,
     /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
     pub security_contact: String,
+    /// Demo requests per day that all clients share.
+    pub demo_daily_limit: u64,
     /// Whether anyone may sign up.
     pub signup_open: bool,
     /// Maximum number of landing pages with the visitor's lookup per subnet per minute.

@@ -25,6 +25,10 @@ const HOME: &str = "https://home.example";
 struct TestHost(Value);
 
 impl HostServices for TestHost {
+    fn banner(&self) -> String {
+        String::new()
+    }
+
     fn data_attributions(&self) -> Vec<DataAttribution> {
         Vec::new()
     }
@@ -61,6 +65,7 @@ fn settings() -> PublicPagesSettings {
         portal_url: HOME.to_owned(),
         require_https: true,
         security_contact: String::new(),
+        demo_daily_limit: 1_000,
         signup_open: true,
         self_lookups_per_subnet_per_min_max: 1,
         page_timeout: Duration::from_secs(5),
@@ -127,6 +132,7 @@ async fn remote_node_serves_the_pages_and_files_without_accounts() {
         assert!(!response.headers().contains_key(SET_COOKIE), "{path}");
         let page = text(response).await;
         assert!(page.contains("href=\"/signin\"") && page.contains("href=\"/signup\""), "{path}");
+        assert_eq!(page.contains("Get a free key"), path == "/", "sign-up is open");
     }
     let asset = format!("/assets/{}/app.css", assets::VERSION);
     for path in ["/robots.txt", "/sitemap.xml", "/llms.txt", "/.well-known/security.txt", "/docs.md", &asset] {

@@ -58,6 +58,7 @@ pub(crate) struct AccountPage {
     pub(crate) email: String,
     pub(crate) plan: String,
     pub(crate) daily_limit: u64,
+    pub(crate) burst_limit: u64,
     pub(crate) alerts: AlertSettings,
     /// Whether this service sends email.
     pub(crate) email_enabled: bool,

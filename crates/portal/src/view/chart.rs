@@ -89,9 +89,12 @@ pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
             &mut svg,
             &format!("{day}: {} successful, {} rejected", format_count(*admitted), format_count(*rejected)),
         );
-        let admitted_height = scale.height(*admitted);
-        column.draw_bar(&mut svg, "admitted", 0.0, admitted_height);
-        column.draw_bar(&mut svg, "rejected", admitted_height, scale.height(*rejected));
+        // The minimum applies to the whole bar, so that its parts keep their proportion.
+        let total = admitted.saturating_add(*rejected);
+        let height = scale.height(total);
+        let rejected_height = if total == 0 { 0.0 } else { height * *rejected as f64 / total as f64 };
+        column.draw_bar(&mut svg, "admitted", 0.0, height - rejected_height);
+        column.draw_bar(&mut svg, "rejected", height - rejected_height, rejected_height);
         svg.push_str("</g>");
         let from_end = days.len() - 1 - index;
         if from_end.is_multiple_of(LABEL_EVERY_DAYS) {
@@ -261,6 +264,20 @@ mod tests {
         assert!(svg.contains("<title>15 Nov: 3 successful, 1 rejected</title>"));
         assert!(svg.contains("class=\"admitted\" x=\"56.00%\" y=\"25.00%\" width=\"38.00%\" height=\"75.00%\""));
         assert!(svg.contains("class=\"rejected\" x=\"56.00%\" y=\"0.00%\" width=\"38.00%\" height=\"25.00%\""));
+    }
+
+    #[test]
+    fn small_bar_keeps_the_proportion_of_its_parts() {
+        let svg = daily_chart(&[day("2026-11-14", 313, 2), day("2026-11-15", 30_000, 0)]);
+        assert!(
+            svg.contains("y=\"98.81%\" width=\"38.00%\" height=\"1.19%\"") && svg.contains("height=\"0.01%\""),
+            "{svg}"
+        );
+        let full = daily_chart(&[day("2026-11-15", 9_999, 1)]);
+        assert!(
+            full.contains("height=\"0.01%\"") && !full.contains("y=\"-"),
+            "no bar is higher than the chart: {full}"
+        );
     }
 
     #[test]

@@ -44,6 +44,7 @@ fn frame(member: Option<&str>) -> PageFrame {
         member_email: member.map(str::to_owned),
         csrf_token: "the-token".to_owned(),
         notice: Some(Notice("Saved.")),
+        banner: "Maintenance on Sunday.".to_owned(),
         signup_open: true,
         seo: None,
     }
@@ -79,6 +80,7 @@ pub(super) fn key_card(id: usize, state: &'static str, is_paused: bool) -> KeyCa
         daily_limit: 10_000,
         previous_valid_until: Some("16 Nov 2026, 14:03 UTC".to_owned()),
         pause: is_paused.then(|| PauseView {
+            limit: 300,
             paused_at: "15 Nov 2026, 14:03:22 UTC".to_owned(),
             requests: 301,
             peak_per_second: 6,
@@ -180,6 +182,7 @@ fn landing_page() -> String {
     let two_lines = |first: &str| [first.to_owned(), "<i>".to_owned()];
     render(&LandingPage {
         frame: public_frame(),
+        demo_daily_limit: 1_000,
         base_url: BASE,
         lookup: Some(LandingLookup {
             map_svg: "<svg></svg>".to_owned(),
@@ -290,6 +293,7 @@ fn account_page(needs_password: bool) -> AccountPage {
         email: "ada@example.org".to_owned(),
         plan: "free".to_owned(),
         daily_limit: 10_000,
+        burst_limit: 300,
         alerts: AlertSettings { near_quota: true, quota_exhausted: false, paused: true },
         email_enabled: true,
         sessions: vec![session(1, true), session(2, false)],

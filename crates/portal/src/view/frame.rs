@@ -32,6 +32,8 @@ pub(crate) struct PageFrame {
     /// The CSRF token of every form.
     pub(crate) csrf_token: String,
     pub(crate) notice: Option<Notice>,
+    /// The operator's message on every page; empty if there is none.
+    pub(crate) banner: String,
     /// Whether anyone may sign up.
     pub(crate) signup_open: bool,
     /// `None` for pages that search engines should not index.

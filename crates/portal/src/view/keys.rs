@@ -41,6 +41,8 @@ impl KeyCard {
 pub(crate) struct PauseView {
     /// Such as `15 Nov 2026, 14:03:22 UTC`.
     pub(crate) paused_at: String,
+    /// The burst limit of the key.
+    pub(crate) limit: usize,
     /// Requests in the 60 seconds before the pause, including the one that exceeded the limit.
     pub(crate) requests: u32,
     /// Requests in the busiest second.

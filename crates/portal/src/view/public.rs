@@ -21,6 +21,7 @@ pub(crate) struct LandingPage<'a> {
     /// URLs over IPv4 only and over IPv6 only. A script requests the visitor's other address with them.
     pub(crate) pair_urls: Option<&'a [String; 2]>,
     pub(crate) attributions: Vec<DataAttribution>,
+    pub(crate) demo_daily_limit: u64,
 }
 
 /// The visitor's lookup on the landing page.

@@ -7,6 +7,7 @@ use ipseity_store::Account;
 use serde_json::{Value, json};
 
 use crate::cli::admin_context::{AdminContext, parse_email};
+use crate::cli::limits::{AccountLimitsCommand, limits_json};
 use crate::cli::output;
 
 /// Accounts read from the database at a time.
@@ -16,7 +17,7 @@ const PAGE_ROWS: i64 = 1000;
 pub(super) enum AccountCommand {
     /// Create an account.
     ///
-    /// An account can have up to 10 keys. Its owner can sign in after choosing a password; `ipseity account invite` prints a link for that.
+    /// Its plan limits the number of keys. Its owner can sign in after choosing a password; `ipseity account invite` prints a link for that.
     #[command(after_long_help = "Example:\n  ipseity account create --email you@example.com --plan free")]
     Create {
         /// Email address of the account's owner.
@@ -25,9 +26,6 @@ pub(super) enum AccountCommand {
         /// Plan name; `ipseity plan list` lists them.
         #[arg(long, default_value = ipseity_domain::plan::FREE_PLAN)]
         plan: String,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Print a link to set the password of a new or existing account.
     ///
@@ -42,9 +40,6 @@ pub(super) enum AccountCommand {
         /// Email address of the account's owner.
         #[arg(long)]
         email: String,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// List all accounts, or those whose email address contains the given text.
     #[command(after_long_help = "Example:\n  ipseity account list --search @example.com")]
@@ -52,9 +47,6 @@ pub(super) enum AccountCommand {
         /// Only accounts whose email address contains this text; at most 1,000. Case is ignored.
         #[arg(long, value_name = "TEXT")]
         search: Option<String>,
-        /// Print JSON, one account per line.
-        #[arg(long)]
-        json: bool,
     },
     /// Change the plan of an account.
     ///
@@ -67,6 +59,12 @@ pub(super) enum AccountCommand {
         #[arg(long)]
         plan: String,
     },
+    /// Replace the limits that an account has instead of those of its plan.
+    ///
+    /// A limit that is not given is that of the plan. The limits take effect on the next request. Keys can have separate limits
+    /// (`ipseity key limits`).
+    #[command(after_long_help = "Example:\n  ipseity account limits --email you@example.com --daily-limit 50000")]
+    Limits(AccountLimitsCommand),
     /// Turn off two-factor authentication for an owner who lost the second factor.
     ///
     /// Removes the authenticator app and the recovery codes. The owner gets an email. Make sure that it is the owner who asks.
@@ -89,19 +87,20 @@ pub(super) enum AccountCommand {
 }
 
 impl AccountCommand {
-    pub(super) async fn run(self, admin: &AdminContext) -> Result<()> {
+    pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
         match self {
-            Self::Create { email, plan, json } => {
+            Self::Create { email, plan } => {
                 print_account(&admin.store.accounts().create(&parse_email(&email)?, &plan).await?, json)
             }
             Self::Invite { email } => {
                 let (token, digest) = ipseity_portal::generate_invitation();
                 admin.store.email_tokens().create_invite(&parse_email(&email)?, &digest).await?;
-                output::print_line(&format!("{}/link/{token}", admin.base_url))
+                let url = format!("{}/link/{token}", admin.base_url);
+                output::print_result(json, &json!({ "email": email, "url": url }), &url)
             }
-            Self::Show { email, json } => print_account(&admin.find_account(&email).await?, json),
-            Self::List { search: Some(text), json } => list_matching_accounts(admin, &text, json).await,
-            Self::List { search: None, json } => list_accounts(admin, json).await,
+            Self::Show { email } => print_account(&admin.find_account(&email).await?, json),
+            Self::List { search: Some(text) } => list_matching_accounts(admin, &text, json).await,
+            Self::List { search: None } => list_accounts(admin, json).await,
             Self::Plan { email, plan } => {
                 let account = admin.find_account(&email).await?;
                 let service = admin.service_for_change().await?;
@@ -109,14 +108,17 @@ impl AccountCommand {
                     let change = admin.store.keys().find_change(id).await?;
                     admin.warn_unless_in_effect(&service.publish(change).await)?;
                 }
-                output::print_line(&format!("Changed the plan of {} to {plan}.", account.email))
+                let text = format!("Changed the plan of {} to {plan}.", account.email);
+                output::print_result(json, &account_json(&Account { plan, ..account }), &text)
             }
+            Self::Limits(limits) => limits.run(admin, json).await,
             Self::DisableTwoFactor { email } => {
                 let account = admin.find_account(&email).await?;
                 admin.store.two_factor().disable(account.id, None).await?;
-                output::print_line(&format!("Two-factor authentication is off for {}.", account.email))
+                let text = format!("Two-factor authentication is off for {}.", account.email);
+                output::print_result(json, &json!({ "email": account.email, "two_factor": false }), &text)
             }
-            Self::Delete { email, yes } => delete_account(admin, &admin.find_account(&email).await?, yes).await,
+            Self::Delete { email, yes } => delete_account(admin, &admin.find_account(&email).await?, yes, json).await,
         }
     }
 }
@@ -126,6 +128,7 @@ fn account_json(account: &Account) -> Value {
         "id": account.id,
         "email": account.email,
         "plan": account.plan,
+        "limits": limits_json(account.limits()),
         "created_at": output::format_rfc3339(account.created_s),
     })
 }
@@ -144,7 +147,7 @@ fn print_account(account: &Account, json: bool) -> Result<()> {
     }
 }
 
-async fn delete_account(admin: &AdminContext, account: &Account, is_confirmed: bool) -> Result<()> {
+async fn delete_account(admin: &AdminContext, account: &Account, is_confirmed: bool, json: bool) -> Result<()> {
     let count = admin.store.keys().list(account.id).await?.len();
     let keys = if count == 1 { "1 key".to_owned() } else { format!("{count} keys") };
     ensure!(is_confirmed, "{} and its {keys} would be permanently deleted. To confirm, add --yes.", account.email);
@@ -152,7 +155,8 @@ async fn delete_account(admin: &AdminContext, account: &Account, is_confirmed: b
     for id in admin.store.accounts().delete(account.id, None).await? {
         admin.warn_unless_in_effect(&service.publish(KeyChange::Deleted(id)).await)?;
     }
-    output::print_line(&format!("Deleted {} and its {keys}.", account.email))
+    let value = json!({ "email": account.email, "deleted": true, "deleted_keys": count });
+    output::print_result(json, &value, &format!("Deleted {} and its {keys}.", account.email))
 }
 
 async fn list_matching_accounts(admin: &AdminContext, text: &str, json: bool) -> Result<()> {

@@ -5,26 +5,32 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use ipseity_domain::account::EmailAddress;
 use ipseity_keys::{CommittedChange, DeploymentGuard, DeploymentStatus, KeyMetrics, KeyService};
+use ipseity_ledger::Ledger;
 use ipseity_store::{Account, Store};
 
 use crate::cli::output;
 use crate::config::Config;
-use crate::node::backends::{background_ledger, background_store};
+use crate::node::backends::{background_ledger, operator_store};
+
+/// As long as the column in PostgreSQL.
+const OPERATOR_CHARS_MAX: usize = 64;
 
 pub(super) struct AdminContext {
     pub(super) store: Store,
+    pub(super) ledger: Arc<Ledger>,
     pub(super) key_service: KeyService,
     pub(super) base_url: String,
 }
 
 impl AdminContext {
     pub(super) fn open(config: &Config) -> Result<Self> {
-        let store = background_store(config, "ipseity-cli")?;
+        let store = operator_store(config, operator_name())?;
         let guard = Arc::new(DeploymentGuard::generate());
         let ledger = background_ledger(config, guard.trusted_stores())?;
         Ok(Self {
-            key_service: KeyService::new(store.clone(), ledger, guard, KeyMetrics::default()),
+            key_service: KeyService::new(store.clone(), Arc::clone(&ledger), guard, KeyMetrics::default()),
             store,
+            ledger,
             base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         })
     }
@@ -56,4 +62,13 @@ pub(super) fn parse_email(text: &str) -> Result<EmailAddress> {
     EmailAddress::parse(text).with_context(|| {
         format!("{text:?} is not an email address. Use an address such as you@example.com, without a name or quotes.")
     })
+}
+
+/// The person who runs a command, for the audit log: `IPSEITY_OPERATOR`, or the user of the shell, also under sudo.
+pub(super) fn operator_name() -> String {
+    let mut names = ["IPSEITY_OPERATOR", "SUDO_USER", "USER"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let is_allowed = |character: &char| character.is_ascii_alphanumeric() || "-_.@".contains(*character);
+    let name: String = names.find(|name| !name.is_empty()).unwrap_or_default();
+    let name: String = name.chars().filter(is_allowed).take(OPERATOR_CHARS_MAX).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
 }

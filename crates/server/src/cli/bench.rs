@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use ipseity_domain::{ApiKey, BURST_LIMIT};
+use ipseity_domain::{ApiKey, BURST_LIMIT, causes};
 use reqwest::{Certificate, Client};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -45,31 +45,30 @@ pub(super) struct BenchCommand {
     /// CA certificate (PEM) to trust instead of the system's.
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 struct BenchResponse {
-    /// `None` without a response.
-    status: Option<u16>,
+    /// `Err` with the cause without a response.
+    status: Result<u16, String>,
     latency: Duration,
     /// Processing time that the service reports in `Server-Timing`.
     server_ms: Option<f64>,
 }
 
 impl BenchCommand {
-    pub(super) async fn run(&self, config: &Config) -> Result<()> {
+    pub(super) async fn run(&self, config: &Config, json: bool) -> Result<()> {
         let keys = read_keys(&self.keys)?;
         let total = self.requests.min(self.rate * self.seconds);
         self.ensure_enough_keys(&keys, total)?;
         let base_url = self.url.as_deref().unwrap_or(&config.public.base_url).trim_end_matches('/');
         let (start, responses) =
             (Instant::now(), self.send_requests(&format!("{base_url}/api/v1/ip"), keys, total).await?);
-        self.print_results(&responses, start.elapsed())?;
+        print_results(&responses, start.elapsed(), json)?;
+        let cause = responses.iter().find_map(|response| response.status.as_ref().err());
         ensure!(
-            responses.iter().any(|response| response.status == Some(200)),
-            "no request succeeded. Check that {base_url} is the service and that the keys belong to it."
+            responses.iter().any(|response| response.status == Ok(200)),
+            "no request succeeded{}. Check that {base_url} is the service and that the keys belong to it.",
+            cause.map(|cause| format!(": {}", cause.trim_end_matches('.'))).unwrap_or_default()
         );
         Ok(())
     }
@@ -115,13 +114,15 @@ impl BenchCommand {
             in_flight.spawn(async move {
                 let _permit = permit;
                 let start = Instant::now();
-                let response = request.send().await.ok();
+                let response = request.send().await;
                 progress.inc(1);
-                let server_ms = response.as_ref().and_then(|response| {
+                let server_ms = response.as_ref().ok().and_then(|response| {
                     response.headers().get("server-timing")?.to_str().ok()?.strip_prefix("total;dur=")?.parse().ok()
                 });
                 BenchResponse {
-                    status: response.map(|response| response.status().as_u16()),
+                    status: response
+                        .map(|response| response.status().as_u16())
+                        .map_err(|error| causes(&error.without_url()).to_string()),
                     latency: start.elapsed(),
                     server_ms,
                 }
@@ -136,35 +137,35 @@ impl BenchCommand {
         progress.finish_and_clear();
         Ok(responses)
     }
+}
 
-    fn print_results(&self, responses: &[BenchResponse], elapsed: Duration) -> Result<()> {
-        let mut statuses: BTreeMap<String, usize> = BTreeMap::new();
-        for response in responses {
-            let status = response.status.map_or_else(|| "no_response".to_owned(), |status| status.to_string());
-            *statuses.entry(status).or_default() += 1;
-        }
-        let completed = responses.iter().filter(|response| response.status.is_some());
-        let latencies = LatencySamples::from_unsorted(
-            completed.clone().map(|response| response.latency.as_secs_f64() * 1000.0).collect(),
-        );
-        let server_times = LatencySamples::from_unsorted(completed.filter_map(|response| response.server_ms).collect());
-        #[expect(clippy::cast_precision_loss, reason = "at most a million")]
-        let rate = responses.len() as f64 / elapsed.as_secs_f64();
-        if self.json {
-            return output::print_json(&json!({
-                "requests": responses.len(), "seconds": elapsed.as_secs_f64(), "per_second": rate, "statuses": statuses,
-                "latency_ms": latencies.to_json(), "server_ms": server_times.to_json(),
-            }));
-        }
-        output::print_line(&format!(
-            "{} requests in {:.1} s, {rate:.1} per second",
-            responses.len(),
-            elapsed.as_secs_f64()
-        ))?;
-        statuses.iter().try_for_each(|(status, count)| output::print_line(&format!("{status:<13}{count}")))?;
-        output::print_line(&format!("latency      {}", latencies.to_text()))?;
-        output::print_line(&format!("server time  {}", server_times.to_text()))
+fn print_results(responses: &[BenchResponse], elapsed: Duration, json: bool) -> Result<()> {
+    let mut statuses: BTreeMap<String, usize> = BTreeMap::new();
+    for response in responses {
+        let status = response.status.as_ref().map_or_else(|_| "no_response".to_owned(), u16::to_string);
+        *statuses.entry(status).or_default() += 1;
     }
+    let completed = responses.iter().filter(|response| response.status.is_ok());
+    let latencies = LatencySamples::from_unsorted(
+        completed.clone().map(|response| response.latency.as_secs_f64() * 1000.0).collect(),
+    );
+    let server_times = LatencySamples::from_unsorted(completed.filter_map(|response| response.server_ms).collect());
+    #[expect(clippy::cast_precision_loss, reason = "at most a million")]
+    let rate = responses.len() as f64 / elapsed.as_secs_f64();
+    if json {
+        return output::print_json(&json!({
+            "requests": responses.len(), "seconds": elapsed.as_secs_f64(), "per_second": rate, "statuses": statuses,
+            "latency_ms": latencies.to_json(), "server_ms": server_times.to_json(),
+        }));
+    }
+    output::print_line(&format!(
+        "{} requests in {:.1} s, {rate:.1} per second",
+        responses.len(),
+        elapsed.as_secs_f64()
+    ))?;
+    statuses.iter().try_for_each(|(status, count)| output::print_line(&format!("{status:<13}{count}")))?;
+    output::print_line(&format!("latency      {}", latencies.to_text()))?;
+    output::print_line(&format!("server time  {}", server_times.to_text()))
 }
 
 /// Sorted times in milliseconds.

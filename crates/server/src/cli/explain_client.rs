@@ -9,6 +9,7 @@ use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipseity_domain::Address;
 use ipseity_edge::{Distance, ProxyHeader, ProxyHeaderStatus, Trust, TrustStep, parse_proxy_header};
+use serde_json::json;
 
 use crate::cli::output;
 use crate::config::Config;
@@ -35,21 +36,31 @@ impl ExplainClient {
         self.peer.is_some()
     }
 
-    pub(super) fn run(&self, config: &Config) -> Result<()> {
+    pub(super) fn run(&self, config: &Config, json: bool) -> Result<()> {
+        let mut explanation = Explanation::default();
+        self.explain(config, &mut explanation)?;
+        let Explanation { client, steps } = explanation;
+        output::print_result(json, &json!({ "client": client, "steps": steps }), &steps.join("\n"))
+    }
+
+    fn explain(&self, config: &Config, explanation: &mut Explanation) -> Result<()> {
         let Some(peer) = self.peer else { return Ok(()) };
         let headers = self.parse_headers()?;
         let trust = proxy_trust::build_trust(&config.edge)?;
-        let Some(peer) = self.apply_proxy_header(config, &trust, Address::new(peer))? else { return Ok(()) };
-        let origin = trust.trace_client_origin(peer, &headers, |step| print_step(&trust, &step));
-        print_client(origin.address)?;
-        output::print_line(match origin.distance {
+        let Some(peer) = self.apply_proxy_header(config, &trust, Address::new(peer), explanation)? else {
+            return Ok(());
+        };
+        let origin = trust.trace_client_origin(peer, &headers, |step| explanation.add(describe_step(&trust, &step)));
+        explanation.set_client(origin.address);
+        explanation.add(match origin.distance {
             Distance::Direct if self.proxy_header.is_some() => {
                 "Connection details: from the PROXY header and [edge] pass_through; otherwise null."
             }
             Distance::Direct => "Connection details: measured on this connection.",
             Distance::OneHop => "Connection details: from the connection headers of the proxy; otherwise null.",
             Distance::Unknown => "Connection details: null, because the client is unknown or more than one hop away.",
-        })
+        });
+        Ok(())
     }
 
     fn parse_headers(&self) -> Result<HeaderMap> {
@@ -63,48 +74,53 @@ impl ExplainClient {
         Ok(headers)
     }
 
-    /// The peer, replaced by the client of a PROXY header where one is expected; `None` if the answer has been printed already.
-    fn apply_proxy_header(&self, config: &Config, trust: &Trust, peer: Address) -> Result<Option<Address>> {
+    /// The peer, replaced by the client of a PROXY header where one is expected; `None` if the explanation is complete.
+    fn apply_proxy_header(
+        &self,
+        config: &Config,
+        trust: &Trust,
+        peer: Address,
+        explanation: &mut Explanation,
+    ) -> Result<Option<Address>> {
         let listeners = [&config.edge.http[..], &config.edge.https[..]].concat();
         let listener = self.listener.or(listeners.first().copied()).context("[edge] http and https are both empty")?;
         ensure!(listeners.contains(&listener), "{listener} is not a listener of [edge] http or https");
         let is_expected = config.edge.proxy_protocol.contains(&listener);
         let Some(proxy_header) = &self.proxy_header else {
             if is_expected {
-                print_closed(&format!("{listener} expects a PROXY header (--proxy-header)"))?;
+                explanation.close(&format!("{listener} expects a PROXY header (--proxy-header)"));
             }
             return Ok((!is_expected).then_some(peer));
         };
         if !is_expected {
-            output::print_line(&format!(
-                "{listener} does not expect a PROXY header. The request is rejected with status 400."
-            ))?;
+            explanation
+                .add(format!("{listener} does not expect a PROXY header. The request is rejected with status 400."));
             return Ok(None);
         }
         if !trust.is_trusted(peer) {
-            print_closed(&format!(
+            explanation.close(&format!(
                 "{} may not send a PROXY header, because it is not in [edge] trusted_proxies",
                 exposed_ip(peer)
-            ))?;
+            ));
             return Ok(None);
         }
         let bytes = format!("{proxy_header}\r\n");
         match parse_proxy_header(bytes.as_bytes(), config.edge.proxy_header_bytes_max) {
             ProxyHeaderStatus::Complete(ProxyHeader::Client(client), _) => {
-                output::print_line(&format!(
+                explanation.add(format!(
                     "{} is in [edge] trusted_proxies. Its PROXY header names the peer.",
                     exposed_ip(peer)
-                ))?;
+                ));
                 Ok(Some(client.address))
             }
             ProxyHeaderStatus::Complete(ProxyHeader::Unknown, _) => {
-                output::print_line("The PROXY header names no client. No other header is read.")?;
-                print_client(Address::UNKNOWN)?;
+                explanation.add("The PROXY header names no client. No other header is read.");
+                explanation.set_client(Address::UNKNOWN);
                 Ok(None)
             }
             ProxyHeaderStatus::Complete(ProxyHeader::Local, _) => {
-                output::print_line("The connection is the proxy's own. No other header is read.")?;
-                print_client(peer)?;
+                explanation.add("The connection is the proxy's own. No other header is read.");
+                explanation.set_client(peer);
                 Ok(None)
             }
             ProxyHeaderStatus::Partial | ProxyHeaderStatus::Invalid => {
@@ -114,18 +130,33 @@ impl ExplainClient {
     }
 }
 
-fn print_closed(reason: &str) -> Result<()> {
-    output::print_line(&format!("{reason}."))?;
-    output::print_line("Client: none. The connection is closed.")
+/// How the client of a connection is determined.
+#[derive(Default)]
+struct Explanation {
+    /// `None` if it is unknown, or if the connection or the request is rejected.
+    client: Option<String>,
+    steps: Vec<String>,
 }
 
-fn print_client(address: Address) -> Result<()> {
-    output::print_line(&format!("Client: {}", exposed_ip(address)))
+impl Explanation {
+    fn add(&mut self, step: impl Into<String>) {
+        self.steps.push(step.into());
+    }
+
+    fn set_client(&mut self, address: Address) {
+        self.client = address.expose().map(|address| address.to_string());
+        self.add(format!("Client: {}", exposed_ip(address)));
+    }
+
+    fn close(&mut self, reason: &str) {
+        self.add(format!("{reason}."));
+        self.add("Client: none. The connection is closed.");
+    }
 }
 
-fn print_step(trust: &Trust, step: &TrustStep) {
+fn describe_step(trust: &Trust, step: &TrustStep) -> String {
     let header = trust.forwarding_header().name();
-    let text = match step {
+    match step {
         TrustStep::Trusted(address) => {
             format!("{} is in [edge] trusted_proxies. Its {header} header is read.", exposed_ip(*address))
         }
@@ -136,9 +167,7 @@ fn print_step(trust: &Trust, step: &TrustStep) {
         TrustStep::Unparsable => {
             format!("Its {header} header has no readable address there. The client is unknown, and null in responses.")
         }
-    };
-    // The next print reports a closed output.
-    let _ = output::print_line(&text);
+    }
 }
 
 fn exposed_ip(address: Address) -> String {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use ipseity_geo::{Atlas, DatabaseCoverage, Edition};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::output;
-use crate::config::Config;
-use crate::geo::update::{GeoUpdater, UpdateOutcome};
+use crate::config::{Config, GeoSourceConfig};
+use crate::geo::update::{self, GeoUpdater, UpdateOutcome};
 use crate::node::atlas_sources;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -18,11 +18,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Subcommand)]
 pub(super) enum GeoCommand {
     /// Show the databases in `[geo] files` with edition, age, size and attribution.
-    Status {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Status,
     /// Download new editions from `[[geo.sources]]`.
     ///
     /// Running nodes load them automatically.
@@ -30,10 +26,10 @@ pub(super) enum GeoCommand {
 }
 
 impl GeoCommand {
-    pub(super) async fn run(self, config: &Config) -> Result<()> {
+    pub(super) async fn run(self, config: &Config, json: bool) -> Result<()> {
         match self {
-            Self::Status { json } => print_status(config, json),
-            Self::Update => update_databases(config).await,
+            Self::Status => print_status(config, json),
+            Self::Update => update_databases(config, json).await,
         }
     }
 }
@@ -42,15 +38,20 @@ fn print_status(config: &Config, as_json: bool) -> Result<()> {
     let atlas = Atlas::open(&atlas_sources(config)).context("failed to load the files of [geo]")?;
     let coverages = atlas.database_coverage().context("failed to load the files of [geo]")?;
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let files = config.geo.files.iter().map(|file| file.display().to_string());
+    for source in config.geo.sources_of_missing_files() {
+        let (file, host) = (source.file.display(), source.host());
+        let reason = update::last_error(source).map_or_else(String::new, |error| format!(" Last error: {error}."));
+        output::print_warning(&format!("{file} does not exist yet. Its source is {host}.{reason}"))?;
+    }
+    let files = atlas.files().map(|file| file.display().to_string());
     let rows: Vec<(String, &Edition, DatabaseCoverage)> = files
         .zip(atlas.editions())
         .zip(coverages)
         .map(|((file, edition), coverage)| (file, edition, coverage))
         .collect();
     if as_json {
-        let databases = rows.iter().map(|(file, edition, coverage)| {
-            json!({
+        return rows.iter().try_for_each(|(file, edition, coverage)| {
+            output::print_json(&json!({
                 "file": file,
                 "type": edition.database_type,
                 "kind": edition.kind.name(),
@@ -59,9 +60,8 @@ fn print_status(config: &Config, as_json: bool) -> Result<()> {
                 "networks": coverage.networks,
                 "ipv4_percent": coverage.ipv4_percent(),
                 "attribution": edition.attribution().map(|attribution| attribution.text),
-            })
+            }))
         });
-        return output::print_json(&databases.collect());
     }
     let rows: Vec<_> = rows
         .into_iter()
@@ -80,7 +80,7 @@ fn print_status(config: &Config, as_json: bool) -> Result<()> {
     output::print_table(["FILE", "TYPE", "BUILT", "AGE (DAYS)", "NETWORKS", "IPV4 COVERAGE", "ATTRIBUTION"], &rows)
 }
 
-async fn update_databases(config: &Config) -> Result<()> {
+async fn update_databases(config: &Config, json: bool) -> Result<()> {
     let sources = &config.geo.sources;
     if sources.is_empty() {
         bail!("no sources are configured. Add one under [[geo.sources]] in the configuration file.");
@@ -98,27 +98,38 @@ async fn update_databases(config: &Config) -> Result<()> {
         };
         let reason = match updater.update_source(source, &mut progress).await {
             Ok(UpdateOutcome::Updated(edition)) => {
-                output::print_line(&format!(
-                    "{file}: updated to {} of {}.",
-                    edition.database_type,
-                    edition.built_at()
-                ))?;
+                let (database_type, built_at) = (&edition.database_type, edition.built_at());
+                let text = format!("{file}: updated to {database_type} of {built_at}.");
+                let mut value = update_json(source, "updated");
+                (value["type"], value["built_at"]) = (json!(database_type), json!(built_at));
+                output::print_result(json, &value, &text)?;
                 continue;
             }
             Ok(UpdateOutcome::Unchanged) => {
-                output::print_line(&format!("{file}: already up to date."))?;
+                let text = format!("{file}: already up to date.");
+                output::print_result(json, &update_json(source, "unchanged"), &text)?;
                 continue;
             }
             Ok(UpdateOutcome::RetryAfter(wait)) => format!("the server asks to retry in {} s", wait.as_secs()),
             Err(error) => format!("{error:#}"),
         };
         failed += 1;
+        if json {
+            let mut value = update_json(source, "failed");
+            value["error"] = json!(reason);
+            output::print_json(&value)?;
+        }
         output::print_warning(&format!("failed to update {file}: {reason}. The current file stays in use."))?;
     }
     if failed > 0 {
         bail!("failed to update {failed} of {} sources", sources.len());
     }
     Ok(())
+}
+
+/// The outcome of an update: `updated`, `unchanged` or `failed`.
+fn update_json(source: &GeoSourceConfig, outcome: &str) -> Value {
+    json!({ "file": source.file.display().to_string(), "outcome": outcome })
 }
 
 fn print_progress(file: &str, bytes: u64, total: Option<u64>) {

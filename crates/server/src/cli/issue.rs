@@ -14,7 +14,7 @@ use ipseity_domain::{PlaintextKey, Restrictions, Scope};
 use ipseity_store::{Account, Actor, StoreError, StoreRefusal};
 use serde_json::json;
 
-use crate::cli::admin_context::AdminContext;
+use crate::cli::admin_context::{AdminContext, parse_email};
 use crate::cli::output;
 use crate::cli::parse::parse_scope;
 
@@ -32,17 +32,14 @@ pub(super) struct IssueCommand {
     /// A label to recognize the key.
     #[arg(long, required_unless_present = "from")]
     name: Option<String>,
-    /// Print JSON with `id` and `key`.
-    #[arg(long)]
-    json: bool,
     /// Issue a key for each line `email,scope,name` of this file. Empty lines and lines that start with # are skipped.
-    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["account", "scope", "name", "json"])]
+    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["account", "scope", "name"])]
     from: Option<PathBuf>,
     /// New file for the keys of --from, readable only by you: one JSON object per line with `account`, `name`, `scope`, `id` and `key`.
     #[arg(long, value_name = "FILE", requires = "from")]
     out: Option<PathBuf>,
     /// Create missing accounts on the free plan.
-    #[arg(long, requires = "from")]
+    #[arg(long)]
     create_accounts: bool,
 }
 
@@ -53,15 +50,19 @@ struct KeyRequest {
 }
 
 impl IssueCommand {
-    pub(super) async fn run(self, admin: &AdminContext) -> Result<()> {
+    pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
         match self {
             Self { from: Some(from), out: Some(out), create_accounts, .. } => {
-                issue_from_file(admin, &from, &out, create_accounts).await
+                issue_from_file(admin, &from, &out, create_accounts, json).await
             }
-            Self { account: Some(account), scope: Some(scope), name: Some(name), json, .. } => {
-                let account = admin.find_account(&account).await?;
+            Self { account: Some(account), scope: Some(scope), name: Some(name), create_accounts, .. } => {
                 let name =
                     KeyName::parse(&name).context("a key name has 1 to 100 characters and no control characters")?;
+                let account = if create_accounts {
+                    find_or_create_account(admin, &parse_email(&account)?).await?
+                } else {
+                    admin.find_account(&account).await?
+                };
                 print_plaintext_key(&create_key(admin, &account, scope, &name).await?, json)
             }
             Self { .. } => bail!("pass --account, --scope and --name, or --from and --out"),
@@ -98,7 +99,13 @@ async fn create_key(
     Ok(key)
 }
 
-async fn issue_from_file(admin: &AdminContext, from: &Path, out: &Path, create_accounts: bool) -> Result<()> {
+async fn issue_from_file(
+    admin: &AdminContext,
+    from: &Path,
+    out: &Path,
+    create_accounts: bool,
+    json: bool,
+) -> Result<()> {
     let requests = read_key_requests(from)?;
     // Opened before the first key is created: a key that cannot be written is lost.
     let opened = File::options().write(true).create_new(true).mode(0o600).open(out);
@@ -132,7 +139,9 @@ async fn issue_from_file(admin: &AdminContext, from: &Path, out: &Path, create_a
         progress.inc(1);
     }
     progress.finish_and_clear();
-    output::print_line(&format!("Wrote {} keys to {}.", requests.len() - failed, out.display()))?;
+    let issued = requests.len() - failed;
+    let value = json!({ "file": out.display().to_string(), "issued": issued, "failed": failed });
+    output::print_result(json, &value, &format!("Wrote {issued} keys to {}.", out.display()))?;
     ensure!(
         failed == 0,
         "{failed} of {} keys were not issued. Fix their lines and run again with those only.",
@@ -146,13 +155,19 @@ async fn issue_requested_key(
     request: &KeyRequest,
     create_accounts: bool,
 ) -> Result<PlaintextKey, StoreError> {
-    let account = match admin.store.accounts().get_by_email(&request.email).await {
-        Err(StoreError::Refused(StoreRefusal::UnknownAccount)) if create_accounts => {
-            admin.store.accounts().create(&request.email, FREE_PLAN).await?
-        }
-        found => found?,
+    let account = if create_accounts {
+        find_or_create_account(admin, &request.email).await?
+    } else {
+        admin.store.accounts().get_by_email(&request.email).await?
     };
     create_key(admin, &account, request.scope, &request.name).await
+}
+
+async fn find_or_create_account(admin: &AdminContext, email: &EmailAddress) -> Result<Account, StoreError> {
+    match admin.store.accounts().get_by_email(email).await {
+        Err(StoreError::Refused(StoreRefusal::UnknownAccount)) => admin.store.accounts().create(email, FREE_PLAN).await,
+        found => found,
+    }
 }
 
 /// Every request with its line number. One malformed line fails the whole file.

@@ -1,6 +1,8 @@
 //! `ipseity key …`
 
-use anyhow::Result;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail, ensure};
 use clap::Subcommand;
 use ipseity_domain::{KeyChange, KeyId, PlaintextKey};
 use ipseity_keys::CommittedChange;
@@ -9,6 +11,7 @@ use serde_json::json;
 
 use crate::cli::admin_context::AdminContext;
 use crate::cli::issue::{IssueCommand, print_plaintext_key, random_byte};
+use crate::cli::limits::KeyLimitsCommand;
 use crate::cli::parse::parse_key_id;
 use crate::cli::restrict::RestrictCommand;
 use crate::cli::{key_search, output};
@@ -20,10 +23,10 @@ const OVERLAP_S_MAX: i64 = 7 * 86_400;
 pub(super) enum KeyCommand {
     /// Issue a key, or one key for each line of a file.
     ///
-    /// A key is shown only once; only its hash is stored. An account can have up to 10 keys. With --from, the file is validated before the first
-    /// key is issued. Lines whose account is missing or already has 10 keys are reported and skipped.
+    /// A key is shown only once; only its hash is stored. With --from, the file is validated before the first
+    /// key is issued. Lines whose account is missing or can have no more keys are reported and skipped.
     #[command(
-        override_usage = "ipseity key issue --account <EMAIL> --scope <SCOPE> --name <NAME> [--json]
+        override_usage = "ipseity key issue --account <EMAIL> --scope <SCOPE> --name <NAME> [--create-accounts] [--json]
        ipseity key issue --from <FILE> --out <FILE> [--create-accounts]",
         after_long_help = "Examples:
   ipseity key issue --account you@example.com --scope full --name laptop
@@ -35,27 +38,18 @@ pub(super) enum KeyCommand {
     Search {
         /// An ID, or part of a name or an email address. Case is ignored.
         text: String,
-        /// Print JSON, one key per line.
-        #[arg(long)]
-        json: bool,
     },
     /// Show a key: owner, state, usage, and the reason for a pause.
     Show {
         /// Key ID: the ten characters after `ips_`.
         #[arg(value_parser = parse_key_id)]
         id: KeyId,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// List the keys of an account.
     List {
         /// Email address of the account's owner.
         #[arg(long, value_name = "EMAIL")]
         account: String,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Deactivate a key.
     ///
@@ -92,9 +86,9 @@ pub(super) enum KeyCommand {
         /// How long the previous secret keeps working, in seconds; at most 7 days.
         #[arg(long, value_name = "S", default_value_t = 86_400, value_parser = clap::value_parser!(u32).range(0..=OVERLAP_S_MAX))]
         overlap_s: u32,
-        /// Print JSON with `id` and `key`.
+        /// Rotate again while the previous secret still works. It stops working immediately.
         #[arg(long)]
-        json: bool,
+        force: bool,
     },
     /// Replace the restrictions of a key: who may use it, and for how long.
     ///
@@ -102,6 +96,11 @@ pub(super) enum KeyCommand {
     #[command(after_long_help = "Example:
   ipseity key restrict 0123456789 --origin https://example.com --caller-limit 30")]
     Restrict(RestrictCommand),
+    /// Replace the limits that a key has instead of those of its account.
+    ///
+    /// A limit that is not given is that of the account. Its owner can set a lower daily limit. The limits take effect on the next request.
+    #[command(after_long_help = "Example:\n  ipseity key limits 0123456789 --burst-limit 600")]
+    Limits(KeyLimitsCommand),
     /// Invalidate all tickets that were created with a key.
     ///
     /// Tickets that are created later work. Rotating a key without overlap also invalidates them.
@@ -119,80 +118,105 @@ pub(super) enum KeyCommand {
         /// Key ID: the ten characters after `ips_`.
         #[arg(value_parser = parse_key_id)]
         id: KeyId,
+        /// Confirm the deletion. Without this flag, nothing is deleted.
+        #[arg(long)]
+        yes: bool,
     },
 }
 
 impl KeyCommand {
-    pub(super) async fn run(self, admin: &AdminContext) -> Result<()> {
+    pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
         let keys = admin.store.keys();
         match self {
-            Self::Issue(issue) => issue.run(admin).await,
-            Self::Search { text, json } => key_search::search_keys(admin, &text, json).await,
-            Self::Show { id, json } => key_search::show_key(admin, id, json).await,
-            Self::List { account, json } => print_keys(&keys.list(admin.find_account(&account).await?.id).await?, json),
+            Self::Issue(issue) => issue.run(admin, json).await,
+            Self::Search { text } => key_search::search_keys(admin, &text, json).await,
+            Self::Show { id } => key_search::show_key(admin, id, json).await,
+            Self::List { account } => print_keys(&keys.list(admin.find_account(&account).await?.id).await?, json),
             Self::Deactivate { id } => {
                 let service = admin.service_for_change().await?;
-                print_state(admin, id, &service.deactivate(Actor::Operator, id).await?)
+                print_state(admin, id, &service.deactivate(Actor::Operator, id).await?, json)
             }
             Self::Reactivate { id } => {
                 let service = admin.service_for_change().await?;
-                print_state(admin, id, &service.reactivate(Actor::Operator, id).await?)
+                print_state(admin, id, &service.reactivate(Actor::Operator, id).await?, json)
             }
             Self::Resume { id } => {
                 let service = admin.service_for_change().await?;
-                print_state(admin, id, &service.resume(Actor::Operator, id).await?)
+                print_state(admin, id, &service.resume(Actor::Operator, id).await?, json)
             }
-            Self::Rotate { id, overlap_s, json } => {
+            Self::Rotate { id, overlap_s, force } => {
+                if overlap_s > 0 && !force {
+                    ensure_not_in_overlap(admin, id).await?;
+                }
                 let key = PlaintextKey::rotate(id, random_byte);
                 let service = admin.service_for_change().await?;
                 admin.warn_unless_in_effect(&service.rotate(Actor::Operator, &key.to_api_key(), overlap_s).await?)?;
                 print_plaintext_key(&key, json)
             }
-            Self::Restrict(restrict) => restrict.run(admin).await,
+            Self::Restrict(restrict) => restrict.run(admin, json).await,
+            Self::Limits(limits) => limits.run(admin, json).await,
             Self::InvalidateTickets { id } => {
                 let service = admin.service_for_change().await?;
                 admin.warn_unless_in_effect(&service.invalidate_tickets(Actor::Operator, id).await?)?;
-                output::print_line(&format!("All tickets of key {id} are invalid."))
+                let value = json!({ "id": id.as_str(), "tickets_invalidated": true });
+                output::print_result(json, &value, &format!("All tickets of key {id} are invalid."))
             }
             Self::EnableRestrictions => {
                 keys.enable_restrictions().await?;
-                output::print_line("Owners can restrict their keys.")
+                let value = json!({ "restrictions_enabled": true });
+                output::print_result(json, &value, "Owners can restrict their keys.")
             }
-            Self::Delete { id } => {
+            Self::Delete { id, yes } => {
+                let exists = keys.find_record(id).await?.is_some();
+                ensure!(
+                    yes || !exists,
+                    "key {id} and its history would be permanently deleted. To confirm, add --yes."
+                );
                 let service = admin.service_for_change().await?;
-                print_state(admin, id, &service.delete(Actor::Operator, id).await?)
+                print_state(admin, id, &service.delete(Actor::Operator, id).await?, json)
             }
         }
     }
 }
 
-fn print_state(admin: &AdminContext, id: KeyId, committed: &CommittedChange) -> Result<()> {
+/// Fails while the previous secret of a key works. Clients may still use it, and another rotation would end it.
+async fn ensure_not_in_overlap(admin: &AdminContext, id: KeyId) -> Result<()> {
+    let previous = admin.store.keys().find_record(id).await?.and_then(|record| record.previous);
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    if let Some(previous) = previous.filter(|previous| previous.expires_at_s > now_s) {
+        let until = output::format_rfc3339(i64::try_from(previous.expires_at_s)?);
+        bail!(
+            "the key was rotated before, and its previous secret works until {until}. Another rotation would end it now. \
+             Wait, or add --force."
+        );
+    }
+    Ok(())
+}
+
+fn print_state(admin: &AdminContext, id: KeyId, committed: &CommittedChange, json: bool) -> Result<()> {
     admin.warn_unless_in_effect(committed)?;
     let state = match &committed.change {
         KeyChange::Updated(key_record) => key_record.flags.state().name(),
         KeyChange::Deleted(_) => "deleted",
     };
-    output::print_line(&format!("Key {id} is {state}."))
+    let value = json!({ "id": id.as_str(), "state": state, "in_effect": committed.publish_error.is_none() });
+    output::print_result(json, &value, &format!("Key {id} is {state}."))
 }
 
 fn print_keys(keys: &[KeySummary], json: bool) -> Result<()> {
     if json {
-        let keys: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let (day, count) = key.last_used.clone().unzip();
-                json!({
-                    "id": key.id.as_str(),
-                    "name": key.name,
-                    "scope": key.scope.name(),
-                    "state": key.state.name(),
-                    "created_at": output::format_rfc3339(key.created_s),
-                    "last_day": day,
-                    "last_day_admitted": count,
-                })
-            })
-            .collect();
-        return output::print_json(&json!(keys));
+        return keys.iter().try_for_each(|key| {
+            let (day, count) = key.last_used.clone().unzip();
+            output::print_json(&json!({
+                "id": key.id.as_str(),
+                "name": key.name,
+                "scope": key.scope.name(),
+                "state": key.state.name(),
+                "created_at": output::format_rfc3339(key.created_s),
+                "last_day": day,
+                "last_day_admitted": count,
+            }))
+        });
     }
     let rows: Vec<_> = keys
         .iter()

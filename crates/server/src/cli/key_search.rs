@@ -40,6 +40,7 @@ pub(super) async fn show_key(admin: &AdminContext, id: KeyId, as_json: bool) -> 
         ("state", row.state.name().to_owned()),
         ("created", format!("{} UTC", output::format_utc(row.created_s))),
         ("today", format!("{} requests, as of the last usage flush", row.used_today)),
+        ("limits", format!("{} requests per day, {} in any 60 seconds", row.daily_limit, row.burst_limit)),
         ("last used", row.last_used.map_or_else(|| "never".to_owned(), |(day, count)| format!("{day}: {count}"))),
         (
             "previous secret",
@@ -76,6 +77,7 @@ fn key_detail_json(key: &FoundKey, row: &KeySummary) -> Value {
     let mut detail = key_summary_json(key);
     detail["created_at"] = json!(output::format_rfc3339(row.created_s));
     detail["today"] = json!(row.used_today);
+    detail["limits"] = json!({ "daily_limit": row.daily_limit, "burst_limit": row.burst_limit });
     detail["last_day"] = json!(row.last_used.as_ref().map(|(day, _)| day));
     detail["previous_secret_until"] = json!(row.previous_until_s.map(output::format_rfc3339));
     detail["restrictions"] = restrictions_json(&row.restrictions);

@@ -1,4 +1,4 @@
-//! Output of commands: tables for people, JSON for scripts.
+//! Output of commands: tables for people, and with `--json` one JSON object per line for scripts.
 
 use std::io::Write;
 
@@ -12,6 +12,11 @@ pub(super) fn print_line(text: &str) -> Result<()> {
 
 pub(super) fn print_json(value: &Value) -> Result<()> {
     print_line(&value.to_string())
+}
+
+/// Prints the result of a command.
+pub(super) fn print_result(json: bool, value: &Value, text: &str) -> Result<()> {
+    if json { print_json(value) } else { print_line(text) }
 }
 
 pub(super) fn print_warning(text: &str) -> Result<()> {
@@ -32,6 +37,11 @@ pub(super) fn print_table<const N: usize>(columns: [&str; N], rows: &[[String; N
     };
     print_line(&format_row(&columns.map(str::to_owned)))?;
     rows.iter().try_for_each(|row| print_line(&format_row(row)))
+}
+
+/// Prints rows as they come, so without knowing the widest cell.
+pub(super) fn print_rows<const N: usize>(rows: &[[String; N]]) -> Result<()> {
+    rows.iter().try_for_each(|row| print_line(row.join("  ").trim_end()))
 }
 
 /// Unix seconds as `2026-11-15 00:27:43` UTC.

@@ -1,13 +1,15 @@
 //! Parsers of command-line values.
 
-use ipseity_domain::{KeyId, Scope};
+use ipseity_domain::{KEY_PREFIX, KeyId, Scope};
 
 pub(super) fn parse_scope(text: &str) -> Result<Scope, &'static str> {
     Scope::parse(text).ok_or("use ip, geo or full")
 }
 
+/// Accepts a whole key too, because an error would print it.
 pub(super) fn parse_key_id(text: &str) -> Result<KeyId, &'static str> {
-    KeyId::parse(text).ok_or("a key ID is the ten characters after `ips_`; `ipseity key list` shows it")
+    let id = text.get(..KEY_PREFIX.len() + KeyId::CHARS).filter(|id| id.starts_with(KEY_PREFIX));
+    KeyId::parse(id.unwrap_or(text)).ok_or("a key ID is the ten characters after `ips_`; `ipseity key list` shows it")
 }
 
 /// The name is also the DNS name in the site's certificate, so a hyphen is neither first nor last.

@@ -40,7 +40,7 @@ pub(super) struct RestrictCommand {
 }
 
 impl RestrictCommand {
-    pub(super) async fn run(self, admin: &AdminContext) -> Result<()> {
+    pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
         let expires_at_s = self.expires.map(|expires| u64::try_from(expires.as_second()));
         let restrictions = Restrictions {
             origins: self.origins,
@@ -57,7 +57,8 @@ impl RestrictCommand {
         admin.warn_unless_in_effect(&committed)?;
         let result = if restrictions.restricts() { "is restricted" } else { "is not restricted" };
         if matches!(committed.change, KeyChange::Updated(_)) {
-            output::print_line(&format!("Key {} {result}.", self.id))?;
+            let value = json!({ "id": self.id.as_str(), "restrictions": restrictions_json(&restrictions) });
+            output::print_result(json, &value, &format!("Key {} {result}.", self.id))?;
         }
         Ok(())
     }

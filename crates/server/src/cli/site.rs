@@ -16,10 +16,11 @@ use rcgen::{
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use crate::cli::admin_context::operator_name;
 use crate::cli::output;
 use crate::cli::parse::parse_site_name;
 use crate::config::Config;
-use crate::node::backends::background_store;
+use crate::node::backends::operator_store;
 
 /// Files of a site, in its directory. The configuration file names them.
 const CERTIFICATE_FILE: &str = "site.pem";
@@ -48,11 +49,7 @@ pub(super) enum SiteCommand {
         dir: PathBuf,
     },
     /// List sites.
-    List {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    List,
     /// Remove a site.
     ///
     /// Home nodes stop trusting its certificate, so its remote nodes lose their connection. To replace a certificate, add a site with another name,
@@ -68,17 +65,17 @@ pub(super) enum SiteCommand {
 }
 
 impl SiteCommand {
-    pub(super) async fn run(self, config: &Config) -> Result<()> {
-        let store = background_store(config, "ipseity-cli")?;
+    pub(super) async fn run(self, config: &Config, json: bool) -> Result<()> {
+        let store = operator_store(config, operator_name())?;
         match self {
-            Self::Add { name, dir } => add_site(config, &store, &name, &dir).await,
-            Self::List { json } => print_sites(&store.sites().list().await?, json),
-            Self::Remove { name, yes } => remove_site(&store, &name, yes).await,
+            Self::Add { name, dir } => add_site(config, &store, &name, &dir, json).await,
+            Self::List => print_sites(&store.sites().list().await?, json),
+            Self::Remove { name, yes } => remove_site(&store, &name, yes, json).await,
         }
     }
 }
 
-async fn add_site(config: &Config, store: &Store, name: &str, dir: &Path) -> Result<()> {
+async fn add_site(config: &Config, store: &Store, name: &str, dir: &Path, json: bool) -> Result<()> {
     ensure_owner(store).await?;
     let is_taken = store.sites().list().await?.iter().any(|site| site.name == name);
     ensure!(!is_taken, StoreRefusal::SiteExists);
@@ -89,14 +86,16 @@ async fn add_site(config: &Config, store: &Store, name: &str, dir: &Path) -> Res
     // Added last, so that a command that fails leaves no certificate that home nodes trust.
     let added = store.sites().add(name, &identity.certificate_sha256).await;
     added.with_context(|| failed_after_files(name, dir))?;
-    output::print_line(&describe_next_steps(config, name, home_ca.is_some(), dir))
+    let certificate_sha256 = hex::encode(identity.certificate_sha256);
+    let value = json!({ "name": name, "dir": dir.display().to_string(), "certificate_sha256": certificate_sha256 });
+    output::print_result(json, &value, &describe_next_steps(config, name, home_ca.is_some(), dir))
 }
 
 fn failed_after_files(name: &str, dir: &Path) -> String {
     format!("failed to add site {name}. {} has files of this attempt. Delete it before you try again.", dir.display())
 }
 
-async fn remove_site(store: &Store, name: &str, is_confirmed: bool) -> Result<()> {
+async fn remove_site(store: &Store, name: &str, is_confirmed: bool, json: bool) -> Result<()> {
     ensure_owner(store).await?;
     let is_known = store.sites().list().await?.iter().any(|site| site.name == name);
     ensure!(is_known, StoreRefusal::UnknownSite);
@@ -105,9 +104,8 @@ async fn remove_site(store: &Store, name: &str, is_confirmed: bool) -> Result<()
         "the remote nodes of site {name} would lose their connection to home. To confirm, add --yes."
     );
     ensure!(store.sites().remove(name).await?, StoreRefusal::UnknownSite);
-    output::print_line(&format!(
-        "Removed site {name}. Running home nodes disconnect it when they next read the list of sites."
-    ))
+    let text = format!("Removed site {name}. Running home nodes disconnect it when they next read the list of sites.");
+    output::print_result(json, &json!({ "name": name, "removed": true }), &text)
 }
 
 /// Checked before a change, so that a restricted role in `[store] url` gets a hint and leaves no files.
@@ -256,17 +254,13 @@ fn describe_next_steps(config: &Config, name: &str, has_home_ca: bool, dir: &Pat
 
 fn print_sites(sites: &[Site], json: bool) -> Result<()> {
     if json {
-        let sites: Vec<_> = sites
-            .iter()
-            .map(|site| {
-                json!({
-                    "name": site.name,
-                    "certificate_sha256": hex::encode(site.certificate_sha256),
-                    "created_at": output::format_rfc3339(site.created_s),
-                })
-            })
-            .collect();
-        return output::print_json(&json!(sites));
+        return sites.iter().try_for_each(|site| {
+            output::print_json(&json!({
+                "name": site.name,
+                "certificate_sha256": hex::encode(site.certificate_sha256),
+                "created_at": output::format_rfc3339(site.created_s),
+            }))
+        });
     }
     let rows: Vec<_> = sites
         .iter()

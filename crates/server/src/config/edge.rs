@@ -6,10 +6,15 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::config::choice::parse_choice;
+use crate::config::listen_address::{deserialize_addresses, deserialize_networks};
+
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EdgeConfig {
+    #[serde(deserialize_with = "deserialize_addresses")]
     pub(crate) http: Vec<SocketAddr>,
+    #[serde(deserialize_with = "deserialize_addresses")]
     pub(crate) https: Vec<SocketAddr>,
     pub(crate) reuse_port: bool,
     pub(crate) certificate_file: PathBuf,
@@ -20,8 +25,10 @@ pub(crate) struct EdgeConfig {
     pub(crate) http3_advertised_port: u16,
     pub(crate) colo: String,
     pub(crate) preset: ProxyPreset,
+    #[serde(deserialize_with = "deserialize_networks")]
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) forwarding_header: String,
+    #[serde(deserialize_with = "deserialize_addresses")]
     pub(crate) proxy_protocol: Vec<SocketAddr>,
     pub(crate) pass_through: String,
     pub(crate) scheme_header: String,
@@ -30,6 +37,8 @@ pub(crate) struct EdgeConfig {
     pub(crate) http_protocol_header: String,
     pub(crate) rtt_header: String,
     pub(crate) colo_header: String,
+    pub(crate) blocked_networks_file: PathBuf,
+    pub(crate) blocked_networks_lines_max: usize,
     pub(crate) connections_max: usize,
     pub(crate) connections_per_subnet_max: usize,
     pub(crate) open_files_reserved: usize,
@@ -71,7 +80,7 @@ pub(crate) struct CertificateConfig {
 
 /// The proxy in front of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub(crate) enum ProxyPreset {
     None,
     Nginx,
@@ -79,6 +88,24 @@ pub(crate) enum ProxyPreset {
     Cloudflare,
     AwsNlb,
     AwsAlb,
+}
+
+impl TryFrom<String> for ProxyPreset {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        parse_choice(
+            &name,
+            [
+                ("none", Self::None),
+                ("nginx", Self::Nginx),
+                ("haproxy", Self::Haproxy),
+                ("cloudflare", Self::Cloudflare),
+                ("aws-nlb", Self::AwsNlb),
+                ("aws-alb", Self::AwsAlb),
+            ],
+        )
+    }
 }
 
 /// The header in which most proxies report the scheme that the client used.

@@ -1,39 +1,29 @@
 //! Configuration: `default.toml`, overridden by a file and then by environment variables.
 
+mod choice;
+mod defaults;
 pub(crate) mod edge;
+mod environment;
+mod listen_address;
 pub(crate) mod public_urls;
 pub(crate) mod secrets;
+mod unknown_settings;
+mod validate;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use config::{Environment, File, FileFormat};
+use config::{File, FileFormat};
 use serde::{Deserialize, Serialize};
 
+use crate::config::choice::parse_choice;
+use crate::config::defaults::DEFAULT_TOML;
 use crate::config::edge::EdgeConfig;
+use crate::config::environment::EnvironmentSettings;
 use crate::config::secrets::{read_secret, redact_setting};
-
-/// A node must renew its claim on Redis several times before it expires.
-const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
-const CLOCK_FALL_MAX_MS: u64 = 30_000;
-const DEFAULT_TOML: &str = include_str!("default.toml");
-/// Settings whose environment variable is a comma-separated list.
-const LIST_SETTINGS: [&str; 12] = [
-    "edge.http",
-    "edge.https",
-    "edge.trusted_proxies",
-    "edge.proxy_protocol",
-    "acme.domains",
-    "acme.contact",
-    "home.advertised_urls",
-    "home.urls",
-    "geo.files",
-    "geo.hosting_asn_lists",
-    "geo.proxy_asn_lists",
-    "ops.hosts",
-];
+use crate::config::unknown_settings::reject_unknown_in_file;
 
 /// All settings; `default.toml` documents them.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -103,12 +93,16 @@ pub(crate) struct StoreConfig {
 pub(crate) struct LedgerConfig {
     pub(crate) url: String,
     pub(crate) url_file: PathBuf,
+    pub(crate) ca_file: PathBuf,
+    pub(crate) certificate_file: PathBuf,
+    pub(crate) private_key_file: PathBuf,
     pub(crate) timeout_ms: u64,
     pub(crate) key_fills_max: usize,
     pub(crate) unknown_lookups_max: usize,
     pub(crate) unknown_cache_keys_max: usize,
     pub(crate) unknown_cache_ttl_s: u64,
     pub(crate) refusal_cache_keys_max: usize,
+    pub(crate) demo_daily_limit: u64,
     pub(crate) demo_requests_per_subnet_max: u64,
     pub(crate) caller_counters_max: usize,
     pub(crate) key_status_requests_per_key_per_min_max: u32,
@@ -204,6 +198,18 @@ pub(crate) struct GeoConfig {
     pub(crate) ca_file: PathBuf,
 }
 
+impl GeoConfig {
+    /// The source of a file.
+    pub(crate) fn source_of(&self, file: &Path) -> Option<&GeoSourceConfig> {
+        self.sources.iter().find(|source| source.file == file)
+    }
+
+    /// The sources of files in `files` that do not exist yet.
+    pub(crate) fn sources_of_missing_files(&self) -> impl Iterator<Item = &GeoSourceConfig> {
+        self.sources.iter().filter(|source| self.files.contains(&source.file) && !source.file.exists())
+    }
+}
+
 /// A download source of a geo database.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -218,10 +224,19 @@ pub(crate) struct GeoSourceConfig {
     pub(crate) license_key_file: PathBuf,
 }
 
+impl GeoSourceConfig {
+    /// The host of the URL, which contains no secret.
+    pub(crate) fn host(&self) -> String {
+        let url = url::Url::parse(&self.url).ok();
+        url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PortalConfig {
     pub(crate) enabled: bool,
+    pub(crate) banner: String,
     pub(crate) signup: SignupMode,
     pub(crate) session_idle_days: u32,
     pub(crate) session_days_max: u32,
@@ -248,10 +263,18 @@ pub(crate) struct PortalConfig {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 pub(crate) enum SignupMode {
     Open,
     Closed,
+}
+
+impl TryFrom<String> for SignupMode {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        parse_choice(&name, [("open", Self::Open), ("closed", Self::Closed)])
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -277,9 +300,12 @@ pub(crate) struct RetentionConfig {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OpsConfig {
+    #[serde(deserialize_with = "listen_address::deserialize_address")]
     pub(crate) listen: SocketAddr,
     pub(crate) hosts: Vec<String>,
     pub(crate) connections_max: usize,
+    pub(crate) probe_interval_ms: u64,
+    pub(crate) probe_timeout_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -301,80 +327,68 @@ pub(crate) struct OtlpConfig {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 pub(crate) enum LogFormat {
     Json,
     Text,
+}
+
+impl TryFrom<String> for LogFormat {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        parse_choice(&name, [("json", Self::Json), ("text", Self::Text)])
+    }
 }
 
 impl Config {
     pub(crate) fn load(file: Option<&Path>) -> Result<Self> {
         let mut builder = config::Config::builder().add_source(File::from_str(DEFAULT_TOML, FileFormat::Toml));
         if let Some(file) = file {
+            let error_context = || format!("failed to read the configuration file {}", file.display());
+            let text = std::fs::read_to_string(file).with_context(error_context)?;
+            reject_unknown_in_file(file, &text)?;
             builder = builder.add_source(File::from(file).format(FileFormat::Toml));
         }
-        let mut environment = Environment::with_prefix("IPSEITY")
-            .prefix_separator("__")
-            .separator("__")
-            .try_parsing(true)
-            .ignore_empty(true)
-            .list_separator(",");
-        for list in LIST_SETTINGS {
-            environment = environment.with_list_parse_key(list);
-        }
-        let settings = builder.add_source(environment).build().context("failed to read the configuration")?;
+        let settings =
+            builder.add_source(EnvironmentSettings::read()?).build().context("failed to read the configuration")?;
         let mut config: Self =
             settings.try_deserialize().context("invalid configuration. `default.toml` documents every setting.")?;
         config.edge.preset.fill_empty_settings(&mut config.edge);
         read_secret(&mut config.store.url, &config.store.url_file)?;
         read_secret(&mut config.ledger.url, &config.ledger.url_file)?;
         read_secret(&mut config.mail.smtp_url, &config.mail.smtp_url_file)?;
-        ensure!(
-            config.retention.usage_days >= 31,
-            "[retention] usage_days must be at least 31, because the portal shows 31 days"
-        );
-        ensure!(
-            config.portal.login_attempts_period_s > 0,
-            "[portal] login_attempts_period_s must be at least 1, or attempts to sign in are not limited"
-        );
-        ensure!(
-            config.ledger.outbox_poll_interval_ms <= OUTBOX_POLL_INTERVAL_MS_MAX,
-            "[ledger] outbox_poll_interval_ms must be at most {OUTBOX_POLL_INTERVAL_MS_MAX}, because the claim of a node \
-             on its Redis lasts 10 s"
-        );
-        ensure!(
-            config.ledger.clock_fall_max_ms <= CLOCK_FALL_MAX_MS,
-            "[ledger] clock_fall_max_ms must be at most {CLOCK_FALL_MAX_MS}, half of the burst window"
-        );
-        config.home.check()?;
-        // The PostgreSQL library accepts any scheme.
-        let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| config.store.url.starts_with(scheme));
-        ensure!(is_postgres, "invalid [store] url: it must start with postgres://");
-        for source in &config.geo.sources {
-            let urls = [&source.url, &source.sha256_url];
-            let uses_https = urls.iter().all(|url| url.is_empty() || url.starts_with("https://"));
-            ensure!(
-                uses_https && !source.url.is_empty(),
-                "[[geo.sources]] url and sha256_url must start with https://"
-            );
-        }
+        config.validate()?;
         Ok(config)
     }
 
-    /// One line per setting. Every URL is redacted, whatever its setting is called.
-    pub(crate) fn redacted_lines(&self) -> Result<Vec<String>> {
-        Ok(redacted_lines_of(&serde_json::to_value(self)?))
+    /// The names of the settings that differ, also if only a password does.
+    pub(crate) fn changed_names(&self, other: &Self) -> Result<Vec<String>> {
+        let (own, other) = (serde_json::to_value(self)?, serde_json::to_value(other)?);
+        let changed = settings_of(&own).zip(settings_of(&other)).filter(|(own, other)| own != other);
+        Ok(changed.map(|((section, name, _), _)| format!("{section}.{name}")).collect())
+    }
+
+    /// The path and the value of every setting, such as `edge.http`. Every URL is redacted, whatever its setting is called.
+    pub(crate) fn redacted_settings(&self) -> Result<Vec<(String, serde_json::Value)>> {
+        Ok(redacted_settings_of(&serde_json::to_value(self)?))
     }
 }
 
-fn redacted_lines_of(sections: &serde_json::Value) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (section, settings) in sections.as_object().into_iter().flatten() {
-        for (name, value) in settings.as_object().into_iter().flatten() {
-            lines.push(format!("{section}.{name} = {}", redact_setting(section, name, value.clone())));
-        }
-    }
-    lines
+/// The section, the name and the value of every setting.
+fn settings_of(sections: &serde_json::Value) -> impl Iterator<Item = (&str, &str, &serde_json::Value)> {
+    let sections = sections.as_object().into_iter().flatten();
+    sections.flat_map(|(section, settings)| {
+        let settings = settings.as_object().into_iter().flatten();
+        settings.map(|(name, value)| (&**section, &**name, value))
+    })
+}
+
+fn redacted_settings_of(sections: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
+    let settings = settings_of(sections);
+    settings
+        .map(|(section, name, value)| (format!("{section}.{name}"), redact_setting(section, name, value.clone())))
+        .collect()
 }
 
 pub(crate) const fn millis(value_ms: u64) -> Duration {
@@ -424,14 +438,14 @@ mod tests {
         ] {
             let mut sections = serde_json::to_value(&config).expect("settings are serialized");
             replace_texts(&mut sections, canary);
-            let printed = redacted_lines_of(&sections).join("\n");
+            let printed = format!("{:?}", redacted_settings_of(&sections));
             assert!(!printed.contains("CANARY"), "{canary}: {printed}");
         }
         let mut sections = serde_json::to_value(&config).expect("settings are serialized");
         replace_texts(&mut sections, "https://h/account/CANARY/db?token=CANARY");
         sections["public"].take();
         sections["acme"].take();
-        assert!(!redacted_lines_of(&sections).join("\n").contains("CANARY"));
+        assert!(!format!("{:?}", redacted_settings_of(&sections)).contains("CANARY"));
     }
 
     #[test]

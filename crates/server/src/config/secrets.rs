@@ -15,19 +15,39 @@ pub(super) fn read_secret(value: &mut String, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Redacts a comma-separated list of URLs.
+/// Redacts a comma-separated list of URLs, each of which may have several hosts.
 pub(crate) fn redact_urls(urls: &str) -> String {
-    let urls: Vec<_> = urls.split(',').map(str::trim).collect();
-    if urls.iter().any(|url| !url.contains("://")) {
-        // Possibly an unescaped comma in a password.
-        return "…".to_owned();
+    let mut parts: Vec<String> = Vec::new();
+    for part in urls.split(',').map(str::trim) {
+        match parts.last_mut() {
+            _ if part.contains("://") => parts.push(part.to_owned()),
+            // Another host of the same URL.
+            Some(last) if !part.contains('@') => {
+                last.push(',');
+                last.push_str(part);
+            }
+            // Possibly an unescaped comma in a password.
+            _ => return "…".to_owned(),
+        }
     }
-    urls.into_iter().map(redact_url).collect::<Vec<_>>().join(",")
+    parts.iter().map(|url| redact_url(url)).collect::<Vec<_>>().join(",")
 }
 
 /// Parameters of a URL that hold no secret. All others are redacted.
-const SHOWN_PARAMS: [&str; 8] =
-    ["application_name", "dbname", "edition_id", "host", "port", "sslmode", "suffix", "user"];
+const SHOWN_PARAMS: [&str; 12] = [
+    "application_name",
+    "dbname",
+    "edition_id",
+    "host",
+    "port",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "suffix",
+    "target_session_attrs",
+    "user",
+];
 /// Sections whose URLs are public. Elsewhere, the path of an HTTP URL may contain a key.
 const PUBLIC_SECTIONS: [&str; 2] = ["public", "acme"];
 
@@ -101,5 +121,10 @@ mod tests {
         assert_eq!(redact_url("postgres://u:se?cret@h/d"), "postgres://…");
         assert_eq!(redact_urls("redis://u:secret@h:1, redis://:secret@i:2"), "redis://u:…@h:1,redis://:…@i:2");
         assert_eq!(redact_urls("redis://u:se,cret@h:1"), "…");
+        assert_eq!(redact_urls("secret,redis://h:1"), "…");
+        assert_eq!(
+            redact_urls("postgres://u:secret@h:1,i:2/d?target_session_attrs=read-write&password=sec,ret"),
+            "postgres://u:…@h:1,i:2/d?target_session_attrs=read-write&password=…"
+        );
     }
 }

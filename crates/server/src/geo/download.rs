@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderMap, StatusCode, header};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use reqwest::{Certificate, Client, RequestBuilder, Response, redirect};
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
@@ -71,15 +73,12 @@ impl Downloader {
         output: &mut File,
         progress: ProgressCallback<'_>,
     ) -> Result<DownloadOutcome> {
-        let mut request = self.build_request(source, &source.url)?;
-        for (name, value) in
-            [(header::IF_NONE_MATCH, &current.etag), (header::IF_MODIFIED_SINCE, &current.last_modified)]
-        {
-            if let Some(value) = value {
-                request = request.header(name, value);
-            }
+        let [this_month, last_month] = monthly_urls(&source.url, Timestamp::now());
+        let mut response = self.request_unless_current(source, &this_month, current).await?;
+        // A new edition may be published some days later.
+        if response.status() == StatusCode::NOT_FOUND && this_month != last_month {
+            response = self.request_unless_current(source, &last_month, current).await?;
         }
-        let mut response = send(request).await?;
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_MODIFIED => return Ok(DownloadOutcome::NotModified),
@@ -106,6 +105,23 @@ impl Downloader {
         }
         output.flush().await.context("failed to write the download")?;
         Ok(DownloadOutcome::Completed(validators, digest.finalize().into()))
+    }
+
+    async fn request_unless_current(
+        &self,
+        source: &GeoSourceConfig,
+        url: &str,
+        current: &HttpValidators,
+    ) -> Result<Response> {
+        let mut request = self.build_request(source, url)?;
+        for (name, value) in
+            [(header::IF_NONE_MATCH, &current.etag), (header::IF_MODIFIED_SINCE, &current.last_modified)]
+        {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        send(request).await
     }
 
     /// The SHA-256 that a source publishes; `None` without a `sha256_url`.
@@ -140,6 +156,15 @@ impl Downloader {
         }
         Ok(request.basic_auth(&source.account_id, Some(read_license_key(&source.license_key_file)?)))
     }
+}
+
+/// The URLs of this month's edition and of the one before, if the URL names them with `{year}` and `{month}`.
+fn monthly_urls(url: &str, now: Timestamp) -> [String; 2] {
+    let first_day = now.to_zoned(TimeZone::UTC).date().first_of_month();
+    [first_day, first_day.yesterday().unwrap_or(first_day)].map(|day| {
+        let (year, month) = (format!("{:04}", day.year()), format!("{:02}", day.month()));
+        url.replace("{year}", &year).replace("{month}", &month)
+    })
 }
 
 fn read_license_key(file: &Path) -> Result<String> {
@@ -187,6 +212,15 @@ fn parse_checksum(text: &[u8]) -> Option<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_name_this_month_and_the_one_before() {
+        let now = "2027-01-01T00:00:00Z".parse().expect("valid time");
+        let urls = monthly_urls("https://example.com/city-{year}-{month}.mmdb.gz", now);
+        assert_eq!(urls, ["2027-01", "2026-12"].map(|month| format!("https://example.com/city-{month}.mmdb.gz")));
+        let fixed = "https://example.com/city.mmdb";
+        assert_eq!(monthly_urls(fixed, now), [fixed, fixed]);
+    }
 
     #[test]
     fn checksum_parses_with_or_without_a_file_name() {

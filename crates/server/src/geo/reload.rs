@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipseity_domain::causes;
 use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
 use crate::tasks::outcome_counter::OutcomeCounter;
-use crate::tasks::periodic::run_every;
+use crate::tasks::periodic::run_on_reload;
 
 /// Limits the load of an accidental interval of 0.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -19,20 +21,25 @@ const REJECTED: &str = "rejected";
 
 pub(crate) struct GeoReloadWorker {
     atlas_reloader: Arc<AtlasReloader>,
-    interval: Duration,
+    /// `None`: only when a reload is requested.
+    interval: Option<Duration>,
     reloads: OutcomeCounter,
 }
 
 impl GeoReloadWorker {
-    pub(crate) fn register(registry: &mut Registry, atlas_reloader: Arc<AtlasReloader>, interval: Duration) -> Self {
+    pub(crate) fn register(
+        registry: &mut Registry,
+        atlas_reloader: Arc<AtlasReloader>,
+        interval: Option<Duration>,
+    ) -> Self {
         let reloads =
             OutcomeCounter::register(registry, "geo_reloads", "Changed geo files, by outcome", [RELOADED, REJECTED]);
-        Self { atlas_reloader, interval: interval.max(CHECK_INTERVAL_MIN), reloads }
+        Self { atlas_reloader, interval: interval.map(|interval| interval.max(CHECK_INTERVAL_MIN)), reloads }
     }
 
     /// Runs until the drain starts.
-    pub(crate) async fn run(self, drain: Drain) {
-        run_every(self.interval, &drain, || self.check_files()).await;
+    pub(crate) async fn run(self, reload_requests: watch::Receiver<()>, drain: Drain) {
+        run_on_reload(self.interval, reload_requests, &drain, || self.check_files()).await;
     }
 
     async fn check_files(&self) {
@@ -47,7 +54,7 @@ impl GeoReloadWorker {
             self.reloads.inc(RELOADED);
         }
         for error in &report.rejected {
-            tracing::warn!(error = error as &dyn std::error::Error, "geo database rejected");
+            tracing::warn!(error = %causes(error), "geo database rejected");
             self.reloads.inc(REJECTED);
         }
     }

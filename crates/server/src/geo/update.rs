@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use ipseity_domain::causes;
 use ipseity_edge::Drain;
 use ipseity_geo::Edition;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
 use crate::config::{GeoConfig, GeoSourceConfig, millis};
 use crate::geo::download::{DownloadOutcome, Downloader, HttpValidators, ProgressCallback};
@@ -21,7 +23,10 @@ use crate::geo::extract::extract_database;
 const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
 /// How often the schedule checks what is due, and its delay after the first failure.
 const SCHEDULE_INTERVAL: Duration = Duration::from_secs(60);
-const BACKOFF_DOUBLINGS_MAX: u32 = 10;
+/// The delay after the first failure while there is no file.
+const MISSING_FILE_DELAY_MIN: Duration = Duration::from_secs(1);
+const MISSING_FILE_DELAY_MAX: Duration = Duration::from_secs(3600);
+const BACKOFF_DOUBLINGS_MAX: u32 = 12;
 
 pub(crate) enum UpdateOutcome {
     Updated(Box<Edition>),
@@ -41,6 +46,8 @@ struct DownloadMetadata {
     bytes: u64,
     /// Unix time of the last check.
     checked_s: u64,
+    /// Why the last update failed.
+    last_error: Option<String>,
 }
 
 pub(crate) struct GeoUpdater {
@@ -60,7 +67,22 @@ impl GeoUpdater {
         })
     }
 
+    /// Updates a file. The error stays available as [`last_error`] until an update succeeds.
     pub(crate) async fn update_source(
+        &self,
+        source: &GeoSourceConfig,
+        progress: ProgressCallback<'_>,
+    ) -> Result<UpdateOutcome> {
+        let outcome = self.update_with_retries(source, progress).await;
+        if let Err(error) = &outcome {
+            let last_error = Some(causes(&**error).to_string());
+            // A folder that cannot be written is what the error says already.
+            let _ = DownloadMetadata { last_error, ..DownloadMetadata::open(source) }.write(source);
+        }
+        outcome
+    }
+
+    async fn update_with_retries(
         &self,
         source: &GeoSourceConfig,
         progress: ProgressCallback<'_>,
@@ -99,7 +121,7 @@ impl GeoUpdater {
             match self.downloader.download(source, &new_validators, &mut output, progress).await? {
                 DownloadOutcome::Completed(new_validators, digest) => (new_validators, digest),
                 DownloadOutcome::NotModified => {
-                    meta.write(source)?;
+                    DownloadMetadata { checked_s: unix_now_s(), last_error: None, ..meta }.write(source)?;
                     return Ok(UpdateOutcome::Unchanged);
                 }
                 DownloadOutcome::RetryAfter(retry_after) => return Ok(UpdateOutcome::RetryAfter(retry_after)),
@@ -111,28 +133,42 @@ impl GeoUpdater {
         let installing = tokio::task::spawn_blocking(move || install_database(part, &file, bytes_max, allow_older));
         let (edition, bytes) = installing.await.map_err(|_| anyhow!("the validation panicked"))??;
         let HttpValidators { etag, last_modified } = new_validators;
-        DownloadMetadata { etag, last_modified, bytes, ..meta }.write(source)?;
+        let checked_s = unix_now_s();
+        DownloadMetadata { etag, last_modified, bytes, checked_s, last_error: None, ..meta }.write(source)?;
         Ok(UpdateOutcome::Updated(Box::new(edition)))
     }
 
-    /// Updates every source each `interval` until the drain starts. Failures are retried with exponential backoff.
-    pub(crate) async fn run(self, sources: Vec<GeoSourceConfig>, interval: Duration, drain: Drain) {
-        let mut schedule: Vec<_> = sources.into_iter().map(|source| (source, 0_u32, Instant::now())).collect();
+    /// Downloads missing files, and updates every source each `interval` if there is one, until the drain starts. Without an
+    /// interval, it ends when no file is missing. Failures are retried with exponential backoff.
+    pub(crate) async fn run(
+        self,
+        sources: Vec<GeoSourceConfig>,
+        interval: Option<Duration>,
+        request_reload: watch::Sender<()>,
+        drain: Drain,
+    ) {
+        let mut schedule: Vec<_> = sources.into_iter().map(ScheduledUpdate::new).collect();
+        for ScheduledUpdate { source, .. } in schedule.iter().filter(|update| update.is_missing()) {
+            tracing::warn!(file = %source.file.display(), source = source.host(), "geo database missing, downloading it");
+        }
         let run_schedule = async {
             loop {
-                for (source, failures, not_before) in &mut schedule {
-                    if Instant::now() < *not_before || DownloadMetadata::open(source).age() < interval {
-                        continue;
+                for update in schedule.iter_mut().filter(|update| update.is_due(interval)) {
+                    let was_missing = update.is_missing();
+                    let retry_after = self.update_scheduled(&update.source).await;
+                    update.note_outcome(retry_after, interval);
+                    if was_missing && retry_after.is_none() {
+                        // Also if changed files are not watched.
+                        request_reload.send_replace(());
                     }
-                    let Some(retry_after) = self.update_scheduled(source).await else {
-                        *failures = 0;
-                        continue;
-                    };
-                    let backoff = SCHEDULE_INTERVAL * 2_u32.pow((*failures).min(BACKOFF_DOUBLINGS_MAX));
-                    *failures += 1;
-                    *not_before = Instant::now() + retry_after.max(backoff.min(interval));
                 }
-                tokio::time::sleep(SCHEDULE_INTERVAL).await;
+                let missing = schedule.iter().filter(|update| update.is_missing()).map(|update| update.not_before);
+                let next = match missing.min() {
+                    Some(not_before) => not_before.saturating_duration_since(Instant::now()),
+                    None if interval.is_none() => return,
+                    None => SCHEDULE_INTERVAL,
+                };
+                tokio::time::sleep(next.clamp(MISSING_FILE_DELAY_MIN, SCHEDULE_INTERVAL)).await;
             }
         };
         tokio::select! {
@@ -155,11 +191,53 @@ impl GeoUpdater {
                 Some(retry_after)
             }
             Err(error) => {
-                tracing::warn!(%file, error = &*error, "geo download failed");
+                tracing::warn!(%file, error = %causes(&*error), "geo download failed");
                 Some(Duration::ZERO)
             }
         }
     }
+}
+
+/// A source, and when its next update may start.
+struct ScheduledUpdate {
+    source: GeoSourceConfig,
+    failures: u32,
+    not_before: Instant,
+}
+
+impl ScheduledUpdate {
+    fn new(source: GeoSourceConfig) -> Self {
+        Self { source, failures: 0, not_before: Instant::now() }
+    }
+
+    fn is_missing(&self) -> bool {
+        !self.source.file.exists()
+    }
+
+    fn is_due(&self, interval: Option<Duration>) -> bool {
+        let is_outdated = || interval.is_some_and(|interval| DownloadMetadata::open(&self.source).age() >= interval);
+        Instant::now() >= self.not_before && (self.is_missing() || is_outdated())
+    }
+
+    /// Schedules the next attempt after a failure, which is when there is a delay that the server requests.
+    fn note_outcome(&mut self, retry_after: Option<Duration>, interval: Option<Duration>) {
+        let Some(retry_after) = retry_after else {
+            self.failures = 0;
+            return;
+        };
+        let (delay_min, delay_max) = match (self.is_missing(), interval) {
+            (false, Some(interval)) => (SCHEDULE_INTERVAL, interval),
+            _ => (MISSING_FILE_DELAY_MIN, MISSING_FILE_DELAY_MAX),
+        };
+        let backoff = delay_min * 2_u32.pow(self.failures.min(BACKOFF_DOUBLINGS_MAX));
+        self.failures += 1;
+        self.not_before = Instant::now() + retry_after.max(backoff.min(delay_max));
+    }
+}
+
+/// Why the last update of a file failed, if it did.
+pub(crate) fn last_error(source: &GeoSourceConfig) -> Option<String> {
+    DownloadMetadata::open(source).last_error
 }
 
 /// Extracts and validates a download, then replaces the old file.
@@ -201,17 +279,17 @@ impl DownloadMetadata {
     fn open(source: &GeoSourceConfig) -> Self {
         let url_digest = hex::encode(Sha256::digest(&source.url));
         let json = fs::read(with_suffix(&source.file, "meta")).unwrap_or_default();
-        let bytes = fs::metadata(&source.file).map(|file| file.len()).ok();
+        // Without a file, only the last error matters.
+        let bytes = fs::metadata(&source.file).map_or(0, |file| file.len());
         serde_json::from_slice::<Self>(&json)
             .ok()
-            .filter(|meta| meta.source == url_digest && Some(meta.bytes) == bytes)
+            .filter(|meta| meta.source == url_digest && meta.bytes == bytes)
             .unwrap_or(Self { source: url_digest, ..Self::default() })
     }
 
     fn write(self, source: &GeoSourceConfig) -> Result<()> {
-        let meta = Self { checked_s: unix_now_s(), ..self };
         let path = with_suffix(&source.file, "meta");
-        fs::write(&path, serde_json::to_vec(&meta)?).with_context(|| format!("failed to write {}", path.display()))
+        fs::write(&path, serde_json::to_vec(&self)?).with_context(|| format!("failed to write {}", path.display()))
     }
 
     fn age(&self) -> Duration {

@@ -1,28 +1,38 @@
 //! Connections to PostgreSQL and Redis.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ipseity_api::Stores;
-use ipseity_ledger::{ConnectGate, Ledger, LedgerOptions, TrustedStores};
+use ipseity_ledger::{ConnectGate, Ledger, LedgerOptions, RedisTls, TrustedStores};
 use ipseity_store::{Store, StoreOptions};
 
-use crate::config::{Config, millis};
+use crate::config::{Config, LedgerConfig, millis};
 
 /// Timeout of background tasks and commands, which no client waits for.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Background connections to PostgreSQL: outbox, connect gate, usage flush and readiness check.
 const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
+/// Connections that wait for notifications: outbox and changes of keys, or, for pages, changes of accounts and emails.
+const LISTEN_CONNECTIONS: u32 = 2;
 
 /// PostgreSQL for background tasks and commands.
 pub(crate) fn background_store(config: &Config, application_name: &'static str) -> Result<Store> {
     open_store(config, application_name, BACKGROUND_CONNECTIONS_MAX, BACKGROUND_TIMEOUT)
 }
 
+/// PostgreSQL for commands that change something. The audit log records the operator.
+pub(crate) fn operator_store(config: &Config, operator: String) -> Result<Store> {
+    let options = store_options(config, "ipseity-cli", BACKGROUND_CONNECTIONS_MAX, BACKGROUND_TIMEOUT);
+    Store::new(&StoreOptions { operator: Some(operator), ..options }).context("invalid [store] url")
+}
+
 /// Redis for background tasks and commands. All ledgers of a process trust the same.
 pub(crate) fn background_ledger(config: &Config, trusted: &Arc<TrustedStores>) -> Result<Arc<Ledger>> {
-    open_ledger(&ledger_options(config, BACKGROUND_TIMEOUT, trusted))
+    open_ledger(&ledger_options(config, BACKGROUND_TIMEOUT, trusted)?)
 }
 
 /// PostgreSQL and Redis for API requests.
@@ -34,7 +44,7 @@ pub(crate) fn request_backends(
     let store = &config.store;
     let options = LedgerOptions {
         connect_gate: Some(connect_gate),
-        ..ledger_options(config, millis(config.ledger.timeout_ms), trusted)
+        ..ledger_options(config, millis(config.ledger.timeout_ms), trusted)?
     };
     Ok(Stores {
         store: open_store(config, "ipseity-request", store.connections_max, millis(store.timeout_ms))?,
@@ -48,15 +58,16 @@ pub(crate) fn portal_backends(config: &Config, trusted: &Arc<TrustedStores>) -> 
     let timeout = millis(portal.query_timeout_ms);
     Ok((
         open_store(config, "ipseity-portal", portal.postgres_connections_max, timeout)?,
-        open_ledger(&ledger_options(config, timeout, trusted))?,
+        open_ledger(&ledger_options(config, timeout, trusted)?)?,
     ))
 }
 
-/// Maximum number of PostgreSQL connections of a node: requests, background tasks, pages, and the portal's worker.
+/// Maximum number of PostgreSQL connections of a node: requests, background tasks, pages, the portal's worker, and
+/// notifications for each of the two.
 pub(crate) fn postgres_connections_per_node(config: &Config) -> u32 {
-    let portal_connections =
-        if config.portal.enabled { config.portal.postgres_connections_max + BACKGROUND_CONNECTIONS_MAX } else { 0 };
-    config.store.connections_max + BACKGROUND_CONNECTIONS_MAX + portal_connections
+    let background = BACKGROUND_CONNECTIONS_MAX + LISTEN_CONNECTIONS;
+    let portal = if config.portal.enabled { config.portal.postgres_connections_max + background } else { 0 };
+    config.store.connections_max + background + portal
 }
 
 fn open_store(
@@ -65,19 +76,50 @@ fn open_store(
     connections_max: u32,
     timeout: Duration,
 ) -> Result<Store> {
-    Store::new(&StoreOptions { url: config.store.url.clone(), application_name, connections_max, timeout })
-        .context("invalid [store] url")
+    Store::new(&store_options(config, application_name, connections_max, timeout)).context("invalid [store] url")
+}
+
+fn store_options(
+    config: &Config,
+    application_name: &'static str,
+    connections_max: u32,
+    timeout: Duration,
+) -> StoreOptions {
+    StoreOptions { url: config.store.url.clone(), application_name, operator: None, connections_max, timeout }
 }
 
 fn open_ledger(options: &LedgerOptions) -> Result<Arc<Ledger>> {
     Ok(Arc::new(Ledger::new(options).context("invalid [ledger] url")?))
 }
 
-fn ledger_options(config: &Config, timeout: Duration, trusted: &Arc<TrustedStores>) -> LedgerOptions {
-    LedgerOptions {
+fn ledger_options(config: &Config, timeout: Duration, trusted: &Arc<TrustedStores>) -> Result<LedgerOptions> {
+    Ok(LedgerOptions {
+        tls: redis_tls(&config.ledger)?,
         breaker_failures_max: config.ledger.breaker_failures_max,
         trusted: Arc::clone(trusted),
         clock_fall_max: millis(config.ledger.clock_fall_max_ms),
         ..LedgerOptions::new(&config.ledger.url, timeout)
-    }
+    })
+}
+
+/// Reads the certificates for Redis.
+fn redis_tls(settings: &LedgerConfig) -> Result<RedisTls> {
+    let read = |name: &str, file: &Path| match file.as_os_str().is_empty() {
+        true => Ok(None),
+        false => fs::read(file).map(Some).with_context(|| format!("failed to read [ledger] {name} {}", file.display())),
+    };
+    let certificate = read("certificate_file", &settings.certificate_file)?;
+    let private_key = read("private_key_file", &settings.private_key_file)?;
+    ensure!(
+        certificate.is_some() == private_key.is_some(),
+        "[ledger] certificate_file and private_key_file must both be set, or neither"
+    );
+    let tls = RedisTls { ca: read("ca_file", &settings.ca_file)?, client: certificate.zip(private_key) };
+    let is_used = settings.url.starts_with("rediss+sentinel://")
+        || settings.url.split(',').all(|url| url.trim().starts_with("rediss://"));
+    ensure!(
+        is_used || (tls.ca.is_none() && tls.client.is_none()),
+        "[ledger] ca_file, certificate_file and private_key_file need URLs that start with rediss:// or rediss+sentinel://"
+    );
+    Ok(tls)
 }

@@ -1,5 +1,6 @@
 //! Limits of the listeners, from the configuration.
 
+use anyhow::{Result, ensure};
 use ipseity_edge::EdgeLimits;
 
 use crate::config::{Config, millis};
@@ -34,6 +35,27 @@ pub(super) fn edge_limits(config: &Config) -> EdgeLimits {
         refusal_delay: millis(settings.refusal_delay_ms),
         flood_penalty: millis(settings.flood_penalty_ms),
     }
+}
+
+/// Warns if the open file limit reduces the number of connections. Fails if it leaves none.
+pub(super) fn check_capacity(config: &Config) -> Result<()> {
+    let (capacity, connections_max) = (connection_capacity(config), config.edge.connections_max);
+    let (open_files_max, reserved) = (ipseity_edge::raise_file_limit(), config.edge.open_files_reserved);
+    ensure!(
+        open_files_max > reserved,
+        "the open file limit is {open_files_max}, and [edge] open_files_reserved needs {reserved}, so that none is left for \
+         clients. Raise the limit (`LimitNOFILE=` in the unit, `ulimit -n`) to at least {}.",
+        reserved + connections_max
+    );
+    if capacity < connections_max {
+        tracing::warn!(
+            capacity,
+            connections_max,
+            open_files_max,
+            "connection capacity limited by open files; raise LimitNOFILE= or ulimit -n"
+        );
+    }
+    Ok(())
 }
 
 /// Maximum number of connections, reduced if the open file limit is too low.

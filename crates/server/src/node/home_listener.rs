@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ipseity_api::Admission;
+use ipseity_domain::causes;
 use ipseity_edge::{Drain, Listener};
 use ipseity_home::{ClientIdentity, RequestHandler, SiteList, SiteSessionLimits, SitesAcceptor, serve_session};
 use ipseity_ledger::{Ledger, SlotFeed};
@@ -140,7 +141,7 @@ impl SitesPoll {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "list of sites not read");
+                    tracing::warn!(error = %causes(&error), "list of sites not read");
                 }
             }
             sleep(self.interval).await;

@@ -116,7 +116,12 @@ impl Collector for ProcessCollector {
     }
 }
 
-fn encode_gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {
+pub(crate) fn encode_gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), fmt::Error> {
     let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
 }

@@ -1,7 +1,8 @@
-//! Builds a node from its configuration and runs it until SIGTERM.
+//! Builds a node from its configuration and runs it until a signal stops it.
 
 pub(crate) mod backends;
 mod edge_limits;
+mod geo_tasks;
 mod home_listener;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
@@ -9,43 +10,49 @@ pub(crate) mod ops;
 mod pairing;
 pub(crate) mod portal_setup;
 pub(crate) mod proxy_trust;
+pub(crate) mod readiness;
 pub(crate) mod remote;
 pub(crate) mod scanner_keys;
 pub(crate) mod sealed_tokens;
+mod signals;
 pub(crate) mod sockets;
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
-use ipseity_api::{Api, ApiLimits, ApiMetrics, Backend, DegradedLimits, MinuteLimits, PublicService, UsageBuffer};
-use ipseity_domain::Colo;
+use ipseity_api::{
+    Api, ApiLimits, ApiMetrics, Backend, BlockedNetworks, DegradedLimits, MinuteLimits, PublicService, UsageBuffer,
+};
+use ipseity_domain::{Colo, causes};
 use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, Listener, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_ledger::Ledger;
 use ipseity_store::Store;
 use prometheus_client::registry::Registry;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use crate::config::public_urls::public_urls;
 use crate::config::{Config, millis};
 use crate::geo::reload::GeoReloadWorker;
-use crate::geo::update::GeoUpdater;
 use crate::node::backends::{background_ledger, background_store, request_backends};
-use crate::node::edge_limits::{connection_capacity, edge_limits};
+use crate::node::edge_limits::{check_capacity, connection_capacity, edge_limits};
+use crate::node::geo_tasks::spawn_geo_tasks;
 use crate::node::home_listener::HomeListener;
 use crate::node::listeners::PublicListeners;
 use crate::node::metrics::NodeCollector;
-use crate::node::ops::{Dependencies, OpsState};
-use crate::node::portal_setup::PortalSetup;
+use crate::node::ops::OpsState;
+use crate::node::portal_setup::{PageSources, PortalSetup};
+use crate::node::readiness::{Dependencies, Readiness, ReadinessCollector};
 use crate::node::sealed_tokens::{SealedTokens, open_sealed_tokens};
+use crate::node::signals::{Reloader, Signals};
 use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
+use crate::tasks::blocked_networks::{BlockedNetworksWorker, open_blocked_networks};
 use crate::tasks::certificates::{self, CertificateReloadWorker};
 use crate::tasks::charge_gate::ChargeGate;
 use crate::tasks::outbox::OutboxWorker;
@@ -64,6 +71,7 @@ pub(crate) struct PreparedNode {
     edge: Arc<EdgeState>,
     cert_resolver: Option<Arc<CertResolver>>,
     sealed_tokens: SealedTokens,
+    blocked_networks: Option<Arc<BlockedNetworks>>,
 }
 
 impl PreparedNode {
@@ -92,15 +100,17 @@ impl PreparedNode {
             edge: Arc::new(EdgeState::new(edge_limits(config), trust, colo)),
             cert_resolver,
             sealed_tokens: open_sealed_tokens(&config.public)?,
+            blocked_networks: open_blocked_networks(settings)?,
         })
     }
 
     /// Validates the settings of the portal.
     pub(crate) fn check_portal(&self, config: &Config) -> Result<()> {
+        let sources = PageSources::without_banner(&self.atlas_reloader, &self.sealed_tokens);
         if config.home.is_remote_node() {
-            return portal_setup::public_pages(config, &self.atlas_reloader, &self.sealed_tokens).map(drop);
+            return portal_setup::public_pages(config, sources).map(drop);
         }
-        PortalSetup::check(config, &self.atlas_reloader, &self.sealed_tokens)
+        PortalSetup::check(config, sources)
     }
 }
 
@@ -116,15 +126,18 @@ pub(crate) fn check_home(config: &Config) -> Result<()> {
 pub(crate) fn atlas_sources(config: &Config) -> AtlasSources {
     AtlasSources {
         files: config.geo.files.clone(),
+        optional_files: config.geo.sources.iter().map(|source| source.file.clone()).collect(),
         hosting_lists: config.geo.hosting_asn_lists.clone(),
         proxy_lists: config.geo.proxy_asn_lists.clone(),
     }
 }
 
-/// Runs the service until SIGTERM or SIGINT.
-pub(crate) async fn run(config: &Config, log_control: Arc<LogControl>) -> Result<()> {
-    warn_about_capacity(config);
-    let parts = NodeParts::open(config)?;
+/// Runs the service until a signal stops it.
+pub(crate) async fn run(config: &Config, config_file: Option<PathBuf>, log_control: Arc<LogControl>) -> Result<()> {
+    let signals = Signals::install()?;
+    check_capacity(config)?;
+    let reloader = Reloader::new(config, config_file, Arc::clone(&log_control));
+    let parts = NodeParts::open(config, signals, reloader)?;
     if config.home.is_remote_node() {
         remote::run(config, parts, log_control).await
     } else {
@@ -137,10 +150,7 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
     let guard = Arc::clone(&parts.guard);
     let key_metrics = KeyMetrics::register(parts.registry());
-    let atlas_reloader = Arc::clone(&parts.atlas_reloader);
-    let sealed_tokens = parts.sealed_tokens.clone();
-    let portal_setup =
-        PortalSetup::open(config, &atlas_reloader, &sealed_tokens, &guard, &key_metrics, parts.registry())?;
+    let portal_setup = PortalSetup::open(config, parts.page_sources(), &guard, &key_metrics, parts.registry())?;
     let mut extra_routes = acme::http01_router(parts.acme.as_ref());
     if let Some(portal_setup) = &portal_setup {
         extra_routes = extra_routes.merge(ipseity_portal::router(Arc::clone(&portal_setup.portal)));
@@ -173,17 +183,16 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     if let (Some(listener), Some(socket)) = (home_listener, serving.home_socket.take()) {
         tasks.spawn(listener.run(socket, Arc::clone(api.admission()), drain.clone()));
     }
-    let (shutdown_result, (), ()) = tokio::join!(
+    tokio::join!(
         serving.drain_after_signal(config),
         workers.usage_flush.run(drain.clone()),
         workers.recovery.run(drain)
     );
-    shutdown_result?;
     workers.recovery.reconcile_before_exit().await;
     workers.usage_flush.flush_before_exit().await;
     serving.join_tasks().await?;
     if let Err(error) = background.key_service.release_data_set().await {
-        tracing::debug!(error = &error as &dyn std::error::Error, "claim on Redis not released");
+        tracing::debug!(error = %causes(&error), "claim on Redis not released");
     }
     serving.stop().await
 }
@@ -199,12 +208,17 @@ pub(crate) struct NodeParts {
     metrics: ApiMetrics,
     geo_reload: GeoReloadWorker,
     certificate_reload: CertificateReloadWorker,
+    blocked_networks: Option<Arc<BlockedNetworks>>,
+    blocked_networks_reload: Option<Arc<BlockedNetworksWorker>>,
     acme: Option<AcmeWorker>,
+    signals: Signals,
+    reloader: Reloader,
 }
 
 impl NodeParts {
-    fn open(config: &Config) -> Result<Self> {
-        let PreparedNode { atlas_reloader, edge, cert_resolver, sealed_tokens } = PreparedNode::open(config)?;
+    fn open(config: &Config, signals: Signals, reloader: Reloader) -> Result<Self> {
+        let PreparedNode { atlas_reloader, edge, cert_resolver, sealed_tokens, blocked_networks } =
+            PreparedNode::open(config)?;
         let guard = Arc::new(DeploymentGuard::generate());
         let mut metrics_registry = Registry::default();
         let registry = metrics::register_node(
@@ -219,10 +233,12 @@ impl NodeParts {
             },
         );
         let metrics = ApiMetrics::register(registry);
-        let geo_reload =
-            GeoReloadWorker::register(registry, Arc::clone(&atlas_reloader), millis(config.geo.watch_interval_ms));
+        let watch_interval = config.geo.watch.then(|| millis(config.geo.watch_interval_ms));
+        let geo_reload = GeoReloadWorker::register(registry, Arc::clone(&atlas_reloader), watch_interval);
         let certificate_reload =
             CertificateReloadWorker::register(registry, millis(config.edge.certificate_watch_interval_ms));
+        let blocked_networks_reload =
+            BlockedNetworksWorker::register(registry, &config.edge, blocked_networks.as_ref());
         let acme = AcmeWorker::open(config, cert_resolver.as_ref(), registry)?;
         Ok(Self {
             atlas_reloader,
@@ -234,8 +250,20 @@ impl NodeParts {
             metrics,
             geo_reload,
             certificate_reload,
+            blocked_networks,
+            blocked_networks_reload,
             acme,
+            signals,
+            reloader,
         })
+    }
+
+    fn page_sources(&self) -> PageSources {
+        PageSources {
+            atlas_reloader: Arc::clone(&self.atlas_reloader),
+            tokens: self.sealed_tokens.clone(),
+            banner: self.reloader.banner(),
+        }
     }
 
     /// The registry for metrics whose names start with `ipseity_`.
@@ -254,6 +282,8 @@ struct Serving {
     ops: Arc<OpsState>,
     ops_server: JoinHandle<()>,
     ops_drain_switch: DrainSwitch,
+    signals: Signals,
+    reloader: Reloader,
     /// The socket for remote nodes, until its listener runs.
     home_socket: Option<Listener>,
 }
@@ -262,18 +292,19 @@ impl Serving {
     /// Listens, and starts the tasks that every node has.
     fn start(
         config: &Config,
-        parts: NodeParts,
+        mut parts: NodeParts,
         service: PublicService,
         api: Arc<Api>,
         dependencies: Dependencies,
         log_control: Arc<LogControl>,
     ) -> Result<Self> {
         let (drain_switch, drain) = Drain::new();
+        let readiness = Readiness::new(dependencies, Arc::clone(&api));
+        parts.registry().register_collector(Box::new(ReadinessCollector(Arc::clone(&readiness))));
         let ops = Arc::new(OpsState {
-            dependencies,
+            readiness: Arc::clone(&readiness),
             api,
             registry: parts.metrics_registry,
-            draining: AtomicBool::new(false),
             log_control,
             hosts: config.ops.hosts.clone(),
         });
@@ -286,25 +317,42 @@ impl Serving {
         sockets.ensure_all_claimed()?;
         tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
         let mut tasks = JoinSet::new();
-        spawn_geo_tasks(config, parts.geo_reload, &mut tasks, &drain)?;
-        let (certificate_reload, reload_drain) = (parts.certificate_reload, drain.clone());
-        parts.cert_resolver.map(|cert_resolver| tasks.spawn(certificate_reload.run(cert_resolver, reload_drain)));
+        let NodeParts { signals, reloader, geo_reload, certificate_reload, blocked_networks_reload, .. } = parts;
+        spawn_geo_tasks(config, geo_reload, &reloader, &mut tasks, &drain)?;
+        if let Some(cert_resolver) = parts.cert_resolver {
+            tasks.spawn(certificate_reload.run(cert_resolver, reloader.subscribe(), drain.clone()));
+        }
+        if let Some(worker) = blocked_networks_reload {
+            tasks.spawn(worker.run(reloader.subscribe(), drain.clone()));
+        }
         let (sealer, key_file) = (parts.sealed_tokens.sealer, &config.public.sealing_key_file);
         tasks.spawn(SealingKeysWorker::new(sealer, key_file).run(drain.clone()));
         parts.acme.map(|acme| tasks.spawn(acme.run(drain.clone())));
+        let (interval, timeout) = (millis(config.ops.probe_interval_ms), millis(config.ops.probe_timeout_ms));
+        tasks.spawn(readiness.run(interval.max(PROBE_INTERVAL_MIN), timeout, drain.clone()));
         let drain_switch = Some(drain_switch);
-        Ok(Self { listener_tasks, tasks, drain, drain_switch, ops, ops_server, ops_drain_switch, home_socket })
+        Ok(Self {
+            listener_tasks,
+            tasks,
+            drain,
+            drain_switch,
+            ops,
+            ops_server,
+            ops_drain_switch,
+            signals,
+            reloader,
+            home_socket,
+        })
     }
 
     /// Waits for the signal to stop, then for the requests in progress.
-    async fn drain_after_signal(&mut self, config: &Config) -> Result<()> {
-        shutdown_signal().await?;
+    async fn drain_after_signal(&mut self, config: &Config) {
+        self.signals.wait_for_stop(&self.reloader).await;
         tracing::info!("draining");
-        self.ops.draining.store(true, Ordering::Release);
+        self.ops.readiness.set_stopping();
         sleep(millis(config.edge.drain_delay_ms)).await;
         drop(self.drain_switch.take());
         while self.listener_tasks.join_next().await.is_some() {}
-        Ok(())
     }
 
     async fn join_tasks(&mut self) -> Result<()> {
@@ -320,13 +368,6 @@ impl Serving {
         self.ops_server.await.map_err(|_| anyhow!("the ops listener panicked"))?;
         tracing::info!("stopped");
         Ok(())
-    }
-}
-
-fn warn_about_capacity(config: &Config) {
-    let (capacity, connections_max) = (connection_capacity(config), config.edge.connections_max);
-    if capacity < connections_max {
-        tracing::warn!(capacity, connections_max, "connection capacity limited by open files");
     }
 }
 
@@ -404,19 +445,6 @@ fn serve_ops(
     Ok(ipseity_edge::serve(socket, Transport::Plaintext, edge, ops::ops_application(Arc::clone(ops)), drain))
 }
 
-/// Starts the geo tasks that are enabled.
-fn spawn_geo_tasks(config: &Config, geo_reload: GeoReloadWorker, tasks: &mut JoinSet<()>, drain: &Drain) -> Result<()> {
-    let settings = &config.geo;
-    if settings.watch {
-        tasks.spawn(geo_reload.run(drain.clone()));
-    }
-    if settings.update_interval_h > 0 {
-        let interval = Duration::from_secs(settings.update_interval_h.saturating_mul(3600));
-        tasks.spawn(GeoUpdater::open(settings)?.run(settings.sources.clone(), interval, drain.clone()));
-    }
-    Ok(())
-}
-
 fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: &Arc<UsageBuffer>) -> Arc<Api> {
     let unknown_lookups_max = match &backend {
         Backend::Stores(_) => config.ledger.unknown_lookups_max,
@@ -428,6 +456,7 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
         unknown_cache_max: config.ledger.unknown_cache_keys_max,
         unknown_cache_ttl: Duration::from_secs(config.ledger.unknown_cache_ttl_s),
         refusal_cache_max: config.ledger.refusal_cache_keys_max,
+        demo_daily_limit: config.ledger.demo_daily_limit,
         demo_requests_per_subnet_max: config.ledger.demo_requests_per_subnet_max,
         caller_counters_max: config.ledger.caller_counters_max,
         render_cache_max: config.geo.render_cache_entries_max,
@@ -452,20 +481,11 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
     );
     let SealedTokens { pairing, tickets, .. } = parts.sealed_tokens.clone();
     let api = api.with_https_required(config.public.requires_https()).with_test_keys(config.public.test_keys);
+    let api = api.with_blocked_networks(parts.blocked_networks.clone());
     Arc::new(api.with_pairing(pairing).with_tickets(tickets))
 }
 
 fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {
     let router = ipseity_api::router(Arc::clone(api)).merge(extra_routes);
     ipseity_api::public_service(router, api, config.edge.uri_bytes_max, millis(config.edge.request_timeout_ms))
-}
-
-async fn shutdown_signal() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }

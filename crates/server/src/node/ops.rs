@@ -1,16 +1,15 @@
-//! The ops listener: /live, /ready, /metrics and /log. It must not be public.
+//! The ops listener: /live, /ready, /drain, /metrics and /log. It must not be public.
 //!
 //! It rejects requests of web pages. A page could reach it from a browser in the same network, also under the name of
 //! the page (DNS rebinding).
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, put};
 use axum::{Form, Router};
 use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
@@ -18,57 +17,28 @@ use http::{HeaderMap, Request, StatusCode};
 use ipseity_api::Api;
 use ipseity_domain::Client;
 use ipseity_edge::{Application, RequestBody};
-use ipseity_home::{CallError, HomeClient};
-use ipseity_keys::DeploymentGuard;
-use ipseity_ledger::Ledger;
-use ipseity_store::Store;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use serde_json::json;
 use tower::ServiceExt;
 
+use crate::node::readiness::Readiness;
 use crate::telemetry::log::LogControl;
 
 pub(crate) struct OpsState {
-    pub(crate) dependencies: Dependencies,
+    pub(crate) readiness: Arc<Readiness>,
     pub(crate) api: Arc<Api>,
     pub(crate) registry: Registry,
-    pub(crate) draining: AtomicBool,
     pub(crate) log_control: Arc<LogControl>,
     /// Host names that requests may use.
     pub(crate) hosts: Vec<String>,
-}
-
-/// What a node needs to be ready.
-pub(crate) enum Dependencies {
-    Stores { store: Store, ledger: Arc<Ledger>, guard: Arc<DeploymentGuard> },
-    Home(Arc<HomeClient>),
-}
-
-impl Dependencies {
-    /// The name of each dependency, and its error.
-    async fn check(&self) -> Vec<(&'static str, Option<String>)> {
-        match self {
-            Self::Stores { store, ledger, guard } => {
-                let (store, ledger) = tokio::join!(store.check(), ledger.ping());
-                let mismatch = Some(guard.status()).filter(|status| status.is_mismatch());
-                let ledger = ledger.err().map(|error| error.to_string());
-                vec![
-                    ("store", store.err().map(|error| error.to_string())),
-                    ("ledger", ledger.or(mismatch.map(|status| status.to_string()))),
-                ]
-            }
-            Self::Home(home) => {
-                vec![("home", (!home.is_ready()).then(|| CallError::NotSent.to_string()))]
-            }
-        }
-    }
 }
 
 pub(crate) fn ops_application(ops: Arc<OpsState>) -> impl Application {
     let router = Router::new()
         .route("/live", get(async || "live\n"))
         .route("/ready", get(get_ready))
+        .route("/drain", put(put_drain))
         .route("/metrics", get(get_metrics))
         .route("/log", get(get_log).put(put_log))
         .with_state(Arc::clone(&ops));
@@ -111,18 +81,34 @@ fn is_allowed_host(hosts: &[String], host: &str) -> bool {
         || hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
 }
 
-/// A node is ready unless it drains or can serve no key. In degraded mode it serves keys that it knows, even without Redis and PostgreSQL.
+/// Answers from the last probes, so that a store that does not answer does not delay it.
 async fn get_ready(State(ops): State<Arc<OpsState>>) -> Response {
-    let draining = ops.draining.load(Ordering::Acquire);
-    let checks = ops.dependencies.check().await;
-    let is_healthy = checks.iter().all(|(_, error)| error.is_none());
-    let ready = !draining && (is_healthy || ops.api.admission().can_serve_degraded());
-    let mut body = json!({ "ready": ready, "draining": draining, "degraded": ops.api.admission().is_degraded() });
-    for (name, error) in checks {
+    let (readiness, admission) = (&ops.readiness, ops.api.admission());
+    let reasons = readiness.reasons();
+    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut body = json!({
+        "ready": reasons.is_empty(),
+        "draining": readiness.is_draining(),
+        "degraded": admission.is_degraded(),
+        "reasons": reasons,
+    });
+    for (name, error) in readiness.checks() {
         body[name] = error.unwrap_or_else(|| "ok".to_owned()).into();
     }
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(http::header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrainRequest {
+    draining: bool,
+}
+
+/// Takes the node out of load balancers, or back. It still answers requests.
+async fn put_drain(State(ops): State<Arc<OpsState>>, Form(request): Form<DrainRequest>) -> Response {
+    tracing::warn!(draining = request.draining, "drain set by hand");
+    ops.readiness.set_drained(request.draining);
+    get_ready(State(ops)).await
 }
 
 async fn get_metrics(State(ops): State<Arc<OpsState>>) -> Response {

@@ -19,12 +19,30 @@ use ipseity_portal::{
 use ipseity_store::SessionLimits;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::config::public_urls::public_urls;
 use crate::config::{Config, SignupMode, millis};
 use crate::node::backends::{background_store, portal_backends};
 use crate::node::scanner_keys::ScannerKeysSource;
 use crate::node::sealed_tokens::SealedTokens;
+
+/// What pages get from the rest of the node.
+#[derive(Clone)]
+pub(crate) struct PageSources {
+    pub(crate) atlas_reloader: Arc<AtlasReloader>,
+    pub(crate) tokens: SealedTokens,
+    /// `[portal] banner`, which a reload can change.
+    pub(crate) banner: watch::Receiver<String>,
+}
+
+impl PageSources {
+    /// To validate the settings.
+    pub(crate) fn without_banner(atlas_reloader: &Arc<AtlasReloader>, tokens: &SealedTokens) -> Self {
+        let banner = watch::Sender::new(String::new()).subscribe();
+        Self { atlas_reloader: Arc::clone(atlas_reloader), tokens: tokens.clone(), banner }
+    }
+}
 
 /// The portal's pages and its background worker.
 pub(crate) struct PortalSetup {
@@ -34,17 +52,16 @@ pub(crate) struct PortalSetup {
 
 impl PortalSetup {
     /// Validates the settings of the portal.
-    pub(crate) fn check(config: &Config, atlas_reloader: &Arc<AtlasReloader>, tokens: &SealedTokens) -> Result<()> {
+    pub(crate) fn check(config: &Config, sources: PageSources) -> Result<()> {
         let guard = Arc::new(DeploymentGuard::generate());
-        Self::open(config, atlas_reloader, tokens, &guard, &KeyMetrics::default(), &mut Registry::default())?;
+        Self::open(config, sources, &guard, &KeyMetrics::default(), &mut Registry::default())?;
         Ok(())
     }
 
     /// `None` if `[portal] enabled` is false.
     pub(crate) fn open(
         config: &Config,
-        atlas_reloader: &Arc<AtlasReloader>,
-        tokens: &SealedTokens,
+        sources: PageSources,
         guard: &Arc<DeploymentGuard>,
         key_metrics: &KeyMetrics,
         registry: &mut Registry,
@@ -54,7 +71,7 @@ impl PortalSetup {
         }
         let (store, ledger) = portal_backends(config, guard.trusted_stores())?;
         let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics.clone());
-        let host_services = PortalHostServices::open(config, atlas_reloader, tokens)?;
+        let host_services = PortalHostServices::open(config, sources)?;
         let portal =
             Arc::new(Portal::new(store, ledger, key_service, portal_settings(config), Box::new(host_services)));
         let mail_options = mail_options(config);
@@ -69,21 +86,18 @@ impl PortalSetup {
 }
 
 /// The pages that a remote node serves.
-pub(crate) fn public_pages(
-    config: &Config,
-    atlas_reloader: &Arc<AtlasReloader>,
-    tokens: &SealedTokens,
-) -> Result<Router> {
+pub(crate) fn public_pages(config: &Config, sources: PageSources) -> Result<Router> {
     let settings = PublicPagesSettings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         portal_url: config.home.portal_url.trim_end_matches('/').to_owned(),
         require_https: config.public.requires_https(),
         security_contact: config.public.security_contact.clone(),
+        demo_daily_limit: config.ledger.demo_daily_limit,
         signup_open: config.portal.signup == SignupMode::Open,
         self_lookups_per_subnet_per_min_max: config.portal.self_lookups_per_subnet_per_min_max,
         page_timeout: page_timeout(config),
     };
-    let host_services = PortalHostServices::open(config, atlas_reloader, tokens)?;
+    let host_services = PortalHostServices::open(config, sources)?;
     Ok(ipseity_portal::public_pages_router(settings, Box::new(host_services)))
 }
 
@@ -99,14 +113,16 @@ struct PortalHostServices {
     scanner_keys: ScannerKeysSource,
     pairing: Option<Arc<Pairing>>,
     has_tickets: bool,
+    banner: watch::Receiver<String>,
 }
 
 impl PortalHostServices {
-    fn open(config: &Config, atlas_reloader: &Arc<AtlasReloader>, tokens: &SealedTokens) -> Result<Self> {
+    fn open(config: &Config, PageSources { atlas_reloader, tokens, banner }: PageSources) -> Result<Self> {
         Ok(Self {
-            pairing: tokens.pairing.clone(),
             has_tickets: tokens.tickets.is_some(),
-            atlas_reloader: Arc::clone(atlas_reloader),
+            pairing: tokens.pairing,
+            atlas_reloader,
+            banner,
             openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
             scanner_keys: ScannerKeysSource::open(&config.portal.github_keys_url)?,
         })
@@ -114,6 +130,10 @@ impl PortalHostServices {
 }
 
 impl HostServices for PortalHostServices {
+    fn banner(&self) -> String {
+        self.banner.borrow().clone()
+    }
+
     fn data_attributions(&self) -> Vec<DataAttribution> {
         attributions(&self.atlas_reloader)
     }
@@ -168,6 +188,7 @@ fn portal_settings(config: &Config) -> PortalSettings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         require_https: config.public.requires_https(),
         security_contact: config.public.security_contact.clone(),
+        demo_daily_limit: config.ledger.demo_daily_limit,
         signup_open: portal.signup == SignupMode::Open,
         email_enabled: !config.mail.smtp_url.is_empty(),
         session_limits: session_limits(config),

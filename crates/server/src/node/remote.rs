@@ -12,7 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::config::{Config, millis};
-use crate::node::ops::Dependencies;
+use crate::node::readiness::Dependencies;
 use crate::node::{NodeParts, Serving, build_public_service, home_listener, open_api, portal_setup, probe_interval};
 use crate::tasks::acme;
 use crate::tasks::periodic::run_every;
@@ -26,8 +26,7 @@ pub(super) async fn run(config: &Config, mut parts: NodeParts, log_control: Arc<
     let api = open_api(config, Backend::Home(Arc::clone(&home)), &parts, &usage_buffer);
     let mut extra_routes = acme::http01_router(parts.acme.as_ref());
     if config.portal.enabled {
-        extra_routes =
-            extra_routes.merge(portal_setup::public_pages(config, &parts.atlas_reloader, &parts.sealed_tokens)?);
+        extra_routes = extra_routes.merge(portal_setup::public_pages(config, parts.page_sources())?);
     }
     let public_service = build_public_service(config, &api, extra_routes);
     let dependencies = Dependencies::Home(Arc::clone(&home));
@@ -36,12 +35,11 @@ pub(super) async fn run(config: &Config, mut parts: NodeParts, log_control: Arc<
     let connection = tokio::spawn(async move { home.run(|notice| admission.apply_notice(notice)).await });
     let recovery = RecoveryWorker { api: Arc::clone(&api), charge_gate: None, interval: probe_interval(config) };
     let drain = serving.drain.clone();
-    let (shutdown_result, (), ()) = tokio::join!(
+    tokio::join!(
         serving.drain_after_signal(config),
         recovery.run(drain.clone()),
         report_refusals(&api, millis(config.ledger.usage_flush_interval_ms), drain)
     );
-    shutdown_result?;
     recovery.reconcile_before_exit().await;
     api.admission().report_refusals().await;
     serving.join_tasks().await?;

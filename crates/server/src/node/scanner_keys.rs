@@ -1,9 +1,9 @@
 //! Reads the keys that GitHub signs reports of leaked keys with.
 
-use std::error::Error;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ipseity_domain::causes;
 use reqwest::Client;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -37,8 +37,7 @@ impl ScannerKeysSource {
         match self.try_fetch().await {
             Ok(document) => Some(document),
             Err(error) => {
-                let error: &(dyn Error + 'static) = error.as_ref();
-                tracing::warn!(error, "failed to read the keys of [portal] github_keys_url");
+                tracing::warn!(error = %causes(&*error), "failed to read the keys of [portal] github_keys_url");
                 None
             }
         }

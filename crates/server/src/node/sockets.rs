@@ -1,8 +1,9 @@
 //! The listening sockets of a node: inherited through socket activation, or bound by the node.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use ipseity_edge::{InheritedSockets, Listener, QuicListener};
 
 use crate::config::edge::EdgeConfig;
@@ -28,12 +29,13 @@ impl ListenSockets {
 
     pub(crate) fn bind_tcp(&mut self, address: SocketAddr) -> Result<Listener> {
         let listener = self.inherited.claim(address).unwrap_or_else(|| Listener::bind(address, self.reuse_port));
-        listener.with_context(|| bind_error_message(address))
+        listener.map_err(|error| anyhow!(bind_error_message(address, "TCP", &error)))
     }
 
     /// UDP sockets are never inherited: two processes that share one would receive each other's packets.
     pub(crate) fn bind_quic(&self, address: SocketAddr) -> Result<QuicListener> {
-        QuicListener::bind(address, self.reuse_udp_port).with_context(|| bind_error_message(address))
+        let listener = QuicListener::bind(address, self.reuse_udp_port);
+        listener.map_err(|error| anyhow!(bind_error_message(address, "UDP", &error)))
     }
 
     /// Fails if an inherited socket is unused, because its clients would never get a response.
@@ -55,6 +57,25 @@ fn inherited_fd_count() -> Result<u16> {
     }
 }
 
-fn bind_error_message(address: SocketAddr) -> String {
-    format!("failed to listen on {address}. Check whether another process uses it.")
+/// Why a node cannot listen, and what to do.
+pub(crate) fn bind_error_message(address: SocketAddr, protocol: &str, error: &std::io::Error) -> String {
+    let port = address.port();
+    let reason = error.kind();
+    if reason == ErrorKind::AddrInUse {
+        format!(
+            "{address} ({protocol}) is in use by another program, or systemd holds it for the service. Stop the program (`ss -lnp 'sport = :{port}'` shows it) or choose another address in [edge], [ops] or [home]."
+        )
+    } else if reason == ErrorKind::PermissionDenied {
+        format!(
+            "This user may not listen on {address} ({protocol}). Grant CAP_NET_BIND_SERVICE to the service or choose a port above 1023."
+        )
+    } else if reason == ErrorKind::AddrNotAvailable {
+        format!(
+            "{address} is not an address of this machine. In [edge], [ops] or [home], use one that `ip address` shows, or 0.0.0.0 or [::] for all."
+        )
+    } else {
+        format!(
+            "Failed to listen on {address} ({protocol}): {error}. Choose another address in [edge], [ops] or [home]."
+        )
+    }
 }

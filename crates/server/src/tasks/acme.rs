@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
+use ipseity_domain::causes;
 use ipseity_edge::{AcmeChallenge, AcmeClient, AcmeOptions, CertResolver, Drain, Http01Tokens};
 use prometheus_client::registry::Registry;
 use tokio::time::sleep;
@@ -102,8 +103,7 @@ impl AcmeWorker {
                         self.interval
                     }
                     Err(error) => {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(error, "certificate order failed");
+                        tracing::warn!(error = %causes(&error), "certificate order failed");
                         self.outcomes.inc(FAILED);
                         failures += 1;
                         self.interval.min(RETRY_DELAY.saturating_mul(failures))

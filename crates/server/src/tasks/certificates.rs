@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ipseity_domain::causes;
 use ipseity_edge::{AcmeClient, CertResolver, CertificateFiles, Drain};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::tasks::outcome_counter::OutcomeCounter;
-use crate::tasks::periodic::run_every;
+use crate::tasks::periodic::run_on_reload;
 
 /// Limits the load of an accidental interval of 0.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -65,8 +67,13 @@ impl CertificateReloadWorker {
     }
 
     /// Runs until the drain starts.
-    pub(crate) async fn run(self, cert_resolver: Arc<CertResolver>, drain: Drain) {
-        run_every(self.interval, &drain, || self.check_files(&cert_resolver)).await;
+    pub(crate) async fn run(
+        self,
+        cert_resolver: Arc<CertResolver>,
+        reload_requests: watch::Receiver<()>,
+        drain: Drain,
+    ) {
+        run_on_reload(Some(self.interval), reload_requests, &drain, || self.check_files(&cert_resolver)).await;
     }
 
     async fn check_files(&self, cert_resolver: &Arc<CertResolver>) {
@@ -81,8 +88,7 @@ impl CertificateReloadWorker {
             self.reloads.inc(RELOADED);
         }
         for error in &reload.rejected {
-            let error = error as &dyn std::error::Error;
-            tracing::warn!(error, "certificate rejected");
+            tracing::warn!(error = %causes(error), "certificate rejected");
             self.reloads.inc(REJECTED);
         }
     }

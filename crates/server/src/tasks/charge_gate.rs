@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use ipseity_api::Api;
+use ipseity_domain::causes;
 use ipseity_keys::KeyService;
 use ipseity_ledger::{ConnectGate, Ledger};
 use ipseity_store::Store;
@@ -39,7 +40,7 @@ impl ChargeGate {
             let gate = Arc::clone(&gate);
             Box::pin(async move {
                 gate.pass(&server).await.unwrap_or_else(|error| {
-                    tracing::warn!(error = &*error, "Redis not used yet");
+                    tracing::warn!(error = %causes(&*error), "Redis not used yet");
                     false
                 })
             })
@@ -78,7 +79,7 @@ impl ChargeGate {
     pub(crate) async fn ensure_trusted(&self) -> Result<()> {
         match self.check_deployment().await {
             Err(error) if self.is_trusted() => {
-                tracing::debug!(error = &*error, "deployment not checked");
+                tracing::debug!(error = %causes(&*error), "deployment not checked");
                 Ok(())
             }
             result => result,

@@ -1,6 +1,7 @@
 //! Background tasks of a node.
 
 pub(crate) mod acme;
+pub(crate) mod blocked_networks;
 pub(crate) mod certificates;
 pub(crate) mod charge_gate;
 pub(crate) mod outbox;

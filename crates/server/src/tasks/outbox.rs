@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use ipseity_domain::causes;
 use ipseity_edge::Drain;
 use ipseity_keys::KeyService;
 use ipseity_store::{OutboxEvent, OutboxListener, Store};
@@ -53,7 +54,7 @@ impl OutboxWorker {
             match result.unwrap_or_else(|_elapsed| Err(anyhow!("timed out after {} s", RUN_TIMEOUT.as_secs()))) {
                 Ok(outcome) => self.outcomes.inc(outcome),
                 Err(error) => {
-                    tracing::warn!(error = &*error, "outbox run failed");
+                    tracing::warn!(error = %causes(&*error), "outbox run failed");
                     self.outcomes.inc(FAILED);
                     (wake_stream, checked_at) = (None, None);
                     tokio::time::sleep(self.interval).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ipseity_api::Api;
+use ipseity_domain::causes;
 use ipseity_edge::Drain;
 use ipseity_ledger::Owner;
 use ipseity_store::{KeyEvent, Store};
@@ -55,7 +56,7 @@ impl RecoveryWorker {
             && !charge_gate.is_trusted()
             && let Err(error) = charge_gate.check_deployment().await
         {
-            tracing::debug!(error = &*error, "Redis still not trusted");
+            tracing::debug!(error = %causes(&*error), "Redis still not trusted");
         }
         // Concurrently: a server that does not answer delays no other.
         join_all(admission.unavailable_owners().iter().map(|owner| self.recover_owner(owner))).await;
@@ -64,7 +65,7 @@ impl RecoveryWorker {
 
     async fn recover_owner(&self, owner: &Owner) {
         if let Err(error) = self.api.admission().recover_owner(owner).await {
-            tracing::debug!(error = &error as &dyn std::error::Error, "Redis probe failed");
+            tracing::debug!(error = %causes(&error), "Redis probe failed");
         }
     }
 }

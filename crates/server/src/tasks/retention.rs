@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipseity_domain::causes;
 use ipseity_edge::Drain;
 use ipseity_store::{RetentionPolicy, SessionLimits, Store, StoreError};
 use prometheus_client::registry::Registry;
@@ -50,7 +51,7 @@ impl RetentionWorker {
         match self.delete_expired().await {
             Ok(()) => self.outcomes.inc(SUCCEEDED),
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "retention run failed");
+                tracing::warn!(error = %causes(&error), "retention run failed");
                 self.outcomes.inc(FAILED);
             }
         }

@@ -1,12 +1,12 @@
 //! Reloads the keys that seal tokens, or renews them if there is no file.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use ipseity_api::TokenSealer;
+use ipseity_domain::causes;
 use ipseity_edge::Drain;
 
 use crate::node::sealed_tokens::{parse_sealing_keys, read_key_file};
@@ -52,10 +52,7 @@ impl SealingKeysWorker {
         *last_text = text.as_ref().ok().cloned();
         match text.and_then(|text| self.use_keys(&text)) {
             Ok(()) => tracing::info!(file = %self.file.display(), "sealing keys loaded"),
-            Err(error) => {
-                let error: &(dyn Error + 'static) = error.as_ref();
-                tracing::warn!(error, "sealing keys rejected");
-            }
+            Err(error) => tracing::warn!(error = %causes(&*error), "sealing keys rejected"),
         }
     }
 

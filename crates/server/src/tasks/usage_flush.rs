@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use futures_util::future::join_all;
 use ipseity_api::{DrainedUsage, UsageBuffer};
-use ipseity_domain::is_mutant;
+use ipseity_domain::{causes, is_mutant};
 use ipseity_edge::Drain;
 use ipseity_keys::KeyService;
 use ipseity_ledger::{Ledger, Owner, Sweep};
@@ -104,7 +104,7 @@ impl UsageFlushWorker {
 
     fn count_outcome(&self, result: Result<()>) {
         if let Err(error) = &result {
-            tracing::warn!(error = &**error, "usage flush failed");
+            tracing::warn!(error = %causes(&**error), "usage flush failed");
         }
         self.outcomes.inc(if result.is_ok() { SUCCEEDED } else { FAILED });
     }

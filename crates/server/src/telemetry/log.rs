@@ -39,7 +39,9 @@ pub(crate) fn init_logging(log: &LogConfig, otlp_exporter: Option<&OtlpExporter>
     let configured = LogVerbosity { level: configured_level(log)?, access: log.access };
     let (filter, handle) = reload::Layer::new(configured.targets());
     let layer = match log.format {
-        LogFormat::Json => fmt::layer().json().with_writer(|| RequestIdWriter(LogFormat::Json)).boxed(),
+        LogFormat::Json => {
+            fmt::layer().json().flatten_event(true).with_writer(|| RequestIdWriter(LogFormat::Json)).boxed()
+        }
         LogFormat::Text => fmt::layer().with_ansi(false).with_writer(|| RequestIdWriter(LogFormat::Text)).boxed(),
     };
     let (mut layers, mut handles) = (vec![layer.with_filter(filter).boxed()], vec![handle]);
@@ -56,7 +58,7 @@ pub(crate) fn init_logging(log: &LogConfig, otlp_exporter: Option<&OtlpExporter>
     }));
     Ok(Arc::new(LogControl {
         handles,
-        configured,
+        configured: Mutex::new(configured),
         active_override: Mutex::default(),
         override_max_s: log.override_max_s,
     }))
@@ -104,7 +106,7 @@ impl LogVerbosity {
 pub(crate) struct LogControl {
     /// One for standard error and, if configured, one for the collector.
     handles: Vec<reload::Handle<Targets, Registry>>,
-    configured: LogVerbosity,
+    configured: Mutex<LogVerbosity>,
     active_override: Mutex<Option<LogOverride>>,
     override_max_s: u64,
 }
@@ -123,10 +125,22 @@ pub(crate) struct LogStatus {
 }
 
 impl LogControl {
+    fn configured(&self) -> LogVerbosity {
+        *self.configured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the configured log settings. An override stays active.
+    pub(crate) fn configure(&self, log: &LogConfig) -> Result<()> {
+        let configured = LogVerbosity { level: configured_level(log)?, access: log.access };
+        *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured;
+        let log_override = *self.active_override.lock().unwrap_or_else(PoisonError::into_inner);
+        self.apply_override(log_override)
+    }
+
     pub(crate) fn status(&self) -> LogStatus {
         let log_override = *self.active_override.lock().unwrap_or_else(PoisonError::into_inner);
         let LogVerbosity { level, access } =
-            log_override.map_or(self.configured, |log_override| log_override.verbosity);
+            log_override.map_or_else(|| self.configured(), |log_override| log_override.verbosity);
         let remaining_s = log_override
             .map(|log_override| log_override.expires_at.saturating_duration_since(Instant::now()).as_secs());
         LogStatus { level, access, remaining_s }
@@ -142,10 +156,11 @@ impl LogControl {
         let duration_s = duration_s.unwrap_or(OVERRIDE_DEFAULT_S.min(self.override_max_s));
         let max_s = self.override_max_s;
         ensure!(duration_s <= max_s, "duration_s is {duration_s}. The maximum is {max_s} ([log] override_max_s).");
-        let level = level.map(parse_level).transpose().context("invalid level")?.unwrap_or(self.configured.level);
-        let verbosity = LogVerbosity { level, access: access.unwrap_or(self.configured.access) };
+        let configured = self.configured();
+        let level = level.map(parse_level).transpose().context("invalid level")?.unwrap_or(configured.level);
+        let verbosity = LogVerbosity { level, access: access.unwrap_or(configured.access) };
         let log_override = LogOverride { verbosity, expires_at: Instant::now() + Duration::from_secs(duration_s) };
-        tracing::warn!(level = %verbosity.level, access = verbosity.access, duration_s, "log override set");
+        tracing::warn!(log_level = %verbosity.level, access = verbosity.access, duration_s, "log override set");
         self.apply_override(Some(log_override))?;
         let log_control = Arc::clone(self);
         tokio::spawn(async move {
@@ -163,12 +178,12 @@ impl LogControl {
             .unwrap_or_else(PoisonError::into_inner)
             .is_some_and(|current| current.expires_at == expires_at);
         if is_current && self.apply_override(None).is_ok() {
-            tracing::warn!(level = %self.configured.level, "log override ended");
+            tracing::warn!(log_level = %self.configured().level, "log override ended");
         }
     }
 
     fn apply_override(&self, log_override: Option<LogOverride>) -> Result<()> {
-        let verbosity = log_override.map_or(self.configured, |log_override| log_override.verbosity);
+        let verbosity = log_override.map_or_else(|| self.configured(), |log_override| log_override.verbosity);
         for handle in &self.handles {
             handle.reload(verbosity.targets()).context("failed to change the log settings")?;
         }

@@ -231,7 +231,7 @@ async fn deleted_key_is_invalid() {
     let deployment = shared_deployment().await;
     let (mut caller, key) = (deployment.nodes[0].client(), fresh_key(deployment, Scope::Ip).await);
     assert_eq!(lookup_with_key(&mut caller, &key).await.status, 200);
-    run_cli(deployment, &["key", "delete", &key.id]).await;
+    run_cli(deployment, &["key", "delete", &key.id, "--yes"]).await;
     ExpectedError::INVALID_KEY.assert_matches(&lookup_with_key(&mut caller, &key).await);
 }
 
@@ -260,8 +260,8 @@ async fn inactive_state_takes_precedence_over_paused() {
         let owner =
             format!("select email from accounts a join keys k on k.account_id = a.id where k.id = '{}'", key.id);
         let owner = deployment.postgres.psql("ipseity", &owner).await.expect("key has an owner");
-        run_cli(deployment, &["key", "list", "--account", &owner, "--json"]).await.json().expect("valid JSON")[0]["state"]
-            .clone()
+        let listed = run_cli(deployment, &["key", "list", "--account", &owner, "--json"]).await.json_lines();
+        listed.expect("valid JSON")[0]["state"].clone()
     };
     ExpectedError::PAUSED_KEY.assert_matches(&lookup_with_key(&mut caller, &key).await);
     assert_eq!(state().await, "paused");
@@ -306,9 +306,9 @@ async fn key_is_stored_as_a_digest_and_listed_by_id() {
     let listed = run_cli(deployment, &["key", "list", "--account", "digest@example.com", "--json"])
         .await
         .json()
-        .expect("valid JSON");
-    assert_eq!((&listed[0]["id"], &listed[0]["scope"]), (&Value::from(key.id.as_str()), &Value::from("geo")));
-    assert_eq!(listed[0]["state"], "active");
+        .expect("one line of JSON");
+    assert_eq!((&listed["id"], &listed["scope"]), (&Value::from(key.id.as_str()), &Value::from("geo")));
+    assert_eq!(listed["state"], "active");
     assert!(!listed.to_string().contains(&key.key[14..]));
 }
 

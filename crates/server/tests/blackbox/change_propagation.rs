@@ -57,7 +57,9 @@ impl KeyTransition {
             Self::Delete => "delete",
             Self::Pause => return pause_key(issued, node_a).await,
         };
-        let output = deployment.cli(&["key", verb, &issued.id]).await.expect("command runs");
+        let confirmation: &[&str] = if matches!(self, Self::Delete) { &["--yes"] } else { &[] };
+        let arguments = [&["key", verb, issued.id.as_str()], confirmation].concat();
+        let output = deployment.cli(&arguments).await.expect("command runs");
         assert!(output.is_success() && output.stderr.is_empty(), "key {verb}: {}", output.stderr);
         true
     }

@@ -1,5 +1,6 @@
 //! What scripts rely on: output streams, exit codes, and errors with a hint.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -62,9 +63,8 @@ async fn lookup_with_key(deployment: &Deployment, key: &str) -> ipseity_testkit:
 }
 
 async fn listed_state(deployment: &Deployment, email: &str, id: &str) -> Value {
-    let keys = run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("valid JSON");
-    let mut keys = keys.as_array().expect("array").iter();
-    keys.find(|key| key["id"] == id).expect("key is listed")["state"].clone()
+    let keys = run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json_lines();
+    keys.expect("valid JSON").iter().find(|key| key["id"] == id).expect("key is listed")["state"].clone()
 }
 
 async fn rotate_key(deployment: &Deployment, id: &str, overlap_s: u32) -> IssuedKey {
@@ -119,12 +119,11 @@ async fn cli_manages_accounts_and_keys() {
         run_cli_ok(deployment, &format!("key {change} ips_{id}")).await;
         assert_eq!(lookup_with_key(deployment, key).await.status, status);
     }
-    run_cli_ok(deployment, &format!("key delete {id}")).await;
+    let unconfirmed = run_cli(deployment, &format!("key delete {id}")).await;
+    assert!(unconfirmed.code == Some(1) && unconfirmed.stderr.contains("add --yes"), "{}", unconfirmed.stderr);
+    run_cli_ok(deployment, &format!("key delete {id} --yes")).await;
     assert_eq!(lookup_with_key(deployment, key).await.status, 401);
-    assert_eq!(
-        run_cli_ok(deployment, &format!("key list --account {email} --json")).await.json().expect("valid JSON"),
-        json!([])
-    );
+    assert_eq!(run_cli_ok(deployment, &format!("key list --account {email} --json")).await.text(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,9 +150,10 @@ async fn reactivated_key_stays_paused_until_resumed() {
 async fn plan_change_applies_on_the_next_request() {
     let (deployment, email, plan) = (shared_deployment().await, fresh_email(), format!("p{:08x}", fastrand::u32(..)));
     run_cli_ok(deployment, &format!("plan add {plan} --daily-limit 2")).await;
-    let plans = run_cli_ok(deployment, "plan list --json").await.json().expect("valid JSON");
-    for row in [json!({ "name": "free", "daily_limit": 10_000 }), json!({ "name": plan, "daily_limit": 2 })] {
-        assert!(plans.as_array().expect("array").contains(&row), "{plans}");
+    let plans = run_cli_ok(deployment, "plan list --json").await.json_lines().expect("valid JSON");
+    for (name, daily_limit) in [("free", 10_000), (plan.as_str(), 2)] {
+        let listed = plans.iter().find(|listed| listed["name"] == name).expect("plan is listed");
+        assert_eq!(listed["limits"]["daily_limit"], daily_limit, "{listed}");
     }
     assert!(run_cli_ok(deployment, "plan list").await.text().contains(&plan));
     let made = run_cli_ok(deployment, &format!("account create --email {email} --plan {plan} --json")).await;
@@ -175,6 +175,8 @@ async fn previous_secret_works_until_the_overlap_ends() {
     let old = fresh_key(deployment, Scope::Ip).await;
     assert_eq!(lookup_with_key(deployment, &old.key).await.header("x-ratelimit-remaining"), Some("9999"));
     let new = rotate_key(deployment, &old.id, 5).await;
+    let again = run_cli(deployment, &format!("key rotate {}", old.id)).await;
+    assert!(again.code == Some(1) && again.stderr.contains("add --force"), "{}", again.stderr);
     assert_eq!(new.id, old.id);
     assert_eq!(lookup_with_key(deployment, &old.key).await.header("x-ratelimit-remaining"), Some("9998"));
     assert_eq!(lookup_with_key(deployment, &new.key).await.header("x-ratelimit-remaining"), Some("9997"));
@@ -189,6 +191,18 @@ async fn previous_secret_works_until_the_overlap_ends() {
     for (key, status) in [(&old.key, 401), (&new.key, 401), (&newest.key, 200)] {
         assert_eq!(lookup_with_key(deployment, key).await.status, status);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_can_be_issued_with_a_new_or_an_existing_account() {
+    let (deployment, email) = (shared_deployment().await, fresh_email());
+    for name in ["first", "second"] {
+        let issue = format!("key issue --account {email} --create-accounts --scope ip --name {name} --json");
+        let issued = run_cli_ok(deployment, &issue).await.json().expect("valid JSON");
+        assert_eq!(lookup_with_key(deployment, issued["key"].as_str().expect("string")).await.status, 200);
+    }
+    let account = run_cli_ok(deployment, &format!("account show --email {email} --json")).await;
+    assert_eq!(account.json().expect("valid JSON")["plan"], json!("free"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,22 +272,62 @@ fn check_names_the_invalid_setting() {
         ("EDGE__FORWARDING_HEADER", "x-client-ip", "[edge] forwarding_header"),
         ("EDGE__COLO", "fra", "[edge] colo"),
         ("EDGE__HTTPS", "127.0.0.1:8443", "certificate_file"),
+        ("EDGE__TRUSTED_PROXIES", "10.0.0.7", "Use one such as 10.0.0.0/8 or 10.0.0.7/32"),
         ("EDGE__HTTP", "here", "edge.http"),
-        ("EDGE__SHAPE", "round", "shape"),
-        ("EGDE__COLO", "FRA", "egde"),
+        ("EDGE__HTTP", "8080", "\"8080\" is not an IP address with a port. Use one such as 127.0.0.1:8080"),
+        ("OPS__LISTEN", "9191", "Use one such as 127.0.0.1:9191"),
+        ("EDGE__SHAPE", "round", "IPSEITY__EDGE__SHAPE is not a setting"),
+        ("EGDE__COLO", "FRA", "IPSEITY__EGDE__COLO is not a setting. Did you mean IPSEITY__EDGE__COLO?"),
+        ("GEO__SOURCES", "https://s3cr3t", "IPSEITY__GEO__SOURCES must be a JSON array"),
         ("LEDGER__TIMEOUT_MS", "soon", "ledger.timeout_ms"),
         ("LEDGER__URL", "u:s3cr3t@nowhere", "[ledger] url"),
+        ("LEDGER__URL", "http://localhost", "it must be like redis://host:6379"),
         ("STORE__URL", "u:s3cr3t@nowhere", "[store] url"),
         ("STORE__URL_FILE", "nowhere.txt", "nowhere.txt"),
         ("GEO__FILES", "nowhere.mmdb", "nowhere.mmdb"),
         ("LOG__LEVEL", "loud", "[log] level"),
         ("LOG__FORMAT", "xml", "log.format"),
+        ("LOG__FORMAT", "xml", "use one of: json, text"),
+        ("EDGE__PRESET", "traefik", "use one of: none, nginx, haproxy, cloudflare, aws-nlb, aws-alb"),
+        ("PORTAL__SIGNUP", "maybe", "use one of: open, closed"),
+        ("LEDGER__TIMEOUT_MS", "0", "[ledger] timeout_ms must be at least 1"),
+        ("LEDGER__TIMEOUT_MS", "", "ledger.timeout_ms"),
+        ("EDGE__HTTP", "", "[edge] http and https are both empty"),
+        ("EDGE__CONNECTIONS_MAX", "0", "[edge] connections_max must be at least 1"),
+        ("PUBLIC__BASE_URL", "ip.example.com", "[public] base_url must be a URL"),
+        ("PUBLIC__BASE_URL", "", "[public] base_url must be a URL"),
+        ("STORE__URL", "mysql://localhost/ipseity", "[store] url: it must start with postgres://"),
     ] {
         let output = run_isolated(&[(&format!("IPSEITY__{name}"), value)], &["check"]);
         assert_eq!(output.code, Some(1), "{name}={value}: {}", output.text());
         assert!(output.stderr.starts_with("error: ") && output.stderr.contains(expected), "{name}: {}", output.stderr);
         assert!(!output.text().contains("is valid"), "{name}={value}: {}", output.text());
         assert!(!format!("{}{}", output.text(), output.stderr).contains("s3cr3t"), "{name}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn errors_in_a_configuration_file_name_file_and_line() {
+    let dir = TestDir::create().expect("create a directory");
+    let file = dir.path().join("ipseity.toml");
+    let path = file.display().to_string();
+    let unique_path = Path::new(dir.path().file_name().expect("folder has a name")).join("ipseity.toml");
+    let unique_path = unique_path.display().to_string();
+    for (text, expected) in [
+        ("[edge]\nhttpp = []\n", "has an unknown setting edge.httpp, line 2. Did you mean edge.http?"),
+        ("[edge\n", "ipseity.toml"),
+        ("[ledger]\ntimeout_ms = \"soon\"\n", "ledger.timeout_ms"),
+    ] {
+        std::fs::write(&file, text).expect("write the file");
+        let output = run_isolated(&[], &["--config", &path, "check"]);
+        // The path can be relative to the working directory. The name of the folder is random.
+        assert!(output.stderr.contains(expected) && output.stderr.contains(&unique_path), "{text}: {}", output.stderr);
+    }
+    let folder = dir.path().display().to_string();
+    for unreadable in [&folder, "nowhere.toml"] {
+        let output = run_isolated(&[], &["--config", unreadable, "check"]);
+        let expected = format!("failed to read the configuration file {unreadable}");
+        assert!(output.stderr.contains(&expected), "{}", output.stderr);
     }
 }
 
@@ -289,10 +343,16 @@ async fn secrets_and_settings_are_read_from_files() {
         (file("store", &format!("{}\n", deployment.env()[STORE_URL_ENV])), file("ledger", &deployment.redis.url()));
     let settings = file("own.toml", &format!("[store]\nurl_file = \"{store}\"\n[ledger]\nurl_file = \"{ledger}\"\n"));
     let email = fresh_email();
-    let wrong = ("IPSEITY__STORE__URL", "postgres://127.0.0.1:1/none");
+    // A file overrides the plain setting of a configuration file, and a variable overrides both.
+    let by_variable = ("IPSEITY__LEDGER__URL", deployment.redis.url());
+    let wrong_file = file("wrong", "redis://127.0.0.1:1");
+    let settings_with_wrong_file =
+        file("wrong.toml", &format!("[store]\nurl_file = \"{store}\"\n[ledger]\nurl_file = \"{wrong_file}\"\n"));
+    let doctor = run_isolated(&[(by_variable.0, &by_variable.1)], &["--config", &settings_with_wrong_file, "check"]);
+    assert!(doctor.text().contains(&by_variable.1) && !doctor.text().contains("127.0.0.1:1\""), "{}", doctor.text());
     let create = ["--config", &settings, "account", "create", "--email", &email, "--json"];
     assert_eq!(
-        run_isolated(&[wrong], &create).ensure_success().expect("command succeeds").json().expect("valid JSON")["email"],
+        run_isolated(&[], &create).ensure_success().expect("command succeeds").json().expect("valid JSON")["email"],
         json!(email)
     );
     let by_environment = [("IPSEITY__STORE__URL_FILE", store.as_str()), ("IPSEITY__LEDGER__URL_FILE", &ledger)];

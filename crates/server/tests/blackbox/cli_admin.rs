@@ -192,4 +192,8 @@ fn completions_and_man_pages_cover_every_command() {
         let text = fs::read_to_string(man.join(page)).expect("read file");
         assert!(text.starts_with(".ie") && text.contains(".SH SYNOPSIS"), "{page}: {text}");
     }
+    let first = fs::read_to_string(man.join("ipseity.1")).expect("read file");
+    for section in ["\"EXIT STATUS\"", "ENVIRONMENT", "FILES"] {
+        assert!(first.contains(&format!(".SH {section}\n")), "{section}: {first}");
+    }
 }

@@ -88,7 +88,7 @@ async fn redis_of_another_deployment_is_not_used() {
     assert!(!String::from_utf8_lossy(&dump).contains(&key.id), "nothing of the key is in the other Redis");
     assert_eq!(readiness(&other.nodes[0]).await["ledger"], "ok");
     let url = other.redis.url();
-    let refused = deployment.cli_with_env(&[(LEDGER_URL_ENV, &url)], &["key", "delete", &key.id]).await;
+    let refused = deployment.cli_with_env(&[(LEDGER_URL_ENV, &url)], &["key", "delete", &key.id, "--yes"]).await;
     let refused = refused.expect("command runs");
     assert!(refused.stderr.contains("Redis belongs to another deployment"), "{}", refused.stderr);
     assert_eq!(status(&deployment.nodes[0], &key).await, 200);

@@ -54,6 +54,19 @@ impl ReferenceSetup {
         let found = errors_found(&run_doctor(&with_overrides(self.env(), overrides), None));
         assert_single_error(what, &found, words);
     }
+
+    /// Asserts that a check finds one warning and no error.
+    fn assert_warning(&self, check: &str, overrides: DoctorOverrides, words: &[&str]) {
+        let output = run_doctor(&with_overrides(self.env(), overrides), None);
+        assert_eq!(errors_found(&output), Vec::<String>::new());
+        let findings = output.text();
+        let is_warning = |line: &&str| line.contains(&format!("{check:?}")) && line.contains("\"warning\"");
+        let findings: Vec<_> = findings.lines().filter(is_warning).collect();
+        let [warning] = findings[..] else { panic!("one warning: {findings:?}") };
+        for word in words {
+            assert!(warning.contains(word), "{word:?} is missing: {warning}");
+        }
+    }
 }
 
 fn with_overrides(mut env: Env, overrides: DoctorOverrides) -> Env {
@@ -141,7 +154,8 @@ async fn doctor_names_each_redis_problem_and_its_fix() {
     let full = start_redis(persistent_redis(), &[&["CONFIG", "SET", "maxmemory", "1mb"]]).await;
     assert_finding("full", full.url(), &["% of its memory", "Raise `maxmemory`"]);
     let volatile = start_redis(RedisOptions::default(), &[]).await;
-    assert_finding("keeps nothing", volatile.url(), &["stores nothing on disk", "`appendonly yes`"]);
+    let url = vec![("LEDGER__URL", volatile.url())];
+    reference.assert_warning("redis", url, &["stores nothing on disk", "`appendonly yes`"]);
     let replica = start_redis(persistent_redis(), &[]).await;
     replica.replicate_from(&reference.deployment.redis).await.expect("start replication");
     assert_finding("a replica", replica.url(), &["is a replica", "Add its primary"]);
@@ -229,6 +243,13 @@ async fn doctor_names_each_postgres_problem_and_its_fix() {
     let newer = run_doctor(&with_overrides(reference.env(), vec![("STORE__URL", postgres.url("newer"))]), None);
     assert_eq!(errors_found(&newer), Vec::<String>::new(), "an older node works with a newer schema");
     assert!(newer.text().contains("from a newer, compatible version"), "{}", newer.text());
+    for (name, reason) in
+        [("newer", "the schema is from a newer version"), ("altered", "migrations [2] failed halfway")]
+    {
+        let url = [("IPSEITY__STORE__URL", &*postgres.url(name))];
+        let output = reference.deployment.cli_with_env(&url, &["migrate"]).await.expect("run command");
+        assert!(output.code == Some(1) && output.stderr.contains(reason), "{name}: {}", output.stderr);
+    }
 
     reference.assert_finding(
         "too few connections",
@@ -267,16 +288,14 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     reference.assert_finding("no certificate", missing, &["ailed to read /nowhere.pem", "Check that it exists"]);
 
     let geo = |file: String| vec![("GEO__FILES", file)];
-    let update = "`ipseity geo update`";
     reference.assert_finding(
-        "old geo data",
-        geo(reference.write_file("old.mmdb", city_database_aged(60))),
-        &["is 60 days old", update],
+        "no geo file",
+        geo("/nowhere.mmdb".to_owned()),
+        &["ailed to read /nowhere.mmdb", "Replace the file, or correct [geo] files"],
     );
-    reference.assert_finding("no geo file", geo("/nowhere.mmdb".to_owned()), &["ailed to read /nowhere.mmdb", update]);
     let complete = city_database_aged(0);
     let torn = reference.write_file("torn.mmdb", &complete[..complete.len() / 2]);
-    reference.assert_finding("torn geo data", geo(torn), &["not a valid MMDB file", update]);
+    reference.assert_finding("torn geo data", geo(torn), &["not a valid MMDB file", "Replace the file"]);
 
     let other_listener = TcpListener::bind("127.0.0.1:0").expect("bind socket");
     let taken_address = other_listener.local_addr().expect("local address").to_string();
@@ -333,6 +352,11 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     );
     let few = errors_found(&run_doctor(&reference.env(), Some(256)));
     assert_single_error("few open files", &few, &["open file limit is 256", "`LimitNOFILE=`"]);
+    let mut serve = Command::new("prlimit");
+    serve.args(["--nofile=60:60", "--"]).arg(node::find_service_binary().expect("service binary")).arg("serve");
+    let output = serve.envs(reference.env()).output().expect("run program");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("the open file limit is 60") && stderr.contains("`ulimit -n`"), "{stderr}");
     let urls = |ipv4: &str, ipv6: &str| {
         let host = |name: &str| format!("https://{name}");
         vec![("PUBLIC__IPV4_URL", host(ipv4)), ("PUBLIC__IPV6_URL", host(ipv6))]
@@ -343,4 +367,24 @@ async fn doctor_names_each_host_problem_and_its_fix() {
     assert_eq!(errors_found(&run_doctor(&names, None)), Vec::<String>::new());
     let level = vec![("LOG__LEVEL", "loud".to_owned())];
     reference.assert_finding("a level that is none", level, &["[log] level", "use error, warn, info, debug or trace"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_warns_about_missing_and_old_geo_data() {
+    let reference = ReferenceSetup::open().await;
+    let geo = |file: &str| vec![("GEO__FILES", file.to_owned())];
+    let with_source = |file: &str| {
+        let sources = format!(r#"[{{"url":"https://geo.invalid/city?key=s3cr3t","file":"{file}"}}]"#);
+        [geo(file), vec![("GEO__SOURCES", sources)]].concat()
+    };
+    reference.assert_warning("geo data", geo(""), &["There is no geo database", "[geo] files"]);
+    let old = reference.write_file("old.mmdb", city_database_aged(60));
+    reference.assert_warning("geo data", geo(&old), &["is 60 days old", "Replace the file"]);
+    reference.assert_warning("geo data", with_source(&old), &["is 60 days old", "`ipseity geo update`"]);
+    let missing = reference.dir.path().join("missing.mmdb").display().to_string();
+    reference.assert_warning(
+        "geo data",
+        with_source(&missing),
+        &["No database", "missing.mmdb yet, source geo.invalid"],
+    );
 }

@@ -213,7 +213,7 @@ async fn pause_during_postgres_outage_is_recorded_later() {
 
 /// Delays a fill on one node while `change` is made to its key, whose record Redis has lost. Returns the delayed
 /// response, then the next ones.
-async fn change_during_fill(change: &str) -> [TestResponse; 3] {
+async fn change_during_fill(change: &[&str]) -> [TestResponse; 3] {
     let deployment = lock_deployment().await;
     let (slow, other) =
         (start_node_with_failpoints(&deployment, SLOW_FILL).await, start_node_with_failpoints(&deployment, "").await);
@@ -223,7 +223,7 @@ async fn change_during_fill(change: &str) -> [TestResponse; 3] {
     let held_lookup = spawn_lookup(&slow, &issued);
     wait_until_held(&slow, "fill-before-write").await;
     deployment
-        .cli(&["key", change, &issued.id])
+        .cli(&[&["key"], change, &[&issued.id]].concat())
         .await
         .expect("command runs")
         .ensure_success()
@@ -239,7 +239,7 @@ async fn change_during_fill(change: &str) -> [TestResponse; 3] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_fill_does_not_restore_a_deactivated_key() {
-    for reply in change_during_fill("deactivate").await {
+    for reply in change_during_fill(&["deactivate"]).await {
         assert_eq!(reply.status, 403, "{}", reply.text());
         assert!(reply.text().contains("#inactive-keys"), "{}", reply.text());
     }
@@ -247,7 +247,7 @@ async fn slow_fill_does_not_restore_a_deactivated_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_fill_does_not_restore_a_deleted_key() {
-    for reply in change_during_fill("delete").await {
+    for reply in change_during_fill(&["delete", "--yes"]).await {
         assert_eq!(reply.status, 401, "{}", reply.text());
     }
 }

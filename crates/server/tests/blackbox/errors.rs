@@ -46,6 +46,7 @@ impl ExpectedError {
     pub(crate) const DEMO_QUOTA: Self =
         Self { link_field: Some("signup"), ..Self::new(429, "rate_limit_exceeded", "demo-quota") };
     pub(crate) const PAIR_LIMIT: Self = Self::new(429, "rate_limit_exceeded", "pair-limit");
+    pub(crate) const NETWORK_BLOCKED: Self = Self::new(403, "network_blocked", "network_blocked");
     pub(crate) const MISDIRECTED: Self = Self::new(421, "misdirected_request", "misdirected_request");
     pub(crate) const INTERNAL: Self = Self::new(500, "internal_error", "internal_error");
     pub(crate) const NOT_FOUND: Self = Self::new(404, "not_found", "not_found");
@@ -86,7 +87,7 @@ impl ExpectedError {
     }
 }
 
-const ALL_ERRORS: [ExpectedError; 23] = [
+const ALL_ERRORS: [ExpectedError; 24] = [
     ExpectedError::MISSING_KEY,
     ExpectedError::INVALID_KEY,
     ExpectedError::HTTPS_REQUIRED,
@@ -105,6 +106,7 @@ const ALL_ERRORS: [ExpectedError; 23] = [
     ExpectedError::DAILY_QUOTA,
     ExpectedError::DEMO_QUOTA,
     ExpectedError::PAIR_LIMIT,
+    ExpectedError::NETWORK_BLOCKED,
     ExpectedError::MISDIRECTED,
     ExpectedError::INTERNAL,
     ExpectedError::NOT_FOUND,

@@ -1,6 +1,6 @@
 //! Memory of a node with geo files, at rest and during reloads, and the time until it is ready.
 //!
-//! Uses the MMDB files in `IPSEITY_GEO_DIR`, or the small test databases. The targets are for a release build with
+//! Uses the MMDB files in `IPSEITY_FULL_DATABASES`, or the small test databases. The targets are for a release build with
 //! GeoLite2 City and ASN, and smaller files must meet them too. The limit of the peak only guards against growth: the
 //! data report's target of twice the files is not reached yet.
 
@@ -25,7 +25,7 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Copies of the files, because touching them triggers a reload.
 fn geo_files(dir: &Path) -> Vec<PathBuf> {
-    let Some(real) = std::env::var_os("IPSEITY_GEO_DIR") else {
+    let Some(real) = std::env::var_os("IPSEITY_FULL_DATABASES") else {
         return geo_database::write_databases(dir).expect("write the databases").to_vec();
     };
     let names = ["GeoLite2-City.mmdb", "GeoLite2-ASN.mmdb"];
@@ -90,7 +90,7 @@ async fn node_stays_small_and_ready_fast_during_geo_reloads() {
     assert!(peak_mb <= resident_mb + files_mb + RELOAD_OVERHEAD_MB_MAX, "{figures}");
     assert!(after_mb <= RESIDENT_MB_MAX, "{figures}");
     // Without real files, this runs in parallel with other tests and on a debug build.
-    if std::env::var_os("IPSEITY_GEO_DIR").is_some() {
+    if std::env::var_os("IPSEITY_FULL_DATABASES").is_some() {
         assert!(ready <= READY_TIME_MAX && slowest <= RELOAD_TIME_MAX, "{figures}");
     }
 }

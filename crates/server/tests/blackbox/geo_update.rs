@@ -14,18 +14,20 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::stream;
 use http::{HeaderMap, Request, StatusCode};
-use ipseity_domain::{Client, Location};
+use ipseity_domain::{Client, Location, Scope};
 use ipseity_edge::{
     CertResolver, CertificateFiles, Drain, DrainSwitch, EdgeLimits, EdgeState, Listener, RequestBody, TlsServerConfig,
     Transport, Trust,
 };
 use ipseity_testkit::certificate::TestCertificate;
 use ipseity_testkit::deployment::node;
+use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::fixtures::geo_database;
-use ipseity_testkit::{CommandOutput, TestDir, eventually};
+use ipseity_testkit::{CommandOutput, IssuedKey, Node, TestDir, eventually};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::fixture::shared_deployment;
+use crate::fixture::{fresh_key, shared_deployment};
 
 const BUILT_S: u64 = 1_790_000_000;
 const BYTES_MAX: usize = 100_000;
@@ -65,6 +67,7 @@ struct GeoUpdateFixture {
     server: Arc<FakeGeoServer>,
     dir: TestDir,
     file: PathBuf,
+    url: String,
     _switch: DrainSwitch,
 }
 
@@ -128,15 +131,16 @@ fn start_fixture(has_checksum: bool) -> GeoUpdateFixture {
     let file = folder.path().join("city.mmdb");
     fs::write(folder.path().join("license.key"), "s3cr3t\n").expect("write file");
     let address = format!("https://localhost:{port}");
+    let url = format!("{address}/city?license_key=q-s3cr3t");
     let sum = if has_checksum { format!("sha256_url = \"{address}/sum\"\n") } else { String::new() };
     let settings = format!(
         "[geo]\nfiles = [\"city.mmdb\"]\nca_file = \"authority.pem\"\nupdate_bytes_max = {BYTES_MAX}\n\
-         update_timeout_ms = 4000\nupdate_idle_timeout_ms = 1000\n\
-         [[geo.sources]]\nurl = \"{address}/city?license_key=q-s3cr3t\"\nfile = \"city.mmdb\"\n\
+         update_timeout_ms = 8000\nupdate_idle_timeout_ms = 3000\n\
+         [[geo.sources]]\nurl = \"{url}\"\nfile = \"city.mmdb\"\n\
          account_id = \"42\"\nlicense_key_file = \"license.key\"\n{sum}"
     );
     fs::write(folder.path().join("ipseity.toml"), settings).expect("write file");
-    GeoUpdateFixture { server, dir: folder, file, _switch: switch }
+    GeoUpdateFixture { server, dir: folder, file, url, _switch: switch }
 }
 
 impl GeoUpdateFixture {
@@ -153,6 +157,22 @@ impl GeoUpdateFixture {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!stderr.contains("s3cr3t"), "{stderr}");
         CommandOutput { code: output.status.code(), stdout: output.stdout, stderr }
+    }
+
+    /// Settings of a node with this source, by variable. Changed files are not watched.
+    fn env(&self) -> Env {
+        let sources = json!([{ "url": self.url, "file": self.file }]).to_string();
+        let ca_file = self.dir.path().join("authority.pem").display().to_string();
+        [
+            ("FILES", self.file.display().to_string()),
+            ("SOURCES", sources),
+            ("CA_FILE", ca_file),
+            ("WATCH", "false".to_owned()),
+            ("UPDATE_IDLE_TIMEOUT_MS", "500".to_owned()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (format!("IPSEITY__GEO__{name}"), value))
+        .collect()
     }
 
     /// Asserts that an update succeeds.
@@ -230,9 +250,12 @@ async fn new_edition_is_downloaded_in_every_archive_format() {
         .expect("command succeeds")
         .json()
         .expect("valid JSON");
-    assert_eq!((&status[0]["type"], &status[0]["networks"]), (&"GeoLite2-City".into(), &1.into()));
+    assert_eq!((&status["type"], &status["networks"]), (&"GeoLite2-City".into(), &1.into()));
     let table = fixture.run_cli("geo status").await.ensure_success().expect("command succeeds").text();
     assert!(table.contains("ATTRIBUTION") && table.contains("created by MaxMind"), "{table}");
+    fixture.queue_responses([StatusCode::NOT_MODIFIED.into_response()]);
+    let update = fixture.run_cli("geo update --json").await.json().expect("valid JSON");
+    assert_eq!(update["outcome"], "unchanged");
     let settings = fixture.run_cli("check").await.text();
     assert!(settings.contains("license_key=…") && !settings.contains("s3cr3t"), "{settings}");
 }
@@ -302,6 +325,66 @@ async fn running_node_downloads_and_loads_updates() {
     .unwrap_or_else(|error| panic!("{error}: {}", fs::read_to_string(&log).unwrap_or_default()));
     assert_eq!(fs::read(&fixture.file).expect("read file"), edition_bytes(2));
     assert_eq!(fixture.server.requests.lock().expect("lock").len(), 1, "no further update is due");
+}
+
+async fn country_of(node: &Node, key: &IssuedKey) -> Value {
+    let headers = [("authorization", &*key.bearer()), ("x-forwarded-for", "81.2.69.142")];
+    let reply = node.client().get("/api/v1/ip", &headers).await.expect("response arrives");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json().expect("valid JSON")["country"].clone()
+}
+
+async fn meta_text(node: &Node) -> String {
+    node.client().get("/api/v1/meta", &[]).await.expect("response arrives").text()
+}
+
+async fn wait_for_country(node: &Node, key: &IssuedKey) {
+    // Not with lookups, which would pause the key.
+    eventually("the database is loaded", Duration::from_secs(30), async || meta_text(node).await.contains("GeoLite2"))
+        .await
+        .unwrap_or_else(|error| panic!("{error}: {}", node.log().unwrap_or_default()));
+    assert_eq!(country_of(node, key).await, "GB");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_downloads_a_missing_file_when_it_starts() {
+    let (deployment, fixture) = (shared_deployment().await, start_fixture(false));
+    fixture.queue_responses([ok_response(archived(&edition_bytes(1)))]);
+    let key = fresh_key(deployment, Scope::Geo).await;
+    let node = deployment.start_node(&fixture.env()).await.expect("start node");
+    wait_for_country(&node, &key).await;
+    let meta = meta_text(&node).await;
+    assert!(meta.contains("GeoLite2 data created by MaxMind"), "{meta}");
+    let log = node.log().expect("read log");
+    assert!(log.contains("geo database missing, downloading it") && log.contains("geo database downloaded"), "{log}");
+    assert!(log.contains("localhost") && !log.contains("s3cr3t"), "{log}");
+    assert_eq!(fixture.server.requests.lock().expect("lock").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_serves_without_a_missing_file_until_its_source_answers() {
+    let (deployment, fixture) = (shared_deployment().await, start_fixture(false));
+    let key = fresh_key(deployment, Scope::Geo).await;
+    let mut env = fixture.env();
+    env.insert("IPSEITY__GEO__UPDATE_INTERVAL_H".to_owned(), "24".to_owned());
+    let node = deployment.start_node(&env).await.expect("start node");
+    assert_eq!(country_of(&node, &key).await, Value::Null);
+    eventually("the download fails", Duration::from_secs(30), async || {
+        node.log().is_ok_and(|log| log.contains("geo download failed"))
+    })
+    .await
+    .expect("the download fails");
+    let settings: Vec<_> = env.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let report = deployment.cli_with_env(&settings, &["doctor"]).await.expect("run command").text();
+    assert!(report.contains("yet, source localhost: ") && report.contains("timed out waiting"), "{report}");
+    let check = deployment.cli_with_env(&settings, &["check"]).await.expect("run command");
+    assert!(check.stderr.contains("does not exist yet. A node downloads it from localhost"), "{}", check.stderr);
+    fixture.queue_responses([ok_response(edition_bytes(1))]);
+    wait_for_country(&node, &key).await;
+
+    let without_source = [("IPSEITY__GEO__FILES", "/nowhere.mmdb"), ("IPSEITY__GEO__SOURCES", "")];
+    let refused = deployment.cli_with_env(&without_source, &["serve"]).await.expect("run command");
+    assert!(refused.code == Some(1) && refused.stderr.contains("failed to read /nowhere.mmdb"), "{}", refused.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]

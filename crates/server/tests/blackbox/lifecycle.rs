@@ -104,7 +104,7 @@ impl KeysByState {
             assert_eq!(lookup_with_key(node, &paused.key).await.status, expected);
         }
         run_key_command(deployment, &["deactivate", &inactive.id]).await;
-        run_key_command(deployment, &["delete", &deleted.id]).await;
+        run_key_command(deployment, &["delete", &deleted.id, "--yes"]).await;
         let rotated = run_key_command(deployment, &["rotate", &old.id, "--json"]).await;
         let new: IssuedKey = serde_json::from_slice(&rotated).expect("valid JSON");
         Self { used, paused, inactive, deleted, rotated: [old, new] }
@@ -246,7 +246,7 @@ async fn older_binary_refuses_to_migrate_a_newer_schema() {
     let refused = deployment.migrate().await.expect("run command");
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.stderr.contains("failed to update the schema (it is unchanged)") && refused.stderr.contains("9999"),
+        refused.stderr.contains("from a newer version") && refused.stderr.contains("[9999]. It is unchanged"),
         "{}",
         refused.stderr
     );

@@ -389,7 +389,7 @@ async fn account_has_at_most_ten_keys() {
     let refused = deployment.cli(&eleventh).await.expect("command runs");
     assert!(!refused.is_success() && refused.stdout.is_empty() && refused.stderr.contains("10"), "{}", refused.stderr);
     deployment
-        .cli(&["key", "delete", &keys[3].id])
+        .cli(&["key", "delete", &keys[3].id, "--yes"])
         .await
         .and_then(CommandOutput::ensure_success)
         .expect("delete the key");

@@ -148,6 +148,15 @@ async fn every_documented_status_occurs_with_its_headers() {
         let over_ipv6 = [("x-forwarded-for", "2001:db8::7")];
         observed.request_and_check(&mut at_ipv4_host, &document, path, "", &over_ipv6).await;
     }
+    let dir = TestDir::create().expect("create a directory");
+    let list = dir.path().join("blocked.txt");
+    std::fs::write(&list, "203.0.113.7\n").expect("write the list");
+    let blocking = Env::from([("IPSEITY__EDGE__BLOCKED_NETWORKS_FILE".to_owned(), list.display().to_string())]);
+    let blocking_node = deployment.start_node(&blocking).await.expect("node starts");
+    for path in &paths {
+        let blocked = [("x-forwarded-for", "203.0.113.7")];
+        observed.request_and_check(&mut blocking_node.client(), &document, path, "", &blocked).await;
+    }
     // Every minute, two succeed and the others do not.
     for _ in 0..4 {
         observed.request_and_check(&mut at_ipv4_host, &document, "/api/v1/pair", "", &[]).await;

@@ -63,8 +63,9 @@ async fn landing_page_shows_no_data_to_scripts() {
         assert_eq!(page.header("access-control-allow-origin"), Some("*"));
         assert_eq!(page.header("vary"), Some("Origin, Sec-Fetch-Dest, Sec-Fetch-Mode"));
         let text = page.text();
+        assert!(!text.contains("Get a free key"), "sign-up is closed");
         assert!(
-            !text.contains(PARIS.address) && !text.contains("Paris") && text.contains("Get a free key"),
+            !text.contains(PARIS.address) && !text.contains("Paris") && text.contains("Get an invitation"),
             "{script:?}"
         );
     }

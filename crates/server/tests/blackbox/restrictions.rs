@@ -1,12 +1,15 @@
 //! Restricted keys, as a web page uses them: changes, and what strangers can do with a copied key.
 //!
-//! `IPSEITY_RESTRICTION_CHANGES` sets the number of changes, and `IPSEITY_RESTRICTION_FLOOD` the requests of each flood.
+//! `IPSEITY_RESTRICTION_CHANGES` sets the number of changes, `IPSEITY_RESTRICTION_FLOOD` the requests of each flood, and
+//! `IPSEITY_RESTRICTION_SECONDS` how long pages of another origin are refused.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ipseity_domain::Scope;
 use ipseity_testkit::{CommandOutput, Deployment, DeploymentOptions, IssuedKey, Node, TestClient, TestResponse};
 use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::fixture::{env_number, fresh_key, relaxed_timeouts};
 use crate::race::three_node_deployment;
@@ -74,15 +77,12 @@ async fn web_page_deployment() -> (Deployment, IssuedKey) {
     (deployment, key)
 }
 
+/// Responses by status and error.
+type Counts = BTreeMap<(u16, String), u64>;
+
 /// Sends requests from these addresses in turn, with this origin. Returns the number of responses by status and error.
-async fn flood(
-    node: &Node,
-    key: &IssuedKey,
-    origin: &str,
-    address: impl Fn(u32) -> String,
-    requests: u32,
-) -> BTreeMap<(u16, String), u64> {
-    let (mut caller, bearer, mut counts) = (node.client(), key.bearer(), BTreeMap::new());
+async fn flood(node: &Node, key: &IssuedKey, origin: &str, address: impl Fn(u32) -> String, requests: u32) -> Counts {
+    let (mut caller, bearer, mut counts) = (node.client(), key.bearer(), Counts::new());
     for number in 0..requests {
         let address = address(number);
         let headers = [("authorization", bearer.as_str()), ("origin", origin), ("x-forwarded-for", address.as_str())];
@@ -93,8 +93,8 @@ async fn flood(
     counts
 }
 
-fn only(status: u16, error: &str, count: u64) -> BTreeMap<(u16, String), u64> {
-    BTreeMap::from([((status, error.to_owned()), count)])
+fn only(status: u16, error: &str, count: u64) -> Counts {
+    Counts::from([((status, error.to_owned()), count)])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +114,7 @@ async fn strangers_with_a_copied_key_do_not_disturb_visitors() {
     assert_visitor_served().await;
     let forged = flood(node, &key, SHOP, |_| SHARED_ADDRESS.to_owned(), requests).await;
     let is_limited = |(admitted, limit): (u64, u64)| (limit..=2 * limit).contains(&admitted);
-    let count = |counts: &BTreeMap<(u16, String), u64>, status| {
+    let count = |counts: &Counts, status| {
         counts.iter().filter(|((counted, _), _)| *counted == status).map(|(_, count)| count).sum::<u64>()
     };
     assert!(is_limited((count(&forged, 200), CALLER_LIMIT)), "{forged:?}");
@@ -127,6 +127,36 @@ async fn strangers_with_a_copied_key_do_not_disturb_visitors() {
     assert_visitor_served().await;
     let shown = deployment.cli(&["key", "show", &key.id, "--json"]).await.expect("command runs");
     assert_eq!(shown.json().expect("valid JSON")["state"], "active");
+}
+
+/// Makes lookups at this rate, from a page of this origin. Returns the number of responses by status and error.
+async fn lookups_at_rate(node: &Node, key: &IssuedKey, origin: &str, per_second: u32, seconds: u32) -> Counts {
+    let mut ticks = interval(Duration::from_secs(1) / per_second);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut counts = Counts::new();
+    for number in 0..per_second * seconds {
+        ticks.tick().await;
+        let address = |_| format!("203.0.113.{}", number % 250);
+        for (outcome, count) in flood(node, key, origin, address, 1).await {
+            *counts.entry(outcome).or_default() += count;
+        }
+    }
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_of_another_origin_do_not_disturb_the_allowed_one() {
+    const REFUSED_PER_SECOND: u32 = 100;
+    // The burst limit is 5 per second.
+    const ALLOWED_PER_SECOND: u32 = 4;
+    let (deployment, key) = web_page_deployment().await;
+    let (node, seconds) = (&deployment.nodes[0], env_number("IPSEITY_RESTRICTION_SECONDS", 5));
+    let (refused, allowed) = tokio::join!(
+        lookups_at_rate(node, &key, OTHER, REFUSED_PER_SECOND, seconds),
+        lookups_at_rate(node, &key, SHOP, ALLOWED_PER_SECOND, seconds),
+    );
+    assert_eq!(refused, only(403, "origin_not_allowed", (REFUSED_PER_SECOND * seconds).into()));
+    assert_eq!(allowed, only(200, "", (ALLOWED_PER_SECOND * seconds).into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,7 @@ fn operator_pages() -> Vec<(String, String)> {
 fn text_after<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     text.match_indices(word).map(move |(at, _)| {
         let rest = &text[at + word.len()..];
-        &rest[..rest.find(['`', '\n', '#', '&']).unwrap_or(rest.len())]
+        &rest[..rest.find(['`', '\n', '#', '&', ';']).unwrap_or(rest.len())]
     })
 }
 
@@ -36,8 +36,9 @@ fn runbook_names_only_existing_commands_and_options() {
     for (page, text) in operator_pages() {
         for line in text_after(&text, "ipseityctl ").chain(text_after(&text, "/usr/bin/ipseity ")) {
             let line = line.strip_prefix("--config /etc/ipseity/settings/ipseity.toml ").unwrap_or(line);
-            let named: Vec<_> =
-                line.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect();
+            let is_name =
+                |word: &&str| !word.starts_with('-') && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+            let named: Vec<_> = line.split_whitespace().take_while(is_name).collect();
             // An argument, such as a plan's name, may look like a subcommand.
             let help = |count: usize| run_isolated(&[], &[&named[..count], &["--help"]].concat());
             let known = (1..=named.len()).rev().map(help).find(|output| output.is_success());

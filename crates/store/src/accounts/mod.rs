@@ -8,8 +8,10 @@ pub(crate) mod two_factor;
 
 use ipseity_domain::KeyId;
 use ipseity_domain::account::EmailAddress;
-use ipseity_domain::plan::{FREE_PLAN, Plan};
-use sqlx::{FromRow, PgConnection, PgExecutor};
+use ipseity_domain::plan::{FREE_PLAN, LimitOverrides, Limits, Plan};
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{FromRow, PgConnection, PgExecutor, Postgres};
 
 use crate::access::{Accounts, Plans};
 use crate::accounts::security_log::{SecurityEvent, record_event};
@@ -26,22 +28,47 @@ pub struct Account {
     pub email: String,
     /// The name of the plan.
     pub plan: String,
-    /// Requests per key per day, by the plan.
+    /// Requests per key per day, by the plan or an override.
     #[sqlx(try_from = "i64")]
     pub daily_limit: u64,
+    /// Requests per key in any 60 seconds, by the plan or an override.
+    #[sqlx(try_from = "i32")]
+    pub burst_limit: usize,
+    /// Maximum number of keys, by the plan or an override.
+    #[sqlx(try_from = "i32")]
+    pub keys_max: usize,
     /// When it was created, as Unix time in seconds.
     pub created_s: i64,
 }
+
+/// The columns of [`Account`], from `accounts a` and `account_limits l`.
+macro_rules! account_columns {
+    () => {
+        "a.id, a.email, a.plan, l.daily_limit, l.burst_limit, l.keys_max,
+         floor(extract(epoch from a.created_at))::bigint as created_s"
+    };
+}
+pub(crate) use account_columns;
 
 /// Selects the columns of [`Account`], with the given condition.
 macro_rules! select_accounts {
     ($narrowed:literal) => {
         concat!(
-            "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s
-             from accounts a join plans p on p.name = a.plan ",
+            "select ",
+            account_columns!(),
+            " from accounts a join account_limits l on l.account_id = a.id ",
             $narrowed
         )
     };
+}
+pub(crate) use select_accounts;
+
+impl Account {
+    /// Its limits.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        Limits { daily_limit: self.daily_limit, burst_limit: self.burst_limit, keys_max: self.keys_max }
+    }
 }
 
 impl Accounts<'_> {
@@ -132,10 +159,31 @@ impl Accounts<'_> {
     /// # Errors
     /// If the plan does not exist.
     pub async fn set_plan(self, account: &Account, plan: &str) -> Result<Vec<KeyId>, StoreError> {
-        let set = async {
+        let set = sqlx::query("update accounts set plan = $2 where id = $1").bind(account.id).bind(plan);
+        self.change_limits(account, set).await
+    }
+
+    /// Replaces the limits that an account has instead of those of its plan, and returns its keys, whose records change.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn set_limits(self, account: &Account, limits: LimitOverrides) -> Result<Vec<KeyId>, StoreError> {
+        let set = sqlx::query("update accounts set daily_limit = $2, burst_limit = $3, keys_max = $4 where id = $1")
+            .bind(account.id)
+            .bind(limits.daily_limit.map(to_i64))
+            .bind(limits.burst_limit.map(to_i32))
+            .bind(limits.keys_max.map(to_i32));
+        self.change_limits(account, set).await
+    }
+
+    async fn change_limits(
+        self,
+        account: &Account,
+        change: Query<'_, Postgres, PgArguments>,
+    ) -> Result<Vec<KeyId>, StoreError> {
+        let changed = async {
             let mut transaction = self.store.pool.begin().await?;
-            let set = sqlx::query("update accounts set plan = $2 where id = $1").bind(account.id).bind(plan);
-            set.execute(&mut *transaction).await.map_err(map_unknown_plan)?;
+            change.execute(&mut *transaction).await.map_err(map_unknown_plan)?;
             let ids: Vec<String> =
                 sqlx::query_scalar("update keys set generation = generation + 1 where account_id = $1 returning id")
                     .bind(account.id)
@@ -144,7 +192,7 @@ impl Accounts<'_> {
             transaction.commit().await?;
             Ok(ids.iter().filter_map(|id| KeyId::parse(id)).collect())
         };
-        self.store.with_timeout::<_, StoreError>(set).await
+        self.store.with_timeout::<_, StoreError>(changed).await
     }
 }
 
@@ -154,10 +202,14 @@ impl Plans<'_> {
     /// # Errors
     /// If the name is taken.
     pub async fn create(self, plan: &Plan) -> Result<(), StoreError> {
-        let added = sqlx::query("insert into plans (name, daily_limit) values ($1, $2) on conflict do nothing")
-            .bind(&plan.name)
-            .bind(i64::try_from(plan.daily_limit).unwrap_or(i64::MAX))
-            .execute(&self.store.pool);
+        let added = sqlx::query(
+            "insert into plans (name, daily_limit, burst_limit, keys_max) values ($1, $2, $3, $4) on conflict do nothing",
+        )
+        .bind(&plan.name)
+        .bind(to_i64(plan.limits.daily_limit))
+        .bind(to_i32(plan.limits.burst_limit))
+        .bind(to_i32(plan.limits.keys_max))
+        .execute(&self.store.pool);
         let added = self.store.with_timeout(added).await?.rows_affected();
         if added == 1 { Ok(()) } else { Err(StoreRefusal::PlanExists.into()) }
     }
@@ -167,10 +219,42 @@ impl Plans<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn list(self) -> Result<Vec<Plan>, StoreError> {
-        let plans = sqlx::query_as("select name, daily_limit from plans order by name").fetch_all(&self.store.pool);
-        let rows: Vec<(String, i64)> = self.store.with_timeout(plans).await?;
-        Ok(rows.into_iter().map(|(name, limit)| Plan { name, daily_limit: limit.unsigned_abs() }).collect())
+        let plans = sqlx::query_as("select name, daily_limit, burst_limit, keys_max from plans order by name");
+        let rows: Vec<(String, i64, i32, i32)> = self.store.with_timeout(plans.fetch_all(&self.store.pool)).await?;
+        let to_plan = |(name, daily_limit, burst_limit, keys_max): (String, i64, i32, i32)| {
+            let (burst_limit, keys_max) = (usize::try_from(burst_limit).ok()?, usize::try_from(keys_max).ok()?);
+            Some(Plan { name, limits: Limits { daily_limit: daily_limit.unsigned_abs(), burst_limit, keys_max } })
+        };
+        Ok(rows.into_iter().filter_map(to_plan).collect())
     }
+
+    /// The number of accounts and keys with dedicated limits that the specification does not allow.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn count_unspecified_overrides(self) -> Result<u64, StoreError> {
+        let Limits { burst_limit, keys_max, daily_limit } = Limits::SPECIFIED;
+        let counted = sqlx::query_scalar(
+            "select (select count(*) from accounts
+                     where burst_limit <> $1 or keys_max <> $2 or (plan = $4 and daily_limit <> $3))
+                  + (select count(*) from keys k join accounts a on a.id = k.account_id
+                     where k.burst_limit <> $1 or (a.plan = $4 and k.daily_limit <> $3))",
+        )
+        .bind(to_i32(burst_limit))
+        .bind(to_i32(keys_max))
+        .bind(to_i64(daily_limit))
+        .bind(FREE_PLAN)
+        .fetch_one(&self.store.pool);
+        self.store.with_timeout(counted).await.map(i64::unsigned_abs)
+    }
+}
+
+pub(crate) fn to_i64(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn to_i32(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// Creates an account. A duplicate address does not fail the statement, because PostgreSQL would log the address.
@@ -186,7 +270,7 @@ pub(crate) async fn insert_account(
              on conflict do nothing
              returning id, email, plan, created_at
          )
-         select created.id, created.email, created.plan, plans.daily_limit,
+         select created.id, created.email, created.plan, plans.daily_limit, plans.burst_limit, plans.keys_max,
                 floor(extract(epoch from created.created_at))::bigint as created_s
          from created join plans on plans.name = created.plan",
     )

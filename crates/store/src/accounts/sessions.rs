@@ -6,8 +6,8 @@ use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
 
 use crate::access::{Devices, Sessions};
-use crate::accounts::Account;
 use crate::accounts::security_log::{SecurityEvent, record_event};
+use crate::accounts::{Account, account_columns};
 use crate::error::{StoreError, StoreRefusal};
 
 /// Maximum number of sessions per account. The least recently used ones are removed.
@@ -154,16 +154,18 @@ impl Sessions<'_> {
         limits: SessionLimits,
     ) -> Result<Option<AuthenticatedAccount>, StoreError> {
         // With a short idle timeout, the last use must be updated more often than hourly.
-        let found = sqlx::query_as(
-            "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s,
-                    s.id as session_id, coalesce(s.confirmed_at > now() - interval '5 minutes', false) as is_confirmed,
+        let found = sqlx::query_as(concat!(
+            "select ",
+            account_columns!(),
+            ",      s.id as session_id, coalesce(s.confirmed_at > now() - interval '5 minutes', false) as is_confirmed,
                     greatest(s.created_at, s.confirmed_at) > now() - make_interval(secs => $4) as is_recent,
                     a.two_factor_since is not null as has_two_factor,
                     s.seen_at < now() - least(interval '1 hour', make_interval(secs => $2) / 2) as is_stale
-             from sessions s join accounts a on a.id = s.account_id join plans p on p.name = a.plan
+             from sessions s join accounts a on a.id = s.account_id
+                  join account_limits l on l.account_id = a.id
              where s.digest = $1 and s.seen_at > now() - make_interval(secs => $2)
                  and s.created_at > now() - make_interval(secs => $3)",
-        )
+        ))
         .bind(digest.as_slice())
         .bind(limits.idle_timeout.as_secs_f64())
         .bind(limits.lifetime_max.as_secs_f64())

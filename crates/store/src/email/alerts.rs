@@ -6,6 +6,7 @@ use sqlx::FromRow;
 use crate::access::AlertQueue;
 use crate::email::queue::ATTEMPTS_MAX;
 use crate::error::StoreError;
+use crate::keys::record::key_daily_limit;
 
 /// The kind of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,25 +69,27 @@ impl AlertQueue<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn claim_next(self) -> Result<Option<QueuedAlert>, StoreError> {
-        let claimed = sqlx::query_as(
+        let claimed = sqlx::query_as(concat!(
             "with due as (
-                 select l.key_id, l.day, l.kind, k.name, a.email, p.daily_limit
-                 from alerts l
-                 join keys k on k.id = l.key_id
+                 select q.key_id, q.day, q.kind, k.name, a.email, ",
+            key_daily_limit!(),
+            " as daily_limit
+                 from alerts q
+                 join keys k on k.id = q.key_id
                  join accounts a on a.id = k.account_id
-                 join plans p on p.name = a.plan
-                 where l.mailed_at is null and l.try_at <= now() and l.tries < $1
-                     and case l.kind when 'near' then a.alert_near when 'spent' then a.alert_spent else a.alert_paused end
-                 order by l.try_at limit 1
-                 for update of l skip locked
+                 join account_limits l on l.account_id = a.id
+                 where q.mailed_at is null and q.try_at <= now() and q.tries < $1
+                     and case q.kind when 'near' then a.alert_near when 'spent' then a.alert_spent else a.alert_paused end
+                 order by q.try_at limit 1
+                 for update of q skip locked
              ), claimed as (
-                 update alerts l set tries = l.tries + 1, try_at = now() + interval '1 minute' * (1 << l.tries)
-                 from due where (l.key_id, l.day, l.kind) = (due.key_id, due.day, due.kind)
+                 update alerts q set tries = q.tries + 1, try_at = now() + interval '1 minute' * (1 << q.tries)
+                 from due where (q.key_id, q.day, q.kind) = (due.key_id, due.day, due.kind)
                  returning due.*
              )
              select c.key_id, c.name, c.kind, c.day::text as day, c.email, coalesce(u.admitted, 0) as used, c.daily_limit
              from claimed c left join usage u on u.key_id = c.key_id and u.day = c.day",
-        )
+        ))
         .bind(ATTEMPTS_MAX)
         .fetch_optional(&self.store.pool);
         let claimed: Option<ClaimedAlertRow> = self.store.with_timeout(claimed).await?;

@@ -11,7 +11,7 @@ pub(crate) mod search;
 pub(crate) mod summary;
 
 use ipseity_domain::account::KeyName;
-use ipseity_domain::{ApiKey, BURST_WINDOW_S, KEYS_PER_ACCOUNT_MAX, KeyChange, KeyId, Restrictions, Scope};
+use ipseity_domain::{ApiKey, BURST_WINDOW_S, KeyChange, KeyId, LimitOverrides, Restrictions, Scope};
 use sqlx::PgConnection;
 
 use crate::access::Keys;
@@ -45,7 +45,7 @@ impl Keys<'_> {
     /// Creates a key.
     ///
     /// # Errors
-    /// If the account has ten keys, does not exist, or is not the actor's, or if restrictions are not enabled.
+    /// If the account has as many keys as it may have, does not exist, or is not the actor's, or if restrictions are not enabled.
     pub async fn create(
         self,
         account: &Account,
@@ -57,7 +57,7 @@ impl Keys<'_> {
     ) -> Result<(), StoreError> {
         let issued = async {
             let mut transaction = self.store.pool.begin().await?;
-            // The lock serializes concurrent calls, which take the lowest free slot. The table allows only ten slots.
+            // The lock serializes concurrent calls, which take the lowest free slot.
             if actor.owner_account_id().is_some_and(|id| id != account.id)
                 || !accounts::lock_account(&mut transaction, account.id).await?
             {
@@ -66,24 +66,28 @@ impl Keys<'_> {
             let issued = sqlx::query(
                 "with issued as (
                      insert into keys (id, account_id, seat, name, scope, digest)
-                     select $1, $2, seat, $3, $4, $5 from generate_series(1, $6::int) seat
-                     where not exists (select 1 from keys where account_id = $2 and keys.seat = seat.seat)
+                     select $1, $2, seat, $3, $4, $5
+                     from account_limits l, generate_series(1, l.keys_max) seat
+                     where l.account_id = $2
+                         and (select count(*) from keys where account_id = $2) < l.keys_max
+                         and not exists (select 1 from keys where account_id = $2 and keys.seat = seat.seat)
                      order by seat limit 1
                      returning id
                  )
-                 insert into history (key_id, act, actor) select id, 'issued', $7 from issued",
+                 insert into history (key_id, act, actor) select id, 'issued', $6 from issued",
             )
             .bind(key.id.as_str())
             .bind(account.id)
             .bind(name.as_str())
             .bind(scope.name())
             .bind(key.digest.as_bytes().as_slice())
-            .bind(i32::try_from(KEYS_PER_ACCOUNT_MAX).unwrap_or(i32::MAX))
             .bind(actor.name())
             .execute(&mut *transaction)
             .await?;
             if issued.rows_affected() == 0 {
-                return Err(StoreRefusal::KeyLimitReached.into());
+                let keys_max = sqlx::query_scalar("select keys_max from account_limits where account_id = $1");
+                let keys_max = keys_max.bind(account.id).fetch_one(&mut *transaction).await?;
+                return Err(StoreRefusal::KeyLimitReached { keys_max }.into());
             }
             if *restrictions != Restrictions::default() {
                 restrictions::set_restrictions(&mut transaction, actor, key.id, restrictions).await?;
@@ -92,6 +96,32 @@ impl Keys<'_> {
             Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(issued).await
+    }
+
+    /// Replaces the limits that a key has instead of those of its account.
+    ///
+    /// # Errors
+    /// If the key does not exist.
+    pub async fn set_limits(self, id: KeyId, limits: LimitOverrides) -> Result<KeyChange, StoreError> {
+        let set = async {
+            let mut transaction = self.store.pool.begin().await?;
+            sqlx::query(key_update_sql!(
+                "limits_changed",
+                "daily_limit = $4, burst_limit = $5, generation = generation + 1",
+                "(daily_limit, burst_limit) is distinct from ($4, $5)"
+            ))
+            .bind(id.as_str())
+            .bind(None::<i64>)
+            .bind(Actor::Operator.name())
+            .bind(limits.daily_limit.map(accounts::to_i64))
+            .bind(limits.burst_limit.map(accounts::to_i32))
+            .execute(&mut *transaction)
+            .await?;
+            let change = load_updated_key(&mut transaction, Actor::Operator, id).await?;
+            transaction.commit().await?;
+            Ok(change)
+        };
+        self.store.with_timeout::<_, StoreError>(set).await
     }
 
     /// Renames a key. The key record does not change.

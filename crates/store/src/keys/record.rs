@@ -10,14 +10,28 @@ use crate::error::{StoreError, StoreRefusal};
 use crate::keys::audit::Actor;
 use crate::keys::restrictions_row::{RestrictionsRow, restriction_columns};
 
+/// The daily limit of `keys k` with `account_limits l`: the operator's for the key or else for its account, or the lower one of its
+/// owner.
+macro_rules! key_daily_limit {
+    () => {
+        "least(coalesce(k.daily_limit, l.daily_limit), k.own_daily_limit)"
+    };
+}
+pub(crate) use key_daily_limit;
+
 /// Uses only primary keys and one index, because requests wait for it.
-const SELECT_KEY_RECORD: &str = concat!("
-    select ", restriction_columns!(), ", k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
-           k.scope, least(p.daily_limit, k.own_daily_limit) as daily_limit, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+const SELECT_KEY_RECORD: &str = concat!(
+    "
+    select ",
+    restriction_columns!(),
+    ", k.id, k.digest, k.retired_digest, floor(extract(epoch from k.retired_until))::bigint as retired_until_s,
+           k.scope, ",
+    key_daily_limit!(),
+    " as daily_limit, coalesce(k.burst_limit, l.burst_limit) as burst_limit,
+           k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
            k.generation, k.burst_window, u.days, u.counts
     from keys k
-    join accounts a on a.id = k.account_id
-    join plans p on p.name = a.plan
+    join account_limits l on l.account_id = k.account_id
     left join lateral (
         -- A clock that was ahead may have left rows of future days.
         select array_agg(newest.day - date '1970-01-01' order by newest.day desc) as days,
@@ -28,7 +42,8 @@ const SELECT_KEY_RECORD: &str = concat!("
             order by day desc limit 2
         ) newest
     ) u on true
-    where k.id = $1 and ($2::bigint is null or k.account_id = $2)");
+    where k.id = $1 and ($2::bigint is null or k.account_id = $2)"
+);
 
 #[derive(FromRow)]
 struct KeyRecordRow {
@@ -38,6 +53,7 @@ struct KeyRecordRow {
     retired_until_s: Option<i64>,
     scope: String,
     daily_limit: i64,
+    burst_limit: i32,
     deactivated: bool,
     paused: bool,
     generation: i64,
@@ -69,6 +85,7 @@ impl KeyRecordRow {
             previous,
             scope: Scope::parse(&self.scope)?,
             daily_limit: self.daily_limit.unsigned_abs(),
+            burst_limit: usize::try_from(self.burst_limit).ok()?,
             restrictions: self.restrictions.into_restrictions()?,
             flags: KeyFlags {
                 deactivated: self.deactivated && !is_mutant("accepts-revoked-keys"),

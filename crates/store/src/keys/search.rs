@@ -1,12 +1,11 @@
-//! Search for accounts, keys and history, for operators.
+//! Search for accounts and keys, for operators.
 
 use ipseity_domain::{KeyFlags, KeyId, KeyState, Scope};
 use sqlx::FromRow;
 
-use crate::access::{Accounts, AuditLog, Keys};
-use crate::accounts::Account;
+use crate::access::{Accounts, Keys};
+use crate::accounts::{Account, account_columns, select_accounts};
 use crate::error::StoreError;
-use crate::keys::audit::HistoryRow;
 
 /// A key and its owner.
 #[derive(Clone, Debug)]
@@ -21,18 +20,6 @@ pub struct FoundKey {
     pub state: KeyState,
     /// The id of the account.
     pub account_id: i64,
-    /// The owner's email address.
-    pub email: String,
-}
-
-/// An event in the history of any key.
-#[derive(Clone, Debug, FromRow)]
-pub struct AuditRow {
-    /// The event.
-    #[sqlx(flatten)]
-    pub event: HistoryRow,
-    /// The key's id.
-    pub key_id: String,
     /// The owner's email address.
     pub email: String,
 }
@@ -54,14 +41,10 @@ impl Accounts<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn search(self, text: &str, count_max: i64) -> Result<Vec<Account>, StoreError> {
-        let found = sqlx::query_as(
-            "select a.id, a.email, a.plan, p.daily_limit, floor(extract(epoch from a.created_at))::bigint as created_s
-             from accounts a join plans p on p.name = a.plan
-             where position($1 in a.email) > 0 order by a.id limit $2",
-        )
-        .bind(text.to_ascii_lowercase())
-        .bind(count_max)
-        .fetch_all(&self.store.pool);
+        let found = sqlx::query_as(select_accounts!("where position($1 in a.email) > 0 order by a.id limit $2"))
+            .bind(text.to_ascii_lowercase())
+            .bind(count_max)
+            .fetch_all(&self.store.pool);
         self.store.with_timeout(found).await
     }
 }
@@ -85,31 +68,6 @@ impl Keys<'_> {
         .fetch_all(&self.store.pool);
         let rows: Vec<FoundKeyRow> = self.store.with_timeout(found).await?;
         Ok(rows.into_iter().filter_map(FoundKeyRow::into_found_key).collect())
-    }
-}
-
-impl AuditLog<'_> {
-    /// The history of all keys, of one account's keys, or of one key, newest first.
-    ///
-    /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn list(
-        self,
-        account_id: Option<i64>,
-        key: Option<KeyId>,
-        count_max: i64,
-    ) -> Result<Vec<AuditRow>, StoreError> {
-        let rows = sqlx::query_as(
-            "select floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor, h.key_id, a.email
-             from history h join keys k on k.id = h.key_id join accounts a on a.id = k.account_id
-             where ($1::bigint is null or k.account_id = $1) and ($2::text is null or h.key_id = $2)
-             order by h.id desc limit $3",
-        )
-        .bind(account_id)
-        .bind(key.as_ref().map(KeyId::as_str))
-        .bind(count_max)
-        .fetch_all(&self.store.pool);
-        self.store.with_timeout(rows).await
     }
 }
 

@@ -5,6 +5,7 @@ use sqlx::FromRow;
 
 use crate::access::Keys;
 use crate::error::StoreError;
+use crate::keys::record::key_daily_limit;
 use crate::keys::restrictions_row::{RestrictionsRow, restriction_columns};
 
 /// A key, as lists show it.
@@ -32,6 +33,12 @@ pub struct KeySummary {
     pub restriction_version: u64,
     /// Why the key is paused. `None` if it is not.
     pub pause: Option<PauseEvidence>,
+    /// Requests per day.
+    pub daily_limit: u64,
+    /// Requests per day without the owner's own limit.
+    pub granted_daily_limit: u64,
+    /// Requests in any 60 seconds.
+    pub burst_limit: usize,
 }
 
 /// The evidence of a pause.
@@ -49,8 +56,11 @@ const SELECT_KEY_SUMMARIES: &str = concat!("
            k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
            newest.day, newest.admitted, today.admitted as today,
            case when k.retired_until > now() then floor(extract(epoch from k.retired_until))::bigint end as retired_until_s,
-           floor(extract(epoch from p.paused_at) * 1000)::bigint as pause_ms, p.counts
+           floor(extract(epoch from p.paused_at) * 1000)::bigint as pause_ms, p.counts,
+           ", key_daily_limit!(), " as daily_limit, coalesce(k.daily_limit, l.daily_limit) as granted_daily_limit,
+           coalesce(k.burst_limit, l.burst_limit) as burst_limit
     from keys k
+    join account_limits l on l.account_id = k.account_id
     left join lateral (
         select day::text as day, admitted from usage where key_id = k.id order by usage.day desc limit 1
     ) newest on true
@@ -75,6 +85,9 @@ struct KeySummaryRow {
     restrictions: RestrictionsRow,
     pause_ms: Option<i64>,
     counts: Option<Vec<i16>>,
+    daily_limit: i64,
+    granted_daily_limit: i64,
+    burst_limit: i32,
 }
 
 impl Keys<'_> {
@@ -116,6 +129,9 @@ impl KeySummaryRow {
             previous_until_s: self.retired_until_s,
             restriction_version: versioned.as_ref().map_or(0, |versioned| versioned.version),
             restrictions: versioned.map(|versioned| versioned.restrictions.clone()).unwrap_or_default(),
+            daily_limit: self.daily_limit.unsigned_abs(),
+            granted_daily_limit: self.granted_daily_limit.unsigned_abs(),
+            burst_limit: usize::try_from(self.burst_limit).ok()?,
             pause: self.pause_ms.zip(self.counts).map(|(at_ms, counts)| PauseEvidence {
                 paused_at_ms: at_ms,
                 counts: counts.into_iter().map(i16::unsigned_abs).collect(),

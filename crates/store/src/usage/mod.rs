@@ -8,6 +8,7 @@ use ipseity_domain::{DailyUsage, KeyId, UtcDay};
 
 use crate::access::Usage;
 use crate::error::StoreError;
+use crate::keys::record::key_daily_limit;
 
 /// The absolute count of a key on a day. It can be merged twice or late without effect on the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ macro_rules! usage_lock {
 pub(crate) use usage_lock;
 
 /// Merges the rows of `incoming` with the given statement, which returns the changed rows. Counts of today or yesterday
-/// that are near or at their key's limit create an alert. Counts below the lowest limit of all plans are skipped early.
+/// that are near or at their key's limit create an alert. Counts below the lowest limit of all are skipped early.
 ///
 /// The number of rows is hidden from the planner, which would otherwise scan whole tables instead of using the indexes.
 macro_rules! merge_usage_sql {
@@ -94,16 +95,24 @@ macro_rules! merge_usage_sql {
             "), near_limit as materialized (
                  select key_id, day, admitted from merged
                  where day between (now() at time zone 'UTC')::date - 1 and (now() at time zone 'UTC')::date
-                     and admitted >= (select min(daily_limit - daily_limit / 5) from plans)
+                     and admitted >= (select least(
+                         (select min(daily_limit) from plans),
+                         (select min(daily_limit) from accounts where daily_limit is not null),
+                         (select min(least(daily_limit, own_daily_limit)) from keys
+                          where least(daily_limit, own_daily_limit) is not null)) * 4 / 5)
              ), alerted as (
                  insert into alerts (key_id, day, kind)
                  select near_limit.key_id, near_limit.day, level.kind
                  from near_limit
                  join keys k on k.id = near_limit.key_id
                  join accounts a on a.id = k.account_id
-                 join plans p on p.name = a.plan
+                 join account_limits l on l.account_id = a.id
+                 cross join lateral (select ",
+            key_daily_limit!(),
+            " as daily_limit) key_limit
                  cross join lateral (values
-                     ('near', p.daily_limit - p.daily_limit / 5, a.alert_near), ('spent', p.daily_limit, a.alert_spent)
+                     ('near', key_limit.daily_limit - key_limit.daily_limit / 5, a.alert_near),
+                     ('spent', key_limit.daily_limit, a.alert_spent)
                  ) level (kind, count, wanted)
                  where level.wanted and near_limit.admitted >= level.count
                  order by near_limit.key_id, near_limit.day, level.kind

@@ -1,6 +1,6 @@
 //! Accounts and plans.
 
-use ipseity_domain::Plan;
+use ipseity_domain::{Limits, Plan};
 use ipseity_store::StoreRefusal;
 
 use crate::fixture::{StoreFixture, email, expect_refusal};
@@ -49,10 +49,10 @@ async fn unknown_plan_is_rejected_and_plan_change_reaches_every_key() {
     assert_eq!(expect_refusal(store.accounts().set_plan(&account, "gold").await), StoreRefusal::UnknownPlan);
     assert_eq!(fixture.outbox_rows().await, [""; 0], "a rejected change adds no outbox row");
 
-    let gold = Plan { name: "gold".to_owned(), daily_limit: 50_000 };
+    let gold = Plan { name: "gold".to_owned(), limits: Limits { daily_limit: 50_000, burst_limit: 600, keys_max: 20 } };
     store.plans().create(&gold).await.expect("plan is created");
     assert_eq!(expect_refusal(store.plans().create(&gold).await), StoreRefusal::PlanExists);
-    let free = Plan { name: "free".to_owned(), daily_limit: 10_000 };
+    let free = Plan { name: "free".to_owned(), limits: Limits::SPECIFIED };
     assert_eq!(store.plans().list().await.expect("plans are listed"), [free, gold]);
 
     let mut changed = store.accounts().set_plan(&account, "gold").await.expect("plan is set");

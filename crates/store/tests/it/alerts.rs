@@ -1,6 +1,6 @@
 //! Alerts: at most one of each kind per key per day, if its owner has enabled it.
 
-use ipseity_domain::{DailyUsage, KeyId, Plan, UtcDay};
+use ipseity_domain::{DailyUsage, KeyId, Limits, Plan, UtcDay};
 use ipseity_store::{Account, Actor, AlertKind, AlertPreferences, KeyDailyUsage};
 
 use crate::fixture::{StoreFixture, TEST_TIMEOUT, open_store, pause};
@@ -8,7 +8,7 @@ use crate::key_summaries::wait_past_midnight;
 
 /// A plan with seven requests per day. Four fifths are 5.6, so the alert is due at six.
 async fn create_small_plan_account(fixture: &StoreFixture) -> Account {
-    let plan = Plan { name: "small".to_owned(), daily_limit: 7 };
+    let plan = Plan { name: "small".to_owned(), limits: Limits { daily_limit: 7, ..Limits::SPECIFIED } };
     let _exists_already = fixture.store.plans().create(&plan).await;
     let account = fixture.create_account().await;
     fixture.store.accounts().set_plan(&account, "small").await.expect("plan is set");

@@ -55,7 +55,8 @@ impl StoreFixture {
     pub fn store_as(&self, role: &str) -> Store {
         let url = self.postgres.url(DATABASE).replace("postgres@", &format!("{role}@"));
         let (application_name, connections_max, timeout) = ("test", 10, TEST_TIMEOUT);
-        Store::new(&StoreOptions { url, application_name, connections_max, timeout }).expect("options are valid")
+        Store::new(&StoreOptions { url, application_name, operator: None, connections_max, timeout })
+            .expect("options are valid")
     }
 
     pub async fn sql(&self, sql: &str) -> String {
@@ -127,7 +128,7 @@ impl StoreFixture {
 /// Another store with the same database, like that of another node.
 pub fn open_store(postgres: &Postgres, timeout: Duration) -> Store {
     let url = postgres.url(DATABASE);
-    Store::new(&StoreOptions { url, application_name: "test", connections_max: 10, timeout })
+    Store::new(&StoreOptions { url, application_name: "test", operator: None, connections_max: 10, timeout })
         .expect("options are valid")
 }
 

@@ -31,8 +31,9 @@ async fn concurrent_creation_stops_at_ten_keys_per_account() {
     }
     let outcomes = race.join_all().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 10);
-    let is_refused =
-        |outcome: &&Result<(), StoreError>| matches!(outcome, Err(StoreError::Refused(StoreRefusal::KeyLimitReached)));
+    let is_refused = |outcome: &&Result<(), StoreError>| {
+        matches!(outcome, Err(StoreError::Refused(StoreRefusal::KeyLimitReached { keys_max: 10 })))
+    };
     assert_eq!(outcomes.iter().filter(is_refused).count(), 30);
 
     let insert = |id: &str, slot| {
@@ -42,7 +43,7 @@ async fn concurrent_creation_stops_at_ten_keys_per_account() {
             account.id
         )
     };
-    assert!(fixture.sql_error(&insert("aaaaaaaaaa", 11)).await.contains("keys_seat_check"));
+    assert!(fixture.sql_error(&insert("aaaaaaaaaa", 1001)).await.contains("keys_seat_check"));
     assert!(fixture.sql_error(&insert("aaaaaaaaaa", 10)).await.contains("keys_account_id_seat_key"));
 
     let rows = fixture.store.keys().list(account.id).await.expect("keys are listed");

@@ -20,6 +20,7 @@ mod outbox;
 mod partitions;
 mod passkeys;
 mod pauses;
+mod servers;
 mod sessions;
 mod sites;
 mod token_redemption;

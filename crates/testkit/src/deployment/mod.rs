@@ -5,6 +5,7 @@ pub mod node;
 pub mod postgres;
 pub mod redis;
 pub mod sandbox;
+pub mod sentinel;
 pub mod sites;
 pub mod socket_activation;
 

@@ -197,19 +197,29 @@ impl Node {
 
     /// Crashes the node and returns its exit status.
     pub async fn abort(&mut self) -> Result<ExitStatus> {
-        self.process.signal(libc::SIGABRT);
-        self.process.wait_for_exit(TERMINATE_TIMEOUT).await
+        self.send_signal(libc::SIGABRT);
+        self.wait_for_exit().await
     }
 
     /// Sends SIGTERM.
     pub fn send_sigterm(&mut self) {
-        self.process.signal(libc::SIGTERM);
+        self.send_signal(libc::SIGTERM);
+    }
+
+    /// Sends a signal.
+    pub fn send_signal(&mut self, signal: i32) {
+        self.process.signal(signal);
+    }
+
+    /// Waits until the node has exited.
+    pub async fn wait_for_exit(&mut self) -> Result<ExitStatus> {
+        self.process.wait_for_exit(TERMINATE_TIMEOUT).await
     }
 
     /// Sends SIGTERM and waits until the node has exited.
     pub async fn terminate(&mut self) -> Result<ExitStatus> {
         self.send_sigterm();
-        self.process.wait_for_exit(TERMINATE_TIMEOUT).await
+        self.wait_for_exit().await
     }
 }
 

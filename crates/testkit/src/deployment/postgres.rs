@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 
+use crate::certificate::TestCertificate;
 use crate::clock::TestClock;
 use crate::command::run_command;
 use crate::eventually;
@@ -24,6 +25,17 @@ const START_ATTEMPTS: usize = 3;
 /// A member of `ipseity_node`, as the installation guide creates it.
 const NODE_ROLE: &str = "ipseity";
 
+/// A role with the rights of a node that has to present a certificate, in a cluster with TLS.
+pub const CERTIFIED_ROLE: &str = "certified";
+
+/// Who may connect to a cluster with TLS.
+const TLS_ACCESS_RULES: &str = "local all all trust
+host all postgres 127.0.0.1/32 trust
+host replication postgres 127.0.0.1/32 trust
+hostssl all certified 127.0.0.1/32 trust clientcert=verify-ca
+hostssl all all 127.0.0.1/32 trust
+";
+
 /// Options of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresOptions {
@@ -31,6 +43,9 @@ pub struct PostgresOptions {
     pub fsync: bool,
     /// Wall clock of the server; the real one if absent.
     pub clock: Option<TestClock>,
+    /// Accepts TLS with this certificate. The node's role needs TLS, and [`CERTIFIED_ROLE`] also a client certificate of the
+    /// same authority.
+    pub tls: Option<TestCertificate>,
 }
 
 /// A running cluster on 127.0.0.1. It accepts every user without a password.
@@ -61,7 +76,10 @@ impl Postgres {
                 }
             }
         }
-        let roles = format!("create role ipseity_node; create role {NODE_ROLE} login in role ipseity_node");
+        let roles = format!(
+            "create role ipseity_node; create role {NODE_ROLE} login in role ipseity_node; \
+             create role {CERTIFIED_ROLE} login in role ipseity_node"
+        );
         postgres.psql("postgres", &roles).await?;
         Ok(postgres)
     }
@@ -217,6 +235,14 @@ impl Postgres {
         // Like most production clusters. With the locale C, lower() and comparisons know only ASCII, which hides mistakes.
         initdb.args(["--encoding=UTF8", "--locale=C.UTF-8", "-D"]).arg(self.data_dir());
         run_command(&mut initdb).await?.ensure_success().context("initdb failed")?;
+        if let Some(tls) = &self.options.tls {
+            fs::write(self.data_dir().join("pg_hba.conf"), TLS_ACCESS_RULES)?;
+            // PostgreSQL rejects a private key that others can read.
+            let mut install = Command::new("install");
+            install.args(["-m", "0600"]).args(is_root()?.then_some(["-o", "postgres"]).iter().flatten());
+            install.arg("-t").arg(self.data_dir()).args([&tls.chain_file, &tls.private_key_file, &tls.ca_file]);
+            run_command(&mut install).await?.ensure_success().context("failed to copy the certificate")?;
+        }
         Ok(())
     }
 
@@ -232,6 +258,17 @@ impl Postgres {
             .arg(self.port.number().to_string());
         for setting in ["listen_addresses=127.0.0.1", "max_connections=200", "shared_buffers=32MB", fsync] {
             command.arg("-c").arg(setting);
+        }
+        if let Some(tls) = &self.options.tls {
+            command.args(["-c", "ssl=on"]);
+            for (setting, file) in [
+                ("ssl_cert_file", &tls.chain_file),
+                ("ssl_key_file", &tls.private_key_file),
+                ("ssl_ca_file", &tls.ca_file),
+            ] {
+                let name = file.file_name().context("a certificate file has no name")?;
+                command.arg("-c").arg(format!("{setting}={}", name.display()));
+            }
         }
         command.envs(self.options.clock.iter().flat_map(TestClock::env));
         let mut process = ChildProcess::spawn(command, &self.log_file())?;

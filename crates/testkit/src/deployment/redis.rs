@@ -1,6 +1,7 @@
 //! A Redis server that tests kill, freeze, restore from a snapshot and move in time.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,6 +15,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Value, cmd};
 use tokio::process::Command;
 
+use crate::certificate::TestCertificate;
 use crate::clock::TestClock;
 use crate::command::run_command;
 use crate::eventually;
@@ -39,6 +41,8 @@ pub struct RedisOptions {
     pub cluster: bool,
     /// Port that a cluster redirects clients to, such as the port of a proxy; the server's if absent.
     pub announced_port: Option<u16>,
+    /// Also listens for TLS, with this certificate, and asks clients for one of the same authority.
+    pub tls: Option<TestCertificate>,
 }
 
 /// A running server on 127.0.0.1 that saves snapshots only on request.
@@ -48,6 +52,7 @@ pub struct Redis {
     port: ReservedPort,
     /// Port of the cluster bus.
     bus_port: ReservedPort,
+    tls_port: ReservedPort,
     options: RedisOptions,
     dir: TestDir,
 }
@@ -59,6 +64,7 @@ impl Redis {
             process: None,
             port: ReservedPort::reserve_free()?,
             bus_port: ReservedPort::reserve_free()?,
+            tls_port: ReservedPort::reserve_free()?,
             options,
             dir: TestDir::create()?,
         };
@@ -78,6 +84,12 @@ impl Redis {
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.port.address())
+    }
+
+    /// Port for TLS.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.number()
     }
 
     /// Listening address.
@@ -261,7 +273,7 @@ impl Redis {
     }
 
     async fn launch(&mut self) -> Result<()> {
-        let mut command = StdCommand::new(std::env::var_os(BINARY_ENV).unwrap_or_else(|| "redis-server".into()));
+        let mut command = StdCommand::new(server_binary());
         let appendonly = if self.options.appendonly { "yes" } else { "no" };
         command.arg("--port").arg(self.port.number().to_string()).arg("--dir").arg(self.data_dir());
         // Uncompressed files can be searched.
@@ -277,6 +289,11 @@ impl Redis {
                 command.args(["--cluster-announce-port", &port.to_string()]);
             }
         }
+        if let Some(tls) = &self.options.tls {
+            command.args(["--tls-port", &self.tls_port.number().to_string()]);
+            command.arg("--tls-cert-file").arg(&tls.chain_file).arg("--tls-key-file").arg(&tls.private_key_file);
+            command.arg("--tls-ca-cert-file").arg(&tls.ca_file);
+        }
         command.envs(self.options.clock.iter().flat_map(TestClock::env));
         let mut process = ChildProcess::spawn(command, &self.log_file())?;
         let waited =
@@ -286,6 +303,11 @@ impl Redis {
         }
         self.process = Some(process);
         Ok(())
+    }
+
+    /// The commands that the server denied its users.
+    pub async fn denied_commands(&self) -> Result<Vec<Value>> {
+        Ok(cmd("ACL").arg("LOG").query_async(&mut self.connect().await?).await?)
     }
 
     /// Whether it responds, which it does not while it loads its files.
@@ -303,6 +325,11 @@ impl Redis {
     fn log_file(&self) -> PathBuf {
         self.dir.path().join("redis.log")
     }
+}
+
+/// Program of the servers and of Sentinel.
+pub(crate) fn server_binary() -> OsString {
+    std::env::var_os(BINARY_ENV).unwrap_or_else(|| "redis-server".into())
 }
 
 async fn copy_dir(from: PathBuf, to: PathBuf) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use ipseity_domain::{KeyId, KeyPause, KeyRecord, is_mutant};
+use ipseity_domain::{KeyId, KeyPause, KeyRecord, causes, is_mutant};
 use ipseity_ledger::{Owner, PendingCharge, SentCharge};
 use ipseity_store::StoreError;
 
@@ -24,7 +24,7 @@ impl Admission {
     /// Whether this node could answer requests in degraded mode: it has at least one local key record.
     #[must_use]
     pub fn can_serve_degraded(&self) -> bool {
-        self.degraded.has_local_keys()
+        self.degraded.has_usable_keys()
     }
 
     /// Sets whether Redis is the one of this deployment. While it is not, the local limiter decides.
@@ -143,7 +143,7 @@ impl Admission {
                 self.degraded.record_store_failure();
             }
             if let Some(Err(error)) = result {
-                tracing::warn!(error = &error as &dyn std::error::Error, "PostgreSQL query failed");
+                tracing::warn!(error = %causes(&error), "PostgreSQL query failed");
             }
             return None;
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ipseity_domain::{DEMO_DAILY_LIMIT, DailyUsage, UtcDay};
+use ipseity_domain::{BURST_LIMIT, DailyUsage, UtcDay};
 use ipseity_ledger::{DemoReconcileBatch, DemoVerdict, LedgerTime, Quota};
 
 use crate::admission::degraded::local_limiter::usage_on;
@@ -31,15 +31,16 @@ impl DemoQuota {
     }
 
     /// Decides on a request. An admitted request becomes a pending charge.
-    pub(crate) fn check(&self, now: LedgerTime) -> DemoVerdict {
+    pub(crate) fn check(&self, now: LedgerTime, limit: u64) -> DemoVerdict {
         let mut state = self.lock();
         let (day, used) = usage_on(state.usage, now);
-        let (used, limit) = (used + state.pending_on(day), DEMO_DAILY_LIMIT);
+        let used = used + state.pending_on(day);
+        let quota = |used| Quota { now, limit, day, used, burst_limit: BURST_LIMIT };
         if used >= limit {
-            return DemoVerdict::Exhausted(Quota { now, limit, day, used: limit });
+            return DemoVerdict::Exhausted(quota(limit));
         }
         *state.pending_days.entry(day).or_default() += 1;
-        DemoVerdict::Admitted { quota: Quota { now, limit, day, used: used + 1 }, yesterday: None }
+        DemoVerdict::Admitted { quota: quota(used + 1), yesterday: None }
     }
 
     /// The batch to send now.
@@ -87,9 +88,9 @@ mod tests {
     fn demo_quota_counts_in_flight_requests_until_confirmed() {
         let (demo_quota, now) = (DemoQuota::default(), LedgerTime(1_800_014_400_000));
         demo_quota.merge_usage(DailyUsage { day: now.day(), count: 998 });
-        assert!(matches!(demo_quota.check(now), DemoVerdict::Admitted { quota, .. } if quota.used == 999));
+        assert!(matches!(demo_quota.check(now, 1000), DemoVerdict::Admitted { quota, .. } if quota.used == 999));
         assert_eq!(demo_quota.take_batch().expect("pending batch").days, [DailyUsage { day: now.day(), count: 1 }]);
-        assert!(matches!(demo_quota.check(now), DemoVerdict::Admitted { quota, .. } if quota.used == 1000));
-        assert!(matches!(demo_quota.check(now), DemoVerdict::Exhausted(_)));
+        assert!(matches!(demo_quota.check(now, 1000), DemoVerdict::Admitted { quota, .. } if quota.used == 1000));
+        assert!(matches!(demo_quota.check(now, 1000), DemoVerdict::Exhausted(_)));
     }
 }

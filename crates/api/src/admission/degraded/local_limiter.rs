@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{
-    ApiKey, BURST_LIMIT, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, KeyState, Scope, UtcDay,
+    ApiKey, BURST_WINDOW_S, DailyUsage, KeyDigest, KeyFlags, KeyPause, KeyRecord, KeyState, Scope, UtcDay,
     VersionedRestrictions, is_mutant,
 };
 use ipseity_ledger::{AppliedRestrictions, LedgerTime, Quota, Verdict};
 
 use crate::admission::open_keys::AdmittedEarly;
+use crate::response::rate_limit_headers::BurstLeft;
 
 /// A clock that steps back by at most this much is treated as not having moved.
 const CLOCK_SKEW_TOLERANCE_MS: u64 = 1000;
@@ -60,6 +61,7 @@ impl LocalKey {
             previous: None,
             scope,
             daily_limit: quota.limit,
+            burst_limit: quota.burst_limit,
             restrictions: None,
             flags: KeyFlags::default(),
             generation: 0,
@@ -99,7 +101,7 @@ impl LocalKey {
         }
         self.enter_burst_epoch(burst_epoch);
         self.record.scope = scope;
-        self.record.daily_limit = quota.limit;
+        self.observe_limits(quota);
         self.record.flags = KeyFlags::default();
         self.is_paused_here = false;
         // Verdicts of one batch can be processed in any order.
@@ -136,8 +138,12 @@ impl LocalKey {
         self.record_request(arrival, quota.now);
     }
 
+    fn observe_limits(&mut self, quota: &Quota) {
+        (self.record.daily_limit, self.record.burst_limit) = (quota.limit, quota.burst_limit);
+    }
+
     pub(super) fn observe_usage(&mut self, quota: &Quota) {
-        self.record.daily_limit = quota.limit;
+        self.observe_limits(quota);
         self.record.merge_usage(Some(DailyUsage { day: quota.day, count: quota.used }));
     }
 
@@ -150,11 +156,12 @@ impl LocalKey {
     ) -> Option<Quota> {
         let (day, used) = usage_on(self.record.usage, now);
         let (used, limit) = (used + early.in_flight as u64, early.opened.daily_limit);
-        if self.is_paused_here || used >= limit || self.arrivals.len() >= BURST_LIMIT {
+        let burst_limit = early.opened.burst_limit;
+        if self.is_paused_here || used >= limit || self.arrivals.len() >= burst_limit {
             return None;
         }
         self.record_request(arrival, now);
-        Some(Quota { now, limit, day, used: used + 1 })
+        Some(Quota { now, limit, day, used: used + 1, burst_limit })
     }
 
     /// A pause lasts as long as its burst epoch.
@@ -219,7 +226,7 @@ impl LocalKey {
     /// The pause if this node alone has admitted more than the burst limit. Redis pauses a key before that, unless it
     /// lost its memory, or requests that this node admitted have not reached it yet.
     pub(super) fn pause_if_exceeded(&mut self, now: LedgerTime) -> Option<KeyPause> {
-        (self.arrivals.len() > BURST_LIMIT).then(|| {
+        (self.arrivals.len() > self.record.burst_limit).then(|| {
             self.is_paused_here = true;
             self.build_pause(now)
         })
@@ -240,11 +247,12 @@ impl LocalKey {
         if !self.record.accepts(digest, now.as_secs()) {
             return self.is_from_store().then_some(LocalVerdict::Refused(Verdict::WrongSecret(now)));
         }
+        let paused = Verdict::Paused { now, burst_limit: self.record.burst_limit };
         match self.record.flags.state() {
             KeyState::Inactive if is_mutant("memory-accepts-revoked-keys") => {}
             KeyState::Inactive => return Some(LocalVerdict::Refused(Verdict::Inactive(now))),
-            KeyState::Paused => return Some(LocalVerdict::Refused(Verdict::Paused(now))),
-            KeyState::Active if self.is_paused_here => return Some(LocalVerdict::Refused(Verdict::Paused(now))),
+            KeyState::Paused => return Some(LocalVerdict::Refused(paused)),
+            KeyState::Active if self.is_paused_here => return Some(LocalVerdict::Refused(paused)),
             KeyState::Active => {}
         }
         if let Some(VersionedRestrictions { version, restrictions }) = self.record.restrictions.as_deref() {
@@ -265,21 +273,23 @@ impl LocalKey {
             return Some(LocalVerdict::Paused(pause));
         }
         let (day, used) = usage_on(self.record.usage, now);
-        let (used, limit) = (used + pending_on(day), self.record.daily_limit);
+        let (used, limit, burst_limit) = (used + pending_on(day), self.record.daily_limit, self.record.burst_limit);
         Some(if used >= limit && !is_mutant("no-local-daily-limit") {
-            LocalVerdict::Refused(Verdict::QuotaExhausted { quota: Quota { now, limit, day, used: limit } })
+            LocalVerdict::Refused(Verdict::QuotaExhausted {
+                quota: Quota { now, limit, day, used: limit, burst_limit },
+            })
         } else {
-            let quota = Quota { now, limit, day, used: used + 1 };
+            let quota = Quota { now, limit, day, used: used + 1, burst_limit };
             LocalVerdict::Admitted { scope: self.record.scope, quota, burst_epoch: self.record.burst_epoch }
         })
     }
 
-    /// Requests that are left before the burst limit, and seconds until another one is.
-    pub(super) fn burst_left(&self) -> (u64, u64) {
-        let left = BURST_LIMIT.saturating_sub(self.arrivals.len()) as u64;
+    /// What is left of the burst limit, by what this node has admitted. Other nodes may have admitted more.
+    pub(super) fn burst_left(&self) -> BurstLeft {
+        let requests = self.record.burst_limit.saturating_sub(self.arrivals.len()) as u64;
         let oldest = self.arrivals.front().map_or(self.newest, |oldest| *oldest);
         let until_ms = (oldest.0 + BURST_WINDOW_S * 1000).saturating_sub(self.newest.0);
-        (left, until_ms.div_ceil(1000))
+        BurstLeft { requests, until_s: until_ms.div_ceil(1000) }
     }
 
     /// A resume starts a new burst epoch with an empty log.
@@ -305,8 +315,8 @@ impl LocalKey {
         while self.arrivals.front().is_some_and(|time| newest.0.saturating_sub(time.0) >= burst_window_ms) {
             self.arrivals.pop_front();
         }
-        // One more than the limit is enough to know that it is exceeded.
-        if self.arrivals.len() > BURST_LIMIT + 1 {
+        // One more than the limit is enough to know that it is exceeded. The limit can be lowered.
+        while self.arrivals.len() > self.record.burst_limit + 1 {
             self.arrivals.pop_front();
         }
     }
@@ -346,155 +356,4 @@ pub(super) fn usage_on(usage: Option<DailyUsage>, now: LedgerTime) -> (UtcDay, u
 }
 
 #[cfg(test)]
-mod tests {
-    use ipseity_domain::PlaintextKey;
-
-    use super::*;
-
-    const NOON: LedgerTime = LedgerTime(1_800_014_400_000);
-
-    fn local_key(limit: u64) -> (LocalKey, ApiKey) {
-        let key = PlaintextKey::generate(|| fastrand::u8(..)).to_api_key();
-        let quota = Quota { now: NOON, limit, day: NOON.day(), used: 1 };
-        let mut local_key = LocalKey::from_verdict(&key, Scope::Ip, &quota, 1, Instant::now());
-        local_key.observe_admitted(&key, NOON, Scope::Ip, &quota, 1, Instant::now());
-        (local_key, key)
-    }
-
-    fn noon_plus_ms(ms: u64) -> LedgerTime {
-        LedgerTime(NOON.0 + ms)
-    }
-
-    /// Decides on a request that has just arrived.
-    fn admits_at(local_key: &mut LocalKey, key: &ApiKey, ms: u64) -> bool {
-        matches!(check_at(local_key, &key.digest, noon_plus_ms(ms), 0), Some(LocalVerdict::Admitted { .. }))
-    }
-
-    fn check_at(local_key: &mut LocalKey, digest: &KeyDigest, at: LedgerTime, pending: u64) -> Option<LocalVerdict> {
-        local_key.check(digest, at, at, |_| pending, AppliedRestrictions::default())
-    }
-
-    #[test]
-    fn local_count_continues_from_the_last_redis_count() {
-        let (mut local_key, key) = local_key(3);
-        let Some(LocalVerdict::Admitted { quota, .. }) = check_at(&mut local_key, &key.digest, noon_plus_ms(1), 0)
-        else {
-            panic!("refused")
-        };
-        assert_eq!(quota.used, 2);
-        let Some(LocalVerdict::Admitted { quota, .. }) = check_at(&mut local_key, &key.digest, noon_plus_ms(2), 1)
-        else {
-            panic!("refused")
-        };
-        assert_eq!((quota.used, quota.remaining()), (3, 0));
-        assert!(matches!(
-            check_at(&mut local_key, &key.digest, noon_plus_ms(3), 2),
-            Some(LocalVerdict::Refused(Verdict::QuotaExhausted { .. }))
-        ));
-        let next_day = LedgerTime(NOON.0 + 86_400_000);
-        let Some(LocalVerdict::Admitted { quota, .. }) = check_at(&mut local_key, &key.digest, next_day, 0) else {
-            panic!("refused")
-        };
-        assert_eq!((quota.day, quota.used), (next_day.day(), 1));
-    }
-
-    #[test]
-    fn out_of_order_verdicts_never_lower_the_local_count() {
-        let (mut local_key, key) = local_key(10);
-        for used in [3, 2] {
-            let quota = Quota { now: NOON, limit: 10, day: NOON.day(), used };
-            local_key.observe_admitted(&key, NOON, Scope::Ip, &quota, 1, Instant::now());
-        }
-        assert_eq!(local_key.record.usage, Some(DailyUsage { day: NOON.day(), count: 3 }));
-    }
-
-    #[test]
-    fn local_request_301_within_60_seconds_pauses_the_key() {
-        let (mut local_key, key) = local_key(10_000);
-        for ms in 1..300 {
-            assert!(
-                matches!(
-                    check_at(&mut local_key, &key.digest, noon_plus_ms(ms), 0),
-                    Some(LocalVerdict::Admitted { .. })
-                ),
-                "{ms}"
-            );
-        }
-        let Some(LocalVerdict::Paused(pause)) = check_at(&mut local_key, &key.digest, noon_plus_ms(59_999), 0) else {
-            panic!("admitted")
-        };
-        assert_eq!((pause.counts[0], pause.counts[59], pause.counts.iter().sum::<u16>()), (300, 1, 301));
-        assert!(matches!(
-            check_at(&mut local_key, &key.digest, noon_plus_ms(120_000), 0),
-            Some(LocalVerdict::Refused(Verdict::Paused(_)))
-        ));
-    }
-
-    #[test]
-    fn verdicts_that_took_long_do_not_pause_the_key() {
-        let (mut local_key, key) = local_key(10_000);
-        let observe = |local_key: &mut LocalKey, arrival_ms, charged_ms| {
-            let quota = Quota { now: noon_plus_ms(charged_ms), limit: 10_000, day: NOON.day(), used: 2 };
-            local_key.observe_admitted(&key, noon_plus_ms(arrival_ms), Scope::Ip, &quota, 1, Instant::now());
-            local_key.pause_if_exceeded(quota.now).is_some()
-        };
-        // The charges of the first 300 requests took 100 ms longer than those of the next.
-        for ms in 1..300 {
-            assert!(!observe(&mut local_key, ms, ms + 100), "{ms}");
-        }
-        // 51 of the first ones have left the window.
-        for request in 1..=51 {
-            assert!(!observe(&mut local_key, 60_050, 60_050), "{request}");
-        }
-        assert!(observe(&mut local_key, 60_050, 60_050));
-    }
-
-    #[test]
-    fn local_burst_window_slides_after_60_seconds() {
-        let (mut local_key, key) = local_key(10_000);
-        for ms in 1..300 {
-            check_at(&mut local_key, &key.digest, noon_plus_ms(ms), 0);
-        }
-        assert!(admits_at(&mut local_key, &key, 60_000));
-    }
-
-    #[test]
-    fn unknown_digest_is_rejected_only_by_a_postgres_record() {
-        let (mut local_key, key) = local_key(10_000);
-        let other_digest = KeyDigest::new([7; 32]);
-        assert!(check_at(&mut local_key, &other_digest, noon_plus_ms(1), 0).is_none());
-        let record = KeyRecord { generation: 2, ..local_key.record.clone() };
-        local_key.update_record(&record, 0, 0);
-        assert!(matches!(
-            check_at(&mut local_key, &other_digest, noon_plus_ms(2), 0),
-            Some(LocalVerdict::Refused(Verdict::WrongSecret(_)))
-        ));
-        assert!(admits_at(&mut local_key, &key, 3));
-    }
-
-    #[test]
-    fn invalidation_or_a_verdict_makes_the_local_record_stale() {
-        let (mut local_key, _) = local_key(10_000);
-        assert!(!local_key.is_fresh(0, Duration::from_secs(1)));
-        local_key.update_record(&local_key.record.clone(), 0, 0);
-        assert!(local_key.is_fresh(0, Duration::from_secs(1)) && !local_key.is_fresh(1, Duration::from_secs(1)));
-    }
-
-    #[test]
-    fn resume_clears_the_local_log_and_old_records_are_ignored() {
-        let (mut local_key, key) = local_key(10_000);
-        for ms in 1..=300 {
-            check_at(&mut local_key, &key.digest, noon_plus_ms(ms), 0);
-        }
-        assert!(matches!(
-            check_at(&mut local_key, &key.digest, noon_plus_ms(301), 0),
-            Some(LocalVerdict::Refused(Verdict::Paused(_)))
-        ));
-        let resumed =
-            KeyRecord { generation: 5, burst_epoch: 2, flags: KeyFlags::default(), ..local_key.record.clone() };
-        let older = KeyRecord { generation: 4, ..local_key.record.clone() };
-        local_key.update_record(&resumed, 0, 0);
-        local_key.update_record(&older, 0, 0);
-        assert!(admits_at(&mut local_key, &key, 302));
-    }
-}
+mod tests;

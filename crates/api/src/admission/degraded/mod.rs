@@ -26,6 +26,7 @@ use crate::admission::degraded::pending::PendingCharges;
 use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::AdmittedEarly;
 use crate::limits::DegradedLimits;
+use crate::response::rate_limit_headers::BurstLeft;
 
 /// Maximum age of a record from PostgreSQL that is used without another query.
 const FRESH_MAX_AGE: Duration = Duration::from_secs(1);
@@ -72,8 +73,12 @@ impl DegradedMode {
         }
     }
 
-    /// Updates the local record of a key from a verdict of the ledger. Returns the verdict that replaces it, if this
-    /// node knows of more requests than Redis: the request is refused, and its charge is taken back.
+    /// Updates the local record of a key from a verdict of the ledger. Returns what is left of the burst limit after an
+    /// admitted request.
+    ///
+    /// # Errors
+    /// Fails with the verdict that replaces it, if this node knows of more requests than Redis: the request is refused,
+    /// and its charge is taken back.
     pub(super) fn observe(
         &self,
         request: &KeyRequest,
@@ -81,7 +86,7 @@ impl DegradedMode {
         arrived_at: Instant,
         received_at: Instant,
         burst_window_ms: u64,
-    ) -> Option<Verdict> {
+    ) -> Result<Option<BurstLeft>, Verdict> {
         let key = &request.key;
         // By the clock of the server that gave the verdict, and not later than the truth.
         let arrival_at = |quota: &Quota| {
@@ -92,11 +97,11 @@ impl DegradedMode {
             Verdict::Admitted { scope, quota, burst_epoch, .. } => {
                 let arrival = arrival_at(quota);
                 let admitted = (*scope, quota, *burst_epoch);
-                let refusal = self.observe_admitted(request, arrival, admitted, received_at, burst_window_ms)?;
-                if !is_mutant("refused-charge-not-taken-back") {
+                let observed = self.observe_admitted(request, arrival, admitted, received_at, burst_window_ms);
+                if observed.is_err() && !is_mutant("refused-charge-not-taken-back") {
                     self.pending_charges.take_back(key, *burst_epoch, quota.day);
                 }
-                return Some(refusal);
+                return observed.map(Some);
             }
             Verdict::QuotaExhausted { quota } => {
                 self.with_local_key(key.id, |local_key| {
@@ -104,7 +109,7 @@ impl DegradedMode {
                     local_key.observe_exhausted(arrival_at(quota), quota);
                 });
             }
-            Verdict::Paused(_) | Verdict::PausedNow { .. } => {
+            Verdict::Paused { .. } | Verdict::PausedNow { .. } => {
                 self.with_local_key(key.id, LocalKey::observe_paused);
             }
             Verdict::Inactive(_) => {
@@ -116,7 +121,7 @@ impl DegradedMode {
             // The record that was just read has the restrictions.
             Verdict::Expired(_) | Verdict::Outdated { .. } | Verdict::Restricted(_) | Verdict::Unknown(_) => {}
         }
-        None
+        Ok(None)
     }
 
     /// Updates the local record of a key from the verdict on a request that this node admitted before.
@@ -127,7 +132,7 @@ impl DegradedMode {
                 local_key.updated_at = Instant::now();
             }
             Verdict::QuotaExhausted { quota } => local_key.observe_usage(quota),
-            Verdict::Paused(_) | Verdict::PausedNow { .. } => local_key.observe_paused(),
+            Verdict::Paused { .. } | Verdict::PausedNow { .. } => local_key.observe_paused(),
             Verdict::Inactive(_) => local_key.record.flags.deactivated = true,
             Verdict::WrongSecret(now) => local_key.observe_wrong_secret(&key.digest, *now),
             Verdict::Expired(_) | Verdict::Outdated { .. } | Verdict::Restricted(_) | Verdict::Unknown(_) => {}
@@ -143,13 +148,13 @@ impl DegradedMode {
         now: LedgerTime,
         early: &AdmittedEarly,
         burst_window_ms: u64,
-    ) -> Option<Verdict> {
+    ) -> Option<(Verdict, BurstLeft)> {
         let local_key = self.local_keys.get(&id)?;
         let mut local_key = lock_local_key(&local_key);
         local_key.burst_window_ms = burst_window_ms;
         let quota = local_key.admit_before_charge(arrival, now, early)?;
         let (scope, burst_epoch) = (early.opened.scope, early.opened.burst_epoch);
-        Some(Verdict::Admitted { scope, quota, burst_epoch, is_open: true })
+        Some((Verdict::Admitted { scope, quota, burst_epoch, is_open: true }, local_key.burst_left()))
     }
 
     fn observe_admitted(
@@ -159,7 +164,7 @@ impl DegradedMode {
         (scope, quota, burst_epoch): (Scope, &Quota, u64),
         received_at: Instant,
         burst_window_ms: u64,
-    ) -> Option<Verdict> {
+    ) -> Result<BurstLeft, Verdict> {
         let key = &request.key;
         let new_key = || LocalKey::from_verdict(key, scope, quota, burst_epoch, received_at);
         let insert = || Ok::<_, std::convert::Infallible>(Arc::new(Mutex::new(new_key())));
@@ -169,14 +174,17 @@ impl DegradedMode {
         local_key.observe_admitted(key, arrival, scope, quota, burst_epoch, received_at);
         local_key.observe_restrictions(request.restricted.restrictions.as_ref());
         if is_mutant("looser-verdict-wins") {
-            return None;
+            return Ok(local_key.burst_left());
         }
         if let Some(pause) = local_key.pause_if_exceeded(quota.now) {
             self.pending_charges.set_pause(key, pause);
-            return Some(Verdict::PausedNow { now: quota.now, burst_epoch });
+            return Err(Verdict::PausedNow { now: quota.now, burst_epoch, burst_limit: quota.burst_limit });
         }
         let used = quota.used + self.pending_charges.count_on_day(key.id, quota.day);
-        (used > quota.limit).then_some(Verdict::QuotaExhausted { quota: Quota { used: quota.limit, ..*quota } })
+        if used > quota.limit {
+            return Err(Verdict::QuotaExhausted { quota: Quota { used: quota.limit, ..*quota } });
+        }
+        Ok(local_key.burst_left())
     }
 
     /// Whether this node has paused a key, and Redis may not know of it yet.
@@ -189,12 +197,6 @@ impl DegradedMode {
     pub(super) fn restrictions_of(&self, key: &ApiKey) -> Option<Arc<VersionedRestrictions>> {
         let since = self.is_subscribed.load(Ordering::Acquire).then(|| self.subscription_epoch.load(Ordering::Acquire));
         self.with_local_key(key.id, |local_key| local_key.restrictions_for(&key.digest, since))?
-    }
-
-    /// Requests that are left before the burst limit, by what this node has admitted, and seconds until another one is. Other
-    /// nodes may have admitted more.
-    pub(super) fn burst_left(&self, id: KeyId) -> Option<(u64, u64)> {
-        self.with_local_key(id, |local_key| local_key.burst_left())
     }
 
     /// The last count of a key that Redis returned to this node.
@@ -244,11 +246,12 @@ impl DegradedMode {
     /// Whether the local record of a key may be used while neither Redis nor PostgreSQL answers. Not if the key is
     /// known to have changed.
     pub(super) fn is_usable(&self, id: KeyId) -> bool {
-        let is_usable = |local_key: &mut LocalKey| {
-            local_key.updated_at.elapsed() < self.limits.max_age
-                && (!local_key.is_in_doubt() || is_mutant("uses-key-in-doubt"))
-        };
-        self.with_local_key(id, is_usable).unwrap_or_default()
+        self.with_local_key(id, |local_key| self.is_usable_record(local_key)).unwrap_or_default()
+    }
+
+    fn is_usable_record(&self, local_key: &LocalKey) -> bool {
+        local_key.updated_at.elapsed() < self.limits.max_age
+            && (!local_key.is_in_doubt() || is_mutant("uses-key-in-doubt"))
     }
 
     /// Whether a key is known to have changed since its local record was read.
@@ -312,7 +315,7 @@ impl DegradedMode {
         sent: Option<SentCharge>,
         burst_window_ms: u64,
         applied: AppliedRestrictions,
-    ) -> Option<Verdict> {
+    ) -> Option<(Verdict, BurstLeft)> {
         let local_key = self.local_keys.get(&key.id)?;
         let mut local_key = lock_local_key(&local_key);
         local_key.burst_window_ms = burst_window_ms;
@@ -330,20 +333,21 @@ impl DegradedMode {
             let unconfirmed = UnconfirmedCharge { sent, id: charge.id, is_admitted };
             self.pending_charges.add_unconfirmed(key, local_key.record.burst_epoch, unconfirmed);
         }
-        Some(match local_verdict? {
+        let verdict = match local_verdict? {
             LocalVerdict::Admitted { scope, quota, burst_epoch } => {
                 if sent.is_none() && !is_mutant("pending-charge-dropped") {
-                    self.pending_charges.add_admitted(key, burst_epoch, quota.day, charge);
+                    self.pending_charges.add_admitted(key, burst_epoch, (quota.day, quota.burst_limit), charge);
                 }
                 Verdict::Admitted { scope, quota, burst_epoch, is_open: false }
             }
             LocalVerdict::Paused(pause) => {
                 let (now, burst_epoch) = (LedgerTime(pause.at_ms), pause.burst_epoch);
                 self.pending_charges.set_pause(key, pause);
-                Verdict::PausedNow { now, burst_epoch }
+                Verdict::PausedNow { now, burst_epoch, burst_limit: local_key.record.burst_limit }
             }
             LocalVerdict::Refused(verdict) => verdict,
-        })
+        };
+        Some((verdict, local_key.burst_left()))
     }
 
     /// The records from PostgreSQL that are deactivated or paused. Redis may not have these changes.
@@ -356,9 +360,9 @@ impl DegradedMode {
         records.collect()
     }
 
-    /// Whether there is any local key record.
-    pub(super) fn has_local_keys(&self) -> bool {
-        !self.local_keys.is_empty()
+    /// Whether there is any local key record that may be used without Redis and PostgreSQL.
+    pub(super) fn has_usable_keys(&self) -> bool {
+        self.local_keys.iter().any(|(_, local_key)| self.is_usable_record(&lock_local_key(&local_key)))
     }
 }
 

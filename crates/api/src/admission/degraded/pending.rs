@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ipseity_domain::{ApiKey, BURST_LIMIT, KeyDigest, KeyId, KeyPause, UtcDay, is_mutant};
+use ipseity_domain::{ApiKey, BURST_LIMIT, BURST_WINDOW_S, KeyDigest, KeyId, KeyPause, UtcDay, is_mutant};
 use ipseity_ledger::{PendingCharge, RECONCILE_DELAY, ReconcileBatch, SentCharge, UnconfirmedCharge};
 
 /// Maximum number of unconfirmed charges in one batch, so that Redis is never busy with one for long.
 const UNCONFIRMED_PER_BATCH_MAX: usize = BURST_LIMIT;
 
-/// Pending charges by key. Memory is bounded: `keys_max` keys, and per key at most `BURST_LIMIT` request times.
+/// Pending charges by key. Memory is bounded: `keys_max` keys, and per key as many request times as its burst limit.
 pub(crate) struct PendingCharges {
     by_key: Mutex<HashMap<KeyId, PendingKey>>,
     /// Number of keys. Nearly always 0, so that requests need not take the lock.
@@ -59,12 +59,12 @@ impl PendingCharges {
         !self.is_empty() && self.lock().contains_key(&key)
     }
 
-    /// Adds an admitted request that was certainly not charged.
+    /// Adds an admitted request that was certainly not charged, to its day, and to the burst window of its key's limit.
     pub(in crate::admission) fn add_admitted(
         &self,
         key: &ApiKey,
         burst_epoch: u64,
-        day: UtcDay,
+        (day, burst_limit): (UtcDay, usize),
         charge: PendingCharge,
     ) {
         self.update(key, burst_epoch, |pending_key| {
@@ -72,7 +72,9 @@ impl PendingCharges {
             if pending_key.burst_epoch == burst_epoch {
                 pending_key.recent.push_back(charge);
             }
-            if pending_key.recent.len() > BURST_LIMIT {
+            // Redis ignores what has left the burst window.
+            let is_over = |oldest: &PendingCharge| oldest.at.0 + BURST_WINDOW_S * 1000 <= charge.at.0;
+            while pending_key.recent.len() > burst_limit || pending_key.recent.front().is_some_and(is_over) {
                 pending_key.recent.pop_front();
             }
         });

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
-use ipseity_domain::{DailyUsage, KeyId};
+use ipseity_domain::{DailyUsage, KeyId, causes};
 use ipseity_ledger::{DemoReconcileBatch, Ledger, LedgerError, Owner, Quota, ReconcileBatch, Reconciled, SentCharge};
 
 use crate::admission::Admission;
@@ -172,7 +172,7 @@ impl Admission {
                     Err(_) => return BatchOutcome::Failed(None),
                 },
                 Err(failure) => {
-                    tracing::debug!(error = &failure as &dyn std::error::Error, "batch not reconciled");
+                    tracing::debug!(error = %causes(&failure), "batch not reconciled");
                     return BatchOutcome::Failed(failure.sent);
                 }
             }

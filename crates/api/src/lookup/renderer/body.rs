@@ -4,7 +4,7 @@
 //! The facts about a geo record are the same for every address of a network, so they are rendered once and
 //! cached. The facts about the client are written for each request.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipseity_domain::{
     Address, Client, Colo, ConnectionFacts, Field, FieldSet, GeoFacts, HttpProtocol, Location, Network, TlsInfo,
@@ -36,6 +36,28 @@ impl RenderedFacts {
     }
 }
 
+/// The client's address of each family.
+#[derive(Default)]
+struct Addresses {
+    v4: Option<Ipv4Addr>,
+    v6: Option<Ipv6Addr>,
+}
+
+impl Addresses {
+    fn new(own: Address, paired: Option<Address>) -> Self {
+        let mut addresses = Self::default();
+        // The address of the connection comes last: a token never replaces it.
+        for address in paired.into_iter().chain([own]) {
+            match address.expose() {
+                Some(IpAddr::V4(v4)) => addresses.v4 = Some(v4),
+                Some(IpAddr::V6(v6)) => addresses.v6 = Some(v6),
+                None => {}
+            }
+        }
+        addresses
+    }
+}
+
 /// Writes the body. `rendered_facts` must have been rendered for the same field set. `paired_address` is the client's address
 /// of the other family, if it is known.
 pub(super) fn render_body(
@@ -44,12 +66,15 @@ pub(super) fn render_body(
     rendered_facts: &RenderedFacts,
     field_set: FieldSet,
 ) -> Vec<u8> {
+    // Destructured without `..`, here and below: a new fact does not compile until it has a field, and so a scope.
+    let Client { address, connection } = client;
+    let addresses = Addresses::new(*address, paired_address);
     let mut body = Vec::with_capacity(BODY_CAPACITY);
     let (mut segments, mut in_segment) = (rendered_facts.0.iter(), false);
     for field in field_set.fields() {
         let end = body.len();
         body.push(if body.is_empty() { b'{' } else { b',' });
-        if write_client_field(&mut body, field, client, paired_address) {
+        if write_client_field(&mut body, field, &addresses, connection) {
             in_segment = false;
         } else if in_segment {
             body.truncate(end);
@@ -71,24 +96,13 @@ fn write_field(body: &mut Vec<u8>, field: Field, value: &impl Serialize) {
 }
 
 /// Writes a field about the client or its connection; returns `false` for a geo field.
-fn write_client_field(body: &mut Vec<u8>, field: Field, client: &Client, paired_address: Option<Address>) -> bool {
-    // Destructured without `..`, here and below: a new fact does not compile until it has a field, and so a scope.
-    let Client { address, connection } = client;
+fn write_client_field(body: &mut Vec<u8>, field: Field, addresses: &Addresses, connection: &ConnectionFacts) -> bool {
     // Whether the connection is encrypted decides if a key is accepted; the API has no field for it.
     let ConnectionFacts { http_protocol, is_encrypted: _, tls, rtt_ms, colo } = connection;
-    let (mut v4, mut v6) = (None, None);
-    // The address of the connection comes first: a token never replaces it.
-    for address in [Some(*address), paired_address].into_iter().flatten() {
-        match address.expose() {
-            Some(IpAddr::V4(address)) => v4 = v4.or(Some(address)),
-            Some(IpAddr::V6(address)) => v6 = v6.or(Some(address)),
-            None => {}
-        }
-    }
     match field {
         Field::Status => write_field(body, field, &"success"),
-        Field::Ip => write_field(body, field, &v4),
-        Field::Ipv6 => write_field(body, field, &v6),
+        Field::Ip => write_field(body, field, &addresses.v4),
+        Field::Ipv6 => write_field(body, field, &addresses.v6),
         Field::HttpProtocol => write_field(body, field, &http_protocol.map(HttpProtocol::name)),
         Field::TlsVersion => {
             write_field(body, field, &tls.map(|TlsInfo { version, cipher: _ }| TlsVersion::name(version)));

@@ -1,8 +1,8 @@
 //! The examples of the OpenAPI document, rendered by the same code as real responses.
 
 use axum::response::Response;
-use ipseity_domain::FieldSet;
 use ipseity_domain::plan::FREE_DAILY_LIMIT;
+use ipseity_domain::{BURST_LIMIT, FieldSet};
 use ipseity_ledger::Quota;
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ pub(crate) fn example_body(field_set: FieldSet) -> Value {
 
 /// The response to a lookup, with its headers and without a body. A demo request has no burst limit.
 pub(crate) fn example_lookup_headers(burst: Option<BurstUse>) -> Response {
-    let quota = Quota { now: EXAMPLE_NOW, limit: FREE_DAILY_LIMIT, day: EXAMPLE_NOW.day(), used: 42 };
+    let (now, limit, burst_limit) = (EXAMPLE_NOW, FREE_DAILY_LIMIT, BURST_LIMIT);
+    let quota = Quota { now, limit, day: now.day(), used: 42, burst_limit };
     lookup_response(Vec::new(), &quota, burst)
 }

@@ -24,27 +24,6 @@ struct SampleConnection {
     colo: &'static str,
 }
 
-/// A location without a value.
-const NOWHERE: Location<'static> = Location {
-    city: None,
-    region: None,
-    region_code: None,
-    country: None,
-    country_name: None,
-    continent: None,
-    latitude: None,
-    longitude: None,
-    accuracy_km: None,
-    timezone: None,
-    timezone_offset: None,
-    postal_code: None,
-    is_eu: None,
-    currency: None,
-};
-
-/// A network without a value.
-const NO_NETWORK: Network<'static> = Network { asn: None, org: None, proxy: None, hosting: None };
-
 /// Someone at home, and the caller of a request without `as`.
 pub(crate) const HOME: SampleCaller = SampleCaller {
     name: "home",
@@ -65,7 +44,7 @@ pub(crate) const HOME: SampleCaller = SampleCaller {
             postal_code: Some("75001"),
             is_eu: Some(true),
             currency: Some("EUR"),
-            ..NOWHERE
+            ..Location::UNKNOWN
         },
         network: Network { asn: Some(64500), org: Some("Example Networks"), proxy: Some(false), hosting: Some(false) },
     },
@@ -93,7 +72,7 @@ pub(crate) static SAMPLE_CALLERS: [SampleCaller; 7] = [
                 postal_code: Some("100-0001"),
                 is_eu: Some(false),
                 currency: Some("JPY"),
-                ..NOWHERE
+                ..Location::UNKNOWN
             },
             network: Network { asn: Some(64501), org: Some("Example Fiber"), proxy: Some(false), hosting: Some(false) },
         },
@@ -114,7 +93,7 @@ pub(crate) static SAMPLE_CALLERS: [SampleCaller; 7] = [
                 timezone_offset: Some(-10_800),
                 is_eu: Some(false),
                 currency: Some("BRL"),
-                ..NOWHERE
+                ..Location::UNKNOWN
             },
             network: Network {
                 asn: Some(64502),
@@ -143,7 +122,7 @@ pub(crate) static SAMPLE_CALLERS: [SampleCaller; 7] = [
                 postal_code: Some("101"),
                 is_eu: Some(false),
                 currency: Some("ISK"),
-                ..NOWHERE
+                ..Location::UNKNOWN
             },
             network: Network { asn: Some(64503), org: Some("Example Cloud"), proxy: Some(false), hosting: Some(true) },
         },
@@ -164,7 +143,7 @@ pub(crate) static SAMPLE_CALLERS: [SampleCaller; 7] = [
                 timezone_offset: Some(28_800),
                 is_eu: Some(false),
                 currency: Some("SGD"),
-                ..NOWHERE
+                ..Location::UNKNOWN
             },
             network: Network { asn: Some(64504), org: Some("Example VPN"), proxy: Some(true), hosting: Some(true) },
         },
@@ -174,14 +153,14 @@ pub(crate) static SAMPLE_CALLERS: [SampleCaller; 7] = [
         name: "unknown",
         address: Some(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 99))),
         connection: Some(SampleConnection { http_protocol: HttpProtocol::Http11, rtt_ms: 30, colo: "FRA" }),
-        facts: GeoFacts { location: NOWHERE, network: NO_NETWORK },
+        facts: GeoFacts { location: Location::UNKNOWN, network: Network::UNKNOWN },
     },
     // A proxy in front of the service does not name the client.
     SampleCaller {
         name: "no-address",
         address: None,
         connection: None,
-        facts: GeoFacts { location: NOWHERE, network: NO_NETWORK },
+        facts: GeoFacts { location: Location::UNKNOWN, network: Network::UNKNOWN },
     },
 ];
 

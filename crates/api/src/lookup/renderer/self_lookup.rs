@@ -1,7 +1,7 @@
 //! The lookups that the landing page does for its visitor. They are the only uncharged lookups, because a page
 //! view is not an API call.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use ipseity_domain::{Client, FieldSet, GeoFacts, Scope};
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::lookup::renderer::body::{RenderedFacts, render_body};
 use crate::pairing::{Pairing, paired_address};
+use crate::wall_clock::wall_clock;
 
 /// The result of [`self_lookup`]. It has no `Debug`, because it contains the client's address.
 pub struct SelfLookup {
@@ -35,7 +36,7 @@ pub fn paired_self_lookup(pairing: &Pairing, client: &Client, headers: &HeaderMa
 #[must_use]
 pub fn self_lookup(atlas_reloader: &AtlasReloader, client: &Client) -> Option<SelfLookup> {
     let started = Instant::now();
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let now_s = wall_clock().as_secs();
     let atlas = atlas_reloader.current();
     let facts = atlas.locate(client.address, i64::try_from(now_s).unwrap_or(i64::MAX));
     let field_set = FieldSet::Scope(Scope::Full);

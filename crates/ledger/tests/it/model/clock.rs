@@ -108,6 +108,7 @@ impl RandomWalk {
             let Some(record) = &mut key.record else { continue };
             if record.newest_ms > 0 && record.requests.iter().all(|at| self.now_ms >= at + MINUTE_MS) {
                 record.requests.clear();
+                record.is_log_deleted = true;
                 let log_key = redis_key(key.key.id, "log");
                 cmd("DEL").arg(log_key).exec_async(&mut self.connection).await.expect("log is deleted");
             }

@@ -12,6 +12,8 @@ use super::days::{Counts, DayColumns, merge_days, newest_days, raise_count, star
 use super::incarnation::ModelIncarnation;
 use crate::fixture::DAY_MS;
 
+/// The highest burst limit of a key.
+pub const BURST_LIMIT_HIGHEST: usize = 400;
 const BURST_WINDOW_MS: u64 = BURST_WINDOW_S * 1000;
 /// If the clock goes back by at most this, the time of the newest request is used.
 const CLOCK_SKEW_TOLERANCE_MS: u64 = 1_000;
@@ -43,10 +45,17 @@ pub struct RecordModel {
     pub requests: Vec<u64>,
     /// When the newest request was charged, even if the log is deleted.
     pub newest_ms: u64,
+    /// Whether the log expired since the newest request was charged.
+    pub is_log_deleted: bool,
     pub days: DayColumns,
     /// Charges up to this time can be missing from the log.
     pub log_start_ms: u64,
     pub written_ms: u64,
+}
+
+/// The limit of the specification, or another.
+pub fn random_burst_limit(rng: &mut fastrand::Rng) -> usize {
+    if rng.bool() { BURST_LIMIT } else { rng.usize(20..=BURST_LIMIT_HIGHEST) }
 }
 
 impl KeyModel {
@@ -58,6 +67,7 @@ impl KeyModel {
             previous: None,
             scope: Scope::ALL[rng.usize(..Scope::ALL.len())],
             daily_limit: rng.u64(5..=400),
+            burst_limit: random_burst_limit(rng),
             restrictions: None,
             flags: KeyFlags::default(),
             generation: 1,
@@ -148,6 +158,7 @@ impl KeyModel {
         let days = self.merge_days(key_record, old.as_ref(), true, now_ms);
         let log_start_ms = old.as_ref().map_or(now_ms, |old| old.next_log_start_ms(now_ms));
         let old = old.filter(|old| old.key_record.burst_epoch == key_record.burst_epoch);
+        let is_log_deleted = old.as_ref().is_some_and(|old| old.is_log_deleted);
         let (requests, newest_ms) = old.map_or((Vec::new(), 0), |old| (old.requests, old.newest_ms));
         let incarnation = Some(incarnation);
         self.record = Some(RecordModel {
@@ -155,6 +166,7 @@ impl KeyModel {
             incarnation,
             requests,
             newest_ms,
+            is_log_deleted,
             days,
             log_start_ms,
             written_ms: now_ms,
@@ -207,6 +219,9 @@ impl KeyModel {
                 record.log_start_ms = record.next_log_start_ms(now_ms);
                 record.requests.clear();
                 record.newest_ms = 0;
+            } else if record.key_record.burst_limit != key_record.burst_limit {
+                // A log of another limit may have lost its first entries.
+                record.log_start_ms = record.next_log_start_ms(now_ms);
             }
             record.key_record = key_record.clone();
             record.key_record.flags.paused |= paused_here || has_unrecorded_pause;
@@ -255,7 +270,7 @@ impl KeyModel {
             return Verdict::Inactive(LedgerTime(clock_ms));
         }
         if key_record.flags.paused {
-            return Verdict::Paused(LedgerTime(clock_ms));
+            return Verdict::Paused { now: LedgerTime(clock_ms), burst_limit: key_record.burst_limit };
         }
         if let Some(VersionedRestrictions { version, restrictions }) = key_record.restrictions.as_deref() {
             if restrictions.expires_at_s.is_some_and(|expires_at_s| clock_ms >= expires_at_s * 1000) {
@@ -273,6 +288,7 @@ impl KeyModel {
         if record.newest_ms > clock_ms + CLOCK_SKEW_TOLERANCE_MS {
             record.log_start_ms = record.next_log_start_ms(clock_ms);
             record.requests.clear();
+            record.is_log_deleted = false;
         } else {
             now_ms = now_ms.max(record.newest_ms);
         }
@@ -281,7 +297,8 @@ impl KeyModel {
             self.keep_unflushed(moved);
         }
         record.requests.retain(|at| now_ms < at + BURST_WINDOW_MS);
-        if record.requests.len() >= BURST_LIMIT {
+        let burst_limit = record.key_record.burst_limit;
+        if record.requests.len() >= burst_limit {
             let mut counts = [0; BURST_WINDOW_S as usize];
             for at in record.requests.iter().chain([&now_ms]) {
                 counts[59 - usize::try_from((now_ms - at) / 1000).expect("second of the window")] += 1;
@@ -289,10 +306,12 @@ impl KeyModel {
             let (id, burst_epoch) = (record.key_record.id, record.key_record.burst_epoch);
             record.key_record.flags.paused = true;
             self.unrecorded_pauses.push(KeyPause { key: id, burst_epoch, at_ms: now_ms, counts });
-            return Verdict::PausedNow { now: LedgerTime(now_ms), burst_epoch };
+            return Verdict::PausedNow { now: LedgerTime(now_ms), burst_epoch, burst_limit };
         }
+        record.restart_lost_log(now_ms);
         record.requests.push(arrival_ms);
         record.newest_ms = now_ms;
+        record.is_log_deleted = false;
         if days != record.days {
             record.days = days;
             record.written_ms = clock_ms;
@@ -309,6 +328,13 @@ impl RecordModel {
         times.fold(now_ms, u64::max)
     }
 
+    /// An empty log in the burst window of the newest request has lost entries.
+    pub fn restart_lost_log(&mut self, now_ms: u64) {
+        if self.is_log_deleted && now_ms < self.newest_ms + BURST_WINDOW_MS {
+            self.log_start_ms = self.next_log_start_ms(now_ms);
+        }
+    }
+
     fn charge_quota(&mut self, now_ms: u64) -> Verdict {
         let (limit, today) = (self.key_record.daily_limit, &mut self.days[0]);
         let exhausted = today.count >= limit;
@@ -316,7 +342,8 @@ impl RecordModel {
             today.count += 1;
         }
         let used = if exhausted { limit } else { today.count };
-        let quota = Quota { now: LedgerTime(now_ms), limit, day: today.day, used };
+        let burst_limit = self.key_record.burst_limit;
+        let quota = Quota { now: LedgerTime(now_ms), limit, day: today.day, used, burst_limit };
         if exhausted {
             Verdict::QuotaExhausted { quota }
         } else {

@@ -156,7 +156,7 @@ fn verdict_code(verdict: Option<&Verdict>) -> u8 {
         None | Some(Verdict::Unknown(_)) => b'0',
         Some(Verdict::WrongSecret(_)) => b'1',
         Some(Verdict::Inactive(_)) => b'2',
-        Some(Verdict::Paused(_)) => b'3',
+        Some(Verdict::Paused { .. }) => b'3',
         Some(Verdict::PausedNow { .. }) => b'4',
         Some(Verdict::QuotaExhausted { .. }) => b'5',
         Some(Verdict::Admitted { .. }) => b'6',

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ipseity_domain::{BURST_LIMIT, DailyUsage, KeyPause, UtcDay};
+use ipseity_domain::{DailyUsage, KeyPause, UtcDay};
 use ipseity_ledger::{Ledger, LedgerTime, PendingCharge, ReconcileBatch, Reconciled};
 
 use super::calls::StoredKey;
@@ -149,13 +149,14 @@ impl RandomWalk {
         node.last_batch_number += 1;
         let (id, burst_epoch) = (key.key.id, key.stored.burst_epoch);
         let is_paused = self.rng.u32(..100) == 0;
-        let pause = is_paused.then_some(KeyPause { key: id, burst_epoch, at_ms: now_ms, counts: [1; 60] });
+        let counts = [self.rng.u16(1..8); 60];
+        let pause = is_paused.then_some(KeyPause { key: id, burst_epoch, at_ms: now_ms, counts });
         let batch = ReconcileBatch {
             key: id,
             number: node.last_batch_number,
             burst_epoch,
             days: days.into_iter().collect(),
-            recent: recent[recent.len().saturating_sub(BURST_LIMIT)..].to_vec(),
+            recent: recent[recent.len().saturating_sub(key.stored.burst_limit)..].to_vec(),
             unconfirmed: lost.iter().map(|lost| lost.unconfirmed).collect(),
             pause,
             first_attempt: None,
@@ -206,7 +207,7 @@ impl RandomWalk {
     fn evidence(&self, index: usize, before: &StoredKey) -> Evidence {
         let record = self.keys[index].record.as_ref().expect("record exists");
         let mut missing_until_ms = self.now_ms.max(before.newest_ms()) - WINDOW_MS;
-        if before.log.len() >= BURST_LIMIT {
+        if before.log.len() >= record.key_record.burst_limit {
             missing_until_ms = before.log.iter().copied().fold(u64::MAX, u64::min).max(missing_until_ms);
         }
         let lost_with_log_ms = if before.log.is_empty() { before.newest_ms() } else { 0 };
@@ -324,9 +325,10 @@ impl RandomWalk {
             if !new.is_empty() {
                 log.extend(new.iter().filter(|at| self.now_ms < **at + WINDOW_MS).map(|at| *at.min(&self.now_ms)));
                 log.sort_unstable();
+                log.drain(..log.len().saturating_sub(record.key_record.burst_limit));
             }
         }
-        if log[log.len().saturating_sub(BURST_LIMIT)..] != after.log {
+        if log != after.log {
             self.fail(&format!("the model expects the log {log:?}\nbut it is {:?}", after.log));
         }
     }
@@ -335,13 +337,18 @@ impl RandomWalk {
     fn adopt(&mut self, index: usize, sent: &SentBatch, after: &StoredKey) {
         let key = &mut self.keys[index];
         let record = key.record.as_mut().expect("record exists");
+        if !sent.is_counted {
+            record.restart_lost_log(self.now_ms);
+        }
         record.days = after.days();
         record.requests.clone_from(&after.log);
         record.newest_ms = after.newest_ms();
+        record.is_log_deleted = after.log.is_empty();
         record.written_ms = self.now_ms;
         key.unflushed.clone_from(&after.unflushed);
         if let Some(pause) = &sent.batch.pause
             && record.key_record.burst_epoch == pause.burst_epoch
+            && usize::from(pause.counts.iter().sum::<u16>()) > record.key_record.burst_limit
         {
             // A repeated batch pauses the key again, in the same burst epoch.
             assert!(after.pending.contains(&pause.burst_epoch), "the pause is kept until PostgreSQL has it");

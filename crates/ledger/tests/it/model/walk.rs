@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::calls::{RawCalls, redis_key};
 use super::incarnation::ModelIncarnation;
-use super::key::KeyModel;
+use super::key::{BURST_LIMIT_HIGHEST, KeyModel, random_burst_limit};
 use super::lost::HeldCharge;
 use super::reconcile::{NodeModel, PendingModel};
 use crate::fixture::{LedgerFixture, NOON, REQUEST_TIMEOUT, lost_charge};
@@ -25,7 +25,7 @@ use crate::fixture::{LedgerFixture, NOON, REQUEST_TIMEOUT, lost_charge};
 const KEYS: usize = 8;
 /// Keys from this one on can be restricted. Their charges are not lost: a key whose charges are refused while the clock is
 /// set back does not notice it, and what is lost then is not covered.
-const RESTRICTED_KEYS: usize = 6;
+const RESTRICTED_KEYS: usize = 5;
 pub const NODES: usize = 2;
 const STEPS_SHOWN: usize = 40;
 const LOG_CHECK_INTERVAL: u32 = 300;
@@ -307,11 +307,12 @@ impl RandomWalk {
             0..14 => key.change(|stored| stored.flags.deactivated = true),
             14..36 => key.change(|stored| stored.flags.deactivated = false),
             60..80 if is_restricted(index) => {
-                let expires_at_s = (rng.u32(..4) == 0).then(|| now_ms / 1000 + rng.u64(..300));
+                let expires_at_s = (rng.u32(..4) == 0).then(|| now_ms / 1000 + rng.u64(..100));
                 key.restrict(expires_at_s);
             }
             36..80 => key.resume(),
-            80..92 => key.change(|stored| stored.daily_limit = rng.u64(5..=400)),
+            80..86 => key.change(|stored| stored.daily_limit = rng.u64(5..=400)),
+            86..92 => key.change(|stored| stored.burst_limit = random_burst_limit(rng)),
             _ => {
                 let until_s = now_ms / 1000 + rng.u64(..120);
                 key.rotate(rng, until_s);
@@ -388,7 +389,7 @@ impl RandomWalk {
         self.nodes.iter_mut().for_each(|node| node.pending[index].drop_future(self.now_ms));
     }
 
-    /// A log has at most 300 entries, each with a time and a charge id.
+    /// A log has at most as many entries as the highest limit, each with a time and a charge id.
     pub async fn check_logs(&mut self) {
         let log_keys: Vec<String> =
             cmd("KEYS").arg("*:log:*").query_async(&mut self.connection).await.expect("KEYS succeeds");
@@ -396,7 +397,7 @@ impl RandomWalk {
             let entries: Vec<String> =
                 cmd("LRANGE").arg(log_key).arg(0).arg(-1).query_async(&mut self.connection).await.expect("log exists");
             let is_valid = |entry: &String| entry.len() == 19 && entry.bytes().all(|digit| digit.is_ascii_digit());
-            if entries.len() > BURST_LIMIT || !entries.iter().all(is_valid) {
+            if entries.len() > BURST_LIMIT_HIGHEST || !entries.iter().all(is_valid) {
                 self.fail(&format!("log with {} entries: {entries:?}", entries.len()));
             }
         }
@@ -445,7 +446,7 @@ fn verdict_name(verdict: &Verdict) -> &'static str {
         Verdict::Unknown(_) => "unknown",
         Verdict::WrongSecret(_) => "wrong_secret",
         Verdict::Inactive(_) => "inactive",
-        Verdict::Paused(_) => "paused",
+        Verdict::Paused { .. } => "paused",
         Verdict::PausedNow { .. } => "paused_now",
         Verdict::QuotaExhausted { .. } => "quota_exhausted",
         Verdict::Admitted { .. } => "admitted",
@@ -461,7 +462,7 @@ fn verdict_order(verdict: &Verdict) -> (u8, u64) {
         Verdict::Admitted { quota, .. } => (0, quota.used),
         Verdict::QuotaExhausted { .. } => (1, 0),
         Verdict::PausedNow { .. } => (2, 0),
-        Verdict::Paused(_) => (3, 0),
+        Verdict::Paused { .. } => (3, 0),
         Verdict::Unknown(_)
         | Verdict::WrongSecret(_)
         | Verdict::Inactive(_)

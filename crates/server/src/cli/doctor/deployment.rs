@@ -3,6 +3,7 @@
 use ipseity_keys::DeploymentStatus;
 
 use crate::cli::admin_context::AdminContext;
+use crate::cli::contract;
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, to_sentence};
 use crate::config::Config;
 
@@ -19,6 +20,9 @@ pub(super) async fn check_deployment(config: &Config) -> Vec<DoctorFinding> {
         }
         Ok(status @ DeploymentStatus::UnclaimedRedis) => findings.warning(to_sentence(&status.to_string())),
         Err(_) => return Vec::new(),
+    }
+    for deviation in contract::limit_deviations(&admin.store).await.unwrap_or_default() {
+        findings.warning(deviation);
     }
     findings.ok_unless_error("PostgreSQL and Redis belong together.")
 }

@@ -54,6 +54,10 @@ impl DoctorFindings {
         self.findings
     }
 
+    pub(super) fn into_findings(self) -> Vec<DoctorFinding> {
+        self.findings
+    }
+
     fn add(&mut self, severity: Severity, message: impl Into<String>) {
         self.findings.push(DoctorFinding { check: self.check, severity, message: message.into() });
     }

@@ -1,11 +1,11 @@
 //! Checks the open file limit and the addresses to listen on.
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings};
 use crate::cli::ops_client;
 use crate::config::Config;
+use crate::node::sockets::bind_error_message;
 
 pub(super) fn check_open_files(config: &Config) -> Vec<DoctorFinding> {
     let mut findings = DoctorFindings::new("open files");
@@ -40,26 +40,4 @@ pub(super) async fn check_ports(config: &Config) -> Vec<DoctorFinding> {
         }
     }
     findings.ok_unless_error(format!("{} addresses are free. No node is running.", tcp.len()))
-}
-
-fn bind_error_message(address: SocketAddr, protocol: &str, error: &std::io::Error) -> String {
-    let port = address.port();
-    let reason = error.kind();
-    if reason == ErrorKind::AddrInUse {
-        format!(
-            "{address} ({protocol}) is in use by another program, or systemd holds it for the service. Stop the program (`ss -lnp 'sport = :{port}'` shows it) or choose another address in [edge], [ops] or [home]."
-        )
-    } else if reason == ErrorKind::PermissionDenied {
-        format!(
-            "This user may not listen on {address} ({protocol}). Grant CAP_NET_BIND_SERVICE to the service or choose a port above 1023."
-        )
-    } else if reason == ErrorKind::AddrNotAvailable {
-        format!(
-            "{address} is not an address of this machine. In [edge], [ops] or [home], use one that `ip address` shows, or 0.0.0.0 or [::] for all."
-        )
-    } else {
-        format!(
-            "Failed to listen on {address} ({protocol}): {error}. Choose another address in [edge], [ops] or [home]."
-        )
-    }
 }

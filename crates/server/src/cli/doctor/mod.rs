@@ -6,6 +6,7 @@ mod backend_report;
 mod clocks;
 mod deployment;
 mod finding;
+mod geo;
 mod home;
 mod machine;
 mod pairing;
@@ -14,51 +15,40 @@ mod redis;
 mod settings;
 
 use anyhow::{Result, ensure};
-use clap::Args;
 use serde_json::json;
 
 use self::finding::{DoctorFinding, Severity};
 use crate::cli::output;
 use crate::config::Config;
 
-#[derive(Args)]
-pub(super) struct DoctorCommand {
-    /// Print JSON, one finding per line: `check`, `severity` (ok, warning or error) and `message`.
-    #[arg(long)]
-    json: bool,
+/// Prints each finding. In JSON it has `check`, `severity` (ok, warning or error) and `message`.
+pub(super) async fn run(config: &Config, json: bool) -> Result<()> {
+    let (backends, ports, pairing) =
+        tokio::join!(check_backends(config), machine::check_ports(config), pairing::check_pairing(config));
+    let findings: Vec<DoctorFinding> = [
+        settings::check_settings(config),
+        backends,
+        settings::check_certificates(config),
+        pairing,
+        geo::check_geo_databases(config),
+        machine::check_open_files(config),
+        ports,
+        settings::check_proxies(config),
+        settings::check_exposure(config),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    findings.iter().try_for_each(|finding| print_finding(finding, json))?;
+    let error_count = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let noun = if error_count == 1 { "error" } else { "errors" };
+    ensure!(error_count == 0, "found {error_count} {noun}. Each message ends with a suggested fix.");
+    Ok(())
 }
 
-impl DoctorCommand {
-    pub(super) async fn run(&self, config: &Config) -> Result<()> {
-        let (backends, ports, pairing) =
-            tokio::join!(check_backends(config), machine::check_ports(config), pairing::check_pairing(config));
-        let findings: Vec<DoctorFinding> = [
-            settings::check_settings(config),
-            backends,
-            settings::check_certificates(config),
-            pairing,
-            settings::check_geo_databases(config),
-            machine::check_open_files(config),
-            ports,
-            settings::check_proxies(config),
-            settings::check_exposure(config),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        findings.iter().try_for_each(|finding| self.print_finding(finding))?;
-        let error_count = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-        let noun = if error_count == 1 { "error" } else { "errors" };
-        ensure!(error_count == 0, "found {error_count} {noun}. Each message ends with a suggested fix.");
-        Ok(())
-    }
-
-    fn print_finding(&self, DoctorFinding { check, severity, message }: &DoctorFinding) -> Result<()> {
-        if self.json {
-            return output::print_json(&json!({ "check": check, "severity": severity.name(), "message": message }));
-        }
-        output::print_line(&format!("{:<7}  {check:<12}  {message}", severity.name()))
-    }
+fn print_finding(DoctorFinding { check, severity, message }: &DoctorFinding, json: bool) -> Result<()> {
+    let value = json!({ "check": check, "severity": severity.name(), "message": message });
+    output::print_result(json, &value, &format!("{:<7}  {check:<12}  {message}", severity.name()))
 }
 
 /// Checks the stores, or home for a remote node.

@@ -1,6 +1,7 @@
 //! Checks PostgreSQL and its schema.
 
-use ipseity_store::{PostgresServerInfo, StoreError};
+use ipseity_domain::causes;
+use ipseity_store::{PostgresRole, PostgresServerInfo, StoreError};
 
 use crate::cli::doctor::backend_report::{BackendReport, ClockOffset};
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error};
@@ -13,6 +14,10 @@ const CHECK_NAME: &str = "postgres";
 const POSTGRES_VERSION_MIN: i32 = 15;
 /// Default of PostgreSQL's superuser_reserved_connections.
 const SUPERUSER_CONNECTIONS: u32 = 3;
+
+/// What PgBouncer answers to the settings of a session, and what happens if it changes the server between statements.
+const POOLER_ERRORS: [&str; 2] = ["unsupported startup parameter", "prepared statement"];
+const POOLER_HINT: &str = "A connection pooler such as PgBouncer is in front of PostgreSQL. Let [store] url name PostgreSQL itself: nodes pool their connections, and need settings of the session, prepared statements and LISTEN";
 
 pub(super) async fn check_postgres(config: &Config) -> BackendReport {
     let diagnostics = match background_store(config, "ipseity-doctor") {
@@ -33,7 +38,7 @@ fn postgres_error(message: String) -> BackendReport {
 }
 
 fn connection_error_message(url: &str, error: &StoreError) -> String {
-    let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    let cause = causes(error).texts().pop().unwrap_or_default();
     if error.is_auth_failure() {
         return format!(
             "PostgreSQL at {url} rejects the role or its password. Correct [store] url or allow the role (`create role`, pg_hba.conf)."
@@ -42,6 +47,14 @@ fn connection_error_message(url: &str, error: &StoreError) -> String {
     if error.is_missing_database() {
         return format!(
             "PostgreSQL at {url} has no such database. Create it with `createdb` and run `ipseity migrate`, or correct [store] url."
+        );
+    }
+    if POOLER_ERRORS.iter().any(|error| cause.contains(error)) {
+        return format!("{POOLER_HINT} ({cause} at {url}).");
+    }
+    if cause.contains("certificate") {
+        return format!(
+            "The certificate of PostgreSQL at {url} is not trusted ({cause}). Add `sslrootcert=FILE` to [store] url, or use the name in the certificate."
         );
     }
     format!("PostgreSQL at {url} is unreachable ({cause}). Start it, or correct [store] url and check the network.")
@@ -53,6 +66,9 @@ fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<Doct
         findings
             .error(format!("PostgreSQL {} is too old. Upgrade it to {POSTGRES_VERSION_MIN} or newer.", info.version));
     }
+    if let Some(error) = &info.write_error {
+        findings.error(format!("PostgreSQL cannot commit ({error}). Free disk space on its machine, and see its log."));
+    }
     if info.is_read_only {
         findings.error(
             "PostgreSQL is read-only: it is a replica, or default_transaction_read_only is on. Point [store] url to the primary or turn the setting off.",
@@ -60,7 +76,7 @@ fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<Doct
     }
     if info.encoding != "UTF8" {
         findings.error(format!(
-            "The encoding of the database is {}, which cannot store every name. Create a database with `createdb --encoding=UTF8`.",
+            "The encoding of the database is {}, which cannot store every name. Create a database with `createdb --template=template0 --encoding=UTF8`.",
             info.encoding
         ));
     }
@@ -77,6 +93,9 @@ fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<Doct
             "The role of [store] url cannot read the identity of the server, so nodes do not notice a failover. Run `grant execute on function pg_control_system(), pg_walfile_name(pg_lsn), pg_current_wal_lsn() to ROLE`.",
         );
     }
+    if !info.has_session_settings {
+        findings.error(format!("{POOLER_HINT} (the settings of the session are lost)."));
+    }
     check_schema(info, &mut findings);
     let (connections_needed, connections_allowed) =
         (postgres_connections_per_node(config) + SUPERUSER_CONNECTIONS, info.connections_max);
@@ -85,10 +104,22 @@ fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<Doct
             "PostgreSQL allows {connections_allowed} connections, but this node alone may open {connections_needed}. Raise `max_connections`, or lower [store] connections_max or [portal] postgres_connections_max."
         ));
     }
+    for server in &info.others {
+        match server.role {
+            PostgresRole::Standby => {}
+            PostgresRole::Primary { .. } => findings.warning(format!(
+                "{} and {} both accept writes. Make one of them a standby: a node uses the one that was promoted last.",
+                info.address, server.address
+            )),
+            PostgresRole::Unreachable { .. } => {
+                findings.warning(format!("{server}, so it cannot take over. Start it, or remove it from [store] url."));
+            }
+        }
+    }
     let round_trip_ms = info.round_trip.as_secs_f64() * 1000.0;
     findings.ok_unless_error(format!(
-        "PostgreSQL {}, all {} migrations applied, round trip {round_trip_ms:.1} ms.",
-        info.version, info.known_migrations
+        "PostgreSQL {} at {}, all {} migrations applied, round trip {round_trip_ms:.1} ms.",
+        info.version, info.address, info.known_migrations
     ))
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ipseity_ledger::RedisServerInfo;
+use ipseity_domain::causes;
+use ipseity_ledger::{RedisServerInfo, SentinelInfo};
 
 use crate::cli::doctor::backend_report::{BackendReport, ClockOffset};
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error};
@@ -15,15 +16,20 @@ const CHECK_NAME: &str = "redis";
 const REDIS_VERSION_MIN: u32 = 7;
 const VALKEY_VERSION_MIN: u32 = 8;
 const MEMORY_USED_PERCENT_MAX: u64 = 80;
+const SENTINELS_MIN: usize = 3;
 
 pub(super) async fn check_redis(config: &Config) -> BackendReport {
-    let diagnostics = match background_ledger(config, &Arc::default()) {
-        Ok(ledger) => ledger.diagnostics().await,
+    let ledger = match background_ledger(config, &Arc::default()) {
+        Ok(ledger) => ledger,
         Err(error) => return redis_error(error_sentence(&error)),
     };
-    match diagnostics {
+    match ledger.diagnostics().await {
         Ok(servers) => BackendReport {
-            findings: servers.iter().flat_map(|server| check_redis_server(server, config)).collect(),
+            findings: servers
+                .iter()
+                .flat_map(|server| check_redis_server(server, config))
+                .chain(check_sentinels(&ledger.sentinels().await))
+                .collect(),
             clocks: servers
                 .iter()
                 .map(|server| ClockOffset { source: display_name(server), offset_ms: server.clock_offset_ms })
@@ -36,12 +42,56 @@ pub(super) async fn check_redis(config: &Config) -> BackendReport {
                     "Redis at {url} rejects the username or password. Correct [ledger] url: redis://username:password@host."
                 ));
             }
-            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            redis_error(format!(
-                "Redis at {url} is unreachable ({cause}). Start it, or correct [ledger] url and check the network."
-            ))
+            let cause = causes(&error).texts().pop().unwrap_or_default();
+            redis_error(match &*cause {
+                cause if cause.contains("NOPERM") => {
+                    format!(
+                        "Redis at {url} denies a command ({cause}). docs/operations/redis.md lists the rights of a node."
+                    )
+                }
+                cause if cause.contains("CertificateRequired") => format!(
+                    "Redis at {url} asks for a certificate ({cause}). Set [ledger] certificate_file and private_key_file."
+                ),
+                cause if cause.contains("certificate") => format!(
+                    "The certificate of Redis at {url} is not trusted ({cause}). Set [ledger] ca_file, or use the name in the certificate."
+                ),
+                cause => format!(
+                    "Redis at {url} is unreachable ({cause}). Start it, or correct [ledger] url and check the network."
+                ),
+            })
         }
     }
+}
+
+fn check_sentinels(sentinels: &[SentinelInfo]) -> Vec<DoctorFinding> {
+    let mut findings = DoctorFindings::new(CHECK_NAME);
+    if sentinels.is_empty() {
+        return Vec::new();
+    }
+    let mut primaries: Vec<&String> = Vec::new();
+    for sentinel in sentinels {
+        match &sentinel.primary {
+            Ok(primary) if primaries.contains(&primary) => {}
+            Ok(primary) => primaries.push(primary),
+            Err(cause) => findings.warning(format!(
+                "Sentinel at {} reports no primary ({cause}). Start it, or correct [ledger] url.",
+                sentinel.address
+            )),
+        }
+    }
+    if let [first, second, ..] = primaries[..] {
+        findings.warning(format!(
+            "Sentinels report different primaries: {first} and {second}. Nodes use the one of the latest failover. Wait for its end, or check the network between the Sentinels."
+        ));
+    }
+    if sentinels.len() < SENTINELS_MIN {
+        findings.warning(format!(
+            "[ledger] url names {} of the Sentinels. Name all, at least {SENTINELS_MIN}, so that one can fail.",
+            sentinels.len()
+        ));
+    }
+    let names = sentinels.iter().map(|sentinel| sentinel.address.as_str()).collect::<Vec<_>>().join(", ");
+    findings.ok_unless_error(format!("Sentinel names the primary ({names})."))
 }
 
 fn redis_error(message: String) -> BackendReport {
@@ -119,7 +169,7 @@ fn check_persistence(server: &RedisServerInfo, name: &str, findings: &mut Doctor
     }
     match (server.aof_enabled, server.rdb_enabled) {
         (true, _) => {}
-        (false, Some(false)) => findings.error(format!(
+        (false, Some(false)) => findings.warning(format!(
             "{name} stores nothing on disk, so a restart loses the counts since the last usage flush. Set `appendonly yes`."
         )),
         (false, Some(true)) => findings.warning(format!(

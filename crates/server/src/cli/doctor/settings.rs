@@ -1,40 +1,44 @@
 //! Checks the settings and the files that they name.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use ipseity_geo::{Atlas, AtlasReloader, AtlasSources};
+use ipseity_geo::{AtlasReloader, AtlasSources};
 
-use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error, to_sentence};
+use crate::cli::contract;
+use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error};
 use crate::config::Config;
 use crate::geo::update::GeoUpdater;
-use crate::node::portal_setup::PortalSetup;
+use crate::node::portal_setup::{PageSources, PortalSetup};
 use crate::node::proxy_trust;
 use crate::node::sealed_tokens::open_sealed_tokens;
+use crate::tasks::blocked_networks::open_blocked_networks;
 use crate::tasks::{acme, certificates};
 use crate::telemetry::log;
 
 /// Automatic renewal happens earlier than this many days before the expiry.
 const CERTIFICATE_DAYS_LEFT_MIN: i64 = 14;
-/// All providers publish at least monthly.
-const GEO_AGE_DAYS_MAX: u64 = 45;
 
 /// Validates the settings that no other check covers.
 pub(super) fn check_settings(config: &Config) -> Vec<DoctorFinding> {
     let check = || -> Result<()> {
         log::configured_level(&config.log)?;
         GeoUpdater::open(&config.geo)?;
+        open_blocked_networks(&config.edge)?;
         acme::acme_options(&config.acme)?;
         let empty_atlas = Arc::new(AtlasReloader::open(AtlasSources::default(), false)?);
-        PortalSetup::check(config, &empty_atlas, &open_sealed_tokens(&config.public)?)?;
+        let sources = PageSources::without_banner(&empty_atlas, &open_sealed_tokens(&config.public)?);
+        PortalSetup::check(config, sources)?;
         Ok(())
     };
     match check() {
         Ok(()) => {
-            DoctorFindings::new("settings").ok_unless_error(format!("Valid for ipseity {}.", env!("CARGO_PKG_VERSION")))
+            let mut findings = DoctorFindings::new("settings");
+            if let Some(deviation) = contract::demo_deviation(config) {
+                findings.warning(deviation);
+            }
+            findings.ok_unless_error(format!("Valid for ipseity {}.", env!("CARGO_PKG_VERSION")))
         }
         Err(error) => single_error("settings", error_sentence(&error)),
     }
@@ -52,9 +56,9 @@ pub(super) fn check_certificates(config: &Config) -> Vec<DoctorFinding> {
     let remaining = cert_resolver.expirations();
     for certificate in remaining.iter().filter(|certificate| certificate.days_left() < CERTIFICATE_DAYS_LEFT_MIN) {
         findings.error(format!(
-            "The certificate for {} expires in {} days. Renew it now and check why it was not renewed.",
+            "The certificate for {} {}. Renew it now and check why it was not renewed.",
             certificate.name,
-            certificate.days_left()
+            format_expiry(certificate.days_left())
         ));
     }
     if remaining.is_empty() {
@@ -62,50 +66,19 @@ pub(super) fn check_certificates(config: &Config) -> Vec<DoctorFinding> {
     }
     let summary: Vec<_> = remaining
         .iter()
-        .map(|certificate| format!("{} expires in {} days", certificate.name, certificate.days_left()))
+        .map(|certificate| format!("{} {}", certificate.name, format_expiry(certificate.days_left())))
         .collect();
     let summary = if summary.is_empty() { "pending".to_owned() } else { summary.join(", ") };
     findings.ok_unless_error(format!("{summary}."))
 }
 
-pub(super) fn check_geo_databases(config: &Config) -> Vec<DoctorFinding> {
-    let mut findings = DoctorFindings::new("geo data");
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let mut summary = Vec::new();
-    for file in &config.geo.files {
-        match database_age_days(file, now_s) {
-            Ok((database, days)) if days > GEO_AGE_DAYS_MAX => findings.error(format!(
-                "{database} in {} is {days} days old. Run `ipseity geo update`, or set [geo] update_interval_h.",
-                file.display()
-            )),
-            Ok((database, days)) => summary.push(format!("{database} is {days} days old")),
-            Err(error) => findings.error(format!(
-                "{} Correct [geo] files, or download the file again with `ipseity geo update`.",
-                to_sentence(&error.to_string())
-            )),
-        }
+fn format_expiry(days_left: i64) -> String {
+    match days_left {
+        ..0 => "has expired".to_owned(),
+        0 => "expires within 24 hours".to_owned(),
+        1 => "expires in 1 day".to_owned(),
+        _ => format!("expires in {days_left} days"),
     }
-    let (hosting_lists, proxy_lists) = (config.geo.hosting_asn_lists.clone(), config.geo.proxy_asn_lists.clone());
-    if let Err(error) = Atlas::open(&AtlasSources { hosting_lists, proxy_lists, ..AtlasSources::default() }) {
-        findings.error(format!(
-            "{} Correct the list, or its path in [geo] hosting_asn_lists or proxy_asn_lists.",
-            to_sentence(&error.to_string())
-        ));
-    }
-    if config.geo.files.is_empty() {
-        findings.warning(
-            "There is no geo database, so locations and networks in responses are null. Add databases to [geo] files.",
-        );
-        summary.push("no database".to_owned());
-    }
-    findings.ok_unless_error(to_sentence(&summary.join(", ")))
-}
-
-/// The type of a database and its age in days.
-fn database_age_days(file: &Path, now_s: u64) -> Result<(String, u64), ipseity_geo::GeoError> {
-    let atlas = Atlas::open(&AtlasSources { files: vec![file.into()], ..AtlasSources::default() })?;
-    let edition = atlas.editions().first();
-    Ok(edition.map_or_else(Default::default, |edition| (edition.database_type.clone(), edition.age_days(now_s))))
 }
 
 pub(super) fn check_proxies(config: &Config) -> Vec<DoctorFinding> {

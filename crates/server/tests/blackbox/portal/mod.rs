@@ -3,6 +3,7 @@
 mod alert_emails;
 mod authenticator;
 mod authorization;
+mod banner;
 pub(crate) mod browser;
 mod csrf;
 mod email_addresses;

@@ -232,3 +232,18 @@ async fn sign_in_secrets_are_never_stored_in_plaintext() {
         assert_eq!(log_search.search_bytes(source, log.expect("log is readable").as_bytes()), []);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn public_pages_need_no_postgres_even_with_a_session() {
+    let mut fixture = PortalFixture::open(&[("IPSEITY__PORTAL__QUERY_TIMEOUT_MS", "1000")]).await;
+    let mut member = fixture.create_member().await;
+    assert_eq!(member.browser.get("/keys").await.status, 200);
+    fixture.deployment.postgres.kill9();
+    for path in ["/", "/docs", "/signin"] {
+        assert_eq!(member.browser.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(member.browser.get("/keys").await.status, 503, "not signed out");
+    fixture.deployment.postgres.restart().await.expect("PostgreSQL restarts");
+    let is_back = async || member.browser.get("/keys").await.status == 200;
+    eventually("the session works again", Duration::from_secs(20), is_back).await.expect("session works");
+}

@@ -27,7 +27,7 @@ const CHANGES_PER_KEY: u32 = 100;
 /// change was acknowledged.
 async fn count_outdated(sites: &Sites, remote: &RemoteNode, after: Duration) -> u32 {
     let (mut outdated, mut key) = (0, fresh_key(&sites.deployment, Scope::Ip).await);
-    for change in 0..env_number("IPSEITY_RESTRICTION_CHANGES", 20) {
+    for change in 0..env_number("IPSEITY_RESTRICTION_CHANGES", 10) {
         if change % CHANGES_PER_KEY == CHANGES_PER_KEY - 1 {
             key = fresh_key(&sites.deployment, Scope::Ip).await;
         }

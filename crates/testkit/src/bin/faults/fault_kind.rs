@@ -104,6 +104,9 @@ fault_kinds! {
     RemoteNodeFrozen "remote-node-frozen" Site,
     HomeNodeKilled "home-node-killed" Site,
     HomeNodeFrozen "home-node-frozen" Site,
+    SentinelFailover "sentinel-failover" Sentinel,
+    PostgresMultiHostFailover "postgres-multi-host-failover" Standby,
+    RedisTls "redis-tls" RedisTls,
 }
 
 /// The part of the deployment that a fault concerns. Two faults of one part are not combined.
@@ -124,6 +127,12 @@ pub(crate) enum FaultPart {
     Slots,
     /// Remote nodes, or the home node that they use.
     Site,
+    /// A primary of Redis with Sentinels.
+    Sentinel,
+    /// A primary of PostgreSQL with a standby in the same URL.
+    Standby,
+    /// A Redis with TLS.
+    RedisTls,
 }
 
 impl FaultKind {
@@ -131,6 +140,9 @@ impl FaultKind {
         match self.part() {
             FaultPart::Shard | FaultPart::ShardClock | FaultPart::Slots => FaultTopology::Sharded,
             FaultPart::Site => FaultTopology::Sites,
+            FaultPart::Sentinel => FaultTopology::Sentinel,
+            FaultPart::Standby => FaultTopology::Standby,
+            FaultPart::RedisTls => FaultTopology::RedisTls,
             FaultPart::Nothing
             | FaultPart::Redis
             | FaultPart::RedisLink
@@ -218,7 +230,7 @@ impl FaultPart {
     const fn partners(self) -> &'static [Self] {
         match self {
             Self::Nothing => &[],
-            Self::Both => &[Self::Clients],
+            Self::Both | Self::Sentinel | Self::Standby | Self::RedisTls => &[Self::Clients],
             Self::Redis => {
                 &[Self::RedisLink, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients, Self::Site]
             }
@@ -260,6 +272,9 @@ impl FaultPart {
                 Self::Clock,
                 Self::Shard,
                 Self::Site,
+                Self::Sentinel,
+                Self::Standby,
+                Self::RedisTls,
             ],
             Self::Shard => &[Self::ShardClock, Self::Postgres, Self::PostgresLink, Self::Node, Self::Clients],
             Self::ShardClock => &[Self::Shard, Self::Slots, Self::Postgres, Self::PostgresLink],

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use ipseity_domain::PlaintextKey;
+use ipseity_testkit::certificate::TestCertificate;
 use ipseity_testkit::deployment::node::{self, Env};
 use ipseity_testkit::deployment::{LEDGER_URL_ENV, STORE_URL_ENV};
 use ipseity_testkit::{
     Deployment, DeploymentOptions, FaultProxy, Node, NodeFaultProxies, Redis, RedisCluster, RedisOptions, TestClock,
+    TestDir,
 };
 
 use crate::changes::CommandLine;
@@ -17,6 +19,7 @@ use crate::links::{LinkFault, LinkFaults, LinkProxies};
 use crate::load::{LoadKey, NodeTarget, NodeTargets};
 use crate::sampler::{OpsTargets, sum_series};
 use crate::sites::SiteParts;
+use crate::stores::StoreParts;
 
 /// Nodes with both stores, which are home nodes if there are remote ones.
 pub(crate) const NODES: usize = 2;
@@ -31,7 +34,7 @@ const SHARDS: usize = 3;
 /// Index of the optimistic node.
 pub(crate) const OPTIMISTIC_NODE: usize = NODES + 1;
 
-/// How Redis is deployed.
+/// How the stores are deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FaultTopology {
     Single,
@@ -39,6 +42,12 @@ pub(crate) enum FaultTopology {
     Sharded,
     /// Remote nodes too.
     Sites,
+    /// A primary and a replica with Sentinels.
+    Sentinel,
+    /// PostgreSQL with a synchronous standby.
+    Standby,
+    /// One Redis that nodes reach over TLS.
+    RedisTls,
 }
 
 pub(crate) struct FaultFixture {
@@ -53,6 +62,9 @@ pub(crate) struct FaultFixture {
     pub(crate) ops_targets: OpsTargets,
     /// Empty without remote nodes.
     sites: SiteParts,
+    pub(crate) stores: StoreParts,
+    /// Certificate of Redis, if nodes use TLS.
+    _certificates: Option<(TestDir, TestCertificate)>,
     links: LinkFaults,
     /// The node of each process of this run.
     process_nodes: BTreeMap<usize, usize>,
@@ -95,19 +107,32 @@ impl ShardedRedis {
 impl FaultFixture {
     pub(crate) async fn open(topology: FaultTopology) -> Result<Self> {
         let clock = TestClock::open()?;
-        let redis = RedisOptions { appendonly: true, clock: Some(clock.clone()), ..RedisOptions::default() };
-        let shards = match topology {
-            FaultTopology::Single | FaultTopology::Sites => None,
-            FaultTopology::Sharded => Some(ShardedRedis::start().await?),
-        };
+        let certificates = if topology == FaultTopology::RedisTls { Some(create_certificates()?) } else { None };
+        let tls = certificates.as_ref().map(|(_, files)| files.clone());
+        let redis = RedisOptions { appendonly: true, clock: Some(clock.clone()), tls, ..RedisOptions::default() };
+        let shards = if topology == FaultTopology::Sharded { Some(ShardedRedis::start().await?) } else { None };
         let mut env = Env::from([("IPSEITY__PORTAL__QUERY_TIMEOUT_MS".to_owned(), "5000".to_owned())]);
         env.extend(shards.iter().map(|shards| (LEDGER_URL_ENV.to_owned(), shards.url())));
-        let nodes = if topology == FaultTopology::Sites { 0 } else { NODES };
-        let options = DeploymentOptions { nodes, redis, fault_proxies: true, env, ..DeploymentOptions::default() };
+        let options = DeploymentOptions {
+            nodes: 0,
+            redis: redis.clone(),
+            fault_proxies: true,
+            env,
+            ..DeploymentOptions::default()
+        };
         let mut deployment = Deployment::start(options).await?;
-        let sites = match topology {
-            FaultTopology::Single | FaultTopology::Sharded => SiteParts::default(),
-            FaultTopology::Sites => SiteParts::start(&mut deployment).await?,
+        let stores = match topology {
+            FaultTopology::Sentinel => StoreParts::with_sentinels(&deployment, redis).await?,
+            FaultTopology::Standby => StoreParts::with_standby(&deployment).await?,
+            FaultTopology::Single | FaultTopology::Sharded | FaultTopology::Sites | FaultTopology::RedisTls => {
+                let tls = certificates.as_ref().map(|(_, files)| StoreParts::with_tls(&deployment, files));
+                tls.unwrap_or_default()
+            }
+        };
+        let sites = if topology == FaultTopology::Sites {
+            SiteParts::start(&mut deployment).await?
+        } else {
+            SiteParts::without_remote_nodes(&mut deployment, &stores.env).await?
         };
         deployment
             .postgres
@@ -117,7 +142,8 @@ impl FaultFixture {
             redis: FaultProxy::open(deployment.redis.address())?,
             postgres: FaultProxy::open(deployment.postgres.address())?,
         };
-        let command_line = open_command_line(&deployment, &command_line_proxies)?;
+        let mut command_line = open_command_line(&deployment, &command_line_proxies)?;
+        command_line.env.extend(stores.env.clone());
         let mut fixture = Self {
             topology,
             deployment,
@@ -128,6 +154,8 @@ impl FaultFixture {
             targets: NodeTargets::default(),
             ops_targets: Arc::new(Mutex::new(Vec::new())),
             sites,
+            stores,
+            _certificates: certificates,
             links: LinkFaults::default(),
             process_nodes: BTreeMap::new(),
             next_process: 0,
@@ -280,6 +308,12 @@ impl FaultFixture {
         }
         Ok(sum)
     }
+}
+
+fn create_certificates() -> Result<(TestDir, TestCertificate)> {
+    let dir = TestDir::create()?;
+    let certificate = TestCertificate::generate_in(dir.path())?;
+    Ok((dir, certificate))
 }
 
 fn open_command_line(deployment: &Deployment, proxies: &NodeFaultProxies) -> Result<CommandLine> {

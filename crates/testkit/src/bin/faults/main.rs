@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod sampler;
 mod sites;
+mod stores;
 mod timeline;
 
 use std::path::Path;

@@ -131,7 +131,8 @@ mod tests {
         };
         for (index, kind) in kinds.iter().enumerate() {
             let has_sites = runs(index).any(|plan| plan.topology() == FaultTopology::Sites);
-            assert!(has_sites || kind.topology() == FaultTopology::Sharded, "{}", kind.name());
+            let has_other_stores = ![FaultTopology::Single, FaultTopology::Sites].contains(&kind.topology());
+            assert!(has_sites || has_other_stores, "{}", kind.name());
             let has_partner = kinds.iter().any(|other| kind.combines_with(*other));
             assert_eq!(runs(index).any(|plan| plan.steps.len() == 2), has_partner, "{}", kind.name());
         }

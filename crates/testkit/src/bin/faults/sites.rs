@@ -19,6 +19,21 @@ pub(crate) struct SiteParts {
 }
 
 impl SiteParts {
+    /// Starts nodes with both stores only, with additional settings.
+    pub(crate) async fn without_remote_nodes(deployment: &mut Deployment, env: &Env) -> Result<Self> {
+        let parts = Self { node_env: vec![env.clone(); NODES], ..Self::default() };
+        parts.start_nodes(deployment).await?;
+        Ok(parts)
+    }
+
+    async fn start_nodes(&self, deployment: &mut Deployment) -> Result<()> {
+        for env in &self.node_env {
+            let node = deployment.start_node(env).await?;
+            deployment.nodes.push(node);
+        }
+        Ok(())
+    }
+
     /// Starts home nodes, and then remote nodes that use them.
     pub(crate) async fn start(deployment: &mut Deployment) -> Result<Self> {
         let dir = TestDir::create()?;
@@ -41,10 +56,7 @@ impl SiteParts {
             parts.proxies.extend(links);
         }
         parts.dir = Some(dir);
-        for env in &parts.node_env {
-            let node = deployment.start_node(env).await?;
-            deployment.nodes.push(node);
-        }
+        parts.start_nodes(deployment).await?;
         Ok(parts)
     }
 }

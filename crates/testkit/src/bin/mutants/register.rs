@@ -176,6 +176,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "next-day-not-marked",
         check: test(LEDGER, "arrival::charge_over_midnight_is_taken_back_from_the_day_it_was_charged_to"),
     },
+    Mutant {
+        name: "lost-log-not-noticed",
+        check: test(LEDGER, "unverifiable::charge_is_unverifiable_if_the_log_expired_while_the_clock_was_ahead"),
+    },
     Mutant { name: "demo-batch-counted-again", check: test(LEDGER, "reconcile::demo_batch_is_reconciled_once") },
     // The model of the ledger.
     Mutant { name: "previous-secret-never-expires", check: Check::Model },

@@ -7,6 +7,7 @@ mod mutants;
 mod privacy;
 mod source_files;
 mod type_names;
+mod version;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ fn address_is_exposed_only_in_allowed_files() {
     let allowed = [
         "crates/api/src/lookup/renderer/body.rs",
         "crates/api/src/pairing/token.rs",
+        "crates/domain/src/network_set.rs",
         "crates/domain/src/restrictions/mod.rs",
         "crates/edge/src/proxy/trust.rs",
         "crates/geo/src/atlas.rs",

@@ -14,7 +14,7 @@ impl Injection<'_> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds are handled in other files")]
     pub(super) async fn begin_postgres(&mut self, active: &mut ActiveFault) -> Result<()> {
         match active.kind {
-            FaultKind::PostgresKilled | FaultKind::BothKilled => {
+            FaultKind::PostgresKilled | FaultKind::PostgresMultiHostFailover | FaultKind::BothKilled => {
                 self.open(active, FaultEffect::PostgresUnreachable);
                 self.fixture.deployment.postgres.kill9();
             }
@@ -68,6 +68,13 @@ impl Injection<'_> {
         match active.kind {
             FaultKind::PostgresKilled | FaultKind::PostgresRestarted | FaultKind::BothKilled => {
                 self.fixture.deployment.postgres.restart().await?;
+            }
+            FaultKind::PostgresMultiHostFailover => {
+                // Nodes and commands find it by themselves.
+                let standby = self.fixture.stores.postgres_standby.take().context("there is a standby")?;
+                standby.promote().await?;
+                self.fixture.deployment.postgres = standby;
+                self.fixture.is_ruined = true;
             }
             FaultKind::PostgresFrozen | FaultKind::BothFrozen => self.fixture.deployment.postgres.thaw(),
             FaultKind::PostgresFailover | FaultKind::PostgresSwitchover => {

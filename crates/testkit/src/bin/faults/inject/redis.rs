@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ipseity_testkit::{Redis, RedisOptions, eventually};
 use tokio::time::sleep;
 
@@ -64,9 +64,22 @@ impl Injection<'_> {
             | FaultKind::PausedWhileRedisIsDown
             | FaultKind::NodeKilledWhileRedisIsDown
             | FaultKind::OutboxRowsLocked
+            | FaultKind::RedisTls
             | FaultKind::BothKilled => {
                 self.open(active, FaultEffect::RedisUnreachable);
                 self.kill_redis();
+            }
+            // The replica is on the same machine, and receives what was written before.
+            FaultKind::SentinelFailover => {
+                self.open(active, FaultEffect::RedisUnreachable);
+                if self.rng.bool() {
+                    self.kill_redis();
+                } else {
+                    // For the nodes as if it were killed: when it continues, another one is the primary.
+                    let from = self.now();
+                    self.fixture.deployment.redis.freeze();
+                    self.record(FaultEffect::RedisKilled, from);
+                }
             }
             FaultKind::RedisDataLost => {
                 self.open(active, FaultEffect::RedisUnreachable);
@@ -177,7 +190,18 @@ impl Injection<'_> {
             | FaultKind::RedisDataLost
             | FaultKind::PausedWhileRedisIsDown
             | FaultKind::OutboxRowsLocked
+            | FaultKind::RedisTls
             | FaultKind::BothKilled => self.fixture.deployment.redis.restart().await?,
+            FaultKind::SentinelFailover => {
+                let stores = &mut self.fixture.stores;
+                let replica = stores.redis_replica.take().context("there is a replica")?;
+                let sentinels = stores.sentinels.as_mut().context("there are Sentinels")?;
+                sentinels.await_promotion_of(&replica).await?;
+                self.fixture.is_ruined = true;
+                let old = std::mem::replace(&mut self.fixture.deployment.redis, replica);
+                // A frozen one is a primary again until a Sentinel demotes it.
+                self.fixture.stores.redis_replica.insert(old).thaw();
+            }
             FaultKind::RedisRestored => {
                 let from = self.now();
                 self.fixture.deployment.redis.restore_snapshot().await?;

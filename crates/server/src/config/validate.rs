@@ -1,0 +1,101 @@
+//! Settings that can be read, but cannot work.
+
+use anyhow::{Result, ensure};
+use ipseity_domain::DAILY_LIMIT_MAX;
+use serde_json::Value;
+use url::Url;
+
+use crate::config::{Config, settings_of};
+
+/// A node must renew its claim on Redis several times before it expires.
+const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
+const CLOCK_FALL_MAX_MS: u64 = 30_000;
+const BANNER_CHARS_MAX: usize = 500;
+/// Settings without which nothing works if they are 0. Other limits of 0 turn something off.
+const POSITIVE_SUFFIXES: [&str; 13] = [
+    "timeout_ms",
+    "interval_ms",
+    "interval_s",
+    "_period_s",
+    "connections_max",
+    "key_fills_max",
+    "unknown_lookups_max",
+    "breaker_failures_max",
+    "header_bytes_max",
+    "uri_bytes_max",
+    "headers_max",
+    "concurrent_streams_max",
+    "password_threads",
+];
+
+impl Config {
+    pub(super) fn validate(&self) -> Result<()> {
+        ensure_positive(&serde_json::to_value(self)?)?;
+        self.validate_urls()?;
+        ensure!(
+            self.retention.usage_days >= 31,
+            "[retention] usage_days must be at least 31, because the portal shows 31 days"
+        );
+        ensure!(
+            self.ledger.outbox_poll_interval_ms <= OUTBOX_POLL_INTERVAL_MS_MAX,
+            "[ledger] outbox_poll_interval_ms must be at most {OUTBOX_POLL_INTERVAL_MS_MAX}, because the claim of a node \
+             on its Redis lasts 10 s"
+        );
+        ensure!(
+            (1..=DAILY_LIMIT_MAX).contains(&self.ledger.demo_daily_limit),
+            "[ledger] demo_daily_limit must be from 1 to {DAILY_LIMIT_MAX}"
+        );
+        ensure!(
+            self.ledger.clock_fall_max_ms <= CLOCK_FALL_MAX_MS,
+            "[ledger] clock_fall_max_ms must be at most {CLOCK_FALL_MAX_MS}, half of the burst window"
+        );
+        ensure!(
+            self.portal.banner.chars().count() <= BANNER_CHARS_MAX,
+            "[portal] banner must have at most {BANNER_CHARS_MAX} characters"
+        );
+        self.home.check()
+    }
+
+    fn validate_urls(&self) -> Result<()> {
+        let public = &self.public;
+        ensure_http_url("[public] base_url", &public.base_url)?;
+        let others = [
+            ("[public] docs_url", &public.docs_url),
+            ("[public] signup_url", &public.signup_url),
+            ("[public] enterprise_url", &public.enterprise_url),
+            ("[otlp] endpoint", &self.otlp.endpoint),
+        ];
+        for (name, url) in others {
+            if !url.is_empty() {
+                ensure_http_url(name, url)?;
+            }
+        }
+        // The PostgreSQL library accepts any scheme.
+        let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| self.store.url.starts_with(scheme));
+        ensure!(is_postgres, "invalid [store] url: it must start with postgres://");
+        for source in &self.geo.sources {
+            let urls = [&source.url, &source.sha256_url];
+            let uses_https = urls.iter().all(|url| url.is_empty() || url.starts_with("https://"));
+            ensure!(
+                uses_https && !source.url.is_empty(),
+                "[[geo.sources]] url and sha256_url must start with https://"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The value is not printed, because it may contain a password.
+fn ensure_http_url(name: &str, url: &str) -> Result<()> {
+    let is_http = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    ensure!(is_http, "{name} must be a URL that starts with https:// or http://, such as https://ip.example.com");
+    Ok(())
+}
+
+fn ensure_positive(sections: &Value) -> Result<()> {
+    for (section, name, value) in settings_of(sections) {
+        let must_be_positive = POSITIVE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+        ensure!(!must_be_positive || value != 0, "[{section}] {name} must be at least 1");
+    }
+    Ok(())
+}

@@ -1,0 +1,2 @@
+#!/bin/sh
+exec install -D /program "$CARGO_TARGET_DIR/release/ipseity"
