@@ -16,6 +16,8 @@ const PREVIOUS_LAYOUT_VERSION: &str = "i2";
 
 /// Patterns of all keys, also of the previous layout.
 pub(crate) const KEY_PATTERNS: [&str; 2] = ["i3:*", "i2:*"];
+/// The pattern of all key records.
+pub(crate) const RECORD_PATTERN: &str = "i3:*:k:*";
 
 /// One of the 16,384 slots of a cluster. Each slot belongs to one primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -63,6 +63,8 @@ pub(crate) struct Readiness {
     is_drained: AtomicBool,
     store: LastProbe,
     ledger: LastProbe,
+    /// Whether Redis has no key record. Only probed while it matters.
+    is_ledger_empty: AtomicBool,
     /// Migrations that PostgreSQL lacked when it was last reachable.
     pending_migrations: Mutex<Vec<i64>>,
 }
@@ -77,6 +79,7 @@ impl Readiness {
             is_drained: AtomicBool::new(false),
             store,
             ledger,
+            is_ledger_empty: AtomicBool::new(false),
             pending_migrations,
         })
     }
@@ -125,7 +128,23 @@ impl Readiness {
             Ok(outcome) => outcome.map_err(|error| causes(&error).to_string()),
             Err(_elapsed) => Err(no_answer("Redis", probe_timeout)),
         };
+        let is_alone = self.store.error().is_some() && !self.api.admission().can_serve_degraded();
+        let is_empty = outcome.is_ok()
+            && is_alone
+            && matches!(timeout(probe_timeout, ledger.has_key_records()).await, Ok(Ok(false)));
+        self.is_ledger_empty.store(is_empty, Ordering::Release);
         self.ledger.set("Redis", outcome);
+    }
+
+    /// Whether a store or home can answer requests.
+    fn is_any_available(&self) -> bool {
+        match &self.dependencies {
+            Dependencies::Stores { .. } => {
+                let is_empty = self.is_ledger_empty.load(Ordering::Acquire);
+                self.store.error().is_none() || self.ledger.error().is_none() && !is_empty
+            }
+            Dependencies::Home(home) => home.is_ready(),
+        }
     }
 
     fn set_pending_migrations(&self, pending: Vec<i64>) {
@@ -176,8 +195,7 @@ impl Readiness {
             && !(self.store.is_known() && self.ledger.is_known());
         // A restored PostgreSQL may know keys otherwise than Redis does, and the schema may be outdated.
         let unprobed = is_unprobed.then(|| "the stores are not probed yet".to_owned());
-        let is_any_available = self.checks().iter().any(|(_, error)| error.is_none());
-        let unavailable = (!is_any_available && !self.api.admission().can_serve_degraded())
+        let unavailable = (!self.is_any_available() && !self.api.admission().can_serve_degraded())
             .then(|| "no server that knows keys is available, and this node knows none".to_owned());
         [draining, schema, mismatch, unprobed, unavailable].into_iter().flatten().collect()
     }

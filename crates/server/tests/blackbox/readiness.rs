@@ -69,6 +69,10 @@ async fn run_command(deployment: &Deployment, arguments: &[&str]) -> CommandOutp
 async fn frozen_stores_do_not_delay_ready_and_either_store_is_enough() {
     let mut deployment = start().await;
     let key = fresh_key(&deployment, Scope::Ip).await;
+    // Redis gets the record of the key, but the first node does not know it.
+    let other = start_node_with(&deployment, &[]).await;
+    assert_eq!(lookup_status(&other, &key.key).await, 200);
+    drop(other);
     expect_ready(&deployment.nodes[0], 200, "store", "ok").await;
     deployment.postgres.freeze();
     expect_ready(&deployment.nodes[0], 200, "store", "did not answer within 1000 ms").await;
@@ -193,7 +197,15 @@ async fn log_says_why_a_store_is_unavailable() {
     let deployment = start().await;
     let (redis, postgres) = (deployment.redis.address(), deployment.postgres.address());
     let store = (STORE_URL_ENV, "store");
-    assert_cause(&deployment, store, &format!("postgres://stranger@{postgres}/ipseity"), "stranger").await;
+    // Redis answers, but it knows no key.
+    let stranger = format!("postgres://stranger@{postgres}/ipseity");
+    let node = start_node_with(&deployment, &[(STORE_URL_ENV, &stranger)]).await;
+    expect_ready(&node, 503, "reasons", "this node knows none").await;
+    let key = fresh_key(&deployment, Scope::Ip).await;
+    assert_eq!(lookup_status(&deployment.nodes[0], &key.key).await, 200);
+    expect_ready(&node, 200, "store", "stranger").await;
+    assert_eq!(lookup_status(&node, &key.key).await, 200);
+    assert_cause(&deployment, store, &stranger, "stranger").await;
     assert_cause(&deployment, store, &deployment.postgres.url("nowhere"), "nowhere").await;
     assert_cause(&deployment, store, &format!("postgres://ipseity@{NOWHERE}/ipseity"), "Connection refused").await;
     let ledger = (LEDGER_URL_ENV, "ledger");
