@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
+use ipseity_keys::DeploymentStatus;
 use serde_json::json;
 
 use crate::cli::admin_context::AdminContext;
@@ -24,7 +25,9 @@ impl LedgerCommand {
     pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
         let Self::Reset { yes } = self;
         ensure!(yes, "the counts and key records in Redis would be deleted. To confirm, add --yes.");
-        admin.service_for_change().await?;
+        // Without PostgreSQL, this could be the Redis of another deployment. It could also have pauses that PostgreSQL lacks.
+        let status = admin.key_service.compare_deployment().await.context("nothing deleted")?;
+        ensure!(status != DeploymentStatus::ForeignRedis, "nothing deleted, because {status}");
         let deleted = admin.ledger.reset().await.context("Redis may still have some keys. Run the command again.")?;
         output::print_result(json, &json!({ "deleted": deleted }), &format!("Deleted {deleted} keys in Redis."))
     }

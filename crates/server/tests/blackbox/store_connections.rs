@@ -2,8 +2,8 @@
 
 use ipseity_domain::Scope;
 use ipseity_testkit::certificate::TestCertificate;
-use ipseity_testkit::deployment::LEDGER_URL_ENV;
 use ipseity_testkit::deployment::node::Env;
+use ipseity_testkit::deployment::{LEDGER_URL_ENV, STORE_URL_ENV};
 use ipseity_testkit::{CommandOutput, Deployment, DeploymentOptions, RedisOptions, TestDir};
 
 use crate::fixture::{fresh_key, lookup_status, relaxed_timeouts};
@@ -43,6 +43,11 @@ async fn redis_over_tls_with_the_documented_rights_serves_and_changes_keys() {
     let run = async |arguments: &[&str]| deployment.cli_with_env(&settings, arguments).await.expect("command runs");
     deployment.redis.run_command(&["set", "other", "1"]).await.expect("Redis answers");
     assert!(run(&["ledger", "reset"]).await.stderr.contains("add --yes"));
+    // Without PostgreSQL, nothing says that it is the Redis of this deployment.
+    let without_store: Vec<_> =
+        settings.iter().copied().chain([(STORE_URL_ENV, "postgres://127.0.0.1:1/ipseity")]).collect();
+    let refused = deployment.cli_with_env(&without_store, &["ledger", "reset", "--yes"]).await.expect("command runs");
+    assert!(!refused.is_success() && refused.stderr.contains("nothing deleted"), "{refused:?}");
     let reset = run(&["ledger", "reset", "--yes"]).await.ensure_success().expect("command succeeds").text();
     assert!(reset.starts_with("Deleted ") && !reset.contains(" 0 keys"), "{reset}");
     let keys = String::from_utf8_lossy(&deployment.redis.dump_all().await.expect("Redis answers")).into_owned();
