@@ -44,6 +44,8 @@ fn read_networks(file: &Path, lines_max: usize) -> Result<NetworkSet> {
     let read_error = || format!("failed to read {path}");
     let bytes_max = lines_max.saturating_mul(LINE_BYTES_MAX) as u64;
     let mut text = String::new();
+    // To open a pipe would wait for its writer.
+    ensure!(fs::metadata(file).with_context(read_error)?.is_file(), "{path} is not a regular file");
     let opened = File::open(file).with_context(read_error)?;
     opened.take(bytes_max.saturating_add(1)).read_to_string(&mut text).with_context(read_error)?;
     ensure!(text.len() as u64 <= bytes_max, "{path} is larger than {bytes_max} bytes");

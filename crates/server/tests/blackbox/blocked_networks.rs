@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use http::Method;
@@ -129,6 +130,13 @@ async fn changed_list_is_loaded_and_an_invalid_one_keeps_the_old() {
         assert!(log.contains(reason) && log.contains("blocked.txt"), "{reason}");
         assert_eq!([status(&node, ALLOWED[0]).await, status(&node, "192.0.2.1").await], [403, 200]);
     }
+    // To read a pipe would wait for its writer, and with it every later reload and the end of the node.
+    fs::remove_file(&file).expect("remove the file");
+    assert!(Command::new("mkfifo").arg(&file).status().expect("run mkfifo").success());
+    let is_rejected = async || node.log().expect("read the log").contains("is not a regular file");
+    eventually("the pipe is rejected", RELOAD_TIMEOUT, is_rejected).await.expect("the pipe is rejected");
+    assert_eq!(status(&node, ALLOWED[0]).await, 403);
+    fs::remove_file(&file).expect("remove the pipe");
     replace_file(&file, "");
     node.send_signal(Signal::HUP.as_raw());
     eventually("the list is empty", RELOAD_TIMEOUT, async || status(&node, ALLOWED[0]).await == 200)
