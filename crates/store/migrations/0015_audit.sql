@@ -73,9 +73,13 @@ begin
     if new.email is distinct from old.email then
         perform add_audit_event(null, 'email_changed', new.id, null, null);
     end if;
+    if (new.two_factor_since is null) is distinct from (old.two_factor_since is null) then
+        perform add_audit_event(null,
+            case when new.two_factor_since is null then 'two_factor_disabled' else 'two_factor_enabled' end, new.id, null, null);
+    end if;
     return null;
 end $$;
-create trigger audit_account after insert or delete or update of plan, email on accounts
+create trigger audit_account after insert or delete or update of plan, email, two_factor_since on accounts
     for each row execute function audit_account();
 
 create function audit_invitation() returns trigger language plpgsql security definer as $$

@@ -38,17 +38,41 @@ alter table history add constraint history_act_check check (act in
     ('issued', 'renamed', 'deactivated', 'reactivated', 'paused', 'resumed', 'rolled', 'retired', 'restricted',
      'invalidated', 'limits_changed'));
 
+-- The limits of one account or key, as the audit log shows them.
+create function limits_text(daily_limit bigint, burst_limit int, keys_max int) returns text language sql immutable as $$
+    select coalesce(nullif(concat_ws(', ', 'daily_limit ' || daily_limit, 'burst_limit ' || burst_limit,
+        'keys_max ' || keys_max), ''), 'default')
+$$;
+
 create function audit_account_limits() returns trigger language plpgsql security definer as $$
 begin
-    perform add_audit_event(null, 'limits_changed', new.id, null, null);
+    perform add_audit_event(null, 'limits_changed', new.id, null, limits_text(new.daily_limit, new.burst_limit, new.keys_max));
     return null;
 end $$;
 create trigger audit_account_limits after update of daily_limit, burst_limit, keys_max on accounts for each row
     when ((old.daily_limit, old.burst_limit, old.keys_max) is distinct from (new.daily_limit, new.burst_limit, new.keys_max))
     execute function audit_account_limits();
 
-do $$
+create or replace function audit_history() returns trigger language plpgsql security definer as $$
 begin
-    execute format('alter function audit_account_limits() set search_path = %I, pg_temp', current_schema());
-    execute 'revoke execute on function audit_account_limits() from public';
+    perform add_audit_event(
+        new.actor,
+        case new.act when 'rolled' then 'rotated' when 'retired' then 'previous_revoked' else new.act end,
+        k.account_id, new.key_id,
+        case new.act when 'limits_changed' then limits_text(k.daily_limit, k.burst_limit, null) end)
+    from keys k where k.id = new.key_id;
+    return null;
+end $$;
+
+do $$
+declare
+    signature regprocedure;
+begin
+    for signature in
+        select p.oid from pg_proc p where p.pronamespace = current_schema()::regnamespace
+            and p.proname in ('audit_account_limits', 'audit_history', 'limits_text')
+    loop
+        execute format('alter function %s set search_path = %I, pg_temp', signature, current_schema());
+        execute format('revoke execute on function %s from public', signature);
+    end loop;
 end $$;

@@ -73,8 +73,12 @@ async fn audit_log_outlives_what_it_is_about_and_names_the_operator() {
         .psql("ipseity", "insert into accounts (email) values ('b@example.com')")
         .await
         .expect("inserted");
-    let by_hand = events(&deployment, &["--limit", "2"]).await;
-    assert_eq!(actions(&by_hand), ["account_created", "plan_updated"]);
+    for since in ["now()", "null"] {
+        let sql = format!("update accounts set two_factor_since = {since} where email = 'b@example.com'");
+        deployment.postgres.psql("ipseity", &sql).await.expect("updated");
+    }
+    let by_hand = events(&deployment, &["--limit", "4"]).await;
+    assert_eq!(actions(&by_hand), ["two_factor_disabled", "two_factor_enabled", "account_created", "plan_updated"]);
     assert!(by_hand.iter().all(|event| event["actor"] == "operator" && event["operator"].is_string()), "{by_hand:?}");
 }
 

@@ -91,6 +91,9 @@ async fn plans_accounts_and_keys_have_limits_of_their_own() {
 
     let audit = fixture.run(&["audit", "--key", &second.id]).await;
     assert!(audit.matches("limits_changed").count() == 2, "{audit}");
+    assert!(audit.contains("daily_limit 500, burst_limit 3"), "{audit}");
+    let audit = fixture.run(&["audit"]).await;
+    assert!(audit.contains("burst_limit 8, keys_max 3"), "{audit}");
     let doctor = fixture.deployment.cli(&["doctor"]).await.expect("doctor runs").text();
     assert!(doctor.contains("Outside the contract: plan small has"), "{doctor}");
     assert!(doctor.contains("[ledger] demo_daily_limit is 3"), "{doctor}");
