@@ -11,9 +11,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Form, Router};
-use http::header::{HOST, ORIGIN};
+use http::header::{CONNECTION, HOST, ORIGIN};
 use http::uri::Authority;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use ipseity_api::Api;
 use ipseity_domain::Client;
 use ipseity_edge::{Application, RequestBody};
@@ -46,10 +46,12 @@ pub(crate) fn ops_application(ops: Arc<OpsState>) -> impl Application {
         let rejection = reject_web_page(&ops.hosts, &request);
         let response = router.clone().oneshot(request.map(Body::new));
         async move {
-            if let Some((status, message)) = rejection {
-                return (status, message).into_response();
-            }
-            let Ok(response) = response.await;
+            let mut response = match rejection {
+                Some(rejection) => rejection.into_response(),
+                None => response.await.unwrap_or_else(|never| match never {}),
+            };
+            // Idle connections of probers and scrapers would use up the few that there are.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             response
         }
     }

@@ -185,6 +185,20 @@ async fn redis_without_memory_is_one_outage() {
     assert_eq!(count("left degraded mode"), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_of_the_ops_listener_leave_no_connection_open() {
+    let deployment = start().await;
+    let node = &deployment.nodes[0];
+    // More than [ops] connections_max, and each could keep its connection.
+    let mut clients = Vec::new();
+    for _ in 0..40 {
+        let mut client = TestClient::new(node.ops());
+        let reply = client.get("/ready", &[]).await.expect("response arrives");
+        assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+        clients.push(client);
+    }
+}
+
 /// Starts a node with this URL. `/ready` and the log must have the cause, and the other store is enough.
 async fn assert_cause(deployment: &Deployment, (setting, field): (&str, &str), url: &str, cause: &str) {
     let node = start_node_with(deployment, &[(setting, url)]).await;
