@@ -1,4 +1,5 @@
-//! Signals: SIGTERM, SIGINT and SIGQUIT drain the node, SIGHUP reloads, and all others that would kill it are ignored.
+//! Signals: SIGTERM, SIGINT and SIGQUIT drain the node, SIGHUP reloads, and others that would kill it are ignored. Those
+//! of a crash, such as SIGABRT and SIGSEGV, still end it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +14,10 @@ use crate::config::Config;
 use crate::telemetry::log::LogControl;
 
 /// Signals that end a process by default, and mean nothing to a node.
-const IGNORED: [Number; 10] = [
+const IGNORED: [Number; 12] = [
     Number::STKFLT,
+    Number::TRAP,
+    Number::SYS,
     Number::USR1,
     Number::USR2,
     Number::ALARM,

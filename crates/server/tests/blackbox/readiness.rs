@@ -156,7 +156,8 @@ async fn hangup_reloads_and_other_signals_do_not_kill() {
     expect_line(&node, "reload failed").await;
     assert!(log_settings(&node).await.contains("\"debug\""));
     const REAL_TIME: i32 = 40;
-    let signals = [Signal::USR1, Signal::USR2, Signal::ALARM, Signal::VTALARM, Signal::XFSZ].map(Signal::as_raw);
+    let signals = [Signal::USR1, Signal::USR2, Signal::ALARM, Signal::VTALARM, Signal::XFSZ, Signal::TRAP, Signal::SYS]
+        .map(Signal::as_raw);
     for signal in signals.into_iter().chain([REAL_TIME]) {
         node.send_signal(signal);
         expect_line(&node, &format!("\"signal\":{signal}")).await;
