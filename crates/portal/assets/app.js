@@ -2,6 +2,7 @@
 
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
+const COUNTDOWN_INTERVAL_MS = 30_000;
 
 /** Announces a text to screen readers. */
 function announce(text) {
@@ -136,6 +137,22 @@ function applyUpdate(page, known) {
   }
 }
 
+/** Counts down to the reset of the daily limit. Returns whether it has passed. */
+function updateCountdowns() {
+  let hasPassed = false;
+  for (const time of document.querySelectorAll("[data-countdown]")) {
+    const minutes = Math.ceil((new Date(time.dateTime) - Date.now()) / 60_000);
+    if (minutes <= 0) hasPassed = true;
+    else time.textContent = remainingText(minutes);
+  }
+  return hasPassed;
+}
+
+function remainingText(minutes) {
+  const parts = [[Math.floor(minutes / 60), "h"], [minutes % 60, "min"]];
+  return `in ${parts.filter(([number]) => number > 0).map((part) => part.join(" ")).join(" ")}`;
+}
+
 function startLiveUpdates(first) {
   const url = first.dataset.live || location.pathname;
   const indicator = document.querySelector("[data-live-indicator]");
@@ -184,6 +201,9 @@ function startLiveUpdates(first) {
     indicator.hidden = true;
   }
 
+  setInterval(() => {
+    if (updateCountdowns()) refresh();
+  }, COUNTDOWN_INTERVAL_MS);
   // A hidden page keeps no connection open.
   document.addEventListener("visibilitychange", () => {
     disconnect();

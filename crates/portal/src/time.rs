@@ -52,6 +52,16 @@ pub(crate) fn format_recent_day(text: &str, today: UtcDay) -> String {
     text.parse::<jiff::civil::Date>().map_or_else(|_| text.to_owned(), |date| date.strftime("%-d %b %Y").to_string())
 }
 
+/// Formats the time until an event: `in 5 h 12 min`. `app.js` counts it down.
+pub(crate) fn format_remaining(seconds: u64) -> String {
+    let minutes = seconds.div_ceil(60);
+    match (minutes / 60, minutes % 60) {
+        (0, minutes) => format!("in {minutes} min"),
+        (hours, 0) => format!("in {hours} h"),
+        (hours, minutes) => format!("in {hours} h {minutes} min"),
+    }
+}
+
 fn format_utc(unix_s: i64, format: &str) -> String {
     Timestamp::from_second(unix_s).map_or_else(|_| String::new(), |time| time.strftime(format).to_string())
 }
@@ -69,6 +79,10 @@ mod tests {
         assert_eq!(format_date_time_input(1_794_699_960), "2026-11-14T23:46");
         assert_eq!(format_day(UtcDay(20_772)), "2026-11-15");
         let recent_day = |text| format_recent_day(text, UtcDay(20_772));
+        assert_eq!(
+            [0, 1, 60, 3600, 18_720].map(format_remaining),
+            ["in 0 min", "in 1 min", "in 1 min", "in 1 h", "in 5 h 12 min"]
+        );
         assert_eq!((recent_day("2026-11-15").as_str(), recent_day("2026-11-14").as_str()), ("today", "yesterday"));
         assert_eq!(recent_day("2026-11-03"), "3 Nov 2026");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use ipseity_domain::{KeyId, KeyState, UtcDay, causes};
+use ipseity_domain::{DAY_S, KeyId, KeyState, UtcDay, causes};
 use ipseity_store::KeySummary;
 use sha2::{Digest, Sha256};
 
@@ -14,7 +14,8 @@ use crate::state::Portal;
 use crate::time;
 use crate::view::chart::pause_chart;
 use crate::view::frame::Tab;
-use crate::view::keys::{KeyCard, KeysPage, PauseView};
+use crate::view::key_badge::KeyBadge;
+use crate::view::keys::{KeyCard, KeysPage, PauseView, QuotaReset};
 
 pub(crate) async fn list(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Result<Response, PortalError> {
     let rows = portal.store.keys().list(member.account.id).await?;
@@ -33,17 +34,19 @@ pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
     let mut digest = Sha256::new();
     for row in rows {
         let paused_ms = row.pause.as_ref().map(|pause| pause.paused_at_ms);
-        let shown = (key_state(row), row.restrictions.restricts(), row.daily_limit);
+        let shown = (key_badge(row, 0), row.restrictions.restricts(), row.daily_limit);
         digest.update(format!("{:?}", (row.id, &row.name, shown, row.previous_until_s, paused_ms)));
     }
     hex::encode(&digest.finalize()[..8])
 }
 
-/// The state for display. A key that is paused or inactive is shown as such, like in the error of the API.
-pub(crate) fn key_state(row: &KeySummary) -> &'static str {
+/// The badge of a key with the given usage of today. If several apply, it is the one of the API's error.
+pub(crate) fn key_badge(row: &KeySummary, used_today: u64) -> KeyBadge {
     match row.state {
-        KeyState::Active if is_expired(row) => "expired",
-        KeyState::Active | KeyState::Paused | KeyState::Inactive => row.state.name(),
+        KeyState::Inactive => KeyBadge::Deactivated,
+        KeyState::Paused => KeyBadge::Paused,
+        KeyState::Active if is_expired(row) => KeyBadge::Expired,
+        KeyState::Active => KeyBadge::of_usage(used_today, row.daily_limit),
     }
 }
 
@@ -57,6 +60,15 @@ fn expiry(row: &KeySummary) -> Option<String> {
     Some(format!("{verb} {}", time::format_minute(expires_at_s)))
 }
 
+fn quota_reset() -> QuotaReset {
+    let tomorrow = time::today().0.saturating_add(1);
+    let remaining_s = (u64::from(tomorrow) * DAY_S).saturating_sub(time::now_s());
+    QuotaReset {
+        at: format!("{}T00:00Z", time::format_day(UtcDay(tomorrow))),
+        remaining: time::format_remaining(remaining_s),
+    }
+}
+
 /// A key for display.
 pub(crate) fn key_card(row: &KeySummary, used_today: u64) -> KeyCard {
     let last_used = if used_today > 0 {
@@ -68,13 +80,14 @@ pub(crate) fn key_card(row: &KeySummary, used_today: u64) -> KeyCard {
         id: row.id.to_string(),
         name: row.name.clone(),
         scope: row.scope.name(),
-        state: key_state(row),
+        badge: key_badge(row, used_today),
         is_restricted: row.restrictions.restricts(),
         expiry: expiry(row),
         created: time::format_date(row.created_s),
         last_used,
         used_today,
         daily_limit: row.daily_limit,
+        reset: quota_reset(),
         previous_valid_until: row.previous_until_s.map(time::format_minute),
         pause: row.pause.as_ref().map(|pause| PauseView {
             paused_at: time::format_second(pause.paused_at_ms / 1000),

@@ -11,7 +11,7 @@ use ipseity_store::{KeySummary, UsageRow};
 
 use crate::error::PortalError;
 use crate::keys::csv;
-use crate::keys::list::key_state;
+use crate::keys::list::key_badge;
 use crate::page::{CurrentMember, render_page};
 use crate::state::Portal;
 use crate::time;
@@ -117,11 +117,12 @@ pub(crate) async fn show(State(portal): State<Arc<Portal>>, member: CurrentMembe
         let mut total = UsageCount::default();
         let rows_of_key = || rows.iter().filter(|row| row.key == key.id);
         rows_of_key().for_each(|row| total.add(row));
+        let used_today = rows_of_key().find(|row| row.day == today).map_or(0, |row| row.admitted);
         KeyUsageRow {
             id: key.id.to_string(),
             name: key.name.clone(),
-            state: key_state(key),
-            used_today: rows_of_key().find(|row| row.day == today).map_or(0, |row| row.admitted),
+            badge: key_badge(key, used_today),
+            used_today,
             daily_limit: key.daily_limit,
             admitted: total.admitted,
             rejected: total.rejected_total(),

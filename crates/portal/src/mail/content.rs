@@ -159,15 +159,15 @@ impl EmailContent {
                 ),
             ),
             AlertKind::NearQuota => (
-                format!("Ipseity: {name} has used 80% of today's quota"),
+                format!("Ipseity: {name} is near its daily limit (80% used)"),
                 format!(
-                    "Your key \"{name}\" (ips_{key}) has used {used} of its {limit} requests for {day}. The quota resets at 00:00 UTC.\n\n{key_url}"
+                    "Your key \"{name}\" (ips_{key}) has used {used} of its {limit} requests for {day}. It resets at 00:00 UTC.\n\n{key_url}"
                 ),
             ),
             AlertKind::QuotaExhausted => (
-                format!("Ipseity: {name} reached its daily quota"),
+                format!("Ipseity: {name} reached its daily limit"),
                 format!(
-                    "Your key \"{name}\" (ips_{key}) has used all {limit} requests for {day}. Its requests are rejected until the quota resets at 00:00 UTC.\n\n\
+                    "Your key \"{name}\" (ips_{key}) has used all {limit} requests for {day}. Its requests are rejected until the daily limit resets at 00:00 UTC.\n\n\
                      {key_url}\n\nNeed a higher limit?\n\n{base_url}/enterprise"
                 ),
             ),

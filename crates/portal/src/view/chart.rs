@@ -8,6 +8,7 @@ use jiff::civil::Date;
 
 use crate::html::escape_html;
 use crate::view::filters::with_commas;
+use crate::view::key_badge::QuotaLevel;
 
 /// Seconds per row of the table below the pause chart.
 const SECONDS_PER_ROW: usize = 10;
@@ -109,11 +110,7 @@ pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
 /// A bar of today's usage and the daily limit. The page shows the numbers next to it.
 pub(crate) fn usage_bar(used: u64, limit: u64) -> String {
     let fraction = if limit == 0 { 1.0 } else { (used as f64 / limit as f64).min(1.0) };
-    let level = match fraction {
-        fraction if fraction >= 1.0 => "exhausted",
-        fraction if fraction >= 0.8 => "near-limit",
-        _ => "normal",
-    };
+    let level = QuotaLevel::of(used, limit).class();
     let width = if used == 0 { 0.0 } else { (fraction * 100.0).max(VISIBLE_PERCENT_MIN) };
     format!(
         "<svg class=\"usage-bar {level}\" aria-hidden=\"true\"><rect width=\"{width:.1}%\" height=\"100%\" rx=\"3\"/></svg>"
@@ -295,9 +292,13 @@ mod tests {
 
     #[test]
     fn usage_bar_class_follows_its_level() {
-        for (used, level) in
-            [(0, "normal"), (7_999, "normal"), (8_000, "near-limit"), (10_000, "exhausted"), (10_400, "exhausted")]
-        {
+        for (used, level) in [
+            (0, "normal"),
+            (7_999, "normal"),
+            (8_000, "near-limit"),
+            (10_000, "limit-reached"),
+            (10_400, "limit-reached"),
+        ] {
             assert!(usage_bar(used, 10_000).contains(&format!("class=\"usage-bar {level}\"")), "{used}");
         }
         assert!(usage_bar(1, 1_000_000).contains("width=\"1.2%\""), "a small number is visible");

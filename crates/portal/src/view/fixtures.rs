@@ -16,7 +16,10 @@ use crate::view::auth::{
 };
 use crate::view::chart::{daily_chart, pause_chart};
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
-use crate::view::keys::{DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, ScopeChoice};
+use crate::view::key_badge::KeyBadge;
+use crate::view::keys::{
+    DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, QuotaReset, ScopeChoice,
+};
 use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
 use crate::view::restrictions::{
     FieldError, RestrictionField, RestrictionFields, RestrictionsError, RestrictionsPanel,
@@ -64,20 +67,21 @@ fn form_error() -> Option<String> {
     Some("An error.".to_owned())
 }
 
-pub(super) fn key_card(id: usize, state: &'static str, is_paused: bool) -> KeyCard {
+pub(super) fn key_card(id: usize, badge: KeyBadge, is_paused: bool) -> KeyCard {
     let mut counts = [5; 60];
     counts[59] = 6;
     KeyCard {
         id: format!("{id:010}"),
         name: NAME.to_owned(),
         scope: "geo",
-        state,
+        badge,
         is_restricted: id > 0,
         expiry: (id > 0).then(|| "Expires 25 Nov 2026, 14:03 UTC".to_owned()),
         created: "3 Sep 2026".to_owned(),
         last_used: (id > 0).then(|| "today".to_owned()),
         used_today: 8_420,
         daily_limit: 10_000,
+        reset: QuotaReset { at: "2026-11-16T00:00Z".to_owned(), remaining: "in 5 h 12 min".to_owned() },
         previous_valid_until: Some("16 Nov 2026, 14:03 UTC".to_owned()),
         pause: is_paused.then(|| PauseView {
             limit: 300,
@@ -150,7 +154,7 @@ fn restricted_key_pages() -> Vec<String> {
         RestrictionsError::NotEnabled,
     ]
     .map(|error| RestrictionsPanel { fields: fields.clone(), has_tickets: false, version: 0, error: Some(error) })
-    .map(|restrictions| key_page_with(key_card(1, "expired", false), restrictions))
+    .map(|restrictions| key_page_with(key_card(1, KeyBadge::Expired, false), restrictions))
     .into()
 }
 
@@ -331,7 +335,7 @@ pub(super) fn member_pages() -> Vec<String> {
     let key_usage = KeyUsageRow {
         id: "0123456789".to_owned(),
         name: NAME.to_owned(),
-        state: "paused",
+        badge: KeyBadge::Paused,
         used_today: 1,
         daily_limit: 10,
         admitted: 1,
@@ -339,9 +343,9 @@ pub(super) fn member_pages() -> Vec<String> {
     };
     let mut pages = vec![
         keys_page(Vec::new()),
-        keys_page((0..10).map(|id| key_card(id, "paused", true)).collect()),
-        key_page(key_card(1, "active", false)),
-        key_page(key_card(1, "inactive", true)),
+        keys_page((0..10).map(|id| key_card(id, KeyBadge::Paused, true)).collect()),
+        key_page(key_card(1, KeyBadge::Active, false)),
+        key_page(key_card(1, KeyBadge::Deactivated, true)),
         render(&NewKeyPage {
             frame: member_frame(),
             name: NAME.to_owned(),

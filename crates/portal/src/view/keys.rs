@@ -5,6 +5,7 @@ use askama::Template;
 use crate::view::chart::usage_bar;
 use crate::view::filters;
 use crate::view::frame::PageFrame;
+use crate::view::key_badge::KeyBadge;
 use crate::view::restrictions::{RestrictionField, RestrictionsError, RestrictionsPanel};
 use crate::view::usage::UsageView;
 
@@ -13,8 +14,7 @@ pub(crate) struct KeyCard {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) scope: &'static str,
-    /// `active`, `paused`, `inactive` or `expired`.
-    pub(crate) state: &'static str,
+    pub(crate) badge: KeyBadge,
     pub(crate) is_restricted: bool,
     /// Such as `Expires 25 Nov 2026, 14:03 UTC`.
     pub(crate) expiry: Option<String>,
@@ -24,6 +24,7 @@ pub(crate) struct KeyCard {
     pub(crate) last_used: Option<String>,
     pub(crate) used_today: u64,
     pub(crate) daily_limit: u64,
+    pub(crate) reset: QuotaReset,
     /// When the previous secret expires, such as `16 Nov 2026, 14:03 UTC`.
     pub(crate) previous_valid_until: Option<String>,
     /// Present while the key is paused.
@@ -35,6 +36,22 @@ impl KeyCard {
     fn usage_bar(&self) -> String {
         usage_bar(self.used_today, self.daily_limit)
     }
+
+    fn is_deactivated(&self) -> bool {
+        self.badge == KeyBadge::Deactivated
+    }
+
+    fn has_reached_daily_limit(&self) -> bool {
+        self.badge == KeyBadge::DailyLimitReached
+    }
+}
+
+/// When today's count starts again.
+pub(crate) struct QuotaReset {
+    /// Such as `2026-11-16T00:00Z`.
+    pub(crate) at: String,
+    /// Such as `in 5 h 12 min`.
+    pub(crate) remaining: String,
 }
 
 /// When and why a key was paused.

@@ -7,6 +7,7 @@ pub(crate) mod filters;
 #[cfg(test)]
 mod fixtures;
 pub(crate) mod frame;
+pub(crate) mod key_badge;
 pub(crate) mod keys;
 pub(crate) mod public;
 pub(crate) mod restrictions;

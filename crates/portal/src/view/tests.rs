@@ -7,6 +7,7 @@ use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
 use crate::view::fixtures::{
     all_pages, docs_pages, invalid_field, key_card, key_page, key_page_with, keys_page, member_pages,
 };
+use crate::view::key_badge::KeyBadge;
 use crate::view::restrictions::{RestrictionFields, RestrictionsError, RestrictionsPanel};
 
 /// The complete tags of a page that start with a prefix.
@@ -111,7 +112,7 @@ fn descriptions_of_fields_exist() {
 fn invalid_restrictions_are_shown_with_their_reasons() {
     let fields = RestrictionFields { origins: invalid_field(), ..RestrictionFields::default() };
     let panel = RestrictionsPanel { fields, has_tickets: true, version: 0, error: Some(RestrictionsError::Invalid) };
-    let page = key_page_with(key_card(1, "active", false), panel);
+    let page = key_page_with(key_card(1, KeyBadge::Active, false), panel);
     assert!(page.contains("Nothing was saved. Correct the marked fields.") && page.contains("<li>Has a defect.</li>"));
     assert_eq!(page.matches("aria-invalid=\"true\"").count(), 1);
     assert_eq!(page.matches("</code> has a defect.</li>").count(), 1);
@@ -119,10 +120,23 @@ fn invalid_restrictions_are_shown_with_their_reasons() {
 
 #[test]
 fn expired_and_restricted_keys_are_marked() {
-    for page in [keys_page(vec![key_card(1, "expired", false)]), key_page(key_card(1, "expired", false))] {
+    for page in
+        [keys_page(vec![key_card(1, KeyBadge::Expired, false)]), key_page(key_card(1, KeyBadge::Expired, false))]
+    {
         assert!(page.contains("<span class=\"badge expired\">Expired</span>") && page.contains("Restricted"));
     }
-    assert!(!keys_page(vec![key_card(0, "active", false)]).contains("Restricted"));
+    assert!(!keys_page(vec![key_card(0, KeyBadge::Active, false)]).contains("Restricted"));
+}
+
+#[test]
+fn reached_daily_limit_is_shown_with_its_reset() {
+    let card = || key_card(1, KeyBadge::DailyLimitReached, false);
+    for page in [keys_page(vec![card()]), key_page(card())] {
+        assert!(page.contains("<span class=\"badge limit-reached\">Daily limit reached</span>"), "{page}");
+        assert!(page.contains("<code>429</code>") && page.contains("href=\"/enterprise\">Need a higher limit?"));
+        assert!(page.contains("<time datetime=\"2026-11-16T00:00Z\" data-countdown>in 5 h 12 min</time>"));
+    }
+    assert!(!key_page(key_card(1, KeyBadge::NearDailyLimit, false)).contains("<code>429</code>"));
 }
 
 #[test]
@@ -146,25 +160,26 @@ fn key_names_are_escaped_on_every_page() {
 
 #[test]
 fn paused_key_shows_its_chart_and_one_resume_button() {
-    for page in [keys_page(vec![key_card(1, "paused", true)]), key_page(key_card(1, "paused", true))] {
+    for page in [keys_page(vec![key_card(1, KeyBadge::Paused, true)]), key_page(key_card(1, KeyBadge::Paused, true))] {
         assert!(page.contains("Paused on 15 Nov 2026, 14:03:22 UTC"));
         assert!(page.contains("<strong>301 requests</strong>") && page.contains("busiest second: 6"));
         assert!(page.contains("class=\"chart seconds\""));
         assert_eq!(page.matches("action=\"/keys/0000000001/resume\"").count(), 1);
     }
-    assert!(!key_page(key_card(1, "active", false)).contains("/resume"));
+    assert!(!key_page(key_card(1, KeyBadge::Active, false)).contains("/resume"));
 }
 
 #[test]
 fn new_key_link_is_hidden_at_ten_keys() {
-    assert!(keys_page(vec![key_card(1, "active", false)]).contains("href=\"/keys/new\""));
-    let full = keys_page((0..10).map(|id| key_card(id, "active", false)).collect());
+    assert!(keys_page(vec![key_card(1, KeyBadge::Active, false)]).contains("href=\"/keys/new\""));
+    let full = keys_page((0..10).map(|id| key_card(id, KeyBadge::Active, false)).collect());
     assert!(!full.contains("href=\"/keys/new\"") && full.contains("Delete one to add another."));
 }
 
 #[test]
 fn key_page_offers_deactivate_or_reactivate_by_state() {
-    let (active, inactive) = (key_page(key_card(1, "active", false)), key_page(key_card(1, "inactive", false)));
+    let (active, inactive) =
+        (key_page(key_card(1, KeyBadge::Active, false)), key_page(key_card(1, KeyBadge::Deactivated, false)));
     assert!(active.contains("/deactivate\"") && !active.contains("/reactivate\""));
     assert!(inactive.contains("/reactivate\"") && !inactive.contains("/deactivate\""));
 }
@@ -222,6 +237,6 @@ fn docs_describe_every_field() {
 
 #[test]
 fn list_of_ten_paused_keys_stays_under_80_kb() {
-    let page = keys_page((0..10).map(|id| key_card(id, "paused", true)).collect());
+    let page = keys_page((0..10).map(|id| key_card(id, KeyBadge::Paused, true)).collect());
     assert!(page.len() < 80_000, "{} bytes", page.len());
 }

@@ -5,6 +5,7 @@ use askama::Template;
 use crate::view::chart::usage_bar;
 use crate::view::filters;
 use crate::view::frame::PageFrame;
+use crate::view::key_badge::KeyBadge;
 
 /// The usage of one day.
 pub(crate) struct UsageDayRow {
@@ -34,7 +35,7 @@ pub(crate) struct UsageView {
 pub(crate) struct KeyUsageRow {
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) state: &'static str,
+    pub(crate) badge: KeyBadge,
     pub(crate) used_today: u64,
     pub(crate) daily_limit: u64,
     pub(crate) admitted: u64,

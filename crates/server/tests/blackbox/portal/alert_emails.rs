@@ -10,10 +10,10 @@ use crate::lookup::lookup_with_key;
 
 const ROW_TIMEOUT: Duration = Duration::from_secs(20);
 /// Daily quota of the small plan; 80% are 8 requests.
-const DAILY_LIMIT: usize = 10;
+pub(super) const DAILY_LIMIT: usize = 10;
 
 /// Sends lookups. Returns the last status.
-async fn send_lookups(fixture: &PortalFixture, key: &IssuedKey, times: usize) -> u16 {
+pub(super) async fn send_lookups(fixture: &PortalFixture, key: &IssuedKey, times: usize) -> u16 {
     let mut caller = fixture.node().client();
     let mut status = 0;
     for _ in 0..times {
@@ -32,7 +32,7 @@ async fn alerts_of(fixture: &PortalFixture, key: &IssuedKey) -> String {
     fixture.psql(&format!("{sql} = '{}'", key.id)).await
 }
 
-async fn use_small_plan(fixture: &PortalFixture, member: &TestMember) {
+pub(super) async fn use_small_plan(fixture: &PortalFixture, member: &TestMember) {
     // Fails if another test has added it.
     drop(fixture.deployment.cli(&["plan", "add", "small", "--daily-limit", &DAILY_LIMIT.to_string()]).await);
     let output = fixture.deployment.cli(&["account", "plan", "--email", &member.email, "--plan", "small"]).await;

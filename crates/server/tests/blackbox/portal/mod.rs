@@ -12,6 +12,7 @@ mod email_limits;
 mod email_links;
 mod enumeration;
 pub(crate) mod fixture;
+mod key_badges;
 mod key_limit_race;
 mod key_restrictions;
 mod leaked_keys;
