@@ -118,7 +118,7 @@ impl PortalWorker {
                 is_empty = false;
                 let (content, id) = (EmailContent::for_alert(&alert, base_url), alert_id(&alert));
                 if self.send_email(mailer, &alert.email, &content, &id).await {
-                    self.store.alert_queue().mark_sent(alert.key, &alert.day, alert.kind).await?;
+                    self.store.alert_queue().mark_sent(&alert).await?;
                 }
             }
         }
@@ -158,5 +158,5 @@ fn link_id(token: &SecretToken) -> String {
 }
 
 fn alert_id(alert: &QueuedAlert) -> String {
-    format!("alert.{}.{}.{}", alert.key, alert.day, alert.kind.name())
+    format!("alert.{}.{}.{}.{}", alert.key, alert.day, alert.kind.name(), alert.burst_epoch)
 }

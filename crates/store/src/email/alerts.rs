@@ -1,4 +1,5 @@
-//! Alerts: emails about a key, at most one of each kind per key per day. Pauses and usage merges create them.
+//! Alerts: emails about a key. Each pause creates one, of which a key sends at most one per minute. Usage merges create at
+//! most one of each other kind per key per day.
 
 use ipseity_domain::KeyId;
 use sqlx::FromRow;
@@ -44,6 +45,8 @@ pub struct QueuedAlert {
     pub kind: AlertKind,
     /// The day, such as `2026-11-15`.
     pub day: String,
+    /// The burst epoch that a pause ended; 0 for other kinds.
+    pub burst_epoch: i64,
     /// The recipient.
     pub email: String,
     /// Admitted requests of that day, as of the last usage flush.
@@ -58,6 +61,7 @@ struct ClaimedAlertRow {
     name: String,
     kind: String,
     day: String,
+    burst_window: i64,
     email: String,
     used: i64,
     daily_limit: i64,
@@ -71,7 +75,7 @@ impl AlertQueue<'_> {
     pub async fn claim_next(self) -> Result<Option<QueuedAlert>, StoreError> {
         let claimed = sqlx::query_as(concat!(
             "with due as (
-                 select q.key_id, q.day, q.kind, k.name, a.email, ",
+                 select q.key_id, q.day, q.kind, q.burst_window, k.name, a.email, ",
             key_daily_limit!(),
             " as daily_limit
                  from alerts q
@@ -80,14 +84,21 @@ impl AlertQueue<'_> {
                  join account_limits l on l.account_id = a.id
                  where q.mailed_at is null and q.try_at <= now() and q.tries < $1
                      and case q.kind when 'near' then a.alert_near when 'spent' then a.alert_spent else a.alert_paused end
+                     -- A pause waits for a minute after another of the key was sent, or was claimed to be sent.
+                     and (q.kind <> 'paused' or not exists (
+                         select from alerts o
+                         where o.key_id = q.key_id and o.kind = 'paused' and o.burst_window <> q.burst_window
+                             and case when o.mailed_at is not null then o.mailed_at
+                                 when o.tries > 0 then o.try_at - interval '1 minute' * (1 << (o.tries - 1)) end
+                                 > now() - interval '1 minute'))
                  order by q.try_at limit 1
                  for update of q skip locked
              ), claimed as (
                  update alerts q set tries = q.tries + 1, try_at = now() + interval '1 minute' * (1 << q.tries)
-                 from due where (q.key_id, q.day, q.kind) = (due.key_id, due.day, due.kind)
+                 from due where (q.key_id, q.day, q.kind, q.burst_window) = (due.key_id, due.day, due.kind, due.burst_window)
                  returning due.*
              )
-             select c.key_id, c.name, c.kind, c.day::text as day, c.email, coalesce(u.admitted, 0) as used, c.daily_limit
+             select c.key_id, c.name, c.kind, c.day::text as day, c.burst_window, c.email, coalesce(u.admitted, 0) as used, c.daily_limit
              from claimed c left join usage u on u.key_id = c.key_id and u.day = c.day",
         ))
         .bind(ATTEMPTS_MAX)
@@ -100,13 +111,16 @@ impl AlertQueue<'_> {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn mark_sent(self, key: KeyId, day: &str, kind: AlertKind) -> Result<(), StoreError> {
-        let sent =
-            sqlx::query("update alerts set mailed_at = now() where key_id = $1 and day = $2::text::date and kind = $3")
-                .bind(key.as_str())
-                .bind(day)
-                .bind(kind.name())
-                .execute(&self.store.pool);
+    pub async fn mark_sent(self, alert: &QueuedAlert) -> Result<(), StoreError> {
+        let sent = sqlx::query(
+            "update alerts set mailed_at = now()
+             where key_id = $1 and day = $2::text::date and kind = $3 and burst_window = $4",
+        )
+        .bind(alert.key.as_str())
+        .bind(&alert.day)
+        .bind(alert.kind.name())
+        .bind(alert.burst_epoch)
+        .execute(&self.store.pool);
         self.store.with_timeout(sent).await?;
         Ok(())
     }
@@ -120,6 +134,7 @@ impl ClaimedAlertRow {
             key_name: self.name,
             kind: AlertKind::ALL.into_iter().find(|kind| kind.name() == self.kind)?,
             day: self.day,
+            burst_epoch: self.burst_window,
             email: self.email,
             used: self.used,
             limit: self.daily_limit,

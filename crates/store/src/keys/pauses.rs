@@ -26,8 +26,8 @@ impl Keys<'_> {
              ), logged as (
                  insert into history (key_id, at, act, actor) select id, paused_at, 'paused', 'service' from paused
              )
-             insert into alerts (key_id, day, kind)
-             select p.id, (p.paused_at at time zone 'UTC')::date, 'paused'
+             insert into alerts (key_id, day, kind, burst_window)
+             select p.id, (p.paused_at at time zone 'UTC')::date, 'paused', p.burst_window
              from paused p join accounts a on a.id = p.account_id
              where a.alert_paused
              on conflict do nothing",

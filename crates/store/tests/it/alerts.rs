@@ -1,4 +1,4 @@
-//! Alerts: at most one of each kind per key per day, if its owner has enabled it.
+//! Alerts: one for each pause, and at most one of each other kind per key per day, if the owner has enabled it.
 
 use ipseity_domain::{DailyUsage, KeyId, Limits, Plan, UtcDay};
 use ipseity_store::{Account, Actor, AlertKind, AlertPreferences, KeyDailyUsage};
@@ -93,7 +93,7 @@ async fn disabled_alerts_are_neither_raised_nor_claimed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pause_alert_is_raised_once_per_day() {
+async fn alert_is_raised_for_each_pause() {
     let fixture = StoreFixture::open().await;
     let key = fixture.create_key().await.id;
     for burst_epoch in 1..=3 {
@@ -104,7 +104,27 @@ async fn pause_alert_is_raised_once_per_day() {
         fixture.store.keys().record_pause(&pause).await.expect("duplicate is ignored");
         fixture.store.keys().resume(Actor::Operator, key, false).await.expect("key is resumed");
     }
-    assert_eq!(alert_rows(&fixture).await, ["paused 20833", "paused 20834"]);
+    assert_eq!(alert_rows(&fixture).await, ["paused 20833", "paused 20833", "paused 20834"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pause_alerts_of_a_key_are_claimed_a_minute_apart() {
+    let fixture = StoreFixture::open().await;
+    let (key, other) = (fixture.create_key().await.id, fixture.create_key().await.id);
+    for burst_epoch in 1..=2 {
+        fixture.store.keys().record_pause(&pause(key, burst_epoch)).await.expect("pause is recorded");
+        fixture.store.keys().resume(Actor::Operator, key, false).await.expect("key is resumed");
+    }
+    let queue = fixture.store.alert_queue();
+    let claim = async || queue.claim_next().await.expect("claim succeeds").map(|alert| (alert.key, alert.burst_epoch));
+    let first = queue.claim_next().await.expect("claim succeeds").expect("an alert is due");
+    assert_eq!((first.key, claim().await), (key, None), "the first may be on its way");
+    fixture.store.keys().record_pause(&pause(other, 1)).await.expect("pause is recorded");
+    assert_eq!(claim().await, Some((other, 1)), "another key does not wait");
+    queue.mark_sent(&first).await.expect("row is marked");
+    assert_eq!(claim().await, None);
+    fixture.sql("update alerts set mailed_at = now() - interval '1 minute' where mailed_at is not null").await;
+    assert_eq!(claim().await, Some((key, 3 - first.burst_epoch)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +149,7 @@ async fn alert_claim_is_exclusive_and_retried_until_sent() {
     assert_eq!((first.day.as_str(), first.used, first.limit), (day.as_str(), 6, 7));
     assert_eq!(first.email, account.email);
 
-    fixture.store.alert_queue().mark_sent(second.key, &second.day, second.kind).await.expect("row is marked");
+    fixture.store.alert_queue().mark_sent(&second).await.expect("row is marked");
     for _ in 0..7 {
         make_due().await;
         let retried = fixture.store.alert_queue().claim_next().await.expect("claim succeeds").expect("an alert is due");
@@ -152,7 +172,8 @@ async fn marking_an_alert_sent_affects_no_other_alert() {
          unnest(array['2026-11-15', '2026-11-16']::date[]) day, unnest(array['near', 'spent', 'paused']) kind"
     );
     fixture.sql(&all).await;
-    fixture.store.alert_queue().mark_sent(key, "2026-11-15", AlertKind::QuotaExhausted).await.expect("row is marked");
+    let alert = fixture.store.alert_queue().claim_next().await.expect("claim succeeds").expect("an alert is due");
+    fixture.store.alert_queue().mark_sent(&alert).await.expect("row is marked");
     let sent = fixture.sql("select key_id, day, kind from alerts where mailed_at is not null").await;
-    assert_eq!(sent, format!("{key}|2026-11-15|spent"));
+    assert_eq!(sent, format!("{}|{}|{}", alert.key, alert.day, alert.kind.name()));
 }

@@ -156,6 +156,7 @@ async fn only_queued_email_wakes_the_mailer() {
 
     store.usage().merge_counts(&[count(8_001)]).await.expect("usage is merged");
     store.keys().resume(Actor::Operator, key, false).await.expect("key is resumed");
-    store.keys().record_pause(&pause(key, 2)).await.expect("second pause is recorded");
     assert!(!wakes_within(&mut listener, QUIET_PERIOD).await, "the alert already exists");
+    store.keys().record_pause(&pause(key, 2)).await.expect("second pause is recorded");
+    assert!(wakes_within(&mut listener, TEST_TIMEOUT).await, "every pause has an alert");
 }

@@ -1,4 +1,4 @@
-//! Alert emails: each kind once per key per day, none that is turned off, none lost during an SMTP outage.
+//! Alert emails: every pause, other kinds once per key per day, none that is turned off, none lost during an SMTP outage.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn wait_for_rows(fixture: &PortalFixture, sql: &str, expected: &str) {
 
 /// The alerts of a key, each with whether it was sent.
 async fn alerts_of(fixture: &PortalFixture, key: &IssuedKey) -> String {
-    let sql = "select string_agg(kind || ' ' || (mailed_at is not null), ', ' order by kind) from alerts where key_id";
+    let sql = "select string_agg(kind || ' ' || (mailed_at is not null), ', ' order by kind, mailed_at is not null) from alerts where key_id";
     fixture.psql(&format!("{sql} = '{}'", key.id)).await
 }
 
@@ -46,7 +46,7 @@ fn subjects_about<'a>(emails: &'a [ReceivedEmail], key: &IssuedKey) -> Vec<&'a s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pause_email_is_sent_once_per_key_per_day() {
+async fn every_pause_is_emailed_at_most_once_per_minute() {
     let fixture = shared_fixture().await;
     let mut member = fixture.create_member().await;
     let (first, second) = (member.create_key("first", Scope::Ip).await, member.create_key("second", Scope::Ip).await);
@@ -59,14 +59,18 @@ async fn pause_email_is_sent_once_per_key_per_day() {
     assert_redirects_to(&member.browser.post(&format!("{page}/resume"), &[]).await, &page);
     assert_eq!(send_lookups(fixture, &first, 301).await, 429);
     wait_for_rows(fixture, &format!("select count(*) from pauses where key_id = '{}'", first.id), "2").await;
-    assert_eq!(alerts_of(fixture, &first).await, "paused true");
+    assert_eq!(alerts_of(fixture, &first).await, "paused false, paused true");
     assert_eq!(send_lookups(fixture, &second, 301).await, 429);
     fixture.smtp.wait_for_email(&member.email, "second").await.expect("email about the second key arrives");
     assert_eq!(
         subjects_about(&fixture.smtp.emails_to(&member.email), &first),
         [""; 0],
-        "a second email on the same day"
+        "a second email within a minute"
     );
+    let minute_passes = "update alerts set mailed_at = mailed_at - interval '1 minute' where key_id";
+    fixture.psql(&format!("{minute_passes} = '{}'", first.id)).await;
+    let second_message = fixture.smtp.wait_for_email(&member.email, "first").await.expect("second email arrives");
+    assert_eq!(second_message.subject, message.subject);
 }
 
 #[tokio::test(flavor = "multi_thread")]
