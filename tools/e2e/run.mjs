@@ -81,7 +81,7 @@ async function testMember(context, title, input, details) {
 }
 
 async function measurePages(context, member) {
-  const publicPages = ['/', '/docs', '/docs/errors', '/reference', '/enterprise', '/signup', '/signin', '/forgot'];
+  const publicPages = ['/', '/docs', '/docs/errors', '/reference', '/enterprise', '/forgot'];
   const memberPages = ['/keys', '/keys/new', member.keyPath, `${member.keyPath}/delete`, '/usage', '/account', '/account/two-factor', '/account/delete'];
   await seedUsage(context.deployment, member, 30);
   await pageSizes(context, member, [...publicPages, ...memberPages]);

@@ -37,6 +37,19 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   button.addEventListener("click", () => copy(button));
 }
 
+/* Buttons that show a password. It is hidden again before it is sent, so that browsers do not store it as text. */
+
+for (const button of document.querySelectorAll("[data-show-password]")) {
+  const input = document.getElementById(button.dataset.showPassword);
+  const show = (isShown) => {
+    input.type = isShown ? "text" : "password";
+    button.setAttribute("aria-pressed", isShown);
+  };
+  button.hidden = false;
+  button.addEventListener("click", () => show(input.type === "password"));
+  input.form.addEventListener("submit", () => show(false));
+}
+
 /* Passkeys. */
 
 const CEREMONIES = {
@@ -187,7 +200,8 @@ function startLiveUpdates(first) {
       indicator.hidden = false;
     });
     source.addEventListener("changed", refresh);
-    source.addEventListener("signed-out", () => location.assign("/signin"));
+    // The server redirects to the sign-in page, which leads back.
+    source.addEventListener("signed-out", () => location.assign(url));
     source.addEventListener("error", () => {
       disconnect();
       retry = setTimeout(connect, retryMs * (0.75 + Math.random() / 2));

@@ -7,6 +7,7 @@ use ipseity_domain::causes;
 use ipseity_ledger::LedgerError;
 use ipseity_store::{StoreError, StoreRefusal};
 
+use crate::auth::next_path::NextPath;
 use crate::auth::password::PasswordQueueFull;
 use crate::auth::throttle::RetryAfter;
 
@@ -15,6 +16,8 @@ use crate::auth::throttle::RetryAfter;
 pub(crate) enum PortalError {
     /// The visitor is not signed in.
     NotSignedIn,
+    /// The visitor is not signed in, and returns to this page afterwards.
+    SignInNeeded(NextPath),
     /// The session must be confirmed, on the way to this path.
     ConfirmationNeeded(String),
     /// The operator requires two-factor authentication, and the account has none.

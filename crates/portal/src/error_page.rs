@@ -33,6 +33,7 @@ enum ErrorOutcome {
 fn error_outcome(error: &PortalError) -> ErrorOutcome {
     let content = match error {
         PortalError::NotSignedIn => return ErrorOutcome::Redirect("/signin".to_owned()),
+        PortalError::SignInNeeded(next) => return ErrorOutcome::Redirect(next.append_to("/signin")),
         PortalError::ConfirmationNeeded(next) => {
             return ErrorOutcome::Redirect(format!("/account/confirm?next={next}"));
         }
@@ -224,6 +225,7 @@ fn retry_after_s(error: &PortalError) -> Option<u64> {
         | PortalError::EmailLimitReached(RetryAfter(wait)) => Some(wait.as_secs().max(1)),
         PortalError::Busy | PortalError::Unavailable => Some(5),
         PortalError::NotSignedIn
+        | PortalError::SignInNeeded(_)
         | PortalError::ConfirmationNeeded(_)
         | PortalError::TwoFactorRequired
         | PortalError::LastSecondFactor

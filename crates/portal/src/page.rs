@@ -11,6 +11,7 @@ use http::request::Parts;
 use ipseity_domain::{Client, causes};
 use ipseity_store::{Account, Actor, AuthenticatedAccount};
 
+use crate::auth::next_path::NextPath;
 use crate::auth::password::Requester;
 use crate::auth::session::email_digest;
 use crate::auth::session_cookie::SessionCookie;
@@ -146,8 +147,10 @@ impl FromRequestParts<Arc<Portal>> for CurrentMember {
         if let Some(error) = visitor.lookup_error.take() {
             return Err(error);
         }
-        let AuthenticatedAccount { account, session_id, is_confirmed, is_recent, has_two_factor } =
-            visitor.member.clone().ok_or(PortalError::NotSignedIn)?;
+        let AuthenticatedAccount { account, session_id, is_confirmed, is_recent, has_two_factor } = visitor
+            .member
+            .clone()
+            .ok_or_else(|| PortalError::SignInNeeded(NextPath::after_request(&parts.method, parts.uri.path())))?;
         let is_setup = ["/account", "/signout"].iter().any(|start| parts.uri.path().starts_with(start));
         if portal.settings.requires_two_factor && !has_two_factor && !is_setup {
             return Err(PortalError::TwoFactorRequired);

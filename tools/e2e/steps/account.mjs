@@ -73,7 +73,7 @@ export async function sessions({ report, snapshots }, member, other) {
 
 // With scripts, the open page goes to the sign-in page by itself.
 async function expectSignedOut(other) {
-  if (other.scripted) await other.page.waitForURL('**/signin');
+  if (other.scripted) await other.page.waitForURL(/\/signin\?next=/);
   await other.visit('/keys');
   other.expectPath('/signin');
 }

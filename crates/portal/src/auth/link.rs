@@ -12,6 +12,7 @@ use ipseity_store::{EmailToken, EmailTokenKind, SessionStart, StoreError, StoreR
 
 use crate::account::WRONG_PASSWORD;
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::next_path::NextPath;
 use crate::auth::password::{Password, Requester};
 use crate::auth::second_factor::WRONG_CODE;
 use crate::auth::session::email_digest;
@@ -103,7 +104,9 @@ pub(crate) async fn redeem_link(
                 }
             }
             match portal.store.email_tokens().redeem_signup(&digest).await {
-                Ok(account) => portal.open_session(account.id, &headers, SessionStart::Link).await,
+                Ok(account) => {
+                    portal.open_session(account.id, &headers, SessionStart::Link, &NextPath::default()).await
+                }
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => Err(PortalError::LinkExpired),
                 Err(error) => Err(error.into()),
             }
@@ -128,7 +131,9 @@ pub(crate) async fn redeem_link(
                 portal.store.email_tokens().redeem_password(&digest, &hash).await
             };
             match redeemed {
-                Ok(account_id) => portal.open_session(account_id, &headers, SessionStart::Link).await,
+                Ok(account_id) => {
+                    portal.open_session(account_id, &headers, SessionStart::Link, &NextPath::default()).await
+                }
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),
                 Err(error) => Err(error.into()),
             }
@@ -145,7 +150,7 @@ pub(crate) async fn redeem_link(
             }
             match portal.store.email_tokens().redeem_email_change(&digest).await {
                 Ok(account_id) if needs_password => {
-                    portal.open_session(account_id, &headers, SessionStart::SignIn).await
+                    portal.open_session(account_id, &headers, SessionStart::SignIn, &NextPath::default()).await
                 }
                 Ok(_) => Ok(redirect_with_notice("/account", "email")),
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => show_error(EMAIL_TAKEN),

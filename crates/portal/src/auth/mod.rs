@@ -6,6 +6,7 @@ pub(crate) mod csrf_form;
 pub(crate) mod email_limits;
 pub(crate) mod form_fields;
 pub(crate) mod link;
+pub(crate) mod next_path;
 pub(crate) mod passkeys;
 pub(crate) mod password;
 pub(crate) mod recovery_codes;

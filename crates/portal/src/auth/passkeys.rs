@@ -12,6 +12,7 @@ use ipseity_store::{FoundPasskey, SessionStart, StoreError, StoreRefusal};
 use serde_json::Value;
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::next_path::NextPath;
 use crate::auth::session_cookie::SessionCookie;
 use crate::auth::sign_in_counts::SignInOutcome;
 use crate::auth::webauthn::{
@@ -124,7 +125,7 @@ pub(crate) async fn finish_sign_in(
     let account_id = verified.inspect_err(|_| portal.sign_in_counts.inc(SignInOutcome::PasskeyRejected))?;
     portal.subnet_throttle.give_back(&subnet);
     // A passkey with user verification is two factors.
-    portal.open_session(account_id, &headers, SessionStart::SignIn).await
+    portal.open_session(account_id, &headers, SessionStart::SignIn, &NextPath::parse(form.field("next"))).await
 }
 
 pub(crate) async fn begin_confirmation(
@@ -143,7 +144,7 @@ pub(crate) async fn finish_confirmation(
     if portal.verify_passkey(&member.session_cookie().digest(), &form).await? != member.account.id {
         return Err(PortalError::PasskeyRefused);
     }
-    portal.finish_confirmation(&member, form.field("next")).await
+    portal.finish_confirmation(&member, &NextPath::parse(form.field("next"))).await
 }
 
 impl Portal {

@@ -6,11 +6,12 @@ use std::time::SystemTime;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::HeaderMap;
+use http::{HeaderMap, Uri};
 use ipseity_domain::Client;
 use ipseity_store::SessionStart;
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::next_path::NextPath;
 use crate::auth::sign_in_counts::SignInOutcome;
 use crate::auth::{recovery_codes, totp};
 use crate::error::PortalError;
@@ -25,10 +26,11 @@ pub(crate) const WRONG_CODE: &str =
 pub(crate) async fn show(
     State(portal): State<Arc<Portal>>,
     Extension(client): Extension<Client>,
+    uri: Uri,
     visitor: Visitor,
 ) -> Result<Response, PortalError> {
     let account_id = portal.pending_account(&visitor, &client).await?;
-    portal.second_factor_page(&visitor, account_id, None).await
+    portal.second_factor_page(&visitor, account_id, NextPath::from_query(&uri), None).await
 }
 
 pub(crate) async fn verify(
@@ -38,14 +40,15 @@ pub(crate) async fn verify(
     visitor: Visitor,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
+    let next = NextPath::parse(form.field("next"));
     let account_id = portal.pending_account(&visitor, &client).await?;
     if !portal.verify_second_factor(account_id, form.field("code")).await? {
-        return portal.second_factor_page(&visitor, account_id, Some(WRONG_CODE)).await;
+        return portal.second_factor_page(&visitor, account_id, next, Some(WRONG_CODE)).await;
     }
     if !portal.store.two_factor().take_pending(&visitor.session_cookie.digest()).await? {
         return Err(PortalError::NotSignedIn);
     }
-    portal.open_session(account_id, &headers, SessionStart::SignIn).await
+    portal.open_session(account_id, &headers, SessionStart::SignIn, &next).await
 }
 
 impl Portal {
@@ -55,12 +58,13 @@ impl Portal {
         account_id: i64,
         headers: &HeaderMap,
         visitor: &Visitor,
+        next: &NextPath,
     ) -> Result<Response, PortalError> {
         if !self.store.two_factor().factors(account_id).await?.is_enabled {
-            return self.open_session(account_id, headers, SessionStart::PasswordOnly).await;
+            return self.open_session(account_id, headers, SessionStart::PasswordOnly, next).await;
         }
         self.store.two_factor().save_pending(&visitor.session_cookie.digest(), account_id).await?;
-        Ok(Redirect::to("/signin/verify").into_response())
+        Ok(Redirect::to(&next.append_to("/signin/verify")).into_response())
     }
 
     /// The account whose password this browser has entered.
@@ -78,6 +82,7 @@ impl Portal {
         &self,
         visitor: &Visitor,
         account_id: i64,
+        next: NextPath,
         form_error: Option<&str>,
     ) -> Result<Response, PortalError> {
         let factors = self.store.two_factor().factors(account_id).await?;
@@ -85,6 +90,7 @@ impl Portal {
             self,
             &SecondFactorPage {
                 frame: visitor.frame(&self.public_pages, "Confirm it’s you", Tab::None),
+                next,
                 has_totp: factors.has_totp,
                 has_passkeys: factors.passkeys > 0 && self.webauthn.is_some(),
                 form_error: form_error.map(str::to_owned),

@@ -6,19 +6,21 @@ use http::header::{SET_COOKIE, USER_AGENT};
 use ipseity_store::{NewSession, SessionStart};
 use sha2::{Digest, Sha256};
 
+use crate::auth::next_path::NextPath;
 use crate::auth::session_cookie::{self, SecretToken, SessionCookie};
 use crate::auth::sign_in_counts::SignInOutcome;
 use crate::error::PortalError;
 use crate::state::Portal;
 
 impl Portal {
-    /// Opens a session with a new cookie and redirects to the keys. The previous session ends, which prevents session fixation.
+    /// Opens a session with a new cookie and redirects to `next` or to the keys. The previous session ends, which prevents session fixation.
     /// After a link the browser gets a new device token too, because others may have the old one.
     pub(crate) async fn open_session(
         &self,
         account_id: i64,
         headers: &HeaderMap,
         start: SessionStart,
+        next: &NextPath,
     ) -> Result<Response, PortalError> {
         let known_device = session_cookie::device_token(headers).filter(|_| start != SessionStart::Link);
         let device_token = known_device.unwrap_or_else(SecretToken::generate);
@@ -34,7 +36,7 @@ impl Portal {
         self.store.sessions().open(&session).await?;
         self.sign_in_counts.inc(SignInOutcome::Succeeded);
         self.secret_lookups.remember(session_cookie.digest());
-        let mut response = Redirect::to("/keys").into_response();
+        let mut response = Redirect::to(next.as_deref().unwrap_or("/keys")).into_response();
         response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(self.session_idle_timeout_s()));
         response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(&device_token));
         Ok(response)

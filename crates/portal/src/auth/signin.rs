@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::{Client, ClientSubnet, causes};
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::next_path::NextPath;
 use crate::auth::password::{OutdatedHash, Password, Requester, Verification};
 use crate::auth::session::email_digest;
 use crate::auth::session_cookie::{self, SessionCookie};
@@ -18,18 +19,33 @@ use crate::auth::sign_in_counts::SignInOutcome;
 use crate::error::PortalError;
 use crate::page::{CurrentMember, Visitor, redirect_with_notice};
 use crate::state::Portal;
-use crate::view::auth::SignInPage;
+use crate::view::auth::{SignInForm, SignInPage, SignInReason};
 use crate::view::frame::Tab;
 
 const WRONG_CREDENTIALS: &str = "Incorrect email or password. Check both, or reset your password.";
 
-pub(crate) async fn signin_form(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
-    signin_page(&portal, &visitor, String::new(), None)
+pub(crate) async fn signin_form(
+    State(portal): State<Arc<Portal>>,
+    uri: Uri,
+    headers: HeaderMap,
+    visitor: Visitor,
+) -> Response {
+    let next = NextPath::from_query(&uri);
+    if visitor.member.is_some() {
+        return Redirect::to(next.as_deref().unwrap_or("/keys")).into_response();
+    }
+    // A browser without the device cookie never signed in, so no session of it can have ended.
+    let reason = match next.as_deref() {
+        Some(_) if session_cookie::device_token(&headers).is_some() => Some(SignInReason::SessionEnded),
+        Some(_) => Some(SignInReason::MembersOnly),
+        None => None,
+    };
+    signin_page(&portal, &visitor, SignInForm { next, reason, ..SignInForm::default() })
 }
 
-fn signin_page(portal: &Portal, visitor: &Visitor, email: String, form_error: Option<String>) -> Response {
+fn signin_page(portal: &Portal, visitor: &Visitor, form: SignInForm) -> Response {
     let frame = visitor.frame(&portal.public_pages, "Sign in", Tab::None);
-    visitor.render(portal, &SignInPage { frame, email, form_error, passkeys_available: portal.webauthn.is_some() })
+    visitor.render(portal, &SignInPage { frame, form, passkeys_available: portal.webauthn.is_some() })
 }
 
 pub(crate) async fn sign_in(
@@ -39,15 +55,20 @@ pub(crate) async fn sign_in(
     visitor: Visitor,
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
-    let email_input = form.field("email");
+    let (email_input, next) = (form.field("email"), NextPath::parse(form.field("next")));
+    let wrong_credentials = |next| {
+        let email = email_input.to_owned();
+        let form = SignInForm { email, next, form_error: Some(WRONG_CREDENTIALS), ..SignInForm::default() };
+        Ok(signin_page(&portal, &visitor, form))
+    };
     let (Some(email), Some(password)) = (EmailAddress::parse(email_input), Password::parse(form.field("password")))
     else {
         portal.subnet_throttle.record_attempt(client.address.subnet())?;
-        return Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned())));
+        return wrong_credentials(next);
     };
     match portal.verify_login(&client, &headers, &email, password).await? {
-        Some(account_id) => portal.finish_password(account_id, &headers, &visitor).await,
-        None => Ok(signin_page(&portal, &visitor, email_input.to_owned(), Some(WRONG_CREDENTIALS.to_owned()))),
+        Some(account_id) => portal.finish_password(account_id, &headers, &visitor, &next).await,
+        None => wrong_credentials(next),
     }
 }
 

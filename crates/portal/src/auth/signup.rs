@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
 use ipseity_domain::Client;
 use ipseity_domain::account::EmailAddress;
 use ipseity_store::{SessionStart, StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::next_path::NextPath;
 use crate::auth::password::{Password, Requester};
 use crate::error::PortalError;
 use crate::page::Visitor;
@@ -24,6 +25,9 @@ pub(crate) const INVALID_EMAIL: &str = "Enter a valid email address, such as you
 pub(crate) const EMAIL_TAKEN: &str = "An account with this email already exists. Sign in, or use another email.";
 
 pub(crate) async fn signup_form(State(portal): State<Arc<Portal>>, visitor: Visitor) -> Response {
+    if visitor.member.is_some() {
+        return Redirect::to("/keys").into_response();
+    }
     signup_page(&portal, &visitor, String::new(), None)
 }
 
@@ -75,7 +79,7 @@ pub(crate) async fn sign_up(
         ));
     }
     match portal.store.accounts().create_with_password(&email, &hash).await {
-        Ok(account) => portal.open_session(account.id, &headers, SessionStart::Link).await,
+        Ok(account) => portal.open_session(account.id, &headers, SessionStart::Link, &NextPath::default()).await,
         Err(StoreError::Refused(StoreRefusal::AccountExists)) => {
             Ok(signup_page(&portal, &visitor, email_input, Some(EMAIL_TAKEN)))
         }

@@ -2,6 +2,7 @@
 
 use askama::Template;
 
+use crate::auth::next_path::NextPath;
 use crate::view::frame::PageFrame;
 
 /// `/signup`
@@ -30,13 +31,32 @@ pub(crate) struct EmailSentPage {
     pub(crate) retry_href: &'static str,
 }
 
+/// Why a visitor who asked for another page has to sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignInReason {
+    /// This browser was signed in before.
+    SessionEnded,
+    /// The page is for members.
+    MembersOnly,
+}
+
+/// The form of the sign-in page.
+#[derive(Default)]
+pub(crate) struct SignInForm {
+    /// The email as typed.
+    pub(crate) email: String,
+    /// The page to return to.
+    pub(crate) next: NextPath,
+    pub(crate) reason: Option<SignInReason>,
+    pub(crate) form_error: Option<&'static str>,
+}
+
 /// `/signin`
 #[derive(Template)]
 #[template(path = "signin.html")]
 pub(crate) struct SignInPage {
     pub(crate) frame: PageFrame,
-    pub(crate) email: String,
-    pub(crate) form_error: Option<String>,
+    pub(crate) form: SignInForm,
     /// Whether passkeys work at this service's address.
     pub(crate) passkeys_available: bool,
 }
@@ -46,6 +66,8 @@ pub(crate) struct SignInPage {
 #[template(path = "second_factor.html")]
 pub(crate) struct SecondFactorPage {
     pub(crate) frame: PageFrame,
+    /// The page to return to.
+    pub(crate) next: NextPath,
     /// Whether the account has an authenticator app.
     pub(crate) has_totp: bool,
     /// Whether the account has passkeys that work at this service's address.
@@ -60,7 +82,7 @@ pub(crate) struct ConfirmPage {
     pub(crate) frame: PageFrame,
     pub(crate) email: String,
     /// The page to return to.
-    pub(crate) next: String,
+    pub(crate) next: NextPath,
     /// Whether a second factor is needed.
     pub(crate) needs_code: bool,
     pub(crate) has_passkeys: bool,

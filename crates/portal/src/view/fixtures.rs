@@ -2,6 +2,7 @@
 
 use askama::Template;
 
+use crate::auth::next_path::NextPath;
 use crate::docs::article::DocsArticle;
 use crate::docs::index::DocsIndex;
 use crate::docs::search::search;
@@ -12,7 +13,8 @@ use crate::view::account::{
     AccountPage, AlertSettings, DeleteAccountPage, DeviceItem, EventItem, PasskeyItem, SessionItem,
 };
 use crate::view::auth::{
-    ConfirmPage, EmailSentPage, ForgotPage, LinkAction, LinkPage, SecondFactorPage, SignInPage, SignUpPage,
+    ConfirmPage, EmailSentPage, ForgotPage, LinkAction, LinkPage, SecondFactorPage, SignInForm, SignInPage,
+    SignInReason, SignUpPage,
 };
 use crate::view::chart::{daily_chart, pause_chart};
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
@@ -255,8 +257,16 @@ fn public_pages() -> Vec<String> {
         render(&signup(true)),
         render(&signup(false)),
         render(&EmailSentPage { frame: frame(None), email: email(), message: "Open the link.", retry_href: "/signup" }),
-        render(&SignInPage { frame: frame(None), email: email(), form_error: form_error(), passkeys_available: true }),
-        render(&SecondFactorPage { frame: frame(None), has_totp: true, has_passkeys: true, form_error: form_error() }),
+        signin_page(None),
+        signin_page(Some(SignInReason::SessionEnded)),
+        signin_page(Some(SignInReason::MembersOnly)),
+        render(&SecondFactorPage {
+            frame: frame(None),
+            next: NextPath::parse("/keys"),
+            has_totp: true,
+            has_passkeys: true,
+            form_error: form_error(),
+        }),
         render(&forgot(true)),
         render(&forgot(false)),
         render(&ErrorPage {
@@ -282,6 +292,12 @@ fn public_pages() -> Vec<String> {
         })
     }));
     pages
+}
+
+fn signin_page(reason: Option<SignInReason>) -> String {
+    let (email, next) = ("ada@example.org".to_owned(), NextPath::parse("/keys"));
+    let form = SignInForm { email, next, reason, form_error: Some("An error.") };
+    render(&SignInPage { frame: frame(None), form, passkeys_available: true })
 }
 
 fn account_page(needs_password: bool) -> AccountPage {
@@ -380,7 +396,7 @@ pub(super) fn member_pages() -> Vec<String> {
         render(&ConfirmPage {
             frame: member_frame(),
             email: "ada@example.org".to_owned(),
-            next: "/keys".to_owned(),
+            next: NextPath::parse("/keys"),
             needs_code: true,
             has_passkeys: true,
             form_error: form_error(),

@@ -203,7 +203,7 @@ async fn request_301_within_60_seconds_pauses_the_key() {
     let keys_page = caller.get("/keys", &[]).await.expect("response arrives");
     assert_eq!(
         (keys_page.status, keys_page.header("location")),
-        (303, Some("/signin")),
+        (303, Some("/signin?next=/keys")),
         "a key is only visible to its owner"
     );
     for _ in 0..3 {

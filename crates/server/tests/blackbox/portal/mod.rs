@@ -23,6 +23,7 @@ pub(crate) mod routes;
 mod security_emails;
 mod security_headers;
 mod sessions;
+mod sign_in_redirects;
 mod signin_flood;
 mod throttle;
 mod two_factor;

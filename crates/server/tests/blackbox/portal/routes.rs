@@ -34,9 +34,10 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     page_case("/docs/{page}"),
     page_case("/reference"),
     page_case("/enterprise"),
-    page_case("/signup"),
+    // Members have no use for it.
+    RouteCase { method: "get", path: "/signup", fields: &[], status: 303 },
     form_case("/signup", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 200),
-    page_case("/signin"),
+    RouteCase { method: "get", path: "/signin", fields: &[], status: 303 },
     form_case("/signin", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 303),
     // Without a password before.
     RouteCase { method: "get", path: "/signin/verify", fields: &[], status: 303 },

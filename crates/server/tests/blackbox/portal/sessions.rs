@@ -26,7 +26,8 @@ async fn assert_cookie_invalid(fixture: &PortalFixture, value: &str, why: &str) 
     thief.set_cookie(SESSION_COOKIE, value);
     for path in ["/keys", "/account", "/events", "/usage.csv"] {
         let reply = thief.get(path).await;
-        assert_eq!((reply.status, reply.header("location")), (303, Some("/signin")), "{why}: {path}");
+        let location = reply.header("location").unwrap_or_default();
+        assert_eq!((reply.status, location.starts_with("/signin")), (303, true), "{why}: {path}");
     }
 }
 
