@@ -44,8 +44,10 @@ async function signUp(portal) {
   if (done.status !== 303) throw new Error(`signing up returned ${done.status}`);
   const session = done.cookie || form.cookie;
   const page = await send(portal, 'GET', '/keys/new', { cookie: session });
-  const token = page.body.match(/name="csrf" value="([^"]+)"/)[1];
-  await send(portal, 'POST', '/keys', { cookie: session, fields: { csrf: token, name: 'laptop', scope: 'full' } });
+  const value = (name) => page.body.match(new RegExp(`name="${name}" value="([^"]+)"`))[1];
+  const key = { csrf: value('csrf'), form: value('form'), name: 'laptop', scope: 'full', preset: 'unrestricted' };
+  const created = await send(portal, 'POST', '/keys', { cookie: session, fields: key });
+  if (!created.body.includes('ips_')) throw new Error(`creating a key returned ${created.status} without a key`);
   return session;
 }
 

@@ -21,7 +21,7 @@ use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// The notices that `?done=NAME` shows on the page after a form.
-const NOTICES: [(&str, &str); 21] = [
+const NOTICES: [(&str, &str); 23] = [
     ("renamed", "Key renamed."),
     ("deactivated", "Key deactivated. Requests with it are now rejected."),
     ("reactivated", "Key reactivated."),
@@ -30,6 +30,12 @@ const NOTICES: [(&str, &str); 21] = [
     ("previous-revoked", "Old secret revoked."),
     ("tickets-invalidated", "Tickets invalidated. New ones work."),
     ("restricted", "Restrictions saved. They apply from the next request."),
+    ("created-before", "This form was already sent, so it created nothing more. A secret is shown only once."),
+    (
+        "rotated-before",
+        "This form was already sent, so the key was not rotated again. A secret is shown only once. If you didn’t save it, \
+         rotate the key again.",
+    ),
     ("deleted", "Key deleted."),
     ("saved", "Saved. The change takes effect as soon as all parts of the service are available again."),
     ("alerts", "Alerts saved."),

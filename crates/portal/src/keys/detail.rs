@@ -13,11 +13,12 @@ use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
 use crate::keys::list::key_card;
 use crate::keys::new_key::{INVALID_KEY_NAME, random_byte};
+use crate::keys::single_use::form_token;
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::{Portal, change_notice};
 use crate::time;
 use crate::view::frame::Tab;
-use crate::view::keys::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage};
+use crate::view::keys::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage, RotateNowPage};
 use crate::view::restrictions::{RestrictionFields, RestrictionsPanel};
 
 /// Maximum number of history rows on the page.
@@ -73,6 +74,7 @@ pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &
     let fields = RestrictionFields::saved(&row.restrictions, row.granted_daily_limit, row.burst_limit, time::now_s());
     Ok(KeyPage {
         frame: member.frame(portal, &row.name, Tab::Keys),
+        form_token: form_token(),
         card: key_card(&row, used_today),
         usage,
         restrictions: RestrictionsPanel {
@@ -192,7 +194,15 @@ pub(crate) async fn rotate(
         return key_page(&portal, &member, &id, Some("Choose when the old secret expires.")).await;
     };
     member.require_recent(&format!("/keys/{}", parse_key_id(&id)?))?;
+    if overlap_s == 0 && form.field("confirmed") != "yes" {
+        let KeySummary { id, name, .. } = portal.find_own_key(&member, &id).await?;
+        let frame = member.frame(&portal, "Rotate key", Tab::Keys);
+        return Ok(render_page(&RotateNowPage { frame, id: id.to_string(), name, form_token: form_token() }));
+    }
     portal.record_key_action(&member)?;
+    if !portal.use_form_once(&member, &form).await? {
+        return Ok(redirect_with_notice(&format!("/keys/{}", parse_key_id(&id)?), "rotated-before"));
+    }
     let plaintext = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
     let _ = portal.key_service.rotate(member.actor(), &plaintext.to_api_key(), overlap_s).await?;
     let row = portal.find_own_key(&member, &id).await?;

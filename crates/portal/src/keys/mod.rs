@@ -7,4 +7,5 @@ pub(crate) mod new_key;
 mod preset;
 pub(crate) mod restrict;
 mod restriction_form;
+mod single_use;
 pub(crate) mod usage;

@@ -11,7 +11,8 @@ use ipseity_store::{StoreError, StoreRefusal};
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
 use crate::keys::preset::KeyPreset;
-use crate::page::{CurrentMember, render_page};
+use crate::keys::single_use::form_token;
+use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::Portal;
 use crate::time;
 use crate::view::frame::Tab;
@@ -36,6 +37,7 @@ impl NewKeyForm {
     fn page(self, portal: &Portal, member: &CurrentMember, form_error: Option<&str>) -> Response {
         render_page(&NewKeyPage {
             frame: member.frame(portal, "Create key", Tab::Keys),
+            form_token: form_token(),
             name: self.name,
             scopes: Scope::ALL.into_iter().map(|scope| scope_choice(scope, self.scope)).collect(),
             preset: self.preset.name(),
@@ -100,6 +102,9 @@ pub(crate) async fn create(
         return Ok(entered.page(&portal, &member, Some(INVALID_RESTRICTIONS)));
     };
     portal.record_key_action(&member)?;
+    if !portal.use_form_once(&member, &form).await? {
+        return Ok(redirect_with_notice("/keys", "created-before"));
+    }
     let plaintext = PlaintextKey::generate(random_byte);
     let key = plaintext.to_api_key();
     match portal.store.keys().create(&member.account, member.actor(), &name, scope, &key, &restrictions).await {

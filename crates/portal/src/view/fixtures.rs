@@ -20,7 +20,8 @@ use crate::view::chart::{daily_chart, pause_chart};
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 use crate::view::key_badge::KeyBadge;
 use crate::view::keys::{
-    DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, QuotaReset, ScopeChoice,
+    DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, QuotaReset, RotateNowPage,
+    ScopeChoice,
 };
 use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
 use crate::view::restrictions::{
@@ -123,6 +124,7 @@ pub(super) fn key_page(card: KeyCard) -> String {
 pub(super) fn key_page_with(card: KeyCard, restrictions: RestrictionsPanel) -> String {
     render(&KeyPage {
         frame: member_frame(),
+        form_token: "t".to_owned(),
         card,
         usage: usage_view(),
         restrictions,
@@ -364,6 +366,7 @@ pub(super) fn member_pages() -> Vec<String> {
         key_page(key_card(1, KeyBadge::Deactivated, true)),
         render(&NewKeyPage {
             frame: member_frame(),
+            form_token: "t".to_owned(),
             name: NAME.to_owned(),
             scopes: vec![scope("ip", false), scope("geo", true)],
             preset: "web",
@@ -374,6 +377,12 @@ pub(super) fn member_pages() -> Vec<String> {
         render(&new_secret_page(None)),
         render(&new_secret_page(Some(None))),
         render(&new_secret_page(Some(Some("16 Nov 2026, 14:03 UTC".to_owned())))),
+        render(&RotateNowPage {
+            frame: member_frame(),
+            id: "0123456789".to_owned(),
+            name: NAME.to_owned(),
+            form_token: "t".to_owned(),
+        }),
         render(&DeleteKeyPage { frame: member_frame(), id: "0123456789".to_owned(), name: NAME.to_owned() }),
         render(&UsagePage { frame: member_frame(), total: usage_view(), keys: vec![key_usage] }),
         render(&account_page(true)),

@@ -93,6 +93,8 @@ pub(crate) struct ScopeChoice {
 #[template(path = "new_key.html")]
 pub(crate) struct NewKeyPage {
     pub(crate) frame: PageFrame,
+    /// The form works once.
+    pub(crate) form_token: String,
     pub(crate) name: String,
     pub(crate) scopes: Vec<ScopeChoice>,
     /// `unrestricted`, `web`, `server` or `trial`.
@@ -133,11 +135,23 @@ pub(crate) struct KeyHistoryRow {
 #[template(path = "key.html")]
 pub(crate) struct KeyPage {
     pub(crate) frame: PageFrame,
+    /// The form that rotates the key works once.
+    pub(crate) form_token: String,
     pub(crate) card: KeyCard,
     pub(crate) usage: UsageView,
     pub(crate) restrictions: RestrictionsPanel,
     pub(crate) history: Vec<KeyHistoryRow>,
     pub(crate) form_error: Option<String>,
+}
+
+/// Asks for a confirmation before a rotation that ends the old secret immediately.
+#[derive(Template)]
+#[template(path = "rotate_now.html")]
+pub(crate) struct RotateNowPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) form_token: String,
 }
 
 /// `/keys/{id}/delete`

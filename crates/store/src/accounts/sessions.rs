@@ -100,6 +100,20 @@ struct AuthenticatedRow {
 }
 
 impl Sessions<'_> {
+    /// Records that a form of a session was sent. Returns `false` if it was sent before.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn use_form(self, session_id: i64, digest: &[u8; 32]) -> Result<bool, StoreError> {
+        let used = sqlx::query(
+            "insert into used_forms (session_id, digest) select id, $2 from sessions where id = $1 on conflict do nothing",
+        )
+        .bind(session_id)
+        .bind(digest.as_slice())
+        .execute(&self.store.pool);
+        Ok(self.store.with_timeout(used).await?.rows_affected() > 0)
+    }
+
     /// Opens a session, remembers its device, records the events, and returns the session's id.
     ///
     /// # Errors

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use http::Method;
 use ipseity_testkit::{Node, StreamingResponse, TestClient, TestResponse};
 
+use super::fixture::fresh_secret;
+
 /// The session cookie.
 pub(crate) const SESSION_COOKIE: &str = "__Host-ipseity";
 /// The device cookie of a browser that signed in before.
@@ -70,10 +72,11 @@ impl Browser {
         self.store_cookies(reply)
     }
 
-    /// Submits a form as a page would, with the CSRF token.
+    /// Submits a form as a page would, with the CSRF token, and with the token of a form that works once.
     pub(crate) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> TestResponse {
-        let token = self.csrf_token().await;
-        self.post_with(path, &[SAME_ORIGIN], &[&[("csrf", token.as_str())], fields].concat()).await
+        let (csrf_token, form_token) = (self.csrf_token().await, fresh_secret());
+        let tokens = [("csrf", csrf_token.as_str()), ("form", &form_token)];
+        self.post_with(path, &[SAME_ORIGIN], &[&tokens, fields].concat()).await
     }
 
     /// Submits a form with exactly these headers and fields.

@@ -1,7 +1,7 @@
 //! Forms are accepted only with the CSRF token of the same session and from the same origin.
 
 use super::browser::{Browser, SAME_ORIGIN};
-use super::fixture::{PASSWORD, PortalFixture, assert_redirects_to, shared_fixture};
+use super::fixture::{PASSWORD, PortalFixture, assert_redirects_to, fresh_secret, shared_fixture};
 use super::routes::{AccountFixture, ROUTE_CASES, RouteCase};
 
 /// Headers of a form that another site submitted.
@@ -104,8 +104,9 @@ async fn form_with_only_an_origin_header_is_accepted() {
     let (_, mut browser) = AccountFixture::create(fixture).await;
     let token = browser.csrf_token().await;
     let own = format!("https://{}", fixture.node().http());
-    let fields = [("name", "by its origin"), ("scope", "ip"), ("csrf", &token)];
     for headers in [&[("origin", own.as_str())][..], &[]] {
+        let form_token = fresh_secret();
+        let fields = [("name", "by its origin"), ("scope", "ip"), ("csrf", &token), ("form", &form_token)];
         assert_eq!(browser.post_with("/keys", headers, &fields).await.status, 200, "{headers:?}");
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod fixture;
 mod key_badges;
 mod key_limit_race;
 mod key_restrictions;
+mod key_secrets;
 mod leaked_keys;
 mod live_updates;
 mod page_performance;

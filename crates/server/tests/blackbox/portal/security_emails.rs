@@ -41,7 +41,14 @@ async fn every_security_event_sends_one_email() {
         assert_redirects_to(&browser.post("/signin", &sign_in).await, "/keys");
     }
     let key = member.create_key("my key", Scope::Ip).await;
-    assert_eq!(member.browser.post(&format!("/keys/{}/rotate", key.id), &[("overlap_s", "0")]).await.status, 200);
+    assert_eq!(
+        member
+            .browser
+            .post(&format!("/keys/{}/rotate", key.id), &[("overlap_s", "0"), ("confirmed", "yes")])
+            .await
+            .status,
+        200
+    );
     assert_redirects_to(&member.browser.post(&format!("/keys/{}/delete", key.id), &[]).await, "/keys");
     authenticator.register_for(&mut member, PASSWORD).await;
     let codes_page = member.browser.post("/account/two-factor/passkeys", &[("password", PASSWORD)]).await;

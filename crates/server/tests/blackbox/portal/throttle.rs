@@ -296,7 +296,7 @@ async fn key_actions_are_throttled_but_revocations_are_not() {
     let rows = fixture.psql(&history).await;
     for (path, fields) in [
         (format!("{page}/rename"), &[("name", "again")][..]),
-        (format!("{page}/rotate"), &[("overlap_s", "0")]),
+        (format!("{page}/rotate"), &[("overlap_s", "0"), ("confirmed", "yes")]),
         (format!("{page}/reactivate"), &[]),
         (format!("{page}/resume"), &[]),
         ("/keys".to_owned(), &[("name", "two"), ("scope", "ip")]),
