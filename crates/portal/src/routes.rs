@@ -16,7 +16,7 @@ use crate::auth::{confirm, link, passkeys, second_factor, signin, signup};
 use crate::csp::PAGE_CSP;
 use crate::error::PortalError;
 use crate::host::HostServices;
-use crate::keys::{detail, list, new_key, restrict, usage};
+use crate::keys::{detail, list, new_key, past_pause, restrict, usage};
 use crate::landing::paired_address::{self, PAIRED_ADDRESS_PATH};
 use crate::leaks::github;
 use crate::live::events;
@@ -132,6 +132,7 @@ routes! {
     post "/keys/{id}/revoke-previous"       Member detail::revoke_previous;
     post "/keys/{id}/restrict"              Member restrict::restrict;
     post "/keys/{id}/invalidate-tickets"    Member restrict::invalidate_tickets;
+    get  "/keys/{id}/pauses/{epoch}"        Member past_pause::show;
     get  "/keys/{id}/delete"                Member detail::delete_form;
     post "/keys/{id}/delete"                Member detail::delete;
     get  "/keys/{id}/usage.csv"             Member usage::download_key_csv;

@@ -51,6 +51,7 @@ pub use error::{StoreError, StoreRefusal};
 pub use keys::audit::{Actor, HistoryRow};
 pub use keys::leaks::LeakedKey;
 pub use keys::outbox::OutboxRow;
+pub use keys::pauses::RecordedPause;
 pub use keys::search::FoundKey;
 pub use keys::summary::{KeySummary, PauseEvidence};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};

@@ -103,12 +103,21 @@ fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
         "invalidated" => "Tickets invalidated",
         other => other,
     };
-    let actor = match row.actor.as_str() {
+    KeyHistoryRow {
+        at: time::format_minute(row.at_s),
+        description: description.to_owned(),
+        actor: actor_name(&row.actor),
+        burst_epoch: row.burst_epoch,
+    }
+}
+
+/// The actor of an event, for the owner of the key.
+pub(super) fn actor_name(actor: &str) -> &'static str {
+    match actor {
         "owner" => "you",
         "operator" => "an administrator",
         _ => "Ipseity",
-    };
-    KeyHistoryRow { at: time::format_minute(row.at_s), description: description.to_owned(), actor }
+    }
 }
 
 pub(crate) async fn rename(

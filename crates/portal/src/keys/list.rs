@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use ipseity_domain::{DAY_S, KeyId, KeyState, UtcDay, causes};
-use ipseity_store::KeySummary;
+use ipseity_store::{KeySummary, PauseEvidence};
 use sha2::{Digest, Sha256};
 
 use crate::error::PortalError;
@@ -89,13 +89,18 @@ pub(crate) fn key_card(row: &KeySummary, used_today: u64) -> KeyCard {
         daily_limit: row.daily_limit,
         reset: quota_reset(),
         previous_valid_until: row.previous_until_s.map(time::format_minute),
-        pause: row.pause.as_ref().map(|pause| PauseView {
-            paused_at: time::format_second(pause.paused_at_ms / 1000),
-            limit: row.burst_limit,
-            requests: pause.counts.iter().map(|count| u32::from(*count)).sum(),
-            peak_per_second: pause.counts.iter().copied().max().unwrap_or(0),
-            chart: pause_chart(&pause.counts),
-        }),
+        burst_limit: row.burst_limit,
+        pause: row.pause.as_ref().map(pause_view),
+    }
+}
+
+/// A pause for display.
+pub(super) fn pause_view(pause: &PauseEvidence) -> PauseView {
+    PauseView {
+        paused_at: time::format_second(pause.paused_at_ms / 1000),
+        requests: pause.counts.iter().map(|count| u32::from(*count)).sum(),
+        peak_per_second: pause.counts.iter().copied().max().unwrap_or(0),
+        chart: pause_chart(&pause.counts),
     }
 }
 

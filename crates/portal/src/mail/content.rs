@@ -147,14 +147,14 @@ impl EmailContent {
 
     /// An alert about a key.
     pub(crate) fn for_alert(alert: &QueuedAlert, base_url: &str) -> Self {
-        let QueuedAlert { key, key_name: name, day, used, limit, .. } = alert;
+        let QueuedAlert { key, key_name: name, day, burst_epoch, used, limit, .. } = alert;
         let key_url = format!("{base_url}/keys/{key}");
         let (subject, text) = match alert.kind {
             AlertKind::Paused => (
                 format!("Ipseity: {name} was paused"),
                 format!(
                     "Your key \"{name}\" (ips_{key}) made more than 300 requests in 60 seconds and was paused. Its requests are rejected until you resume it.\n\n\
-                     See the requests second by second, and resume the key:\n\n{key_url}\n\n\
+                     See the requests second by second:\n\n{key_url}/pauses/{burst_epoch}\n\nResume the key:\n\n{key_url}\n\n\
                      To avoid this, spread requests out or cache responses for a few minutes. IP addresses rarely change sooner."
                 ),
             ),

@@ -20,8 +20,8 @@ use crate::view::chart::{daily_chart, pause_chart};
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 use crate::view::key_badge::KeyBadge;
 use crate::view::keys::{
-    DeleteKeyPage, KeyCard, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PauseView, QuotaReset, RotateNowPage,
-    ScopeChoice,
+    DeleteKeyPage, KeyCard, KeyHistoryRow, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PausePage, PauseView,
+    QuotaReset, RotateNowPage, ScopeChoice,
 };
 use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
 use crate::view::restrictions::{
@@ -71,8 +71,6 @@ fn form_error() -> Option<String> {
 }
 
 pub(super) fn key_card(id: usize, badge: KeyBadge, is_paused: bool) -> KeyCard {
-    let mut counts = [5; 60];
-    counts[59] = 6;
     KeyCard {
         id: format!("{id:010}"),
         name: NAME.to_owned(),
@@ -86,14 +84,25 @@ pub(super) fn key_card(id: usize, badge: KeyBadge, is_paused: bool) -> KeyCard {
         daily_limit: 10_000,
         reset: QuotaReset { at: "2026-11-16T00:00Z".to_owned(), remaining: "in 5 h 12 min".to_owned() },
         previous_valid_until: Some("16 Nov 2026, 14:03 UTC".to_owned()),
-        pause: is_paused.then(|| PauseView {
-            limit: 300,
-            paused_at: "15 Nov 2026, 14:03:22 UTC".to_owned(),
-            requests: 301,
-            peak_per_second: 6,
-            chart: pause_chart(&counts),
-        }),
+        burst_limit: 300,
+        pause: is_paused.then(pause_view),
     }
+}
+
+fn pause_view() -> PauseView {
+    let mut counts = [5; 60];
+    counts[59] = 6;
+    PauseView {
+        paused_at: "15 Nov 2026, 14:03:22 UTC".to_owned(),
+        requests: 301,
+        peak_per_second: 6,
+        chart: pause_chart(&counts),
+    }
+}
+
+fn pause_page(is_current: bool, resumed: Option<(String, &'static str)>) -> String {
+    let (key_id, key_name) = ("0123456789".to_owned(), NAME.to_owned());
+    render(&PausePage { frame: member_frame(), key_id, key_name, pause: pause_view(), is_current, resumed })
 }
 
 fn usage_view() -> UsageView {
@@ -128,7 +137,12 @@ pub(super) fn key_page_with(card: KeyCard, restrictions: RestrictionsPanel) -> S
         card,
         usage: usage_view(),
         restrictions,
-        history: Vec::new(),
+        history: vec![KeyHistoryRow {
+            at: "15 Nov 2026, 14:03 UTC".to_owned(),
+            description: "Paused".to_owned(),
+            actor: "Ipseity",
+            burst_epoch: Some(1),
+        }],
         form_error: form_error(),
     })
 }
@@ -377,6 +391,9 @@ pub(super) fn member_pages() -> Vec<String> {
         render(&new_secret_page(None)),
         render(&new_secret_page(Some(None))),
         render(&new_secret_page(Some(Some("16 Nov 2026, 14:03 UTC".to_owned())))),
+        pause_page(true, None),
+        pause_page(false, None),
+        pause_page(false, Some(("15 Nov 2026, 14:10:00 UTC".to_owned(), "you"))),
         render(&RotateNowPage {
             frame: member_frame(),
             id: "0123456789".to_owned(),

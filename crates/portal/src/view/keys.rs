@@ -27,6 +27,7 @@ pub(crate) struct KeyCard {
     pub(crate) reset: QuotaReset,
     /// When the previous secret expires, such as `16 Nov 2026, 14:03 UTC`.
     pub(crate) previous_valid_until: Option<String>,
+    pub(crate) burst_limit: usize,
     /// Present while the key is paused.
     pub(crate) pause: Option<PauseView>,
 }
@@ -58,8 +59,6 @@ pub(crate) struct QuotaReset {
 pub(crate) struct PauseView {
     /// Such as `15 Nov 2026, 14:03:22 UTC`.
     pub(crate) paused_at: String,
-    /// The burst limit of the key.
-    pub(crate) limit: usize,
     /// Requests in the 60 seconds before the pause, including the one that exceeded the limit.
     pub(crate) requests: u32,
     /// Requests in the busiest second.
@@ -128,6 +127,8 @@ pub(crate) struct KeyHistoryRow {
     pub(crate) description: String,
     /// `you`, `an administrator` or `Ipseity`.
     pub(crate) actor: &'static str,
+    /// The burst epoch that a pause ended, which names its page.
+    pub(crate) burst_epoch: Option<i64>,
 }
 
 /// `/keys/{id}`
@@ -152,6 +153,20 @@ pub(crate) struct RotateNowPage {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) form_token: String,
+}
+
+/// `/keys/{id}/pauses/{epoch}`
+#[derive(Template)]
+#[template(path = "pause.html")]
+pub(crate) struct PausePage {
+    pub(crate) frame: PageFrame,
+    pub(crate) key_id: String,
+    pub(crate) key_name: String,
+    pub(crate) pause: PauseView,
+    /// Whether the key is still paused by it.
+    pub(crate) is_current: bool,
+    /// When the key was resumed, and the actor that resumed it.
+    pub(crate) resumed: Option<(String, &'static str)>,
 }
 
 /// `/keys/{id}/delete`

@@ -41,6 +41,8 @@ pub struct HistoryRow {
     pub action: String,
     /// `owner`, `operator` or `service`.
     pub actor: String,
+    /// The burst epoch that a pause ended, while its evidence is stored.
+    pub burst_epoch: Option<i64>,
 }
 
 impl AuditLog<'_> {
@@ -50,8 +52,10 @@ impl AuditLog<'_> {
     /// If PostgreSQL is unavailable.
     pub async fn list_for_key(self, account_id: i64, id: KeyId, count_max: i64) -> Result<Vec<HistoryRow>, StoreError> {
         let rows = sqlx::query_as(
-            "select floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor
-             from history h join keys k on k.id = h.key_id
+            "select floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor, p.burst_window as burst_epoch
+             from history h
+             join keys k on k.id = h.key_id
+             left join pauses p on h.act = 'paused' and p.key_id = h.key_id and p.paused_at = h.at
              where h.key_id = $2 and k.account_id = $1 order by h.id desc limit $3",
         )
         .bind(account_id)

@@ -50,6 +50,12 @@ pub struct PauseEvidence {
     pub counts: Vec<u16>,
 }
 
+impl PauseEvidence {
+    pub(crate) fn from_row(paused_at_ms: i64, counts: Vec<i16>) -> Self {
+        Self { paused_at_ms, counts: counts.into_iter().map(i16::unsigned_abs).collect() }
+    }
+}
+
 /// All keys of the account $1, or the one with the id $2.
 const SELECT_KEY_SUMMARIES: &str = concat!("
     select ", restriction_columns!(), ", k.id, k.name, k.scope, floor(extract(epoch from k.created_at))::bigint as created_s,
@@ -132,10 +138,7 @@ impl KeySummaryRow {
             daily_limit: self.daily_limit.unsigned_abs(),
             granted_daily_limit: self.granted_daily_limit.unsigned_abs(),
             burst_limit: usize::try_from(self.burst_limit).ok()?,
-            pause: self.pause_ms.zip(self.counts).map(|(at_ms, counts)| PauseEvidence {
-                paused_at_ms: at_ms,
-                counts: counts.into_iter().map(i16::unsigned_abs).collect(),
-            }),
+            pause: self.pause_ms.zip(self.counts).map(|(at_ms, counts)| PauseEvidence::from_row(at_ms, counts)),
         })
     }
 }

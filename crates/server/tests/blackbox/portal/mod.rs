@@ -20,6 +20,7 @@ mod leaked_keys;
 mod live_updates;
 mod page_performance;
 mod passkeys;
+mod past_pauses;
 pub(crate) mod routes;
 mod security_emails;
 mod security_headers;

@@ -76,8 +76,8 @@ async fn long_history_does_not_slow_pages() {
     for path in pages.map(|row| row.path) {
         let (mut reports, mut is_fast) = (Vec::new(), false);
         while !is_fast && reports.len() < ROUNDS {
-            let [long_path, short_path] =
-                [&long_key, &short_key].map(|key| path.replace("{id}", key).replace("{page}", "errors"));
+            let [long_path, short_path] = [&long_key, &short_key]
+                .map(|key| path.replace("{id}", key).replace("{page}", "errors").replace("{epoch}", "1"));
             let [long_median, short_median] =
                 median_times((&mut long.browser, &long_path), (&mut short.browser, &short_path)).await;
             reports

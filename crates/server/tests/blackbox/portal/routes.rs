@@ -64,6 +64,7 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/keys/{id}/revoke-previous", &[], 303),
     form_case("/keys/{id}/invalidate-tickets", &[], 303),
     form_case("/keys/{id}/restrict", &[("origins", "https://example.com")], 303),
+    page_case("/keys/{id}/pauses/{epoch}"),
     page_case("/keys/{id}/delete"),
     form_case("/keys/{id}/delete", &[], 303),
     page_case("/keys/{id}/usage.csv"),
@@ -146,6 +147,9 @@ impl AccountFixture {
             "with key as (
                  insert into keys (id, account_id, seat, name, scope, digest)
                  values ('{key}', {id}, 1, '{key_name}', 'full', {digest})
+             ), pause as (
+                 insert into pauses (key_id, burst_window, paused_at, counts)
+                 values ('{key}', 1, now(), array_fill(5::smallint, array[60]))
              ), ticket as (
                  insert into tickets (kind, email, digest, expires_at, mailed_at)
                  values ('reset', '{email}', {digest}, now() + interval '1 hour', now())
@@ -173,7 +177,7 @@ impl AccountFixture {
             path if path.starts_with("/account/devices/") => &self.device,
             _ => &self.key,
         };
-        row.path.replace("{id}", id).replace("{token}", &self.token).replace("{page}", "errors")
+        row.path.replace("{id}", id).replace("{token}", &self.token).replace("{page}", "errors").replace("{epoch}", "1")
     }
 
     /// The fields of a route, with the email of this account.
