@@ -30,6 +30,8 @@ pub(crate) enum PortalError {
     CrossOrigin,
     /// The resource does not exist or belongs to another account.
     NotFound,
+    /// No route has this path.
+    PathNotFound,
     /// The documentation has no such page.
     DocsPageNotFound,
     /// The link was used or has expired.

@@ -51,18 +51,9 @@ fn error_outcome(error: &PortalError) -> ErrorOutcome {
             "Another site submitted this form. Nothing changed.",
             ("/keys", "Go to your keys"),
         ),
-        PortalError::NotFound => content(
-            StatusCode::NOT_FOUND,
-            "Page not found",
-            "It may have been deleted. Deleted keys can’t be restored.",
-            ("/keys", "Go to your keys"),
-        ),
-        PortalError::DocsPageNotFound => content(
-            StatusCode::NOT_FOUND,
-            "Page not found",
-            "The docs have no page with this name. Browse or search all pages.",
-            ("/docs", "Open the docs"),
-        ),
+        PortalError::NotFound => not_found_content(),
+        PortalError::PathNotFound => path_not_found_content(),
+        PortalError::DocsPageNotFound => docs_page_not_found_content(),
         PortalError::LinkExpired => content(
             StatusCode::GONE,
             "This link has expired or was already used",
@@ -131,6 +122,33 @@ fn error_outcome(error: &PortalError) -> ErrorOutcome {
         ),
     };
     ErrorOutcome::Page(content)
+}
+
+fn not_found_content() -> ErrorPageContent {
+    content(
+        StatusCode::NOT_FOUND,
+        "Page not found",
+        "It may have been deleted. Deleted keys can’t be restored.",
+        ("/keys", "Go to your keys"),
+    )
+}
+
+fn path_not_found_content() -> ErrorPageContent {
+    content(
+        StatusCode::NOT_FOUND,
+        "Page not found",
+        "There is no page with this address. Check it for a typing error, or start from the home page.",
+        ("/", "Go to the home page"),
+    )
+}
+
+fn docs_page_not_found_content() -> ErrorPageContent {
+    content(
+        StatusCode::NOT_FOUND,
+        "Page not found",
+        "The docs have no page with this name. Browse or search all pages.",
+        ("/docs", "Open the docs"),
+    )
 }
 
 fn codes_throttled_content(wait: RetryAfter) -> ErrorPageContent {
@@ -232,6 +250,7 @@ fn retry_after_s(error: &PortalError) -> Option<u64> {
         | PortalError::StaleForm
         | PortalError::CrossOrigin
         | PortalError::NotFound
+        | PortalError::PathNotFound
         | PortalError::DocsPageNotFound
         | PortalError::LinkExpired
         | PortalError::SignupClosed

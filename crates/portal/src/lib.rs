@@ -45,6 +45,6 @@ pub use auth::link::generate_invitation;
 pub use host::{DataAttribution, HostServices, VisitorLookup};
 pub use mail::{MailerError, MailerOptions};
 pub use public_pages::PublicPagesSettings;
-pub use routes::{PORTAL_ROUTES, PortalRoute, RouteAccess, public_pages_router, router};
+pub use routes::{PORTAL_ROUTES, PageRouters, PortalRoute, RouteAccess, public_pages_router, router};
 pub use state::{Portal, PortalSettings};
 pub use worker::PortalWorker;

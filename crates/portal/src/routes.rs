@@ -165,8 +165,16 @@ routes! {
     post "/account/delete"                  Member account::delete;
 }
 
-/// Builds the router of all pages and files.
-pub fn router(portal: Arc<Portal>) -> Router {
+/// The routers of a node's pages.
+pub struct PageRouters {
+    /// All pages, forms and files.
+    pub routes: Router,
+    /// The page for a path without a route.
+    pub not_found: Router,
+}
+
+/// Builds the routers of all pages and files.
+pub fn router(portal: Arc<Portal>) -> PageRouters {
     let page_routes =
         public_page_routes().merge(home_routes()).layer(DefaultBodyLimit::max(portal.settings.form_bytes_max));
     // For programs: no session and no form, but a signature.
@@ -174,25 +182,30 @@ pub fn router(portal: Arc<Portal>) -> Router {
         .route(GITHUB_REPORTS_PATH, post(github::receive))
         .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
         .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors::<Arc<Portal>>));
-    with_page_layers(page_routes, &portal)
-        .merge(report_routes)
-        .merge(file_routes())
-        .layer(from_fn_with_state(portal.public_pages.clone(), https_redirect::redirect_to_https))
-        .with_state(portal)
+    let routes = with_page_layers(page_routes, &portal).merge(report_routes).merge(file_routes());
+    page_routers(routes, portal)
 }
 
-/// Builds the router of a remote node: the pages and files that need no account, and redirects to the portal of home.
+/// Builds the routers of a remote node: the pages and files that need no account, and redirects to the portal of home.
 ///
 /// # Panics
 /// Panics outside of a Tokio runtime, because it starts a task that removes expired counts.
-pub fn public_pages_router(settings: PublicPagesSettings, host: Box<dyn HostServices>) -> Router {
+pub fn public_pages_router(settings: PublicPagesSettings, host: Box<dyn HostServices>) -> PageRouters {
     let pages = PublicPages::new(settings, host, REMOTE_SUBNETS_MAX);
     pages.spawn_sweep();
-    with_page_layers(public_page_routes().merge(home_redirect_routes()), &pages)
+    let routes = with_page_layers(public_page_routes().merge(home_redirect_routes()), &pages)
         .route(GITHUB_REPORTS_PATH, post(redirect_to_home))
-        .merge(file_routes())
-        .layer(from_fn_with_state(pages.clone(), https_redirect::redirect_to_https))
-        .with_state(pages)
+        .merge(file_routes());
+    page_routers(routes, pages)
+}
+
+fn page_routers<S: PageState>(routes: Router<S>, state: S) -> PageRouters {
+    let not_found = with_page_layers(Router::new().fallback(async || PortalError::PathNotFound), &state);
+    let [routes, not_found] = [routes, not_found].map(|router| {
+        let redirect_layer = from_fn_with_state(state.public_pages().clone(), https_redirect::redirect_to_https);
+        router.layer(redirect_layer).with_state(state.clone())
+    });
+    PageRouters { routes, not_found }
 }
 
 /// Adds error pages, security headers and the check for forms of other sites.

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{ALLOW, CONTENT_TYPE, STRICT_TRANSPORT_SECURITY};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderValue, Method, Request, StatusCode};
 use ipseity_domain::{Client, RequestError};
 use tower::{BoxError, ServiceExt};
@@ -42,26 +42,40 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=15552000");
 
 /// Wraps all public routes:
 ///
-/// - handles CORS preflights, unmatched routes, disallowed methods and 404s without a body,
+/// - handles CORS preflights, unmatched routes, disallowed methods and 404s without a body. For unmatched routes, browsers
+///   get what `not_found_pages` responds,
 /// - refuses clients in blocked networks,
 /// - limits the length of the URL and the duration of a request,
 /// - turns a panic into a 500,
 /// - adds the common headers, and counts and logs every request.
 pub fn public_service(
     router: Router,
+    not_found_pages: Option<Router>,
     api: &Arc<Api>,
     uri_bytes_max: usize,
     request_timeout: Duration,
 ) -> PublicService {
     let (not_found_api, method_not_allowed_api) = (Arc::clone(api), Arc::clone(api));
     let router = router
-        .fallback(async move || {
-            mark_unmatched(not_found_api.finish_response(NO_OPERATION_LABEL, Err(Refusal::NotFound)))
+        .fallback(async move |request: Request<Body>| match not_found_pages.filter(|_| is_navigation(&request)) {
+            Some(pages) => pages.oneshot(request).await.into_response(),
+            None => mark_unmatched(not_found_api.finish_response(NO_OPERATION_LABEL, Err(Refusal::NotFound))),
         })
         .method_not_allowed_fallback(async move || {
             method_not_allowed_api.finish_response(NO_OPERATION_LABEL, Err(Refusal::MethodNotAllowed))
         });
     PublicService(Arc::new(PublicServiceInner { router, api: Arc::clone(api), uri_bytes_max, request_timeout }))
+}
+
+/// Whether a browser requests a page, and not a program the API.
+fn is_navigation(request: &Request<Body>) -> bool {
+    let path = request.uri().path();
+    let accept = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut types = accept.flat_map(|value| value.split(','));
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && path != "/api"
+        && !path.starts_with("/api/")
+        && types.any(|accepted| accepted.split(';').next().is_some_and(|kind| kind.trim() == "text/html"))
 }
 
 /// Marks the response to a request that matches no route.
@@ -278,7 +292,8 @@ mod tests {
         let request = Request::get("/").body(Body::empty()).expect("valid request");
         let client =
             Client { address: Address::new(Ipv4Addr::LOCALHOST.into()), connection: ConnectionFacts::default() };
-        let response = public_service(router, &unreachable_api(), 100, request_timeout).call(client, request).await;
+        let response =
+            public_service(router, None, &unreachable_api(), 100, request_timeout).call(client, request).await;
         let (head, body) = response.into_parts();
         let body = body.collect().await.expect("complete body").to_bytes();
         (head.status, head.headers, serde_json::from_slice(&body).expect("valid JSON"))

@@ -183,7 +183,8 @@ impl TestApi {
         let usage_buffer = Arc::new(UsageBuffer::new(1_000));
         let backend = Backend::Stores(Stores { ledger: Arc::clone(&ledger), store });
         let api = Arc::new(Api::new(backend, Arc::new(atlas), urls, usage_buffer, metrics, limits));
-        let service = ipseity_api::public_service(ipseity_api::router(Arc::clone(&api)), &api, 1_000, 2 * PATIENCE);
+        let service =
+            ipseity_api::public_service(ipseity_api::router(Arc::clone(&api)), None, &api, 1_000, 2 * PATIENCE);
         Self { api, ledger, service, registry }
     }
 

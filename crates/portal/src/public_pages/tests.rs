@@ -77,7 +77,7 @@ fn host() -> Box<dyn HostServices> {
 }
 
 fn remote_node() -> Router {
-    public_pages_router(settings(), host())
+    public_pages_router(settings(), host()).routes
 }
 
 fn client(is_encrypted: bool) -> Client {
@@ -117,7 +117,12 @@ fn assert_redirects(response: &Response, status: StatusCode, target: &str) {
 
 /// The path of a route, with values for its parameters.
 fn example_path(route: &PortalRoute) -> String {
-    route.path.replace("{token}", &"ab".repeat(32)).replace("{id}", "7").replace("{page}", "limits")
+    route
+        .path
+        .replace("{token}", &"ab".repeat(32))
+        .replace("{id}", "7")
+        .replace("{page}", "limits")
+        .replace("{epoch}", "1")
 }
 
 #[tokio::test]
@@ -242,6 +247,14 @@ async fn remote_node_ignores_a_session_cookie() {
         assert!(page.contains("href=\"/signin\"") && !page.contains("/signout"), "{path}");
         assert_eq!(page, text(get_page(&node, path).await).await, "{path}");
     }
+}
+
+#[tokio::test]
+async fn remote_node_has_a_page_for_unknown_paths() {
+    let not_found = public_pages_router(settings(), host()).not_found;
+    let response = get_page(&not_found, "/pricing").await;
+    assert_eq!((response.status(), location(&response)), (StatusCode::NOT_FOUND, ""));
+    assert!(text(response).await.contains("<h1>Page not found</h1>"));
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, List
 use ipseity_geo::{AtlasReloader, AtlasSources};
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_ledger::Ledger;
+use ipseity_portal::PageRouters;
 use ipseity_store::Store;
 use prometheus_client::registry::Registry;
 use tokio::task::{JoinHandle, JoinSet};
@@ -151,16 +152,14 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     let guard = Arc::clone(&parts.guard);
     let key_metrics = KeyMetrics::register(parts.registry());
     let portal_setup = PortalSetup::open(config, parts.page_sources(), &guard, &key_metrics, parts.registry())?;
-    let mut extra_routes = acme::http01_router(parts.acme.as_ref());
-    if let Some(portal_setup) = &portal_setup {
-        extra_routes = extra_routes.merge(ipseity_portal::router(Arc::clone(&portal_setup.portal)));
-    }
+    let acme = acme::http01_router(parts.acme.as_ref());
+    let pages = portal_setup.as_ref().map(|portal_setup| ipseity_portal::router(Arc::clone(&portal_setup.portal)));
     let background = Background::open(config, &guard, key_metrics)?;
     let connect_gate = background.charge_gate.as_connect_gate();
     let stores = request_backends(config, guard.trusted_stores(), connect_gate)?;
     let api = open_api(config, Backend::Stores(stores), &parts, &usage_buffer);
     background.charge_gate.set_api(&api);
-    let public_service = build_public_service(config, &api, extra_routes);
+    let public_service = build_public_service(config, &api, acme, pages);
     let workers = LedgerWorkers::register(config, parts.registry(), &background, &api, usage_buffer);
     let session_limits = portal_setup::session_limits(config);
     let retention =
@@ -485,7 +484,18 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
     Arc::new(api.with_pairing(pairing).with_tickets(tickets))
 }
 
-fn build_public_service(config: &Config, api: &Arc<Api>, extra_routes: Router) -> PublicService {
-    let router = ipseity_api::router(Arc::clone(api)).merge(extra_routes);
-    ipseity_api::public_service(router, api, config.edge.uri_bytes_max, millis(config.edge.request_timeout_ms))
+fn build_public_service(config: &Config, api: &Arc<Api>, acme: Router, pages: Option<PageRouters>) -> PublicService {
+    let mut router = ipseity_api::router(Arc::clone(api)).merge(acme);
+    let mut not_found_pages = None;
+    if let Some(PageRouters { routes, not_found }) = pages {
+        router = router.merge(routes);
+        not_found_pages = Some(not_found);
+    }
+    ipseity_api::public_service(
+        router,
+        not_found_pages,
+        api,
+        config.edge.uri_bytes_max,
+        millis(config.edge.request_timeout_ms),
+    )
 }

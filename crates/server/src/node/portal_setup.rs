@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use axum::Router;
 use http::HeaderMap;
 use ipseity_api::Pairing;
 use ipseity_domain::Client;
@@ -13,8 +12,8 @@ use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_portal::{
-    DataAttribution, HostServices, MailerOptions, Portal, PortalSettings, PortalWorker, PublicPagesSettings,
-    VisitorLookup,
+    DataAttribution, HostServices, MailerOptions, PageRouters, Portal, PortalSettings, PortalWorker,
+    PublicPagesSettings, VisitorLookup,
 };
 use ipseity_store::SessionLimits;
 use prometheus_client::registry::Registry;
@@ -86,7 +85,7 @@ impl PortalSetup {
 }
 
 /// The pages that a remote node serves.
-pub(crate) fn public_pages(config: &Config, sources: PageSources) -> Result<Router> {
+pub(crate) fn public_pages(config: &Config, sources: PageSources) -> Result<PageRouters> {
     let settings = PublicPagesSettings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         portal_url: config.home.portal_url.trim_end_matches('/').to_owned(),

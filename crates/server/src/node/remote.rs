@@ -24,11 +24,9 @@ pub(super) async fn run(config: &Config, mut parts: NodeParts, log_control: Arc<
     parts.registry().register_collector(Box::new(HomeCollector(Arc::clone(&home))));
     let usage_buffer = Arc::new(UsageBuffer::new(config.ledger.usage_buffer_keys_max));
     let api = open_api(config, Backend::Home(Arc::clone(&home)), &parts, &usage_buffer);
-    let mut extra_routes = acme::http01_router(parts.acme.as_ref());
-    if config.portal.enabled {
-        extra_routes = extra_routes.merge(portal_setup::public_pages(config, parts.page_sources())?);
-    }
-    let public_service = build_public_service(config, &api, extra_routes);
+    let acme = acme::http01_router(parts.acme.as_ref());
+    let pages = config.portal.enabled.then(|| portal_setup::public_pages(config, parts.page_sources())).transpose()?;
+    let public_service = build_public_service(config, &api, acme, pages);
     let dependencies = Dependencies::Home(Arc::clone(&home));
     let mut serving = Serving::start(config, parts, public_service, Arc::clone(&api), dependencies, log_control)?;
     let admission = Arc::clone(api.admission());

@@ -29,3 +29,4 @@ mod sign_in_redirects;
 mod signin_flood;
 mod throttle;
 mod two_factor;
+mod unknown_paths;
