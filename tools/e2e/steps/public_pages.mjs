@@ -173,6 +173,11 @@ export async function documentation({ report, snapshots }, visitor) {
     }
     return `${count} buttons`;
   });
+  await report.check('commands are shown completely', async () => {
+    await visitor.visit('/docs/authentication');
+    const cut = await page.locator('pre:has(.language-sh)').evaluateAll((blocks) => blocks.filter((block) => block.scrollWidth > block.clientWidth).length);
+    if (cut) throw new Error(`${cut} commands have a hidden end`);
+  });
   await report.check('the search finds each error code', async () => {
     const errors = await documentedErrors(visitor);
     for (const { code, anchor } of errors) {

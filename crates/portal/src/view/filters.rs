@@ -2,6 +2,10 @@
 
 use std::fmt::Display;
 
+use askama::filters::Safe;
+
+use crate::html::escape_html;
+
 /// Formats a whole number with thousands separators: `1,234,567`.
 #[askama::filter_fn]
 pub(crate) fn thousands(number: impl Display, _: &dyn askama::Values) -> askama::Result<String> {
@@ -15,6 +19,27 @@ pub(crate) fn uppercase_first(word: impl Display, _: &dyn askama::Values) -> ask
     let word = word.to_string();
     let mut characters = word.chars();
     Ok(characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect()))
+}
+
+/// Escapes text for HTML, and shows what is between backticks as code.
+#[askama::filter_fn]
+pub(crate) fn inline_code(text: impl Display, _: &dyn askama::Values) -> askama::Result<Safe<String>> {
+    Ok(Safe(code_to_html(&text.to_string())))
+}
+
+fn code_to_html(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    let last = parts.len() - 1;
+    let to_html = |(index, part): (usize, &&str)| {
+        let escaped = escape_html(part);
+        match index {
+            _ if index % 2 == 0 => escaped,
+            // A backtick without its counterpart.
+            _ if index == last => format!("`{escaped}"),
+            _ => format!("<code>{escaped}</code>"),
+        }
+    };
+    parts.iter().enumerate().map(to_html).collect()
 }
 
 /// Separates digits into groups of three.
@@ -32,6 +57,18 @@ pub(crate) fn with_commas(digits: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_between_backticks_is_code() {
+        for (text, html) in [
+            ("Always `success`.", "Always <code>success</code>."),
+            ("`a` or `<b>` & c", "<code>a</code> or <code>&lt;b&gt;</code> &amp; c"),
+            ("a ` b", "a ` b"),
+            ("", ""),
+        ] {
+            assert_eq!(code_to_html(text), html);
+        }
+    }
 
     #[test]
     fn thousands_are_separated_by_commas() {

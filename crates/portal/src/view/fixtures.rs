@@ -223,7 +223,7 @@ fn landing_page() -> String {
     })
 }
 
-fn reference_page() -> String {
+pub(super) fn reference_page() -> String {
     let response = ResponseDoc {
         status: "200".to_owned(),
         description: NAME.to_owned(),
@@ -235,7 +235,7 @@ fn reference_page() -> String {
     let field = |name: &str| FieldDoc {
         name: name.to_owned(),
         json_type: "string".to_owned(),
-        meaning: NAME.to_owned(),
+        meaning: "Always `success`.".to_owned(),
         scope: "ip".to_owned(),
         example: "1".to_owned(),
     };

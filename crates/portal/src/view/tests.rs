@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
 use crate::view::fixtures::{
-    all_pages, docs_pages, invalid_field, key_card, key_page, key_page_with, keys_page, member_pages,
+    all_pages, docs_pages, invalid_field, key_card, key_page, key_page_with, keys_page, member_pages, reference_page,
 };
 use crate::view::key_badge::KeyBadge;
 use crate::view::restrictions::{RestrictionFields, RestrictionsError, RestrictionsPanel};
@@ -224,6 +224,12 @@ fn docs_links_lead_to_existing_pages_and_anchors() {
             assert!(found, "{link} on {name:?} has no target");
         }
     }
+}
+
+#[test]
+fn reference_shows_no_backticks() {
+    let page = reference_page();
+    assert!(page.contains("Always <code>success</code>.") && !page.contains('`'), "{page}");
 }
 
 #[test]
