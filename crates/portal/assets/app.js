@@ -122,7 +122,7 @@ function liveElementsOf(page) {
 
 function hasFocusedInput(element) {
   const active = document.activeElement;
-  return element.contains(active) && active.matches("input, select, textarea");
+  return element.contains(active) && active.matches("input, select, textarea, .chart");
 }
 
 function replaceElement(old, fresh) {

@@ -22,6 +22,7 @@ export async function usage({ report, snapshots, api }, member) {
     const expected = `${total.admitted} successful, ${total.rejected} rejected`;
     if (!today.endsWith(expected)) throw new Error(`the last bar says “${today}”, not “${expected}”`);
   });
+  if (member.scripted) await report.check('the chart shows the numbers of a day by mouse, touch and keyboard', () => chartTooltips(member));
   await report.check('the CSV file contains the same numbers', async () => {
     await expectNumbers(member, async () => readCsv(await member.download('/usage.csv')), total);
   });
@@ -31,6 +32,37 @@ export async function usage({ report, snapshots, api }, member) {
     await expectNumbers(member, async () => readCsv(await member.download(`${member.keyPath}/usage.csv`)), own);
     return describe(own);
   });
+}
+
+async function chartTooltips({ page }) {
+  const chart = page.locator('svg.days');
+  const titles = await chart.locator('g title').allTextContents();
+  const tooltip = page.locator('.chart-tooltip');
+  const expect = async (how, text) => {
+    const shown = (await tooltip.isVisible()) ? await tooltip.textContent() : '';
+    if (shown !== text) throw new Error(`${how} shows “${shown}”, not “${text}”`);
+  };
+  const { width, height } = await chart.boundingBox();
+  const day = (index) => ({ x: ((index + 0.5) / titles.length) * width, y: height / 2 });
+  await chart.hover({ position: day(3) });
+  await expect('the mouse', titles[3]);
+  await page.locator('h1').hover();
+  await expect('the mouse elsewhere', '');
+  const at = day(5);
+  const { x, y } = await chart.boundingBox();
+  await chart.dispatchEvent('pointerdown', { bubbles: true, pointerType: 'touch', clientX: x + at.x, clientY: y + at.y });
+  await expect('a touch', titles[5]);
+  await page.locator('h1').dispatchEvent('pointerdown', { bubbles: true, pointerType: 'touch' });
+  await expect('a touch elsewhere', '');
+  await page.locator('#csv').focus();
+  await page.keyboard.press('Tab');
+  await expect('the focus', titles.at(-1));
+  await page.keyboard.press('ArrowLeft');
+  await expect('an arrow key', titles.at(-2));
+  await page.keyboard.press('Home');
+  await expect('Home', titles[0]);
+  await page.keyboard.press('Escape');
+  await expect('Escape', '');
 }
 
 async function keyIdsOf(member) {

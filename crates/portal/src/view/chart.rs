@@ -33,8 +33,9 @@ pub(crate) fn pause_chart(counts: &[u16]) -> String {
     let peak = counts.iter().copied().max().unwrap_or(0);
     let scale = ChartScale::covering(u64::from(peak));
     let seconds = counts.len();
+    let numbers: Vec<String> = counts.iter().map(u16::to_string).collect();
     let mut svg = open_svg(
-        "seconds",
+        &format!("class=\"chart seconds\" data-counts=\"{}\"", numbers.join(",")),
         &format!("Requests in each of the {seconds} seconds before the pause"),
         &format!("{} in total, {} in the busiest second.", format_count(total), format_count(u64::from(peak))),
     );
@@ -71,7 +72,7 @@ pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
     let rejected: u64 = days.iter().map(|day| day.2).sum();
     let scale = ChartScale::covering(highest);
     let mut svg = open_svg(
-        "days",
+        "class=\"chart days\"",
         &format!("Requests per day, last {} days", days.len()),
         &format!("{} successful and {} rejected in total.", format_count(admitted), format_count(rejected)),
     );
@@ -195,8 +196,9 @@ impl ChartColumn {
     }
 }
 
-fn open_svg(class: &str, title: &str, desc: &str) -> String {
-    format!("<svg class=\"chart {class}\" role=\"img\"><title>{title}</title><desc>{desc}</desc>")
+/// Opens a chart. `charts.js` reads the numbers of its columns from `data-counts` or from the titles of groups.
+fn open_svg(attributes: &str, title: &str, desc: &str) -> String {
+    format!("<svg {attributes} role=\"img\"><title>{title}</title><desc>{desc}</desc>")
 }
 
 fn axis_label(svg: &mut String, x: f64, anchor: &str, text: &str) {
@@ -251,6 +253,7 @@ mod tests {
         assert!(html.contains("<path d=\"M0.5 100V98M59.5 100V18\"/>"), "a second without requests has no bar: {html}");
         assert_eq!(html.matches("<tr>").count(), 6);
         assert!(html.contains("<th scope=\"row\">−60 to −51 s</th><td>  1   0   0"));
+        assert!(html.starts_with("<svg class=\"chart seconds\" data-counts=\"1,0,0,"), "{html}");
         assert!(html.contains("role=\"img\"><title>Requests in each of the 60 seconds before the pause</title>"));
         assert!(html.contains("<desc>42 in total, 41 in the busiest second.</desc>"));
     }

@@ -163,7 +163,7 @@ fn paused_key_shows_its_chart_and_one_resume_button() {
     for page in [keys_page(vec![key_card(1, KeyBadge::Paused, true)]), key_page(key_card(1, KeyBadge::Paused, true))] {
         assert!(page.contains("Paused on 15 Nov 2026, 14:03:22 UTC"));
         assert!(page.contains("<strong>301 requests</strong>") && page.contains("busiest second: 6"));
-        assert!(page.contains("class=\"chart seconds\""));
+        assert!(page.contains("class=\"chart seconds\" data-counts=\"5,5,"));
         assert_eq!(page.matches("action=\"/keys/0000000001/resume\"").count(), 1);
     }
     assert!(!key_page(key_card(1, KeyBadge::Active, false)).contains("/resume"));

@@ -22,7 +22,7 @@ async fn past_pause_opens_from_the_history_and_from_the_email() {
     let history = member.browser.get(&key_page).await.text();
     assert!(history.contains(&format!("href=\"{pause_page}\"")), "{history}");
     let past = member.browser.get(&pause_page).await.text();
-    assert!(past.contains("class=\"chart seconds\"") && past.contains("<dd>301</dd>"), "{past}");
+    assert!(past.contains("class=\"chart seconds\" data-counts=\"0,0,") && past.contains("<dd>301</dd>"), "{past}");
     assert!(past.contains(" by you.") && !past.contains(&format!("action=\"{key_page}/resume\"")), "{past}");
     for other in ["0", "2", "-1", "x", "9999999999999999999"] {
         assert_eq!(member.browser.get(&format!("{key_page}/pauses/{other}")).await.status, 404, "{other}");
