@@ -102,6 +102,7 @@ impl Visitor {
             csrf_token: self.session_cookie.csrf_token(),
             notice: self.notice,
             banner: pages.host.banner(),
+            contact: pages.settings.contact.clone(),
             signup_open: pages.settings.signup_open,
             seo: None,
         }

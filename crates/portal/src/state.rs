@@ -33,6 +33,8 @@ pub struct PortalSettings {
     pub base_url: String,
     /// Whether pages requested over plain HTTP redirect to the base URL.
     pub require_https: bool,
+    /// URL where people reach the operator. Empty if there is none.
+    pub contact: String,
     /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
     pub security_contact: String,
     /// Demo requests per day that all clients share.
@@ -95,6 +97,7 @@ impl PortalSettings {
             base_url: self.base_url.clone(),
             portal_url: self.base_url.clone(),
             require_https: self.require_https,
+            contact: self.contact.clone(),
             security_contact: self.security_contact.clone(),
             demo_daily_limit: self.demo_daily_limit,
             signup_open: self.signup_open,

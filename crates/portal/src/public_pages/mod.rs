@@ -36,6 +36,8 @@ pub struct PublicPagesSettings {
     pub portal_url: String,
     /// Whether pages requested over plain HTTP redirect to the base URL.
     pub require_https: bool,
+    /// URL where people reach the operator. Empty if there is none.
+    pub contact: String,
     /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
     pub security_contact: String,
     /// Demo requests per day that all clients share.

@@ -64,6 +64,7 @@ fn settings() -> PublicPagesSettings {
         base_url: "https://remote.example".to_owned(),
         portal_url: HOME.to_owned(),
         require_https: true,
+        contact: String::new(),
         security_contact: String::new(),
         demo_daily_limit: 1_000,
         signup_open: true,

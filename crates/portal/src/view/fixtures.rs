@@ -51,6 +51,7 @@ fn frame(member: Option<&str>) -> PageFrame {
         csrf_token: "the-token".to_owned(),
         notice: Some(Notice("Saved.")),
         banner: "Maintenance on Sunday.".to_owned(),
+        contact: "mailto:support@ipseity.example".to_owned(),
         signup_open: true,
         seo: None,
     }
@@ -291,7 +292,8 @@ fn public_pages() -> Vec<String> {
             message: "It may have been deleted.".to_owned(),
             next_link: ("/keys", "Go to your keys"),
         }),
-        render(&EnterprisePage { frame: frame(None) }),
+        enterprise_page("mailto:support@ipseity.example"),
+        enterprise_page(""),
         render(&ReportKeyPage { frame: frame(None), outcome: Some("Thank you."), email_enabled: true }),
         landing_page(),
         reference_page(),
@@ -308,6 +310,10 @@ fn public_pages() -> Vec<String> {
         })
     }));
     pages
+}
+
+pub(super) fn enterprise_page(contact: &str) -> String {
+    render(&EnterprisePage { frame: PageFrame { contact: contact.to_owned(), ..frame(None) } })
 }
 
 fn signin_page(reason: Option<SignInReason>) -> String {

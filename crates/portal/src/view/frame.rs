@@ -34,8 +34,17 @@ pub(crate) struct PageFrame {
     pub(crate) notice: Option<Notice>,
     /// The operator's message on every page; empty if there is none.
     pub(crate) banner: String,
+    /// URL where people reach the operator; empty if there is none.
+    pub(crate) contact: String,
     /// Whether anyone may sign up.
     pub(crate) signup_open: bool,
     /// `None` for pages that search engines should not index.
     pub(crate) seo: Option<SeoMetadata>,
+}
+
+impl PageFrame {
+    /// The contact as text: an email address without its scheme.
+    pub(super) fn contact_text(&self) -> &str {
+        self.contact.strip_prefix("mailto:").unwrap_or(&self.contact)
+    }
 }

@@ -5,7 +5,8 @@ use std::fs;
 
 use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
 use crate::view::fixtures::{
-    all_pages, docs_pages, invalid_field, key_card, key_page, key_page_with, keys_page, member_pages, reference_page,
+    all_pages, docs_pages, enterprise_page, invalid_field, key_card, key_page, key_page_with, keys_page, member_pages,
+    reference_page,
 };
 use crate::view::key_badge::KeyBadge;
 use crate::view::restrictions::{RestrictionFields, RestrictionsError, RestrictionsPanel};
@@ -224,6 +225,18 @@ fn docs_links_lead_to_existing_pages_and_anchors() {
             assert!(found, "{link} on {name:?} has no target");
         }
     }
+}
+
+#[test]
+fn enterprise_page_links_to_the_contact() {
+    let link = "href=\"mailto:support@ipseity.example\"";
+    let page = enterprise_page("mailto:support@ipseity.example");
+    assert!(
+        page.matches(link).count() == 2 && page.contains(">support@ipseity.example</a>"),
+        "button and footer: {page}"
+    );
+    let page = enterprise_page("");
+    assert!(page.contains("Ask the administrator") && !page.contains("href=\"\""), "{page}");
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub(crate) struct PublicConfig {
     pub(crate) docs_url: String,
     pub(crate) signup_url: String,
     pub(crate) enterprise_url: String,
+    pub(crate) contact: String,
     pub(crate) security_contact: String,
     pub(crate) ipv4_url: String,
     pub(crate) ipv6_url: String,

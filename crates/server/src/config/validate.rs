@@ -11,6 +11,8 @@ use crate::config::{Config, settings_of};
 const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
 const CLOCK_FALL_MAX_MS: u64 = 30_000;
 const BANNER_CHARS_MAX: usize = 500;
+/// Where a contact can lead.
+const CONTACT_SCHEMES: [&str; 3] = ["mailto:", "https://", "http://"];
 /// Settings without which nothing works if they are 0. Other limits of 0 turn something off.
 const POSITIVE_SUFFIXES: [&str; 13] = [
     "timeout_ms",
@@ -58,6 +60,10 @@ impl Config {
 
     fn validate_urls(&self) -> Result<()> {
         let public = &self.public;
+        ensure!(
+            public.contact.is_empty() || CONTACT_SCHEMES.iter().any(|scheme| public.contact.starts_with(scheme)),
+            "failed to parse [public] contact. Use a URL such as mailto:support@example.com or https://example.com/contact"
+        );
         ensure_http_url("[public] base_url", &public.base_url)?;
         let others = [
             ("[public] docs_url", &public.docs_url),

@@ -90,6 +90,7 @@ pub(crate) fn public_pages(config: &Config, sources: PageSources) -> Result<Page
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         portal_url: config.home.portal_url.trim_end_matches('/').to_owned(),
         require_https: config.public.requires_https(),
+        contact: config.public.contact.clone(),
         security_contact: config.public.security_contact.clone(),
         demo_daily_limit: config.ledger.demo_daily_limit,
         signup_open: config.portal.signup == SignupMode::Open,
@@ -186,6 +187,7 @@ fn portal_settings(config: &Config) -> PortalSettings {
     PortalSettings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         require_https: config.public.requires_https(),
+        contact: config.public.contact.clone(),
         security_contact: config.public.security_contact.clone(),
         demo_daily_limit: config.ledger.demo_daily_limit,
         signup_open: portal.signup == SignupMode::Open,

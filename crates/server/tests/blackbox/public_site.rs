@@ -152,7 +152,10 @@ async fn well_known_files_follow_their_standards() {
     let days = (expires.as_second() - jiff::Timestamp::now().as_second()) / 86_400;
     assert!((1..365).contains(&days), "it is valid for {days} days");
     let contact = ("IPSEITY__PUBLIC__SECURITY_CONTACT".to_owned(), "mailto:security@example.com".to_owned());
-    let other = deployment.start_node(&Env::from([contact])).await.expect("node starts");
+    let support = ("IPSEITY__PUBLIC__CONTACT".to_owned(), "mailto:support@example.com".to_owned());
+    let other = deployment.start_node(&Env::from([contact, support])).await.expect("node starts");
+    let enterprise = get_ok(&mut other.client(), "/enterprise", &[]).await.text();
+    assert!(enterprise.contains("href=\"mailto:support@example.com\">support@example.com</a>"), "{enterprise}");
     let security = get_ok(&mut other.client(), "/.well-known/security.txt", &[]).await.text();
     assert!(security.starts_with("Contact: mailto:security@example.com\n"));
 }
