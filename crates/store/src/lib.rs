@@ -26,6 +26,7 @@ mod pool;
 mod retention;
 mod servers;
 mod sites;
+mod url;
 mod usage;
 
 pub use access::{
@@ -57,7 +58,8 @@ pub use keys::summary::{KeySummary, PauseEvidence};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
 pub use pool::{Store, StoreOptions};
 pub use retention::RetentionPolicy;
-pub use servers::{InvalidStoreUrl, PostgresRole, PostgresServer};
+pub use servers::{PostgresRole, PostgresServer};
 pub use sites::Site;
+pub use url::InvalidStoreUrl;
 pub use usage::rows::UsageRow;
 pub use usage::{KeyDailyUsage, RefusalCount, RefusalReason};

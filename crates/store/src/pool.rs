@@ -9,7 +9,8 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection};
 
 use crate::error::StoreError;
-use crate::servers::{self, InvalidStoreUrl, PostgresServers};
+use crate::servers::PostgresServers;
+use crate::url::{InvalidStoreUrl, parse_url};
 
 /// The migrations of this version.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!();
@@ -57,7 +58,7 @@ impl Store {
     /// If the URL is invalid.
     pub fn new(options: &StoreOptions) -> Result<Self, InvalidStoreUrl> {
         let timeout_ms = options.timeout.as_millis().to_string();
-        let mut hosts = servers::parse_url(&options.url)?;
+        let mut hosts = parse_url(&options.url)?;
         for host in &mut hosts {
             *host = host
                 .clone()

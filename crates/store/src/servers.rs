@@ -6,7 +6,6 @@
 use std::fmt;
 use std::io;
 use std::pin::pin;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,47 +22,8 @@ use crate::error::StoreError;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait for the other servers after the first primary. A frozen server must not delay the others.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
-const TARGET_PARAM: &str = "target_session_attrs";
-/// What a node needs, in the words of libpq.
-const WRITABLE_TARGETS: [&str; 2] = ["read-write", "primary"];
 /// SQLSTATE of a write on a server that became a standby or read-only.
 const READ_ONLY: &str = "25006";
-
-/// Why `[store] url` is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidStoreUrl(String);
-
-/// Parses `postgres://user:password@host1:5432,host2:5432/database?…`. Returns the options of each server.
-pub(crate) fn parse_url(url: &str) -> Result<Vec<PgConnectOptions>, InvalidStoreUrl> {
-    let invalid = |text: &str| InvalidStoreUrl(text.to_owned());
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it must start with postgres://"))?;
-    let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let (user, hosts) = authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
-    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
-    let mut params = Vec::new();
-    for param in query.split('&').filter(|param| !param.is_empty()) {
-        match param.split_once('=') {
-            Some((TARGET_PARAM, target)) if !WRITABLE_TARGETS.contains(&target) => {
-                return Err(invalid("target_session_attrs must be read-write or primary, because nodes write"));
-            }
-            Some((TARGET_PARAM, _)) => {}
-            Some(("host" | "port", value)) if value.contains(',') => {
-                return Err(invalid("several hosts must be in front of the database: postgres://host1,host2/database"));
-            }
-            _ => params.push(param),
-        }
-    }
-    let hosts: Vec<&str> = hosts.split(',').collect();
-    if hosts.len() > 1 && hosts.contains(&"") {
-        return Err(invalid("a host is empty"));
-    }
-    let user = user.map_or(String::new(), |user| format!("{user}@"));
-    let query = if params.is_empty() { String::new() } else { format!("?{}", params.join("&")) };
-    let options =
-        hosts.into_iter().map(|host| PgConnectOptions::from_str(&format!("{scheme}://{user}{host}{path}{query}")));
-    options.map(|options| options.map_err(|error| InvalidStoreUrl(causes(&error).to_string()))).collect()
-}
 
 /// Host and port, or the path of the socket.
 pub(crate) fn address(options: &PgConnectOptions) -> String {
@@ -306,45 +266,4 @@ async fn read_role(connection: &mut PgConnection) -> Result<PostgresRole, sqlx::
     .await?;
     let timeline = timeline.and_then(|timeline| i32::from_str_radix(&timeline, 16).ok());
     Ok(timeline.map_or(PostgresRole::Standby, |timeline| PostgresRole::Primary { timeline }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn addresses(url: &str) -> Result<Vec<String>, String> {
-        parse_url(url).map(|servers| servers.iter().map(address).collect()).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn url_has_one_server_or_several() {
-        let of = |url| addresses(url).expect("valid URL");
-        assert_eq!(of("postgres://u:p@h1:5433/d"), ["h1:5433"]);
-        assert_eq!(
-            of("postgres://u:p,w@h1:5433,h2,[::1]:6/d?target_session_attrs=read-write"),
-            ["h1:5433", "h2:5432", "[::1]:6"]
-        );
-        assert_eq!(of("postgres://h1,h2?target_session_attrs=primary&sslmode=disable"), ["h1:5432", "h2:5432"]);
-        assert_eq!(of("postgres:///d?host=/run/postgresql"), ["/run/postgresql"]);
-        let servers =
-            parse_url("postgres://u:p@h1,h2:5433/d?sslmode=verify-full&application_name=a").expect("valid URL");
-        for server in servers {
-            assert_eq!((server.get_username(), server.get_database()), ("u", Some("d")));
-            assert!(matches!(server.get_ssl_mode(), sqlx::postgres::PgSslMode::VerifyFull));
-        }
-    }
-
-    #[test]
-    fn invalid_url_is_explained_without_its_password() {
-        for (url, cause) in [
-            ("h1:5432/d", "must start with postgres://"),
-            ("postgres://u:secret@h1,h2/d?target_session_attrs=any", "read-write or primary"),
-            ("postgres://u:secret@h1,,h2/d", "a host is empty"),
-            ("postgres://u:secret@/d?host=h1,h2", "in front of the database"),
-            ("postgres://u:secret@h1:x,h2/d", "invalid port number"),
-        ] {
-            let error = addresses(url).expect_err(url);
-            assert!(error.contains(cause) && !error.contains("secret"), "{url}: {error}");
-        }
-    }
 }

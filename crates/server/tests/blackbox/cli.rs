@@ -297,6 +297,9 @@ fn check_names_the_invalid_setting() {
         ("PUBLIC__BASE_URL", "ip.example.com", "[public] base_url must be a URL"),
         ("PUBLIC__BASE_URL", "", "[public] base_url must be a URL"),
         ("STORE__URL", "mysql://localhost/ipseity", "[store] url: it must start with postgres://"),
+        ("STORE__URL", "postgres://h/d?sslmod=s3cr3t", "\"sslmod\" is not a parameter"),
+        ("STORE__URL", "postgres://h/d?sslpassword=s3cr3t", "\"sslpassword\" is not a parameter"),
+        ("STORE__URL", "postgres://u:p?s3cr3t@h/d", "Write ? in a password as %3F"),
     ] {
         let output = run_isolated(&[(&format!("IPSEITY__{name}"), value)], &["check"]);
         assert_eq!(output.code, Some(1), "{name}={value}: {}", output.text());
