@@ -359,6 +359,7 @@ impl Config {
         read_secret(&mut config.store.url, &config.store.url_file)?;
         read_secret(&mut config.ledger.url, &config.ledger.url_file)?;
         read_secret(&mut config.mail.smtp_url, &config.mail.smtp_url_file)?;
+        config.normalize_urls()?;
         config.validate()?;
         Ok(config)
     }

@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 use ipseity_domain::DAILY_LIMIT_MAX;
 use serde_json::Value;
-use url::Url;
 
 use crate::config::{Config, settings_of};
 
@@ -59,23 +58,11 @@ impl Config {
     }
 
     fn validate_urls(&self) -> Result<()> {
-        let public = &self.public;
+        let contact = &self.public.contact;
         ensure!(
-            public.contact.is_empty() || CONTACT_SCHEMES.iter().any(|scheme| public.contact.starts_with(scheme)),
+            contact.is_empty() || CONTACT_SCHEMES.iter().any(|scheme| contact.starts_with(scheme)),
             "failed to parse [public] contact. Use a URL such as mailto:support@example.com or https://example.com/contact"
         );
-        ensure_http_url("[public] base_url", &public.base_url)?;
-        let others = [
-            ("[public] docs_url", &public.docs_url),
-            ("[public] signup_url", &public.signup_url),
-            ("[public] enterprise_url", &public.enterprise_url),
-            ("[otlp] endpoint", &self.otlp.endpoint),
-        ];
-        for (name, url) in others {
-            if !url.is_empty() {
-                ensure_http_url(name, url)?;
-            }
-        }
         // The PostgreSQL library accepts any scheme.
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| self.store.url.starts_with(scheme));
         ensure!(is_postgres, "invalid [store] url: it must start with postgres://");
@@ -89,13 +76,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// The value is not printed, because it may contain a password.
-fn ensure_http_url(name: &str, url: &str) -> Result<()> {
-    let is_http = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    ensure!(is_http, "{name} must be a URL that starts with https:// or http://, such as https://ip.example.com");
-    Ok(())
 }
 
 fn ensure_positive(sections: &Value) -> Result<()> {

@@ -296,6 +296,12 @@ fn check_names_the_invalid_setting() {
         ("EDGE__CONNECTIONS_MAX", "0", "[edge] connections_max must be at least 1"),
         ("PUBLIC__BASE_URL", "ip.example.com", "[public] base_url must be a URL"),
         ("PUBLIC__BASE_URL", "", "[public] base_url must be a URL"),
+        ("PUBLIC__BASE_URL", "https://ip.example.com?a=s3cr3t", "[public] base_url must have no user, no ? and no #"),
+        ("PUBLIC__BASE_URL", "https://ip.example.com/#s3cr3t", "[public] base_url must have no user"),
+        ("PUBLIC__BASE_URL", "https://u:s3cr3t@ip.example.com", "[public] base_url must have no user"),
+        ("PUBLIC__DOCS_URL", "https://docs.example.com/#s3cr3t", "[public] docs_url must have no #"),
+        ("PUBLIC__SIGNUP_URL", "https://s3cr3t@www.example.com", "[public] signup_url must have no user"),
+        ("PUBLIC__ENTERPRISE_URL", "mailto:s3cr3t@example.com", "[public] enterprise_url must be a URL"),
         ("STORE__URL", "mysql://localhost/ipseity", "[store] url: it must start with postgres://"),
         ("STORE__URL", "postgres://h/d?sslmod=s3cr3t", "\"sslmod\" is not a parameter"),
         ("STORE__URL", "postgres://h/d?sslpassword=s3cr3t", "\"sslpassword\" is not a parameter"),
@@ -306,6 +312,22 @@ fn check_names_the_invalid_setting() {
         assert!(output.stderr.starts_with("error: ") && output.stderr.contains(expected), "{name}: {}", output.stderr);
         assert!(!output.text().contains("is valid"), "{name}={value}: {}", output.text());
         assert!(!format!("{}{}", output.text(), output.stderr).contains("s3cr3t"), "{name}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn urls_have_one_form_whatever_their_case_and_spaces() {
+    for (name, value, expected) in [
+        ("PUBLIC__BASE_URL", " HTTPS://IP.example.com ", "public.base_url = \"https://ip.example.com\""),
+        ("PUBLIC__BASE_URL", "https://ip.example.com:443/a/", "public.base_url = \"https://ip.example.com/a/\""),
+        ("PUBLIC__DOCS_URL", "HTTPS://Docs.example.com", "public.docs_url = \"https://docs.example.com\""),
+        ("OTLP__ENDPOINT", "HTTP://127.0.0.1:4318/", "otlp.endpoint = \"http://127.0.0.1:4318/\""),
+    ] {
+        let output = run_isolated(&[(&format!("IPSEITY__{name}"), value)], &["check"]);
+        let text = output.ensure_success().expect("settings are valid").text();
+        // Paths of URLs that may contain a key are redacted.
+        let expected = expected.replace("4318/", "4318/…");
+        assert!(text.lines().any(|line| line == expected), "{expected}: {text}");
     }
 }
 

@@ -294,7 +294,7 @@ async fn invalid_pairing_settings_are_reported() {
         (&[("IPV6_URL", "")], Some("Set both, or neither")),
         (&[("IPV6_URL", "http://v6.example.com")], Some("ipv6_url must be https://")),
         (&[("IPV4_URL", "https://v4.example.com/path")], Some("ipv4_url must be https://")),
-        (&[("IPV4_URL", "v4.example.com")], Some("invalid [public] ipv4_url")),
+        (&[("IPV4_URL", "v4.example.com")], Some("[public] ipv4_url must be a URL")),
         (&[("IPV6_URL", "https://V4.example.com:8443")], Some("three different host names")),
         (&[("IPV4_URL", "https://ip.example.com:8443")], Some("three different host names")),
         (&[("PAIR_TOKEN_LIFETIME_S", "0")], Some("pair_token_lifetime_s")),

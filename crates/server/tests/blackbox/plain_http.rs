@@ -61,6 +61,19 @@ async fn key_over_plain_http_is_refused_without_charge_or_redirect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn base_url_with_spaces_or_in_another_case_requires_https_too() {
+    let deployment = shared_deployment().await;
+    let key = fresh_key(deployment, Scope::Ip).await;
+    for base_url in ["HTTPS://ip.example.com", " https://ip.example.com"] {
+        let node = start_node(deployment, &[("PUBLIC__BASE_URL", base_url)]).await;
+        let reply = node.client().get("/api/v1/ip", &[("authorization", &key.bearer())]).await;
+        let body = ExpectedError::HTTPS_REQUIRED.assert_matches(&reply.expect("response arrives"));
+        let message = body["message"].as_str().expect("message is text");
+        assert!(message.contains("Rotate it at https://ip.example.com/keys"), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_key_are_answered_over_plain_http() {
     let deployment = shared_deployment().await;
     let node = start_node(deployment, &[]).await;
