@@ -96,8 +96,9 @@ fn parse_value(setting: &str, text: &str) -> Result<Value, ConfigError> {
         Ok(boolean) => ValueKind::Boolean(boolean),
         Err(_) => match (text.parse(), text.parse()) {
             (Ok(integer), _) => ValueKind::I64(integer),
-            (Err(_), Ok(float)) => ValueKind::Float(float),
-            (Err(_), Err(_)) => return Ok(string(text)),
+            // Rust parses `NaN` and `Inf`, but the first is an airport.
+            (Err(_), Ok(float)) if f64::is_finite(float) => ValueKind::Float(float),
+            (Err(_), Ok(_) | Err(_)) => return Ok(string(text)),
         },
     };
     Ok(Value::new(Some(&origin), kind))
@@ -176,6 +177,15 @@ mod tests {
         assert_eq!(parse("edge.colo", "").into_string().expect("text"), "");
         assert_eq!(parse("ledger.timeout_ms", "50").into_int().expect("number"), 50);
         assert!(parse("edge.http3", "True").into_bool().expect("boolean"));
+        assert_eq!(parse("otlp.trace_sample_ratio", "0.5").into_float().expect("number").to_string(), "0.5");
+    }
+
+    #[test]
+    fn colo_that_rust_parses_as_a_number_is_a_text() {
+        for colo in ["NAN", "INF"] {
+            let value = parse_value("edge.colo", colo).expect("valid");
+            assert_eq!(value.kind, ValueKind::String(colo.to_owned()));
+        }
     }
 
     #[test]
