@@ -3,7 +3,10 @@
 use std::str::FromStr;
 
 use ipseity_domain::causes;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sqlx::postgres::PgConnectOptions;
+use url::form_urlencoded;
 
 const TARGET_PARAM: &str = "target_session_attrs";
 /// What a node needs, in the words of libpq.
@@ -29,6 +32,9 @@ const PARAMS: [&str; 18] = [
     "statement-cache-capacity",
     "user",
 ];
+
+const CERTIFICATE_PARAMS: [&str; 5] = ["ssl-ca", "ssl-cert", "ssl-root-cert", "sslcert", "sslrootcert"];
+const KEY_PARAMS: [&str; 2] = ["ssl-key", "sslkey"];
 
 /// Why `[store] url` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +62,10 @@ pub(crate) fn parse_url(url: &str) -> Result<Vec<PgConnectOptions>, InvalidStore
             "host" | "port" if value.contains(',') => {
                 return Err(invalid("several hosts must be in front of the database: postgres://host1,host2/database"));
             }
-            _ if is_known(name) => params.push(param),
+            _ if is_known(name) => {
+                check_files(param)?;
+                params.push(param);
+            }
             // Possibly the rest of a password.
             _ if query.contains('@') => {
                 return Err(invalid("it has an unknown parameter. Write ? in a password as %3F, and @ as %40"));
@@ -77,6 +86,29 @@ pub(crate) fn parse_url(url: &str) -> Result<Vec<PgConnectOptions>, InvalidStore
 
 fn is_known(name: &str) -> bool {
     PARAMS.contains(&name) || name.starts_with("options[") && name.ends_with(']')
+}
+
+/// Checks the file of a parameter for TLS. A connection reads it again, and would ignore one without a certificate.
+fn check_files(param: &str) -> Result<(), InvalidStoreUrl> {
+    let Some((name, value)) = form_urlencoded::parse(param.as_bytes()).next() else { return Ok(()) };
+    let is_certificate = CERTIFICATE_PARAMS.contains(&&*name);
+    if !is_certificate && !KEY_PARAMS.contains(&&*name) {
+        return Ok(());
+    }
+    // As in sqlx, the value can be the content of the file.
+    let pem = if value.trim().starts_with("-----BEGIN") {
+        value.as_bytes().to_vec()
+    } else {
+        std::fs::read(&*value).map_err(|error| InvalidStoreUrl(format!("failed to read {name} {value}: {error}")))?
+    };
+    let is_valid = if is_certificate {
+        let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+        certificates.is_ok_and(|certificates| !certificates.is_empty())
+    } else {
+        PrivateKeyDer::from_pem_slice(&pem).is_ok()
+    };
+    let wanted = if is_certificate { "certificate" } else { "private key" };
+    if is_valid { Ok(()) } else { Err(InvalidStoreUrl(format!("the file of {name} has no valid PEM {wanted}"))) }
 }
 
 /// Names the parameter, never its value.
@@ -123,6 +155,12 @@ mod tests {
             ("postgres://u:p@h/d?sslmod=secret", "\"sslmod\" is not a parameter"),
             ("postgres://u:p@h/d?sslmode=require&sslpassword=secret", "\"sslpassword\" is not a parameter"),
             ("postgres://u:p@h/d?SSLMODE=verify-full", "\"SSLMODE\" is not a parameter"),
+            (
+                "postgres://u:secret@h/d?sslrootcert=/missing.pem",
+                "failed to read sslrootcert /missing.pem: No such file",
+            ),
+            ("postgres://u:secret@h/d?ssl-ca=%2Fetc%2Fpasswd", "the file of ssl-ca has no valid PEM certificate"),
+            ("postgres://u:secret@h/d?sslkey=/etc/passwd", "the file of sslkey has no valid PEM private key"),
             ("postgres://u:p?secret@h/d", "Write ? in a password as %3F"),
             ("postgres://u:p@h/d?sslmode=require#secret", "Write # as %23"),
         ] {

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use config::{File, FileFormat};
 use serde::{Deserialize, Serialize};
 
@@ -353,8 +353,11 @@ impl Config {
         }
         let settings =
             builder.add_source(EnvironmentSettings::read()?).build().context("failed to read the configuration")?;
-        let mut config: Self =
-            settings.try_deserialize().context("invalid configuration. `default.toml` documents every setting.")?;
+        let mut config: Self = settings.try_deserialize().map_err(|error| {
+            let is_list = error.to_string().contains("expected a sequence");
+            let hint = if is_list { " A list needs brackets, such as [\"127.0.0.1:8080\"]." } else { "" };
+            anyhow!(error).context(format!("invalid configuration. `default.toml` documents every setting.{hint}"))
+        })?;
         config.edge.preset.fill_empty_settings(&mut config.edge);
         read_secret(&mut config.store.url, &config.store.url_file)?;
         read_secret(&mut config.ledger.url, &config.ledger.url_file)?;

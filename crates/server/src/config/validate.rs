@@ -1,6 +1,8 @@
 //! Settings that can be read, but cannot work.
 
-use anyhow::{Result, ensure};
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail, ensure};
 use ipseity_domain::DAILY_LIMIT_MAX;
 use serde_json::Value;
 
@@ -13,7 +15,7 @@ const BANNER_CHARS_MAX: usize = 500;
 /// Where a contact can lead.
 const CONTACT_SCHEMES: [&str; 3] = ["mailto:", "https://", "http://"];
 /// Settings without which nothing works if they are 0. Other limits of 0 turn something off.
-const POSITIVE_SUFFIXES: [&str; 13] = [
+const POSITIVE_SUFFIXES: [&str; 11] = [
     "timeout_ms",
     "interval_ms",
     "interval_s",
@@ -22,17 +24,28 @@ const POSITIVE_SUFFIXES: [&str; 13] = [
     "key_fills_max",
     "unknown_lookups_max",
     "breaker_failures_max",
-    "header_bytes_max",
-    "uri_bytes_max",
     "headers_max",
     "concurrent_streams_max",
     "password_threads",
 ];
+/// Sizes of `[edge]` below which usual requests or the largest responses fail. `default.toml` states them.
+const EDGE_BYTES_MIN: [(&str, u64); 7] = [
+    ("proxy_header_bytes_max", 256),
+    ("memory_per_connection_bytes_max", 262_144),
+    ("memory_per_subnet_bytes_max", 1_048_576),
+    ("memory_bytes_max", 4_194_304),
+    ("header_bytes_max", 1_024),
+    ("uri_bytes_max", 256),
+    ("unsolicited_bytes_max", 32_768),
+];
 
 impl Config {
     pub(super) fn validate(&self) -> Result<()> {
-        ensure_positive(&serde_json::to_value(self)?)?;
+        let sections = serde_json::to_value(self)?;
+        ensure_positive(&sections)?;
+        ensure_edge_sizes(&sections)?;
         self.validate_urls()?;
+        self.validate_listeners()?;
         ensure!(
             self.retention.usage_days >= 31,
             "[retention] usage_days must be at least 31, because the portal shows 31 days"
@@ -54,7 +67,33 @@ impl Config {
             self.portal.banner.chars().count() <= BANNER_CHARS_MAX,
             "[portal] banner must have at most {BANNER_CHARS_MAX} characters"
         );
+        let ratio = self.otlp.trace_sample_ratio;
+        ensure!((0.0..=1.0).contains(&ratio), "[otlp] trace_sample_ratio is {ratio}. Use a number from 0 to 1.");
         self.home.check()
+    }
+
+    fn validate_listeners(&self) -> Result<()> {
+        let (edge, acme) = (&self.edge, &self.acme);
+        if edge.https.is_empty() {
+            let reason = "is set, but [edge] https is empty. Add an address to https.";
+            ensure!(acme.domains.is_empty(), "[acme] domains {reason}");
+            ensure!(edge.certificates.is_empty(), "[[edge.certificates]] {reason}");
+        }
+        ensure!(
+            acme.domains.is_empty() || acme.challenge != "http-01" || !edge.http.is_empty(),
+            "[acme] challenge is \"http-01\", but [edge] http is empty. Add an address to http, or use \"tls-alpn-01\"."
+        );
+        let mut listeners = Vec::new();
+        listeners.extend(edge.http.iter().map(|address| ("[edge] http", *address)));
+        listeners.extend(edge.https.iter().map(|address| ("[edge] https", *address)));
+        listeners.push(("[ops] listen", self.ops.listen));
+        listeners.extend(self.home.listen_address()?.map(|address| ("[home] listen", address)));
+        for (index, first) in listeners.iter().enumerate() {
+            for second in &listeners[index + 1..] {
+                ensure_no_conflict(*first, *second, edge.reuse_port)?;
+            }
+        }
+        Ok(())
     }
 
     fn validate_urls(&self) -> Result<()> {
@@ -76,6 +115,36 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The kernel would report that the second address is in use.
+fn ensure_no_conflict(first: (&str, SocketAddr), second: (&str, SocketAddr), reuse_port: bool) -> Result<()> {
+    let ((name, address), (other_name, other)) = (first, second);
+    // The kernel chooses a free port for 0.
+    if address.port() != other.port() || address.port() == 0 {
+        return Ok(());
+    }
+    if address == other {
+        bail!("{address} is in {name} and again in {other_name}. Use another address for one of them.");
+    }
+    let includes_other = address.is_ipv4() == other.is_ipv4()
+        && (address.ip().is_unspecified() || other.ip().is_unspecified())
+        && !reuse_port;
+    ensure!(
+        !includes_other,
+        "{address} in {name} and {other} in {other_name} overlap, because {} is every address of this machine. Use another \
+         port for one of them.",
+        if address.ip().is_unspecified() { address.ip() } else { other.ip() }
+    );
+    Ok(())
+}
+
+fn ensure_edge_sizes(sections: &Value) -> Result<()> {
+    for (name, bytes_min) in EDGE_BYTES_MIN {
+        let is_enough = sections["edge"][name].as_u64().is_some_and(|bytes| bytes >= bytes_min);
+        ensure!(is_enough, "[edge] {name} must be at least {bytes_min}");
+    }
+    Ok(())
 }
 
 fn ensure_positive(sections: &Value) -> Result<()> {

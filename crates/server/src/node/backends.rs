@@ -9,6 +9,8 @@ use anyhow::{Context, Result, ensure};
 use ipseity_api::Stores;
 use ipseity_ledger::{ConnectGate, Ledger, LedgerOptions, RedisTls, TrustedStores};
 use ipseity_store::{Store, StoreOptions};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{Config, LedgerConfig, millis};
 
@@ -102,8 +104,10 @@ fn ledger_options(config: &Config, timeout: Duration, trusted: &Arc<TrustedStore
     })
 }
 
-/// Reads the certificates for Redis.
+/// Reads the certificates for Redis, and checks them: the Redis library ignores a file without a certificate.
 fn redis_tls(settings: &LedgerConfig) -> Result<RedisTls> {
+    // The library accepts `#insecure`, but cannot connect with it.
+    ensure!(!settings.url.contains('#'), "invalid [ledger] url: it has a fragment. Write # as %23.");
     let read = |name: &str, file: &Path| match file.as_os_str().is_empty() {
         true => Ok(None),
         false => fs::read(file).map(Some).with_context(|| format!("failed to read [ledger] {name} {}", file.display())),
@@ -114,7 +118,17 @@ fn redis_tls(settings: &LedgerConfig) -> Result<RedisTls> {
         certificate.is_some() == private_key.is_some(),
         "[ledger] certificate_file and private_key_file must both be set, or neither"
     );
-    let tls = RedisTls { ca: read("ca_file", &settings.ca_file)?, client: certificate.zip(private_key) };
+    let ca = read("ca_file", &settings.ca_file)?;
+    for (name, file, pem) in
+        [("ca_file", &settings.ca_file, &ca), ("certificate_file", &settings.certificate_file, &certificate)]
+    {
+        let is_valid = pem.as_ref().is_none_or(|pem| has_certificates(pem));
+        ensure!(is_valid, "[ledger] {name} {} has no valid PEM certificate", file.display());
+    }
+    let has_key = private_key.as_ref().is_none_or(|pem| PrivateKeyDer::from_pem_slice(pem).is_ok());
+    let key_file = settings.private_key_file.display();
+    ensure!(has_key, "[ledger] private_key_file {key_file} has no valid PEM private key");
+    let tls = RedisTls { ca, client: certificate.zip(private_key) };
     let is_used = settings.url.starts_with("rediss+sentinel://")
         || settings.url.split(',').all(|url| url.trim().starts_with("rediss://"));
     ensure!(
@@ -122,4 +136,11 @@ fn redis_tls(settings: &LedgerConfig) -> Result<RedisTls> {
         "[ledger] ca_file, certificate_file and private_key_file need URLs that start with rediss:// or rediss+sentinel://"
     );
     Ok(tls)
+}
+
+/// Whether there is a certificate, and no invalid one.
+fn has_certificates(pem: &[u8]) -> bool {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .is_ok_and(|certificates| !certificates.is_empty())
 }

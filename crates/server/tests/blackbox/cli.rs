@@ -332,6 +332,66 @@ fn urls_have_one_form_whatever_their_case_and_spaces() {
 }
 
 #[test]
+fn check_names_settings_that_cannot_work() {
+    let rediss = ("LEDGER__URL", "rediss://h:1");
+    let https = ("EDGE__HTTPS", "127.0.0.1:8443");
+    let acme = [("ACME__DOMAINS", "ip.example.com"), ("ACME__ACCEPT_TERMS", "true")];
+    for (settings, expected) in [
+        (
+            vec![("OTLP__TRACE_SAMPLE_RATIO", "2"), ("OTLP__ENDPOINT", "http://127.0.0.1:4318")],
+            "is 2. Use a number from",
+        ),
+        (vec![("OTLP__TRACE_SAMPLE_RATIO", "-1")], "[otlp] trace_sample_ratio is -1. Use a number from 0 to 1"),
+        (acme.to_vec(), "[acme] domains is set, but [edge] https is empty"),
+        (
+            [&acme[..], &[https, ("EDGE__HTTP", ""), ("ACME__CHALLENGE", "http-01")]].concat(),
+            "[acme] challenge is \"http-01\", but [edge] http is empty",
+        ),
+        (
+            vec![("EDGE__CERTIFICATES", r#"[{"certificate_file":"/no.pem","private_key_file":"/no.key"}]"#)],
+            "[[edge.certificates]] is set, but [edge] https is empty",
+        ),
+        (vec![("EDGE__HTTP", "127.0.0.1:80,127.0.0.1:80")], "127.0.0.1:80 is in [edge] http and again in [edge] http"),
+        (vec![("EDGE__HTTP", "127.0.0.1:8443"), https], "127.0.0.1:8443 is in [edge] http and again in [edge] https"),
+        (vec![("OPS__LISTEN", "127.0.0.1:8080")], "127.0.0.1:8080 is in [edge] http and again in [ops] listen"),
+        (
+            vec![("EDGE__HTTP", "0.0.0.0:9464")],
+            "0.0.0.0:9464 in [edge] http and 127.0.0.1:9464 in [ops] listen overlap, because 0.0.0.0 is every address",
+        ),
+        (vec![("EDGE__HTTP", "[::1]:80,[::]:80")], "because :: is every address"),
+        (vec![("EDGE__MEMORY_BYTES_MAX", "0")], "[edge] memory_bytes_max must be at least 4194304"),
+        (vec![("EDGE__MEMORY_PER_CONNECTION_BYTES_MAX", "1")], "must be at least 262144"),
+        (vec![("EDGE__UNSOLICITED_BYTES_MAX", "0")], "[edge] unsolicited_bytes_max must be at least 32768"),
+        (vec![("EDGE__HEADER_BYTES_MAX", "1")], "[edge] header_bytes_max must be at least 1024"),
+        (vec![("LEDGER__URL", "rediss://h:1/#insecure")], "invalid [ledger] url: it has a fragment. Write # as %23."),
+        (vec![rediss, ("LEDGER__CA_FILE", "/etc/passwd")], "[ledger] ca_file /etc/passwd has no valid PEM certificate"),
+        (
+            vec![rediss, ("LEDGER__CERTIFICATE_FILE", "/etc/passwd"), ("LEDGER__PRIVATE_KEY_FILE", "/etc/passwd")],
+            "[ledger] certificate_file /etc/passwd has no valid PEM certificate",
+        ),
+        (
+            vec![("STORE__URL", "postgres://h/d?sslrootcert=/no.pem")],
+            "failed to read sslrootcert /no.pem: No such file",
+        ),
+        (vec![("STORE__URL", "postgres://h/d?sslrootcert=/etc/passwd")], "the file of sslrootcert has no valid PEM"),
+    ] {
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (format!("IPSEITY__{name}"), *value)).collect();
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (&**name, *value)).collect();
+        let output = run_isolated(&settings, &["check"]);
+        assert_eq!(output.code, Some(1), "{settings:?}: {}", output.text());
+        assert!(output.stderr.contains(expected), "{settings:?}: {}", output.stderr);
+    }
+    for valid in [
+        ("EDGE__HTTP", "127.0.0.1:0,127.0.0.1:0"),
+        ("EDGE__HTTP", "127.0.0.1:80,[::1]:80"),
+        ("OTLP__TRACE_SAMPLE_RATIO", "1"),
+    ] {
+        let output = run_isolated(&[(&format!("IPSEITY__{}", valid.0), valid.1)], &["check"]);
+        output.ensure_success().expect("settings are valid");
+    }
+}
+
+#[test]
 fn errors_in_a_configuration_file_name_file_and_line() {
     let dir = TestDir::create().expect("create a directory");
     let file = dir.path().join("ipseity.toml");
@@ -348,6 +408,10 @@ fn errors_in_a_configuration_file_name_file_and_line() {
         // The path can be relative to the working directory. The name of the folder is random.
         assert!(output.stderr.contains(expected) && output.stderr.contains(&unique_path), "{text}: {}", output.stderr);
     }
+    std::fs::write(&file, "[edge]\nhttp = \"127.0.0.1:80\"\n").expect("write the file");
+    let output = run_isolated(&[], &["--config", &path, "check"]);
+    let is_explained = output.stderr.contains("A list needs brackets") && output.stderr.contains("edge.http");
+    assert!(is_explained, "{}", output.stderr);
     let folder = dir.path().display().to_string();
     for unreadable in [&folder, "nowhere.toml"] {
         let output = run_isolated(&[], &["--config", unreadable, "check"]);
