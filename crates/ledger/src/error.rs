@@ -94,6 +94,20 @@ impl LedgerError {
             || error_code(error).is_some_and(|code| AUTH_ERROR_CODES.contains(&&*code))
     }
 
+    /// The error code of an error that Redis reported, such as `NOPERM`.
+    #[must_use]
+    pub fn server_code(&self) -> Option<String> {
+        match self {
+            Self::NotApplied(error) | Self::ConnectionLost(error) | Self::ScriptFailed(error) => error_code(error),
+            Self::Unreachable
+            | Self::NoPrimary(_)
+            | Self::Expired
+            | Self::ReplyTimeout
+            | Self::InvalidUrl(_)
+            | Self::UnexpectedReply(_) => None,
+        }
+    }
+
     /// Whether the connection can no longer be used.
     pub(crate) fn breaks_connection(&self) -> bool {
         match self {

@@ -126,7 +126,9 @@ impl StoreError {
         self.sqlstate().is_some_and(|code| code == "3D000")
     }
 
-    pub(crate) fn sqlstate(&self) -> Option<String> {
+    /// The SQLSTATE of an error that PostgreSQL reported.
+    #[must_use]
+    pub fn sqlstate(&self) -> Option<String> {
         match self {
             Self::Refused(_) => None,
             Self::Outage(error) | Self::Fault(error) | Self::MigrationBlocked(error) => {

@@ -58,7 +58,7 @@ pub use keys::summary::{KeySummary, PauseEvidence};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
 pub use pool::{Store, StoreOptions};
 pub use retention::RetentionPolicy;
-pub use servers::{PostgresRole, PostgresServer};
+pub use servers::{NO_PRIMARY, PostgresRole, PostgresServer};
 pub use sites::Site;
 pub use url::InvalidStoreUrl;
 pub use usage::rows::UsageRow;

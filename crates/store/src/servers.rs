@@ -22,6 +22,8 @@ use crate::error::StoreError;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait for the other servers after the first primary. A frozen server must not delay the others.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
+/// How the error of several servers starts.
+pub const NO_PRIMARY: &str = "no server accepts writes";
 /// SQLSTATE of a write on a server that became a standby or read-only.
 const READ_ONLY: &str = "25006";
 
@@ -43,7 +45,12 @@ pub enum PostgresRole {
     },
     /// It accepts no writes.
     Standby,
-    /// It did not answer, or rejected the connection.
+    /// It rejected the connection or a statement.
+    Rejecting {
+        /// Why.
+        cause: String,
+    },
+    /// It did not answer.
     Unreachable {
         /// Why.
         cause: String,
@@ -64,7 +71,7 @@ impl PostgresServer {
     const fn timeline(&self) -> Option<i32> {
         match self.role {
             PostgresRole::Primary { timeline } => Some(timeline),
-            PostgresRole::Standby | PostgresRole::Unreachable { .. } => None,
+            PostgresRole::Standby | PostgresRole::Rejecting { .. } | PostgresRole::Unreachable { .. } => None,
         }
     }
 }
@@ -74,6 +81,7 @@ impl fmt::Display for PostgresServer {
         match &self.role {
             PostgresRole::Primary { .. } => write!(formatter, "{} is a primary", self.address),
             PostgresRole::Standby => write!(formatter, "{} is a standby or read-only", self.address),
+            PostgresRole::Rejecting { cause } => write!(formatter, "{} rejects the connection ({cause})", self.address),
             PostgresRole::Unreachable { cause } => write!(formatter, "{} is unreachable ({cause})", self.address),
         }
     }
@@ -81,7 +89,7 @@ impl fmt::Display for PostgresServer {
 
 /// No server of the URL accepts writes.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("no server accepts writes: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+#[error("{NO_PRIMARY}: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 struct NoPrimary(Vec<PostgresServer>);
 
 impl From<NoPrimary> for StoreError {
@@ -184,7 +192,9 @@ impl PostgresServers {
         let cause = match read_role(connection).await? {
             PostgresRole::Primary { timeline } if timeline >= self.state().timeline => return Ok(()),
             PostgresRole::Primary { .. } => "another server was promoted",
-            PostgresRole::Standby | PostgresRole::Unreachable { .. } => "the server is a standby",
+            PostgresRole::Standby | PostgresRole::Rejecting { .. } | PostgresRole::Unreachable { .. } => {
+                "the server is a standby"
+            }
         };
         Err(sqlx::Error::Io(io::Error::other(cause)))
     }
@@ -207,8 +217,7 @@ impl PostgresServers {
         let mut deadline = tokio::time::Instant::now() + self.timeout;
         while let Ok(Some(probe)) = tokio::time::timeout_at(deadline, probes.join_next()).await {
             let Ok((index, role)) = probe else { continue };
-            servers[index].role =
-                role.unwrap_or_else(|error| PostgresRole::Unreachable { cause: causes(&error).to_string() });
+            servers[index].role = role.unwrap_or_else(|error| failed_role(&error));
             if servers[index].timeline().is_some_and(|timeline| newest_timeline > 0 && timeline >= newest_timeline) {
                 deadline = deadline.min(tokio::time::Instant::now() + STRAGGLER_TIMEOUT);
             }
@@ -247,6 +256,15 @@ impl PostgresServers {
 
     fn state(&self) -> std::sync::MutexGuard<'_, PrimaryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed_role(error: &sqlx::Error) -> PostgresRole {
+    let cause = causes(error).to_string();
+    if error.as_database_error().is_some() {
+        PostgresRole::Rejecting { cause }
+    } else {
+        PostgresRole::Unreachable { cause }
     }
 }
 

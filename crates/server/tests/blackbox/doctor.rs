@@ -181,6 +181,11 @@ async fn doctor_names_each_redis_problem_and_its_fix() {
         Vec::<String>::new()
     );
 
+    let stranger =
+        start_redis(persistent_redis(), &[&["ACL", "SETUSER", "stranger", "on", ">open", "~*", "+ping"]]).await;
+    let words = &["denies a command", "NoPerm", "docs/operations/redis.md"];
+    assert_finding("a user without rights", stranger.url().replace("//", "//stranger:open@"), words);
+
     let unused_port = ReservedPort::reserve_free().expect("free port");
     assert_finding("unreachable", format!("redis://{}", unused_port.address()), &["is unreachable", "Start it"]);
     let mut frozen = start_redis(persistent_redis(), &[]).await;
@@ -230,6 +235,14 @@ async fn doctor_names_each_postgres_problem_and_its_fix() {
     sql("guarded", grants).await;
     assert_finding("may not read the identity", as_role("clerk"), &["identity", "`grant execute on function"]);
     assert_finding("an unknown role", as_role("stranger:s3cr3t"), &["rejects the role", "[store] url"]);
+    sql("postgres", "create role outsider login; create role crowded login connection limit 0").await;
+    let words = &["rejects the connection or a statement", "permission denied", "`grant ipseity_node to ROLE`"];
+    assert_finding("may not read the migrations", as_role("outsider"), words);
+    let words = &["rejects the connection", "too many connections for role", "`max_connections`"];
+    assert_finding("too many connections of the role", as_role("crowded"), words);
+    let address = postgres.address();
+    let two_hosts = format!("postgres://stranger:s3cr3t@{address},{address}/guarded");
+    assert_finding("an unknown role on two hosts", two_hosts, &["rejects the connection", "correct the role"]);
     assert_finding("no database", postgres.url("none"), &["no such database", "`createdb`"]);
     let unused_port = ReservedPort::reserve_free().expect("free port");
     let unreachable_url = format!("postgres://me:s3cr3t@{}/ipseity", unused_port.address());

@@ -1,7 +1,7 @@
 //! Checks PostgreSQL and its schema.
 
 use ipseity_domain::causes;
-use ipseity_store::{PostgresRole, PostgresServerInfo, StoreError};
+use ipseity_store::{NO_PRIMARY, PostgresRole, PostgresServerInfo, StoreError};
 
 use crate::cli::doctor::backend_report::{BackendReport, ClockOffset};
 use crate::cli::doctor::finding::{DoctorFinding, DoctorFindings, error_sentence, single_error};
@@ -52,12 +52,37 @@ fn connection_error_message(url: &str, error: &StoreError) -> String {
     if POOLER_ERRORS.iter().any(|error| cause.contains(error)) {
         return format!("{POOLER_HINT} ({cause} at {url}).");
     }
+    if let Some(code) = error.sqlstate() {
+        return rejection_message(url, &code, &cause);
+    }
+    if let Some(start) = cause.find(NO_PRIMARY) {
+        return format!(
+            "PostgreSQL at {url} cannot be used, because {}. Start the servers that are unreachable, correct the role or password if one rejects it, or promote a standby.",
+            &cause[start..]
+        );
+    }
     if cause.contains("certificate") {
         return format!(
             "The certificate of PostgreSQL at {url} is not trusted ({cause}). Add `sslrootcert=FILE` to [store] url, or use the name in the certificate."
         );
     }
     format!("PostgreSQL at {url} is unreachable ({cause}). Start it, or correct [store] url and check the network.")
+}
+
+/// PostgreSQL runs and answers with an error.
+fn rejection_message(url: &str, code: &str, cause: &str) -> String {
+    const INSUFFICIENT_PRIVILEGE: &str = "42501";
+    const TOO_MANY_CONNECTIONS: &str = "53300";
+    let fix = match code {
+        INSUFFICIENT_PRIVILEGE => {
+            "Run `create role ipseity_node` and `grant ipseity_node to ROLE`, then `ipseity migrate` as the owner of the tables"
+        }
+        TOO_MANY_CONNECTIONS => {
+            "Raise `max_connections` or the limit of the role (`alter role ROLE connection limit`), or lower [store] connections_max"
+        }
+        _ => "See the log of PostgreSQL, or correct [store] url",
+    };
+    format!("PostgreSQL at {url} rejects the connection or a statement ({cause}). {fix}.")
 }
 
 fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<DoctorFinding> {
@@ -110,6 +135,9 @@ fn check_postgres_server(info: &PostgresServerInfo, config: &Config) -> Vec<Doct
             PostgresRole::Primary { .. } => findings.warning(format!(
                 "{} and {} both accept writes. Make one of them a standby: a node uses the one that was promoted last.",
                 info.address, server.address
+            )),
+            PostgresRole::Rejecting { .. } => findings.warning(format!(
+                "{server}, so it cannot take over. Allow the role of [store] url on it, or remove it from [store] url."
             )),
             PostgresRole::Unreachable { .. } => {
                 findings.warning(format!("{server}, so it cannot take over. Start it, or remove it from [store] url."));

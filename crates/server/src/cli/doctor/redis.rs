@@ -43,12 +43,20 @@ pub(super) async fn check_redis(config: &Config) -> BackendReport {
                 ));
             }
             let cause = causes(&error).texts().pop().unwrap_or_default();
-            redis_error(match &*cause {
-                cause if cause.contains("NOPERM") => {
-                    format!(
-                        "Redis at {url} denies a command ({cause}). docs/operations/redis.md lists the rights of a node."
-                    )
+            match error.server_code().as_deref() {
+                Some("NOPERM") => {
+                    return redis_error(format!(
+                        "Redis at {url} denies a command ({cause}). Grant its user the rights that docs/operations/redis.md lists."
+                    ));
                 }
+                Some(_) => {
+                    return redis_error(format!(
+                        "Redis at {url} rejects a command ({cause}). Correct the cause on that server, or correct [ledger] url."
+                    ));
+                }
+                None => {}
+            }
+            redis_error(match &*cause {
                 cause if cause.contains("CertificateRequired") => format!(
                     "Redis at {url} asks for a certificate ({cause}). Set [ledger] certificate_file and private_key_file."
                 ),
