@@ -56,7 +56,7 @@ pub use keys::pauses::RecordedPause;
 pub use keys::search::FoundKey;
 pub use keys::summary::{KeySummary, PauseEvidence};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
-pub use pool::{Store, StoreOptions};
+pub use pool::{SchemaStatus, Store, StoreOptions};
 pub use retention::RetentionPolicy;
 pub use servers::{NO_PRIMARY, PostgresRole, PostgresServer};
 pub use sites::Site;

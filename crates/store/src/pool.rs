@@ -42,6 +42,15 @@ pub struct StoreOptions {
     pub timeout: Duration,
 }
 
+/// How the schema differs from that of this version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemaStatus {
+    /// Migrations of this version that are not applied.
+    pub pending: Vec<i64>,
+    /// Migrations that were applied with different content, by another program or a changed build.
+    pub differing: Vec<i64>,
+}
+
 /// A connection pool for PostgreSQL. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
@@ -133,18 +142,26 @@ impl Store {
         Ok(connection.close().await?)
     }
 
-    /// The migrations of this version that are not applied.
+    /// How the schema differs from that of this version. Newer migrations do not matter.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn pending_migrations(&self) -> Result<Vec<i64>, StoreError> {
-        let query = sqlx::query_scalar("select version from _sqlx_migrations where success").fetch_all(&self.pool);
-        let applied: Vec<i64> = match self.with_timeout(query).await {
+    pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
+        let query =
+            sqlx::query_as("select version, checksum from _sqlx_migrations where success").fetch_all(&self.pool);
+        let applied: Vec<(i64, Vec<u8>)> = match self.with_timeout(query).await {
             Err(StoreError::Fault(error)) if is_missing_table(&error) => Vec::new(),
             applied => applied?,
         };
-        let known = MIGRATOR.iter().map(|migration| migration.version);
-        Ok(known.filter(|version| !applied.contains(version)).collect())
+        let mut status = SchemaStatus::default();
+        for migration in MIGRATOR.iter() {
+            match applied.iter().find(|(version, _)| *version == migration.version) {
+                None => status.pending.push(migration.version),
+                Some((_, checksum)) if *checksum != *migration.checksum => status.differing.push(migration.version),
+                Some(_) => {}
+            }
+        }
+        Ok(status)
     }
 
     /// Applies the timeout on the client side too, because a frozen server enforces no statement timeout.

@@ -12,7 +12,7 @@ use ipseity_edge::Drain;
 use ipseity_home::{CallError, HomeClient};
 use ipseity_keys::{DeploymentGuard, DeploymentStatus};
 use ipseity_ledger::Ledger;
-use ipseity_store::Store;
+use ipseity_store::{SchemaStatus, Store};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::time::timeout;
@@ -65,13 +65,13 @@ pub(crate) struct Readiness {
     ledger: LastProbe,
     /// Whether Redis has no key record. Only probed while it matters.
     is_ledger_empty: AtomicBool,
-    /// Migrations that PostgreSQL lacked when it was last reachable.
-    pending_migrations: Mutex<Vec<i64>>,
+    /// How the schema differed when PostgreSQL was last reachable.
+    schema: Mutex<SchemaStatus>,
 }
 
 impl Readiness {
     pub(crate) fn new(dependencies: Dependencies, api: Arc<Api>) -> Arc<Self> {
-        let (store, ledger, pending_migrations) = (LastProbe::default(), LastProbe::default(), Mutex::default());
+        let (store, ledger, schema) = (LastProbe::default(), LastProbe::default(), Mutex::default());
         Arc::new(Self {
             dependencies,
             api,
@@ -80,7 +80,7 @@ impl Readiness {
             store,
             ledger,
             is_ledger_empty: AtomicBool::new(false),
-            pending_migrations,
+            schema,
         })
     }
 
@@ -108,9 +108,9 @@ impl Readiness {
     }
 
     async fn probe_store(&self, store: &Store, probe_timeout: Duration) {
-        let outcome = match timeout(probe_timeout, store.pending_migrations()).await {
-            Ok(Ok(pending)) => {
-                self.set_pending_migrations(pending);
+        let outcome = match timeout(probe_timeout, store.schema_status()).await {
+            Ok(Ok(schema)) => {
+                self.set_schema(schema);
                 Ok(())
             }
             Ok(Err(error)) => Err(causes(&error).to_string()),
@@ -147,20 +147,25 @@ impl Readiness {
         }
     }
 
-    fn set_pending_migrations(&self, pending: Vec<i64>) {
-        let mut known = lock(&self.pending_migrations);
-        if *known != pending {
-            match pending.len() {
-                0 => tracing::info!("schema is current"),
-                count => tracing::error!(migrations = count, "schema is outdated; run `ipseity migrate`"),
-            }
-            *known = pending;
+    fn set_schema(&self, schema: SchemaStatus) {
+        let mut known = lock(&self.schema);
+        if *known == schema {
+            return;
         }
+        if !schema.differing.is_empty() {
+            tracing::error!(migrations = ?schema.differing, "schema differs from that of this version");
+        }
+        match schema.pending.len() {
+            0 if schema.differing.is_empty() => tracing::info!("schema is current"),
+            0 => {}
+            count => tracing::error!(migrations = count, "schema is outdated; run `ipseity migrate`"),
+        }
+        *known = schema;
     }
 
     /// Number of migrations that PostgreSQL lacks.
     pub(crate) fn pending_migrations(&self) -> usize {
-        lock(&self.pending_migrations).len()
+        lock(&self.schema).pending.len()
     }
 
     /// The name of each dependency, and its error.
@@ -184,6 +189,10 @@ impl Readiness {
             0 => None,
             count => Some(format!("the schema lacks migrations: {count}. Run `ipseity migrate`.")),
         };
+        let differing = lock(&self.schema).differing.clone();
+        let foreign = (!differing.is_empty()).then(|| {
+            format!("migrations {differing:?} differ from those of this version. Restore the database from a backup, or use the version that applied them.")
+        });
         let mismatch = match &self.dependencies {
             // Other mismatches happen on all nodes while Redis is being replaced, and they answer from memory.
             Dependencies::Stores { guard, .. } if guard.status() == DeploymentStatus::ForeignRedis => {
@@ -197,7 +206,7 @@ impl Readiness {
         let unprobed = is_unprobed.then(|| "the stores are not probed yet".to_owned());
         let unavailable = (!self.is_any_available() && !self.api.admission().can_serve_degraded())
             .then(|| "no server that knows keys is available, and this node knows none".to_owned());
-        [draining, schema, mismatch, unprobed, unavailable].into_iter().flatten().collect()
+        [draining, schema, foreign, mismatch, unprobed, unavailable].into_iter().flatten().collect()
     }
 }
 

@@ -122,6 +122,21 @@ async fn node_is_not_ready_until_the_schema_is_migrated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn node_is_not_ready_with_migrations_of_another_program() {
+    let deployment = start().await;
+    let sql = async |sql: &str| deployment.postgres.psql("ipseity", sql).await.expect("PostgreSQL answers");
+    let node = &deployment.nodes[0];
+    sql("insert into _sqlx_migrations select 9999, 'x', now(), true, 'x', 1").await;
+    sql("create table kept as select checksum from _sqlx_migrations where version = 2").await;
+    sql("update _sqlx_migrations set checksum = 'x' where version = 2").await;
+    expect_ready(node, 503, "reasons", "migrations [2] differ from those of this version").await;
+    expect_line(node, "schema differs from that of this version").await;
+    // A newer migration does not matter.
+    sql("update _sqlx_migrations set checksum = (select checksum from kept) where version = 2").await;
+    expect_ready(node, 200, "ready", "true").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn drain_by_hand_ends_by_hand() {
     let deployment = start().await;
     let (node, key) = (&deployment.nodes[0], fresh_key(&deployment, Scope::Ip).await);
