@@ -1,15 +1,19 @@
 //! The connection pool.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipseity_domain::causes;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::error::StoreError;
-use crate::servers::PostgresServers;
+use crate::servers::{PROBE_INTERVAL, PostgresServers};
 use crate::url::{InvalidStoreUrl, parse_url};
 
 /// The migrations of this version.
@@ -58,6 +62,7 @@ pub struct Store {
     pub(crate) timeout: Duration,
     /// `None` if the URL has one host.
     pub(crate) servers: Option<Arc<PostgresServers>>,
+    connect_probe: ConnectProbe,
 }
 
 impl Store {
@@ -85,7 +90,8 @@ impl Store {
             .test_before_acquire(true);
         let first = hosts[0].clone();
         if hosts.len() == 1 {
-            return Ok(Self { pool: pool.connect_lazy_with(first), timeout: options.timeout, servers: None });
+            let (pool, connect_probe) = (pool.connect_lazy_with(first), ConnectProbe::default());
+            return Ok(Self { pool, timeout: options.timeout, servers: None, connect_probe });
         }
         let servers = Arc::new(PostgresServers::new(hosts, options.timeout));
         let (chosen, opened) = (Arc::clone(&servers), Arc::clone(&servers));
@@ -101,7 +107,7 @@ impl Store {
                 Box::pin(async move { Ok(is_current && connection.ping().await.is_ok()) })
             })
             .connect_lazy_with(first);
-        Ok(Self { pool, timeout: options.timeout, servers: Some(servers) })
+        Ok(Self { pool, timeout: options.timeout, servers: Some(servers), connect_probe: ConnectProbe::default() })
     }
 
     /// Applies pending migrations, and grants the role `ipseity_node` what a node needs.
@@ -111,7 +117,7 @@ impl Store {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         // Detached from the pool and without a timeout, because a migration may be slow or wait for another node's.
         self.find_primary().await?;
-        let mut connection = self.pool.acquire().await?.detach();
+        let mut connection = self.with_timeout(self.pool.acquire()).await?.detach();
         sqlx::query("set statement_timeout = 0").execute(&mut connection).await?;
         MIGRATOR.run(&mut connection).await.map_err(|error| {
             if let MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) = error {
@@ -170,13 +176,32 @@ impl Store {
         StoreError: From<E>,
     {
         let Some(servers) = &self.servers else {
-            let outcome = tokio::time::timeout(self.timeout, call).await;
-            return Ok(outcome.map_err(|_elapsed| timed_out())??);
+            return self.with_cause(call).await;
         };
         let outcome = tokio::time::timeout(self.timeout, servers.with_primary(&self.pool, call)).await;
         outcome.unwrap_or_else(|_elapsed| Err(timed_out().into())).map_err(|error| {
             let cause = servers.last_failure().filter(|_| is_timeout(&error));
             cause.unwrap_or(error)
+        })
+    }
+
+    /// Adds the cause to a timeout. The pool retries a refused connection until its timeout, and does not say why.
+    async fn with_cause<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
+    where
+        StoreError: From<E>,
+    {
+        let mut call = pin!(tokio::time::timeout(self.timeout, call));
+        let outcome = match tokio::time::timeout(self.timeout / 2, &mut call).await {
+            Ok(outcome) => outcome,
+            Err(_slow) => {
+                self.connect_probe.start(&self.pool, self.timeout / 2);
+                call.await
+            }
+        };
+        let outcome = outcome.map_err(|_elapsed| timed_out().into()).and_then(|outcome| outcome.map_err(Into::into));
+        outcome.map_err(|error: StoreError| match self.connect_probe.failure().filter(|_| is_timeout(&error)) {
+            Some(cause) => StoreError::Outage(sqlx::Error::Io(io::Error::other(cause))),
+            None => error,
         })
     }
 
@@ -186,6 +211,42 @@ impl Store {
             Some(servers) => servers.find_primary(&self.pool).await,
             None => Ok(()),
         }
+    }
+}
+
+/// Connects while a call is slow, to find out why the pool does not. One connection at a time, and not often, so that it is
+/// no burden for an overloaded server.
+#[derive(Clone, Default)]
+struct ConnectProbe(Arc<Mutex<LastConnect>>);
+
+#[derive(Default)]
+struct LastConnect {
+    at: Option<Instant>,
+    failure: Option<String>,
+}
+
+impl ConnectProbe {
+    fn start(&self, pool: &PgPool, timeout: Duration) {
+        let Ok(mut last) = Arc::clone(&self.0).try_lock_owned() else { return };
+        if last.at.is_some_and(|at| at.elapsed() < PROBE_INTERVAL) {
+            return;
+        }
+        let options = pool.connect_options();
+        tokio::spawn(async move {
+            // The answer of a slow server is no cause.
+            let outcome = tokio::time::timeout(timeout, options.connect()).await;
+            last.failure = match outcome {
+                Ok(Err(error)) => Some(causes(&error).to_string()),
+                Ok(Ok(connection)) => connection.close().await.err().map(|error| causes(&error).to_string()),
+                Err(_elapsed) => None,
+            };
+            last.at = Some(Instant::now());
+        });
+    }
+
+    /// Why the last connection failed.
+    fn failure(&self) -> Option<String> {
+        self.0.try_lock().ok()?.failure.clone()
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::error::StoreError;
 
 /// A statement that takes longer than this may wait for a lost primary.
-const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait for the other servers after the first primary. A frozen server must not delay the others.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
 /// How the error of several servers starts.

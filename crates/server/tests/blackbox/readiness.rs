@@ -238,6 +238,10 @@ async fn log_says_why_a_store_is_unavailable() {
     assert_cause(&deployment, store, &stranger, "stranger").await;
     assert_cause(&deployment, store, &deployment.postgres.url("nowhere"), "nowhere").await;
     assert_cause(&deployment, store, &format!("postgres://ipseity@{NOWHERE}/ipseity"), "Connection refused").await;
+    let nowhere = [(STORE_URL_ENV, &*format!("postgres://ipseity@{NOWHERE}/ipseity"))];
+    let output = deployment.cli_with_env(&nowhere, &["account", "list"]).await.expect("command runs");
+    assert!(output.stderr.contains("Connection refused"), "{}", output.stderr);
+    assert!(!output.stderr.contains("pool timed out"), "{}", output.stderr);
     let ledger = (LEDGER_URL_ENV, "ledger");
     assert_cause(&deployment, ledger, "redis://host.invalid", "failed to lookup address").await;
     deployment.redis.run_command(&["config", "set", "requirepass", "secret"]).await.expect("Redis answers");

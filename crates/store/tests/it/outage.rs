@@ -74,6 +74,9 @@ async fn store_can_be_created_while_postgres_is_down() {
     let mut fixture = StoreFixture::open().await;
     fixture.postgres.stop().await.expect("PostgreSQL stops");
     let store = open_store(&fixture.postgres, TIMEOUT);
+    let error = store.check().await.expect_err("PostgreSQL is stopped");
+    let causes = ipseity_domain::causes(&error).to_string();
+    assert!(causes.contains("Connection refused"), "{causes}");
     assert_outage("check", store.check()).await;
     fixture.postgres.restart().await.expect("PostgreSQL restarts");
     store.check().await.expect("query succeeds");
