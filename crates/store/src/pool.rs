@@ -170,6 +170,15 @@ impl Store {
         Ok(status)
     }
 
+    /// Whether PostgreSQL rejects writes: it is a replica, or `default_transaction_read_only` is on.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn is_read_only(&self) -> Result<bool, StoreError> {
+        let sql = "select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean";
+        self.with_timeout(sqlx::query_scalar(sql).fetch_one(&self.pool)).await
+    }
+
     /// Applies the timeout on the client side too, because a frozen server enforces no statement timeout.
     pub(crate) async fn with_timeout<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
     where

@@ -12,13 +12,16 @@ use ipseity_edge::Drain;
 use ipseity_home::{CallError, HomeClient};
 use ipseity_keys::{DeploymentGuard, DeploymentStatus};
 use ipseity_ledger::Ledger;
-use ipseity_store::{SchemaStatus, Store};
+use ipseity_store::{SchemaStatus, Store, StoreError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::time::timeout;
 
 use crate::node::metrics::encode_gauge;
 use crate::tasks::periodic::run_every;
+
+const READ_ONLY: &str = "it is read-only: it is a replica, or default_transaction_read_only is on. Let [store] url name the \
+                         primary, or turn the setting off.";
 
 /// What a node needs to answer requests.
 pub(crate) enum Dependencies {
@@ -65,6 +68,8 @@ pub(crate) struct Readiness {
     ledger: LastProbe,
     /// Whether Redis has no key record. Only probed while it matters.
     is_ledger_empty: AtomicBool,
+    /// Whether PostgreSQL rejected writes when it was last reachable. It can still answer.
+    is_read_only: AtomicBool,
     /// How the schema differed when PostgreSQL was last reachable.
     schema: Mutex<SchemaStatus>,
 }
@@ -80,6 +85,7 @@ impl Readiness {
             store,
             ledger,
             is_ledger_empty: AtomicBool::new(false),
+            is_read_only: AtomicBool::new(false),
             schema,
         })
     }
@@ -108,9 +114,11 @@ impl Readiness {
     }
 
     async fn probe_store(&self, store: &Store, probe_timeout: Duration) {
-        let outcome = match timeout(probe_timeout, store.schema_status()).await {
-            Ok(Ok(schema)) => {
+        let probe = async { Ok::<_, StoreError>((store.schema_status().await?, store.is_read_only().await?)) };
+        let outcome = match timeout(probe_timeout, probe).await {
+            Ok(Ok((schema, is_read_only))) => {
                 self.set_schema(schema);
+                self.set_read_only(is_read_only);
                 Ok(())
             }
             Ok(Err(error)) => Err(causes(&error).to_string()),
@@ -141,9 +149,18 @@ impl Readiness {
         match &self.dependencies {
             Dependencies::Stores { .. } => {
                 let is_empty = self.is_ledger_empty.load(Ordering::Acquire);
+                // Also a PostgreSQL that is read-only.
                 self.store.error().is_none() || self.ledger.error().is_none() && !is_empty
             }
             Dependencies::Home(home) => home.is_ready(),
+        }
+    }
+
+    fn set_read_only(&self, is_read_only: bool) {
+        match (self.is_read_only.swap(is_read_only, Ordering::AcqRel), is_read_only) {
+            (false, true) => tracing::error!(error = READ_ONLY, "PostgreSQL rejects writes"),
+            (true, false) => tracing::info!("PostgreSQL accepts writes again"),
+            (true, true) | (false, false) => {}
         }
     }
 
@@ -174,7 +191,8 @@ impl Readiness {
             Dependencies::Stores { guard, .. } => {
                 let mismatch = Some(guard.status()).filter(|status| status.is_mismatch());
                 let ledger = self.ledger.error().or(mismatch.map(|status| status.to_string()));
-                vec![("store", self.store.error()), ("ledger", ledger)]
+                let read_only = self.is_read_only.load(Ordering::Acquire).then(|| READ_ONLY.to_owned());
+                vec![("store", self.store.error().or(read_only)), ("ledger", ledger)]
             }
             Dependencies::Home(home) => {
                 vec![("home", (!home.is_ready()).then(|| CallError::NotSent.to_string()))]

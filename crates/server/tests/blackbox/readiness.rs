@@ -137,6 +137,26 @@ async fn node_is_not_ready_with_migrations_of_another_program() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn read_only_postgres_is_reported_and_the_node_stays_ready() {
+    let mut deployment = start().await;
+    let set_read_only = async |deployment: &Deployment, setting: &str| {
+        let sql = format!("alter database ipseity set default_transaction_read_only = {setting}");
+        deployment.postgres.psql("postgres", &sql).await.expect("PostgreSQL answers");
+        let end = "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'ipseity'";
+        deployment.postgres.psql("postgres", end).await.expect("PostgreSQL answers");
+    };
+    set_read_only(&deployment, "on").await;
+    expect_ready(&deployment.nodes[0], 200, "store", "it is read-only").await;
+    expect_line(&deployment.nodes[0], "PostgreSQL rejects writes").await;
+    // It can answer, although nothing can be saved.
+    deployment.redis.freeze();
+    expect_ready(&deployment.nodes[0], 200, "ledger", "did not answer").await;
+    deployment.redis.thaw();
+    set_read_only(&deployment, "off").await;
+    expect_ready(&deployment.nodes[0], 200, "store", "ok").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn drain_by_hand_ends_by_hand() {
     let deployment = start().await;
     let (node, key) = (&deployment.nodes[0], fresh_key(&deployment, Scope::Ip).await);
