@@ -1,6 +1,7 @@
 //! Builds a node from its configuration and runs it until a signal stops it.
 
 pub(crate) mod backends;
+mod background;
 mod edge_limits;
 mod geo_tasks;
 mod home_listener;
@@ -29,10 +30,8 @@ use ipseity_api::{
 use ipseity_domain::{Colo, causes};
 use ipseity_edge::{CertResolver, Drain, DrainSwitch, EdgeLimits, EdgeState, Listener, Transport, Trust};
 use ipseity_geo::{AtlasReloader, AtlasSources};
-use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
-use ipseity_ledger::Ledger;
+use ipseity_keys::{DeploymentGuard, KeyMetrics};
 use ipseity_portal::PageRouters;
-use ipseity_store::Store;
 use prometheus_client::registry::Registry;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
@@ -40,7 +39,8 @@ use tokio::time::sleep;
 use crate::config::public_urls::public_urls;
 use crate::config::{Config, millis};
 use crate::geo::reload::GeoReloadWorker;
-use crate::node::backends::{background_ledger, background_store, request_backends};
+use crate::node::backends::request_backends;
+use crate::node::background::{Background, LedgerWorkers, PROBE_INTERVAL_MIN};
 use crate::node::edge_limits::{check_capacity, connection_capacity, edge_limits};
 use crate::node::geo_tasks::spawn_geo_tasks;
 use crate::node::home_listener::HomeListener;
@@ -55,16 +55,10 @@ use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
 use crate::tasks::blocked_networks::{BlockedNetworksWorker, open_blocked_networks};
 use crate::tasks::certificates::{self, CertificateReloadWorker};
-use crate::tasks::charge_gate::ChargeGate;
-use crate::tasks::outbox::OutboxWorker;
-use crate::tasks::recovery::{self, RecoveryWorker};
+use crate::tasks::recovery;
 use crate::tasks::retention::RetentionWorker;
 use crate::tasks::sealing_keys::SealingKeysWorker;
-use crate::tasks::usage_flush::UsageFlushWorker;
 use crate::telemetry::log::LogControl;
-
-/// Probing more often would hinder the recovery of Redis.
-const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The parts of a node that can be built and validated without PostgreSQL and Redis.
 pub(crate) struct PreparedNode {
@@ -368,66 +362,6 @@ impl Serving {
         tracing::info!("stopped");
         Ok(())
     }
-}
-
-/// What background tasks use.
-struct Background {
-    store: Store,
-    ledger: Arc<Ledger>,
-    key_service: Arc<KeyService>,
-    charge_gate: Arc<ChargeGate>,
-}
-
-impl Background {
-    fn open(config: &Config, guard: &Arc<DeploymentGuard>, key_metrics: KeyMetrics) -> Result<Self> {
-        let store = background_store(config, "ipseity-background")?;
-        let ledger = background_ledger(config, guard.trusted_stores())?;
-        let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics);
-        let key_service = Arc::new(key_service);
-        let charge_gate = ChargeGate::new(store.clone(), Arc::clone(&ledger), Arc::clone(&key_service));
-        Ok(Self { store, ledger, key_service, charge_gate })
-    }
-}
-
-/// The workers that keep Redis and PostgreSQL consistent.
-struct LedgerWorkers {
-    usage_flush: Arc<UsageFlushWorker>,
-    outbox: OutboxWorker,
-    recovery: RecoveryWorker,
-}
-
-impl LedgerWorkers {
-    fn register(
-        config: &Config,
-        registry: &mut Registry,
-        background: &Background,
-        api: &Arc<Api>,
-        usage_buffer: Arc<UsageBuffer>,
-    ) -> Self {
-        let Background { store, ledger, key_service, charge_gate } = background;
-        let usage_flush = UsageFlushWorker::register(
-            registry,
-            store.clone(),
-            Arc::clone(ledger),
-            Arc::clone(key_service),
-            usage_buffer,
-            millis(config.ledger.usage_flush_interval_ms),
-        );
-        let outbox = OutboxWorker::register(
-            registry,
-            store.clone(),
-            Arc::clone(key_service),
-            Arc::clone(charge_gate),
-            millis(config.ledger.outbox_poll_interval_ms),
-        );
-        let interval = probe_interval(config);
-        let recovery = RecoveryWorker { api: Arc::clone(api), charge_gate: Some(Arc::clone(charge_gate)), interval };
-        Self { usage_flush, outbox, recovery }
-    }
-}
-
-fn probe_interval(config: &Config) -> Duration {
-    millis(config.ledger.probe_interval_ms).max(PROBE_INTERVAL_MIN)
 }
 
 /// The ops listener drains separately, after the public listeners, so that it can report their progress.

@@ -12,8 +12,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::config::{Config, millis};
+use crate::node::background::probe_interval;
 use crate::node::readiness::Dependencies;
-use crate::node::{NodeParts, Serving, build_public_service, home_listener, open_api, portal_setup, probe_interval};
+use crate::node::{NodeParts, Serving, build_public_service, home_listener, open_api, portal_setup};
 use crate::tasks::acme;
 use crate::tasks::periodic::run_every;
 use crate::tasks::recovery::RecoveryWorker;
