@@ -7,7 +7,7 @@ use ipseity_domain::{BURST_LIMIT, FailedAttempt};
 
 use super::Refusal;
 use crate::public_urls::PublicUrls;
-use crate::response::rate_limit_headers::RateLimitHeaders;
+use crate::response::rate_limit_headers::{BurstUse, RateLimitHeaders};
 use crate::response::{json_line, json_response};
 
 /// Renders refusals. Bodies that never change are rendered once at startup.
@@ -59,7 +59,12 @@ impl ErrorBodies {
             Refusal::BurstExceeded { now, limit } => {
                 RateLimitHeaders::burst(now, limit).write_with_retry_after(headers)
             }
-            Refusal::QuotaExhausted(quota) | Refusal::DemoExhausted(quota) | Refusal::DemoShareUsed(quota) => {
+            Refusal::QuotaExhausted(quota) => {
+                // Such a request counts toward the burst limit too.
+                let burst = BurstUse { limit: quota.burst_limit, left: None };
+                RateLimitHeaders::daily(&quota).with_burst(Some(burst)).write_with_retry_after(headers);
+            }
+            Refusal::DemoExhausted(quota) | Refusal::DemoShareUsed(quota) => {
                 RateLimitHeaders::daily(&quota).write_with_retry_after(headers)
             }
             Refusal::CallerLimited { now, limit, retry_after_s } => {
