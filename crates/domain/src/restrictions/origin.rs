@@ -60,8 +60,7 @@ impl AllowedOrigin {
                 return Err(OriginError::Malformed);
             }
             Host::Domain(name) if name.ends_with('.') => return Err(OriginError::TrailingDot),
-            // Without a registrable domain, the name is itself a public suffix.
-            Host::Domain(name) if !prefix.is_empty() && psl::domain_str(name).is_none() => {
+            Host::Domain(name) if !prefix.is_empty() && contains_only_owners(name) => {
                 return Err(OriginError::PublicSuffix);
             }
             Host::Ipv4(_) | Host::Ipv6(_) if !prefix.is_empty() => return Err(OriginError::Malformed),
@@ -83,13 +82,22 @@ impl AllowedOrigin {
         &self.text
     }
 
-    /// Whether it allows the origin of a request, as the browser sent it.
+    /// Whether it allows the origin of a request, as the browser sent it. A wildcard includes no name that somebody else can
+    /// have registered below it: the registered domain must be the same.
     #[must_use]
     pub fn allows(&self, origin: &[u8]) -> bool {
         let Some((scheme, suffix)) = self.text.split_once(WILDCARD) else { return origin == self.text.as_bytes() };
-        let labels = origin.strip_prefix(scheme.as_bytes()).and_then(|rest| rest.strip_suffix(suffix.as_bytes()));
-        labels.and_then(|labels| labels.strip_suffix(b".")).is_some_and(are_labels)
+        let Some(authority) = origin.strip_prefix(scheme.as_bytes()) else { return false };
+        let labels = authority.strip_suffix(suffix.as_bytes()).and_then(|labels| labels.strip_suffix(b"."));
+        let name = suffix.split_once(':').map_or(suffix, |(name, _port)| name);
+        let host = &authority[..authority.len() - (suffix.len() - name.len())];
+        labels.is_some_and(are_labels) && psl::domain(host) == psl::domain(name.as_bytes())
     }
+}
+
+/// Whether each name directly below this one has another owner: it is a public suffix, or all names below it are.
+fn contains_only_owners(name: &str) -> bool {
+    psl::domain_str(name).is_none() || psl::domain_str(&format!("a.{name}")).is_none()
 }
 
 /// Whether these are labels of a host name, as browsers write them.
@@ -174,6 +182,10 @@ mod tests {
             ("https://*.co.uk", OriginError::PublicSuffix),
             ("https://*.github.io", OriginError::PublicSuffix),
             ("https://*.localhost", OriginError::PublicSuffix),
+            // Every name directly below them is a public suffix.
+            ("https://*.kobe.jp", OriginError::PublicSuffix),
+            ("https://*.compute.amazonaws.com", OriginError::PublicSuffix),
+            ("https://*.ck", OriginError::PublicSuffix),
             // The parser decodes them to `*`.
             ("https://%2a.github.io", OriginError::Malformed),
             ("https://＊.com", OriginError::Malformed),
@@ -190,13 +202,20 @@ mod tests {
         let exact = AllowedOrigin::parse("https://example.com").expect("valid origin");
         let with_port = AllowedOrigin::parse("https://example.com:8443").expect("valid origin");
         let below = AllowedOrigin::parse("https://*.example.com").expect("valid origin");
+        let below_port = AllowedOrigin::parse("https://*.example.com:8443").expect("valid origin");
         let punycode = AllowedOrigin::parse("https://bücher.example").expect("valid origin");
+        // A company with names below which others have theirs.
+        let company = AllowedOrigin::parse("https://*.amazonaws.com").expect("valid origin");
+        let city = AllowedOrigin::parse("https://*.city.kobe.jp").expect("valid origin");
         for (allowed, origin) in [
             (&exact, "https://example.com"),
             (&with_port, "https://example.com:8443"),
             (&below, "https://a.example.com"),
             (&below, "https://a.b-c.d_e.example.com"),
             (&below, "https://xn--bcher-kva.example.com"),
+            (&below_port, "https://a.example.com:8443"),
+            (&company, "https://console.aws.amazonaws.com"),
+            (&city, "https://www.city.kobe.jp"),
             (&punycode, "https://xn--bcher-kva.example"),
         ] {
             assert!(allowed.allows(origin.as_bytes()), "{origin}");
@@ -229,6 +248,10 @@ mod tests {
             (&below, "https://evil.example:443.example.com"),
             (&below, "https://user@a.example.com"),
             (&below, "http://a.example.com"),
+            (&below_port, "https://a.example.com"),
+            (&below_port, "https://example.com:8443"),
+            (&company, "https://s3.amazonaws.com"),
+            (&company, "https://bucket.s3.amazonaws.com"),
             (&punycode, "https://bücher.example"),
         ] {
             assert!(!allowed.allows(origin.as_bytes()), "{} allows {origin}", allowed.as_str());
