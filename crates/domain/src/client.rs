@@ -79,7 +79,9 @@ impl AddressFamily {
 
 /// Lengths of the IPv6 prefixes that are counted, and how many times the limit of a /64 each has. Providers give a
 /// subscriber a /64, a /56 or a /48, which has 65,536 networks of /64.
-const IPV6_PREFIXES: [(u32, u32); 3] = [(64, 1), (56, 2), (48, 4)];
+const IPV6_PREFIXES: [(u32, u32); 3] = [(64, 1), (56, 2), (48, LARGEST_SUBNET_FACTOR)];
+/// How many times the limit of one caller a subscriber can have.
+pub const LARGEST_SUBNET_FACTOR: u32 = 4;
 
 /// An IPv4 address, or the /64, /56 and /48 networks of an IPv6 address. A subscriber has one of them, and can choose any
 /// address in it.

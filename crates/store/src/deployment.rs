@@ -74,6 +74,22 @@ impl StoreDeployment<'_> {
         self.store.with_timeout(claimed).await
     }
 
+    /// Number of nodes: home nodes that run, and sites with a remote node, which may not run.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn node_count(self) -> Result<u32, StoreError> {
+        let count = sqlx::query_scalar(
+            "select (select count(*) from ledger_claims
+                     where is_holder and seen_at between clock_timestamp() - make_interval(secs => $1) and clock_timestamp())
+                  + (select count(*) from sites)",
+        )
+        .bind(CLAIM_AGE_MAX.as_secs_f64())
+        .fetch_one(&self.store.pool);
+        let count: i64 = self.store.with_timeout(count).await?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     /// Deletes a node's claim.
     ///
     /// # Errors

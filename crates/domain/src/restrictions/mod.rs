@@ -2,6 +2,7 @@
 
 pub mod network;
 pub mod origin;
+pub mod warning;
 
 use crate::client::Address;
 use crate::plan::BURST_LIMIT;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use ipseity_domain::account::KeyName;
+use ipseity_domain::restrictions::warning::RestrictionContext;
 use ipseity_domain::{KeyChange, KeyId, KeyState, PlaintextKey};
 use ipseity_keys::CommittedChange;
 use ipseity_store::{HistoryRow, KeySummary, StoreError, StoreRefusal};
@@ -71,7 +72,13 @@ pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &
     let used_today = used_today.first().copied().unwrap_or(0);
     let history = portal.store.audit_log().list_for_key(member.account.id, row.id, HISTORY_ROWS_MAX).await?;
     let usage = portal.key_usage_view(member, row.id, used_today).await?;
-    let fields = RestrictionFields::saved(&row.restrictions, row.granted_daily_limit, row.burst_limit, time::now_s());
+    let context = RestrictionContext {
+        daily_limit: row.daily_limit,
+        burst_limit: row.burst_limit,
+        nodes: portal.store.deployment().node_count().await?,
+        now_s: time::now_s(),
+    };
+    let fields = RestrictionFields::saved(&row.restrictions, &context);
     Ok(KeyPage {
         frame: member.frame(portal, &row.name, Tab::Keys),
         form_token: form_token(),

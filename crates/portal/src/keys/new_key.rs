@@ -10,7 +10,7 @@ use ipseity_store::{StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
-use crate::keys::preset::KeyPreset;
+use crate::keys::preset::{KeyPreset, web_page_caller_limit};
 use crate::keys::single_use::form_token;
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::Portal;
@@ -31,6 +31,8 @@ struct NewKeyForm {
     preset: KeyPreset,
     origins: RestrictionField,
     networks: RestrictionField,
+    /// Requests per minute of one visitor, if the key is for a page.
+    caller_limit: u32,
 }
 
 impl NewKeyForm {
@@ -43,6 +45,7 @@ impl NewKeyForm {
             preset: self.preset.name(),
             origins: self.origins,
             networks: self.networks,
+            caller_limit: self.caller_limit,
             form_error: form_error.map(str::to_owned),
         })
     }
@@ -59,6 +62,7 @@ pub(crate) async fn new_key_form(
         preset: KeyPreset::default(),
         origins: RestrictionField::default(),
         networks: RestrictionField::default(),
+        caller_limit: portal.visitor_limit(&member).await?,
     };
     Ok(form.page(&portal, &member, None))
 }
@@ -87,6 +91,7 @@ pub(crate) async fn create(
         preset: preset.unwrap_or_default(),
         origins: RestrictionField::entered(&form, "origins"),
         networks: RestrictionField::entered(&form, "networks"),
+        caller_limit: portal.visitor_limit(&member).await?,
     };
     let Some(scope) = scope else {
         return Ok(entered.page(&portal, &member, Some("Choose a scope.")));
@@ -97,7 +102,8 @@ pub(crate) async fn create(
     let Some(name) = KeyName::parse(&entered.name) else {
         return Ok(entered.page(&portal, &member, Some(INVALID_KEY_NAME)));
     };
-    let restrictions = preset.restrictions(&mut entered.origins, &mut entered.networks, time::now_s());
+    let restrictions =
+        preset.restrictions(&mut entered.origins, &mut entered.networks, entered.caller_limit, time::now_s());
     let Some(restrictions) = restrictions else {
         return Ok(entered.page(&portal, &member, Some(INVALID_RESTRICTIONS)));
     };
@@ -129,6 +135,12 @@ pub(crate) async fn create(
 }
 
 impl Portal {
+    /// Requests per minute of one visitor, for a new key in a page.
+    async fn visitor_limit(&self, member: &CurrentMember) -> Result<u32, PortalError> {
+        let nodes = self.store.deployment().node_count().await?;
+        Ok(web_page_caller_limit(member.account.burst_limit, nodes))
+    }
+
     /// A curl command that uses the key.
     pub(crate) fn curl_command(&self, plaintext: &PlaintextKey, restrictions: &Restrictions) -> String {
         let authorization = format!("-H 'Authorization: Bearer {}'", plaintext.expose());

@@ -1,14 +1,20 @@
 //! What a new key is for. Each answer sets restrictions that suit it.
 
+use ipseity_domain::restrictions::warning::safe_caller_limit;
 use ipseity_domain::{DAY_S, Restrictions};
 
 use crate::keys::restriction_form::field_error;
 use crate::view::restrictions::RestrictionField;
 
-/// Requests per minute of one visitor of a page.
+/// Requests per minute of one visitor of a page. With many nodes it is lower, so that one visitor cannot pause the key.
 const WEB_PAGE_CALLER_LIMIT: u32 = 30;
 const TRIAL_DAYS: u64 = 7;
 const TRIAL_DAILY_LIMIT: u64 = 1_000;
+
+/// Requests per minute of one visitor, for a key with this burst limit that is used at so many nodes.
+pub(crate) fn web_page_caller_limit(burst_limit: usize, nodes: u32) -> u32 {
+    safe_caller_limit(burst_limit, nodes).clamp(1, WEB_PAGE_CALLER_LIMIT)
+}
 
 /// What a new key is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +54,7 @@ impl KeyPreset {
         self,
         origins: &mut RestrictionField,
         networks: &mut RestrictionField,
+        caller_limit: u32,
         now_s: u64,
     ) -> Option<Restrictions> {
         let restrictions = match self {
@@ -57,7 +64,7 @@ impl KeyPreset {
                 if allowed.is_empty() && origins.errors.is_empty() {
                     origins.errors = field_error("Enter the origin of your page");
                 }
-                Restrictions { origins: allowed, caller_limit: Some(WEB_PAGE_CALLER_LIMIT), ..Restrictions::default() }
+                Restrictions { origins: allowed, caller_limit: Some(caller_limit), ..Restrictions::default() }
             }
             Self::Server => Restrictions { networks: networks.parse_networks(), ..Restrictions::default() },
             Self::Trial => Restrictions {
@@ -76,7 +83,7 @@ mod tests {
 
     fn restrictions(preset: KeyPreset, origins: &str, networks: &str) -> Option<Restrictions> {
         let field = |value: &str| RestrictionField { value: value.to_owned(), ..RestrictionField::default() };
-        preset.restrictions(&mut field(origins), &mut field(networks), 1_000)
+        preset.restrictions(&mut field(origins), &mut field(networks), 30, 1_000)
     }
 
     #[test]
@@ -96,6 +103,11 @@ mod tests {
         }
         assert_eq!(restrictions(KeyPreset::WebPage, "", ""), None, "a page needs an origin");
         assert_eq!(restrictions(KeyPreset::Server, "", ""), Some(Restrictions::default()));
+    }
+
+    #[test]
+    fn limit_of_a_visitor_is_lower_with_many_nodes() {
+        assert_eq!([1, 2, 3, 10, 1_000].map(|nodes| web_page_caller_limit(300, nodes)), [30, 18, 12, 3, 1]);
     }
 
     #[test]

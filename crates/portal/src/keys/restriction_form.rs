@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use ipseity_domain::restrictions::network::AllowedNetwork;
 use ipseity_domain::restrictions::origin::AllowedOrigin;
+use ipseity_domain::restrictions::warning::{RestrictionContext, RestrictionWarning};
 use ipseity_domain::restrictions::{CALLER_LIMIT_MAX, InvalidRestrictions, NETWORKS_MAX, ORIGINS_MAX, Restrictions};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -107,8 +108,8 @@ impl RestrictionFields {
         fields.iter().all(|field| field.errors.is_empty()).then_some(restrictions)
     }
 
-    /// The saved restrictions, with warnings by the limits that the key has without them.
-    pub(crate) fn saved(restrictions: &Restrictions, granted_daily_limit: u64, burst_limit: usize, now_s: u64) -> Self {
+    /// The saved restrictions, with what the member may not expect of them.
+    pub(crate) fn saved(restrictions: &Restrictions, context: &RestrictionContext) -> Self {
         let Restrictions { origins, networks, expires_at_s, caller_limit, daily_limit, tickets_only, .. } =
             restrictions;
         let mut fields = Self {
@@ -119,14 +120,15 @@ impl RestrictionFields {
             daily_limit: RestrictionField::new(number_text(*daily_limit)),
             tickets_only: RestrictionField::new(if *tickets_only { "on" } else { "" }.to_owned()),
         };
-        fields.networks.warning = family_warning(networks);
-        fields.expires.warning = expires_at_s
-            .is_some_and(|expires_at_s| expires_at_s <= now_s)
-            .then(|| "This key has expired. Requests with it are rejected.".to_owned());
-        fields.caller_limit.warning = caller_limit.and_then(|limit| caller_limit_warning(limit, burst_limit));
-        fields.daily_limit.warning = daily_limit
-            .is_some_and(|limit| limit >= granted_daily_limit)
-            .then(|| "This has no effect: the limit of your plan is not higher.".to_owned());
+        for warning in restrictions.warnings(context) {
+            let field = match warning {
+                RestrictionWarning::NoNetworkOf(_) => &mut fields.networks,
+                RestrictionWarning::Expired => &mut fields.expires,
+                RestrictionWarning::CallerCanPause { .. } => &mut fields.caller_limit,
+                RestrictionWarning::DailyLimitWithoutEffect => &mut fields.daily_limit,
+            };
+            field.warning = Some(warning.to_string());
+        }
         fields
     }
 }
@@ -173,36 +175,13 @@ fn number_text(number: Option<impl Display>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }
 
-fn family_warning(networks: &[AllowedNetwork]) -> Option<String> {
-    let missing =
-        match (networks.iter().any(|network| network.is_ipv4()), networks.iter().any(|network| !network.is_ipv4())) {
-            (true, false) => "IPv6",
-            (false, true) => "IPv4",
-            (true, true) | (false, false) => return None,
-        };
-    Some(format!("Callers over {missing} are rejected, because no {missing} network is listed."))
-}
-
-/// One caller can reach the burst limit at a single node if its limit is a quarter of it: an IPv6 /48 has four times the
-/// limit.
-fn caller_limit_warning(limit: u32, burst_limit: usize) -> Option<String> {
-    let limit = limit.max(1) as usize;
-    let nodes = burst_limit.div_ceil(limit);
-    let condition = match nodes {
-        1 => String::new(),
-        _ => format!(
-            ": if the service has {nodes} nodes or more, or from an IPv6 /48 network, which has four times this limit"
-        ),
-    };
-    (limit >= burst_limit / 4)
-        .then(|| format!("One caller can reach the burst limit of {burst_limit} and pause the key{condition}."))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const NOW_S: u64 = 1_794_700_000;
+    const CONTEXT: RestrictionContext =
+        RestrictionContext { daily_limit: 10_000, burst_limit: 300, nodes: 1, now_s: NOW_S };
 
     fn field(value: &str) -> RestrictionField {
         RestrictionField::new(value.to_owned())
@@ -219,7 +198,7 @@ mod tests {
             tickets_only: field(""),
         };
         let restrictions = entered.parse(NOW_S, None).expect("input is valid");
-        let mut saved = RestrictionFields::saved(&restrictions, 10_000, 300, NOW_S);
+        let mut saved = RestrictionFields::saved(&restrictions, &CONTEXT);
         assert_eq!(saved.origins.value, "https://example.com\nhttps://*.example.org");
         assert_eq!(saved.networks.value, "198.51.100.7/32\n2001:db8::/32");
         assert_eq!(saved.expires.value, "2026-11-15T00:00");
@@ -231,10 +210,7 @@ mod tests {
     fn empty_fields_restrict_nothing() {
         let mut fields = RestrictionFields { origins: field(" \r\n "), ..RestrictionFields::default() };
         assert_eq!(fields.parse(NOW_S, None), Some(Restrictions::default()));
-        assert_eq!(
-            RestrictionFields::saved(&Restrictions::default(), 10_000, 300, NOW_S),
-            RestrictionFields::default()
-        );
+        assert_eq!(RestrictionFields::saved(&Restrictions::default(), &CONTEXT), RestrictionFields::default());
     }
 
     #[test]
@@ -242,7 +218,7 @@ mod tests {
         let mut fields = RestrictionFields { tickets_only: field("on"), ..RestrictionFields::default() };
         let restrictions = fields.parse(NOW_S, None).expect("input is valid");
         assert!(restrictions.tickets_only);
-        assert_eq!(RestrictionFields::saved(&restrictions, 10_000, 300, NOW_S).tickets_only.value, "on");
+        assert_eq!(RestrictionFields::saved(&restrictions, &CONTEXT).tickets_only.value, "on");
         fields.origins = field("https://example.com");
         assert_eq!((fields.parse(NOW_S, None), fields.tickets_only.errors.len()), (None, 1));
     }
@@ -291,36 +267,21 @@ mod tests {
     }
 
     #[test]
-    fn surprising_values_get_a_warning() {
-        let warnings = |mut fields: RestrictionFields| {
-            let restrictions = fields.parse(0, None).expect("input is valid");
-            let RestrictionFields { networks, expires, caller_limit, daily_limit, .. } =
-                RestrictionFields::saved(&restrictions, 10_000, 300, NOW_S);
-            [networks, expires, caller_limit, daily_limit].map(|field| field.warning)
-        };
-        let fields = |networks, expires, caller_limit, daily_limit| RestrictionFields {
+    fn surprising_values_get_a_warning_at_their_field() {
+        let mut entered = RestrictionFields {
             origins: RestrictionField::default(),
-            networks: field(networks),
-            expires: field(expires),
-            caller_limit: field(caller_limit),
-            daily_limit: field(daily_limit),
+            networks: field("192.0.2.0/24"),
+            expires: field("2020-01-01T00:00"),
+            caller_limit: field("150"),
+            daily_limit: field("10001"),
             tickets_only: field(""),
         };
-        assert_eq!(
-            warnings(fields("192.0.2.0/24\n2001:db8::/32", "2030-01-01T00:00", "74", "9999")),
-            [const { None }; 4]
-        );
-        let all = warnings(fields("192.0.2.0/24", "2020-01-01T00:00", "150", "10000")).map(Option::unwrap_or_default);
-        let parts = ["Callers over IPv6", "has expired", "2 nodes or more", "no effect"];
-        for (warning, part) in all.iter().zip(parts) {
+        let restrictions = entered.parse(0, None).expect("input is valid");
+        let RestrictionFields { networks, expires, caller_limit, daily_limit, .. } =
+            RestrictionFields::saved(&restrictions, &CONTEXT);
+        let warnings = [networks, expires, caller_limit, daily_limit].map(|field| field.warning.unwrap_or_default());
+        for (warning, part) in warnings.iter().zip(["over IPv6", "has expired", "Set at most 37", "no effect"]) {
             assert!(warning.contains(part), "{warning}");
         }
-        let [networks, ..] = warnings(fields("2001:db8::/32", "", "", ""));
-        assert!(networks.is_some_and(|warning| warning.contains("Callers over IPv4")));
-        assert_eq!(
-            caller_limit_warning(300, 300).as_deref(),
-            Some("One caller can reach the burst limit of 300 and pause the key.")
-        );
-        assert_eq!(caller_limit_warning(300, 6000), None);
     }
 }

@@ -392,6 +392,7 @@ pub(super) fn member_pages() -> Vec<String> {
             preset: "web",
             origins: invalid_field(),
             networks: invalid_field(),
+            caller_limit: 12,
             form_error: form_error(),
         }),
         render(&new_secret_page(None)),

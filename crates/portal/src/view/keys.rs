@@ -102,6 +102,8 @@ pub(crate) struct NewKeyPage {
     pub(crate) origins: RestrictionField,
     /// Of the preset `server`.
     pub(crate) networks: RestrictionField,
+    /// Of the preset `web`.
+    pub(crate) caller_limit: u32,
     pub(crate) form_error: Option<String>,
 }
 

@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::cli::admin_context::{AdminContext, parse_email};
 use crate::cli::output;
 use crate::cli::parse::parse_scope;
+use crate::cli::restrict::{RestrictionArgs, print_warnings};
 
 /// Limits the damage of a mistaken input file.
 const LINES_MAX: usize = 100_000;
@@ -41,6 +42,14 @@ pub(super) struct IssueCommand {
     /// Create missing accounts on the free plan.
     #[arg(long)]
     create_accounts: bool,
+    #[command(flatten)]
+    restrictions: RestrictionArgs,
+}
+
+/// What all keys of a file have in common.
+struct NewKeyOptions {
+    create_accounts: bool,
+    restrictions: Restrictions,
 }
 
 struct KeyRequest {
@@ -52,10 +61,19 @@ struct KeyRequest {
 impl IssueCommand {
     pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
         match self {
-            Self { from: Some(from), out: Some(out), create_accounts, .. } => {
-                issue_from_file(admin, &from, &out, create_accounts, json).await
+            Self { from: Some(from), out: Some(out), create_accounts, restrictions, .. } => {
+                let options = NewKeyOptions { create_accounts, restrictions: restrictions.into_restrictions()? };
+                issue_from_file(admin, &from, &out, &options, json).await
             }
-            Self { account: Some(account), scope: Some(scope), name: Some(name), create_accounts, .. } => {
+            Self {
+                account: Some(account),
+                scope: Some(scope),
+                name: Some(name),
+                create_accounts,
+                restrictions,
+                ..
+            } => {
+                let restrictions = restrictions.into_restrictions()?;
                 let name =
                     KeyName::parse(&name).context("a key name has 1 to 100 characters and no control characters")?;
                 let account = if create_accounts {
@@ -63,7 +81,10 @@ impl IssueCommand {
                 } else {
                     admin.find_account(&account).await?
                 };
-                print_plaintext_key(&create_key(admin, &account, scope, &name).await?, json)
+                let key = create_key(admin, &account, scope, &name, &restrictions).await?;
+                // Before anything that can fail: a key that is not printed is lost.
+                print_plaintext_key(&key, json)?;
+                print_warnings(admin, &restrictions, account.daily_limit, account.burst_limit).await
             }
             Self { .. } => bail!("pass --account, --scope and --name, or --from and --out"),
         }
@@ -89,13 +110,10 @@ async fn create_key(
     account: &Account,
     scope: Scope,
     name: &KeyName,
+    restrictions: &Restrictions,
 ) -> Result<PlaintextKey, StoreError> {
     let key = PlaintextKey::generate(random_byte);
-    admin
-        .store
-        .keys()
-        .create(account, Actor::Operator, name, scope, &key.to_api_key(), &Restrictions::default())
-        .await?;
+    admin.store.keys().create(account, Actor::Operator, name, scope, &key.to_api_key(), restrictions).await?;
     Ok(key)
 }
 
@@ -103,7 +121,7 @@ async fn issue_from_file(
     admin: &AdminContext,
     from: &Path,
     out: &Path,
-    create_accounts: bool,
+    options: &NewKeyOptions,
     json: bool,
 ) -> Result<()> {
     let requests = read_key_requests(from)?;
@@ -115,7 +133,7 @@ async fn issue_from_file(
     let progress = ProgressBar::new(requests.len() as u64).with_style(style);
     let mut failed = 0;
     for (line_number, request) in &requests {
-        match issue_requested_key(admin, request, create_accounts).await {
+        match issue_requested_key(admin, request, options).await {
             Ok(key) => {
                 let record = json!({
                     "account": request.email.as_str(),
@@ -153,14 +171,14 @@ async fn issue_from_file(
 async fn issue_requested_key(
     admin: &AdminContext,
     request: &KeyRequest,
-    create_accounts: bool,
+    options: &NewKeyOptions,
 ) -> Result<PlaintextKey, StoreError> {
-    let account = if create_accounts {
+    let account = if options.create_accounts {
         find_or_create_account(admin, &request.email).await?
     } else {
         admin.store.accounts().get_by_email(&request.email).await?
     };
-    create_key(admin, &account, request.scope, &request.name).await
+    create_key(admin, &account, request.scope, &request.name, &options.restrictions).await
 }
 
 async fn find_or_create_account(admin: &AdminContext, email: &EmailAddress) -> Result<Account, StoreError> {

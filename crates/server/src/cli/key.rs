@@ -26,10 +26,11 @@ pub(super) enum KeyCommand {
     /// A key is shown only once; only its hash is stored. With --from, the file is validated before the first
     /// key is issued. Lines whose account is missing or can have no more keys are reported and skipped.
     #[command(
-        override_usage = "ipseity key issue --account <EMAIL> --scope <SCOPE> --name <NAME> [--create-accounts] [--json]
-       ipseity key issue --from <FILE> --out <FILE> [--create-accounts]",
+        override_usage = "ipseity key issue --account <EMAIL> --scope <SCOPE> --name <NAME> [OPTIONS]
+       ipseity key issue --from <FILE> --out <FILE> [OPTIONS]",
         after_long_help = "Examples:
   ipseity key issue --account you@example.com --scope full --name laptop
+  ipseity key issue --account you@example.com --scope geo --name shop --origin https://example.com
   ipseity key issue --from keys.csv --out keys.jsonl --create-accounts"
     )]
     Issue(IssueCommand),

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ipseity_domain::restrictions::network::{AllowedNetwork, NetworkError};
 use ipseity_domain::restrictions::origin::{AllowedOrigin, OriginError};
+use ipseity_domain::restrictions::warning::RestrictionContext;
 use ipseity_domain::restrictions::{CALLER_LIMIT_MAX, Restrictions};
 use ipseity_domain::{KeyChange, KeyId};
 use ipseity_store::Actor;
@@ -19,6 +20,13 @@ pub(super) struct RestrictCommand {
     /// Key ID: the ten characters after `ips_`.
     #[arg(value_parser = parse_key_id)]
     id: KeyId,
+    #[command(flatten)]
+    restrictions: RestrictionArgs,
+}
+
+/// The options of commands that restrict a key.
+#[derive(Args)]
+pub(super) struct RestrictionArgs {
     /// Origin whose pages may use the key, such as `https://example.com` or `https://*.example.com`. Repeat it for several; at most 20.
     #[arg(long = "origin", value_name = "ORIGIN", value_parser = parse_origin)]
     origins: Vec<AllowedOrigin>,
@@ -39,8 +47,8 @@ pub(super) struct RestrictCommand {
     tickets_only: bool,
 }
 
-impl RestrictCommand {
-    pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
+impl RestrictionArgs {
+    pub(super) fn into_restrictions(self) -> Result<Restrictions> {
         let expires_at_s = self.expires.map(|expires| u64::try_from(expires.as_second()));
         let restrictions = Restrictions {
             origins: self.origins,
@@ -52,16 +60,37 @@ impl RestrictCommand {
             tickets_since: 0,
         };
         restrictions.validate()?;
+        Ok(restrictions)
+    }
+}
+
+impl RestrictCommand {
+    pub(super) async fn run(self, admin: &AdminContext, json: bool) -> Result<()> {
+        let restrictions = self.restrictions.into_restrictions()?;
         let service = admin.service_for_change().await?;
         let committed = service.restrict(Actor::Operator, self.id, &restrictions, None).await?;
         admin.warn_unless_in_effect(&committed)?;
         let result = if restrictions.restricts() { "is restricted" } else { "is not restricted" };
-        if matches!(committed.change, KeyChange::Updated(_)) {
+        if let KeyChange::Updated(record) = &committed.change {
+            print_warnings(admin, &restrictions, record.daily_limit, record.burst_limit).await?;
             let value = json!({ "id": self.id.as_str(), "restrictions": restrictions_json(&restrictions) });
             output::print_result(json, &value, &format!("Key {} {result}.", self.id))?;
         }
         Ok(())
     }
+}
+
+/// Warns of what the operator may not expect of the restrictions of a key with these limits.
+pub(super) async fn print_warnings(
+    admin: &AdminContext,
+    restrictions: &Restrictions,
+    daily_limit: u64,
+    burst_limit: usize,
+) -> Result<()> {
+    let nodes = admin.store.deployment().node_count().await?;
+    let context =
+        RestrictionContext { daily_limit, burst_limit, nodes, now_s: Timestamp::now().as_second().unsigned_abs() };
+    restrictions.warnings(&context).iter().try_for_each(|warning| output::print_warning(&warning.to_string()))
 }
 
 fn parse_origin(text: &str) -> Result<AllowedOrigin, OriginError> {

@@ -4,11 +4,15 @@
 //! `IPSEITY_RESTRICTION_SECONDS` how long pages of another origin are refused.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use ipseity_domain::Scope;
-use ipseity_testkit::{CommandOutput, Deployment, DeploymentOptions, IssuedKey, Node, TestClient, TestResponse};
-use tokio::task::JoinSet;
+use ipseity_testkit::deployment::LEDGER_URL_ENV;
+use ipseity_testkit::{
+    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, IssuedKey, Node, TestResponse,
+};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::fixture::{env_number, fresh_key, relaxed_timeouts};
@@ -18,19 +22,40 @@ const LOOKUP_PATH: &str = "/api/v1/ip";
 const SHOP: &str = "https://shop.example";
 const OTHER: &str = "https://other.example";
 const WORKERS: u32 = 4;
-/// Each change admits a request on each node, and the burst limit must not pause the key.
-const CHANGES_PER_KEY: u32 = 50;
-/// The limit per caller of the preset for web pages.
-const CALLER_LIMIT: u64 = 30;
+/// A change admits up to two requests on each node, and the burst limit must not pause the key.
+const CHANGES_PER_KEY: u32 = 40;
+/// Options that restrict a key, and the status of lookups from pages of two origins. They tighten and loosen in turn.
+const CHANGES: [(&[&str], [u16; 2]); 6] = [
+    (&["--origin", SHOP], [200, 403]),
+    (&[], [200, 200]),
+    (&["--network", "192.0.2.0/24"], [403, 403]),
+    (&["--network", "127.0.0.0/8"], [200, 200]),
+    (&["--origin", OTHER], [403, 200]),
+    (&["--tickets-only"], [403, 403]),
+];
+/// Delays of the connections to Redis, so that a change reaches it later than PostgreSQL.
+const NODE_DELAYS_MS: [u64; 3] = [0, 5, 10];
+const COMMAND_DELAY_MS: u64 = 30;
+/// The limit per caller of the preset for web pages, with three nodes.
+const CALLER_LIMIT: u64 = 12;
+/// How many times the limit of a caller one subscriber has.
+const SUBSCRIBER_FACTOR: u64 = 4;
 /// An office or a mobile network, and a home.
 const SHARED_ADDRESS: &str = "198.51.100.7";
 const VISITOR: &str = "203.0.113.9";
+/// Less often than the limit of a caller.
+const VISIT_INTERVAL: Duration = Duration::from_millis(2_500);
 
 /// Replaces the restrictions of a key. They are in effect when this returns.
 pub(crate) async fn restrict(deployment: &Deployment, key: &IssuedKey, options: &[&str]) {
+    restrict_with_env(deployment, key, options, &[]).await;
+}
+
+async fn restrict_with_env(deployment: &Deployment, key: &IssuedKey, options: &[&str], env: &[(&str, &str)]) {
     let arguments: Vec<_> = ["key", "restrict", &key.id].into_iter().chain(options.iter().copied()).collect();
-    let output = deployment.cli(&arguments).await.and_then(CommandOutput::ensure_success).expect("command succeeds");
-    assert!(output.stderr.is_empty(), "{}", output.stderr);
+    let output = deployment.cli_with_env(env, &arguments).await.and_then(CommandOutput::ensure_success);
+    let output = output.expect("command succeeds");
+    assert!(!output.stderr.contains("not in effect"), "{}", output.stderr);
 }
 
 /// Makes a lookup from a page of this origin.
@@ -40,37 +65,52 @@ pub(crate) async fn lookup_from(node: &Node, key: &IssuedKey, origin: &str) -> T
     node.client().get(LOOKUP_PATH, &headers).await.expect("response arrives")
 }
 
+/// Three nodes, each with another delay to Redis.
+async fn start_delayed_nodes() -> Deployment {
+    let mut options = DeploymentOptions { nodes: 3, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+    options.fault_proxies = true;
+    let deployment = Deployment::start(options).await.expect("deployment starts");
+    for (node, delay_ms) in NODE_DELAYS_MS.into_iter().enumerate() {
+        let delay = Duration::from_millis(delay_ms);
+        deployment.fault_proxies(node).redis.set_faults(FaultConfig { delay, ..FaultConfig::none() });
+    }
+    deployment
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::print_stderr, reason = "the figure is the result of this test")]
 async fn change_of_restrictions_applies_to_the_next_request_on_any_node() {
-    let deployment = three_node_deployment().await;
+    let deployment = start_delayed_nodes().await;
+    let link = FaultProxy::open(deployment.redis.address()).expect("proxy starts");
+    link.set_faults(FaultConfig { delay: Duration::from_millis(COMMAND_DELAY_MS), ..FaultConfig::none() });
+    let delayed_url =
+        deployment.env()[LEDGER_URL_ENV].replace(&deployment.redis.address().to_string(), &link.address().to_string());
     let changes = env_number("IPSEITY_RESTRICTION_CHANGES", 40) / WORKERS;
-    let mut workers = JoinSet::new();
-    for _ in 0..WORKERS {
-        workers.spawn(async move {
-            let mut outdated = 0;
-            let mut key = fresh_key(deployment, Scope::Ip).await;
-            for change in 0..changes {
-                if change % CHANGES_PER_KEY == CHANGES_PER_KEY - 1 {
-                    key = fresh_key(deployment, Scope::Ip).await;
-                }
-                let (allowed, other) = if change % 2 == 0 { (SHOP, OTHER) } else { (OTHER, SHOP) };
-                restrict(deployment, &key, &["--origin", allowed]).await;
-                for node in &deployment.nodes {
-                    let statuses = [lookup_from(node, &key, other).await, lookup_from(node, &key, allowed).await];
-                    outdated += usize::from(statuses.map(|reply| reply.status) != [403, 200]);
-                }
+    let worker = async |number: u32| {
+        let (mut outdated, mut key) = (0, fresh_key(&deployment, Scope::Ip).await);
+        // Half of the changes are published late.
+        let env: &[_] = if number.is_multiple_of(2) { &[(LEDGER_URL_ENV, delayed_url.as_str())] } else { &[] };
+        for change in 0..changes {
+            if change % CHANGES_PER_KEY == CHANGES_PER_KEY - 1 {
+                key = fresh_key(&deployment, Scope::Ip).await;
             }
-            outdated
-        });
-    }
-    let outdated: usize = workers.join_all().await.into_iter().sum();
+            let (options, expected) = CHANGES[(change + number) as usize % CHANGES.len()];
+            restrict_with_env(&deployment, &key, options, env).await;
+            for node in &deployment.nodes {
+                let replies = [lookup_from(node, &key, SHOP).await, lookup_from(node, &key, OTHER).await];
+                outdated += usize::from(replies.map(|reply| reply.status) != expected);
+            }
+        }
+        outdated
+    };
+    let outdated: usize = join_all((0..WORKERS).map(worker)).await.into_iter().sum();
     eprintln!("{} changes on 3 nodes, {outdated} requests judged by outdated restrictions", changes * WORKERS);
     assert_eq!(outdated, 0);
 }
 
+/// Three nodes, and a key with the restrictions of the preset for web pages.
 async fn web_page_deployment() -> (Deployment, IssuedKey) {
-    let options = DeploymentOptions { nodes: 1, env: relaxed_timeouts(), ..DeploymentOptions::default() };
+    let options = DeploymentOptions { nodes: 3, env: relaxed_timeouts(), ..DeploymentOptions::default() };
     let deployment = Deployment::start(options).await.expect("deployment starts");
     let key = fresh_key(&deployment, Scope::Ip).await;
     restrict(&deployment, &key, &["--origin", SHOP, "--caller-limit", &CALLER_LIMIT.to_string()]).await;
@@ -97,34 +137,56 @@ fn only(status: u16, error: &str, count: u64) -> Counts {
     Counts::from([((status, error.to_owned()), count)])
 }
 
+/// Floods all nodes at the same time, while a visitor of the allowed page looks itself up on each of them.
+async fn flood_beside_visitor(
+    deployment: &Deployment,
+    key: &IssuedKey,
+    origin: &str,
+    address: impl Fn(u32) -> String + Copy,
+    requests: u32,
+) -> Counts {
+    let each = requests / deployment.nodes.len() as u32;
+    let floods = deployment.nodes.iter().enumerate().map(async |(number, node)| {
+        flood(node, key, origin, |request| address(request + number as u32 * each), each).await
+    });
+    let (mut floods, mut visits) = (pin!(join_all(floods)), interval(VISIT_INTERVAL));
+    let counts = loop {
+        tokio::select! {
+            counts = &mut floods => break counts,
+            _ = visits.tick() => {
+                for node in &deployment.nodes {
+                    assert_eq!(flood(node, key, SHOP, |_| VISITOR.to_owned(), 1).await, only(200, "", 1));
+                }
+            }
+        }
+    };
+    let mut total = Counts::new();
+    for (outcome, count) in counts.into_iter().flatten() {
+        *total.entry(outcome).or_default() += count;
+    }
+    total
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_with_a_copied_key_do_not_disturb_visitors() {
     let (deployment, key) = web_page_deployment().await;
-    let node = &deployment.nodes[0];
-    let requests = env_number("IPSEITY_RESTRICTION_FLOOD", 1_000);
-    let mut visitor = TestClient::new(node.http());
-    let bearer = key.bearer();
-    let mut assert_visitor_served = async || {
-        let headers = [("authorization", bearer.as_str()), ("origin", SHOP), ("x-forwarded-for", VISITOR)];
-        assert_eq!(visitor.get(LOOKUP_PATH, &headers).await.expect("response arrives").status, 200);
-    };
-    assert_visitor_served().await;
-    let from_page = flood(node, &key, OTHER, |_| SHARED_ADDRESS.to_owned(), requests).await;
+    let requests = env_number("IPSEITY_RESTRICTION_FLOOD", 999);
+    let from_page = flood_beside_visitor(&deployment, &key, OTHER, |_| SHARED_ADDRESS.to_owned(), requests).await;
     assert_eq!(from_page, only(403, "origin_not_allowed", requests.into()));
-    assert_visitor_served().await;
-    let forged = flood(node, &key, SHOP, |_| SHARED_ADDRESS.to_owned(), requests).await;
-    let is_limited = |(admitted, limit): (u64, u64)| (limit..=2 * limit).contains(&admitted);
-    let count = |counts: &Counts, status| {
-        counts.iter().filter(|((counted, _), _)| *counted == status).map(|(_, count)| count).sum::<u64>()
+
+    let limit = CALLER_LIMIT * deployment.nodes.len() as u64;
+    // A second minute may begin meanwhile.
+    let is_limited = |counts: &Counts, limit: u64| {
+        let limited = ((429, "rate_limit_exceeded".to_owned()), (200, String::new()));
+        let [refused, admitted] =
+            [limited.0, limited.1].map(|outcome| counts.get(&outcome).copied().unwrap_or_default());
+        (limit..=2 * limit).contains(&admitted) && refused + admitted == u64::from(requests)
     };
-    assert!(is_limited((count(&forged, 200), CALLER_LIMIT)), "{forged:?}");
-    assert_eq!(count(&forged, 200) + count(&forged, 429), u64::from(requests), "{forged:?}");
-    assert_visitor_served().await;
-    // One subscriber with a /48 has four times the limit.
+    let forged = flood_beside_visitor(&deployment, &key, SHOP, |_| SHARED_ADDRESS.to_owned(), requests).await;
+    assert!(is_limited(&forged, limit), "{forged:?}");
     let address = |number: u32| format!("2001:db8:1:{:x}::{number:x}", number % 65_536);
-    let from_48 = flood(node, &key, SHOP, address, requests).await;
-    assert!(is_limited((count(&from_48, 200), 4 * CALLER_LIMIT)), "{from_48:?}");
-    assert_visitor_served().await;
+    let from_48 = flood_beside_visitor(&deployment, &key, SHOP, address, requests).await;
+    assert!(is_limited(&from_48, SUBSCRIBER_FACTOR * limit), "{from_48:?}");
     let shown = deployment.cli(&["key", "show", &key.id, "--json"]).await.expect("command runs");
     assert_eq!(shown.json().expect("valid JSON")["state"], "active");
 }
@@ -169,6 +231,25 @@ async fn visitors_behind_one_address_share_the_limit_per_caller() {
     assert!((200 - 2 * CALLER_LIMIT..=200 - CALLER_LIMIT).contains(&refused), "{visits:?}");
     let other = flood(&deployment.nodes[0], &key, SHOP, |_| VISITOR.to_owned(), 1).await;
     assert_eq!(other, only(200, "", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_is_restricted_from_its_creation() {
+    let deployment = three_node_deployment().await;
+    let account = "created-restricted@example.com";
+    deployment.create_account(account).await.expect("account is created");
+    let issue = ["key", "issue", "--account", account, "--scope", "ip", "--name", "shop", "--json"];
+    let options = ["--origin", SHOP, "--caller-limit", "13"];
+    let output = deployment.cli(&[&issue[..], &options].concat()).await.and_then(CommandOutput::ensure_success);
+    let output = output.expect("key is issued");
+    let key: IssuedKey = serde_json::from_slice(&output.stdout).expect("valid JSON");
+    let warning =
+        "each of the 3 nodes counts separately, and an IPv6 /48 network has 4 times this limit. Set at most 12.";
+    assert!(output.stderr.contains(warning), "{}", output.stderr);
+    for node in &deployment.nodes {
+        let replies = [lookup_from(node, &key, SHOP).await, lookup_from(node, &key, OTHER).await];
+        assert_eq!(replies.map(|reply| reply.status), [200, 403]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

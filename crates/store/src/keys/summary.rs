@@ -35,8 +35,6 @@ pub struct KeySummary {
     pub pause: Option<PauseEvidence>,
     /// Requests per day.
     pub daily_limit: u64,
-    /// Requests per day without the owner's own limit.
-    pub granted_daily_limit: u64,
     /// Requests in any 60 seconds.
     pub burst_limit: usize,
 }
@@ -63,7 +61,7 @@ const SELECT_KEY_SUMMARIES: &str = concat!("
            newest.day, newest.admitted, today.admitted as today,
            case when k.retired_until > now() then floor(extract(epoch from k.retired_until))::bigint end as retired_until_s,
            floor(extract(epoch from p.paused_at) * 1000)::bigint as pause_ms, p.counts,
-           ", key_daily_limit!(), " as daily_limit, coalesce(k.daily_limit, l.daily_limit) as granted_daily_limit,
+           ", key_daily_limit!(), " as daily_limit,
            coalesce(k.burst_limit, l.burst_limit) as burst_limit
     from keys k
     join account_limits l on l.account_id = k.account_id
@@ -92,7 +90,6 @@ struct KeySummaryRow {
     pause_ms: Option<i64>,
     counts: Option<Vec<i16>>,
     daily_limit: i64,
-    granted_daily_limit: i64,
     burst_limit: i32,
 }
 
@@ -136,7 +133,6 @@ impl KeySummaryRow {
             restriction_version: versioned.as_ref().map_or(0, |versioned| versioned.version),
             restrictions: versioned.map(|versioned| versioned.restrictions.clone()).unwrap_or_default(),
             daily_limit: self.daily_limit.unsigned_abs(),
-            granted_daily_limit: self.granted_daily_limit.unsigned_abs(),
             burst_limit: usize::try_from(self.burst_limit).ok()?,
             pause: self.pause_ms.zip(self.counts).map(|(at_ms, counts)| PauseEvidence::from_row(at_ms, counts)),
         })

@@ -109,7 +109,7 @@ async fn saved_restrictions_apply_to_the_next_request() {
         "value=\"80\"",
         "value=\"20000\"",
         "Callers over IPv6 are rejected",
-        "if the service has 4 nodes or more",
+        "Set at most 37.",
         "This has no effect",
         "Expires 31 Jan 2099, 14:30 UTC",
         "of 10,000 today",
