@@ -84,6 +84,8 @@ pub struct HomeClient {
     owner: Owner,
     session: ArcSwapOption<Session>,
     data_sets: Mutex<DataSet>,
+    /// What identified the database of home when it last replied to a ping.
+    database: Mutex<Option<String>>,
     node_id: String,
     slot: Mutex<Option<ClaimedSlot>>,
     /// Until then, this node may admit requests before home has charged them.
@@ -104,6 +106,8 @@ pub enum KeyNotice {
     Closed(KeyId),
     /// Nor those of any key.
     AllClosed,
+    /// The database of home may have lost commits that this node knows.
+    DatabaseChanged,
 }
 
 impl HomeClient {
@@ -118,6 +122,7 @@ impl HomeClient {
             owner: Owner::home(),
             session: ArcSwapOption::empty(),
             data_sets: Mutex::new(DataSet::NONE),
+            database: Mutex::default(),
             node_id: format!("{:016x}", fastrand::u64(..)),
             slot: Mutex::default(),
             fresh_until: AtomicU64::new(0),
@@ -289,7 +294,7 @@ impl HomeClient {
         let reason = tokio::select! {
             () = send_lines(outgoing, lines) => "connection closed",
             reason = self.receive_replies(&session, incoming, on_notice) => reason,
-            reason = self.ping(&session) => reason,
+            reason = self.ping(&session, on_notice) => reason,
             () = self.renew_slot(&session, on_notice), if self.options.is_optimistic => "connection closed",
         };
         self.session.store(None);
@@ -345,7 +350,7 @@ impl HomeClient {
     }
 
     /// Pings home. The first reply makes the session usable.
-    async fn ping(&self, session: &Arc<Session>) -> &'static str {
+    async fn ping(&self, session: &Arc<Session>, on_notice: &impl Fn(KeyNotice)) -> &'static str {
         let mut interval = tokio::time::interval(self.options.ping_interval);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The next ping does not wait for the reply to the last, which may be far away.
@@ -359,8 +364,14 @@ impl HomeClient {
                     pings.push(self.call_on(session, Request::Ping, self.owner.now()));
                 }
                 Some(reply) = pings.next() => {
-                    let Ok(Reply::Pong(data_sets)) = reply else { continue };
-                    *lock(&self.data_sets) = DataSet::parse(&data_sets).unwrap_or(DataSet::NONE);
+                    let Ok(Reply::Pong(pong)) = reply else { continue };
+                    let (data_sets, database) = pong.parse();
+                    *lock(&self.data_sets) = data_sets;
+                    if let Some(database) = database
+                        && lock(&self.database).replace(database.to_owned()).as_deref() != Some(database)
+                    {
+                        on_notice(KeyNotice::DatabaseChanged);
+                    }
                     if !self.is_connected() {
                         // Pending charges are reconciled before home decides again.
                         self.owner.mark_unavailable();

@@ -48,8 +48,8 @@ pub enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// To a ping: the data sets of Redis.
-    Pong(String),
+    /// To a ping.
+    Pong(PongMessage),
     /// The verdict on a request.
     Verdict(VerdictMessage),
     /// The verdict on a demo request.
@@ -82,6 +82,27 @@ pub enum Reply {
     ChangesMissed,
     /// Not a reply: home has sent all keys that were closed before it received the ping with this number.
     ChangesComplete(u64),
+}
+
+/// The data sets of Redis. Newer homes add what identifies the database of PostgreSQL, after a space.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PongMessage(String);
+
+impl PongMessage {
+    /// The message of a home with these stores.
+    #[must_use]
+    pub fn new(data_sets: DataSet, database: Option<&str>) -> Self {
+        let data_sets = data_sets.as_str();
+        Self(database.map_or_else(|| data_sets.to_owned(), |database| format!("{data_sets} {database}")))
+    }
+
+    /// The data sets, and what identifies the database, if home knows it.
+    #[must_use]
+    pub fn parse(&self) -> (DataSet, Option<&str>) {
+        let (data_sets, database) =
+            self.0.split_once(' ').map_or((&*self.0, None), |(data_sets, database)| (data_sets, Some(database)));
+        (DataSet::parse(data_sets).unwrap_or(DataSet::NONE), database)
+    }
 }
 
 /// The number of lines that are not replies.

@@ -80,6 +80,13 @@ impl Ledger {
         })
     }
 
+    /// What identifies the database of PostgreSQL, if it is known. It changes if commits may have been lost.
+    #[must_use]
+    pub fn database(&self) -> Option<String> {
+        let fingerprint = self.settings.trusted.database()?;
+        Some(String::from_utf8_lossy(&fingerprint).into_owned())
+    }
+
     /// Number of times that the clock of a server was stepped by more than a second.
     #[must_use]
     pub fn clock_steps(&self) -> u64 {

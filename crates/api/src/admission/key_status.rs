@@ -31,7 +31,11 @@ impl Admission {
         key: &ApiKey,
         version: u64,
     ) -> Result<Option<Arc<VersionedRestrictions>>, Refusal> {
-        if version > 0 { self.read_restrictions(key, version).await } else { Ok(self.degraded.restrictions_of(key)) }
+        if version > 0 {
+            self.read_restrictions(key, version).await
+        } else {
+            Ok(self.degraded.restrictions_of(key).map(|known| known.versioned))
+        }
     }
 
     /// The status of a key. A wrong secret gets the same refusal as a key that does not exist.

@@ -18,12 +18,13 @@ use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::{AdmittedEarly, ChargeInFlight, OpenedKey, WaitReason};
 
 impl Admission {
-    /// Closes what home has closed.
+    /// Closes what home has closed, and trusts no restrictions that its database may have lost.
     pub fn apply_notice(&self, notice: KeyNotice) {
         match notice {
             KeyNotice::Closed(_) if is_mutant("notices-ignored") => {}
             KeyNotice::Closed(id) => self.open_keys.close(id),
             KeyNotice::AllClosed => self.open_keys.close_all(),
+            KeyNotice::DatabaseChanged => self.degraded.set_subscribed(true),
         }
     }
 

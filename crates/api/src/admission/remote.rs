@@ -39,7 +39,7 @@ impl Admission {
         match found {
             Ok(Reply::Record(record)) => {
                 let record = record.parse(key).ok_or(Refusal::Internal)?;
-                self.degraded.update_partial_record(&record, start);
+                self.degraded.update_partial_record(record, start);
                 Ok(())
             }
             Ok(Reply::NoSuchKey) => {

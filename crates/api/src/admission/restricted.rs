@@ -5,7 +5,9 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::ORIGIN;
 use http::request::Parts;
-use ipseity_domain::{Address, Client, Credential, RequestOrigin, RestrictionRefusal, VersionedRestrictions};
+use ipseity_domain::{
+    Address, Client, Credential, RequestOrigin, RestrictionRefusal, Restrictions, VersionedRestrictions,
+};
 use ipseity_ledger::{AppliedRestrictions, LedgerTime};
 
 use crate::admission::caller_limits::CallerRefusal;
@@ -45,10 +47,18 @@ pub(crate) fn request_origin(headers: &HeaderMap) -> RequestOrigin<'_> {
     }
 }
 
+/// The restrictions that this node knows of a key.
+#[derive(Clone)]
+pub(super) struct KnownRestrictions {
+    pub(super) versioned: Arc<VersionedRestrictions>,
+    /// The subscription epoch in which they were read.
+    pub(super) epoch: u64,
+}
+
 /// The restrictions that were applied to a request, and what they say.
 #[derive(Clone)]
 pub(super) struct Restricted {
-    pub(super) restrictions: Option<Arc<VersionedRestrictions>>,
+    pub(super) restrictions: Option<KnownRestrictions>,
     pub(super) refusal: Option<RestrictionRefusal>,
     /// What the limit per caller says.
     pub(super) caller: Result<(), CallerRefusal>,
@@ -63,19 +73,24 @@ impl Default for Restricted {
 }
 
 impl Restricted {
+    /// The restrictions, without their version.
+    pub(super) fn restrictions(&self) -> Option<&Restrictions> {
+        self.restrictions.as_ref().map(|known| &known.versioned.restrictions)
+    }
+
     pub(super) fn applied(&self) -> AppliedRestrictions {
-        let version = self.restrictions.as_ref().map_or(0, |versioned| versioned.version);
+        let version = self.restrictions.as_ref().map_or(0, |known| known.versioned.version);
         AppliedRestrictions { version, is_refused: self.refusal.is_some() }
     }
 
     /// Whether the key has allowed origins, so that it is in a page.
     pub(super) fn has_origins(&self) -> bool {
-        self.restrictions.as_ref().is_some_and(|versioned| !versioned.restrictions.origins.is_empty())
+        self.restrictions().is_some_and(|restrictions| !restrictions.origins.is_empty())
     }
 
     /// Whether the key has expired at this time.
     pub(super) fn has_expired(&self, now: LedgerTime) -> bool {
-        let expires_at_s = self.restrictions.as_ref().and_then(|versioned| versioned.restrictions.expires_at_s);
+        let expires_at_s = self.restrictions().and_then(|restrictions| restrictions.expires_at_s);
         expires_at_s.is_some_and(|expires_at_s| now.as_secs() >= expires_at_s)
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ipseity_domain::{ApiKey, KeyId, RestrictionRefusal, VersionedRestrictions, is_mutant};
+use ipseity_domain::{ApiKey, KeyId, RestrictionRefusal, Restrictions, VersionedRestrictions, is_mutant};
 use ipseity_ledger::Verdict;
 
 use crate::admission::admitted::Issued;
@@ -24,11 +24,10 @@ impl Admission {
         self.give_back_caller(restricted, request.key.id);
         (restricted.caller, restricted.counted) = (Ok(()), None);
         restricted.refusal = caller.has_foreign_ticket().then_some(RestrictionRefusal::Origin);
-        let restrictions = restricted.restrictions.as_deref().map(|versioned| &versioned.restrictions);
-        if let (None, Some(restrictions)) = (restricted.refusal, restrictions) {
-            restricted.refusal = restrictions.check(caller.credential(), caller.origin, caller.address).err();
-        }
-        let caller_limit = restrictions.and_then(|restrictions| restrictions.caller_limit);
+        let refusal =
+            |restrictions: &Restrictions| restrictions.check(caller.credential(), caller.origin, caller.address).err();
+        restricted.refusal = restricted.refusal.or_else(|| restricted.restrictions().and_then(refusal));
+        let caller_limit = restricted.restrictions().and_then(|restrictions| restrictions.caller_limit);
         if let (None, Some(limit)) = (restricted.refusal, caller_limit) {
             match self.caller_limits.take(request.key.id, caller.address, limit) {
                 Ok(true) => restricted.counted = Some(caller.address),
@@ -83,7 +82,10 @@ impl Admission {
         let Err(_turn) = self.key_lookups.missing_keys.get_value_or_guard_async(&key.id).await else {
             return Err(Refusal::InvalidKey);
         };
-        let known = || self.degraded.restrictions_of(key).filter(|versioned| versioned.version >= version);
+        let known = || {
+            let known = self.degraded.restrictions_of(key)?;
+            (known.versioned.version >= version).then_some(known.versioned)
+        };
         if let Some(known) = known() {
             return Ok(Some(known));
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ipseity_domain::{BURST_LIMIT, BURST_LIMIT_MAX, KeyId, UtcDay};
 use ipseity_home::DELIVERY_TIMEOUT;
 use ipseity_home::message::{
-    ChargeRequest, DemoVerdictMessage, KeyMessage, ReconcileRequest, ReconciledMessage, RecordMessage, RefusalsMessage,
-    Reply, ReplyLine, Request, RequestLine, VerdictMessage,
+    ChargeRequest, DemoVerdictMessage, KeyMessage, PongMessage, ReconcileRequest, ReconciledMessage, RecordMessage,
+    RefusalsMessage, Reply, ReplyLine, Request, RequestLine, VerdictMessage,
 };
 use ipseity_ledger::{
     AppliedRestrictions, Arrival, ChargeId, DataSet, DemoReconcileBatch, LedgerTime, REMOTE_ARRIVAL_AHEAD_MAX_MS,
@@ -77,7 +77,7 @@ impl Admission {
         match request {
             Request::Ping => {
                 stores.ledger.refresh_clocks().await;
-                Reply::Pong(stores.ledger.data_sets().as_str().to_owned())
+                Reply::Pong(PongMessage::new(stores.ledger.data_sets(), stores.ledger.database().as_deref()))
             }
             Request::Charge(charge) => self.charge_for_remote_node(stores, &charge, sent_at).await,
             Request::ChargeDemo => self.charge_demo_for_remote_node().await,

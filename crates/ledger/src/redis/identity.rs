@@ -88,7 +88,7 @@ impl TrustedStores {
         self.is_any_allowed.store(true, Ordering::Release);
     }
 
-    fn database(&self) -> Option<[u8; PART_BYTES]> {
+    pub(crate) fn database(&self) -> Option<[u8; PART_BYTES]> {
         let bytes = self.database.load(Ordering::Acquire);
         (bytes != 0).then(|| bytes.to_ne_bytes())
     }

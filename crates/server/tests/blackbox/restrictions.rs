@@ -19,13 +19,13 @@ use crate::fixture::{env_number, fresh_key, relaxed_timeouts};
 use crate::race::three_node_deployment;
 
 const LOOKUP_PATH: &str = "/api/v1/ip";
-const SHOP: &str = "https://shop.example";
-const OTHER: &str = "https://other.example";
+pub(crate) const SHOP: &str = "https://shop.example";
+pub(crate) const OTHER: &str = "https://other.example";
 const WORKERS: u32 = 4;
 /// A change admits up to two requests on each node, and the burst limit must not pause the key.
-const CHANGES_PER_KEY: u32 = 40;
+pub(crate) const CHANGES_PER_KEY: u32 = 40;
 /// Options that restrict a key, and the status of lookups from pages of two origins. They tighten and loosen in turn.
-const CHANGES: [(&[&str], [u16; 2]); 6] = [
+pub(crate) const CHANGES: [(&[&str], [u16; 2]); 6] = [
     (&["--origin", SHOP], [200, 403]),
     (&[], [200, 200]),
     (&["--network", "192.0.2.0/24"], [403, 403]),

@@ -12,6 +12,7 @@ use ipseity_domain::{
 use ipseity_ledger::{AppliedRestrictions, LedgerTime, Quota, Verdict};
 
 use crate::admission::open_keys::AdmittedEarly;
+use crate::admission::restricted::KnownRestrictions;
 use crate::response::rate_limit_headers::BurstLeft;
 
 /// A clock that steps back by at most this much is treated as not having moved.
@@ -110,11 +111,13 @@ impl LocalKey {
         self.record_request(arrival, quota.now);
     }
 
-    /// Takes over the restrictions that an admitted request was charged with, unless the record has newer ones.
-    pub(super) fn observe_restrictions(&mut self, applied: Option<&Arc<VersionedRestrictions>>) {
+    /// Takes over the restrictions that an admitted request was charged with, if this record is from its verdict. Otherwise it
+    /// has these or newer ones, or PostgreSQL has lost them since they were read.
+    pub(super) fn observe_restrictions(&mut self, applied: Option<&KnownRestrictions>) {
         let known = self.record.restrictions.as_ref().map_or(0, |versioned| versioned.version);
-        if let Some(applied) = applied.filter(|applied| applied.version > known) {
-            self.record.restrictions = Some(Arc::clone(applied));
+        let is_newer = |applied: &&KnownRestrictions| self.record.generation == 0 && applied.versioned.version > known;
+        if let Some(KnownRestrictions { versioned, epoch }) = applied.filter(is_newer) {
+            (self.record.restrictions, self.restrictions_epoch) = (Some(Arc::clone(versioned)), *epoch);
         }
     }
 
@@ -124,13 +127,14 @@ impl LocalKey {
         &self,
         digest: &KeyDigest,
         subscription_epoch: Option<u64>,
-    ) -> Option<Arc<VersionedRestrictions>> {
-        let restrictions = self.record.restrictions.as_ref()?;
+    ) -> Option<KnownRestrictions> {
+        let versioned = self.record.restrictions.as_ref()?;
         if subscription_epoch.is_some_and(|epoch| epoch != self.restrictions_epoch) {
             return None;
         }
         let previous = self.record.previous.as_ref().is_some_and(|previous| previous.digest == *digest);
-        (self.record.digest == *digest || previous).then(|| Arc::clone(restrictions))
+        (self.record.digest == *digest || previous)
+            .then(|| KnownRestrictions { versioned: Arc::clone(versioned), epoch: self.restrictions_epoch })
     }
 
     pub(super) fn observe_exhausted(&mut self, arrival: LedgerTime, quota: &Quota) {
@@ -205,6 +209,19 @@ impl LocalKey {
         self.changes_included = self.changes_included.max(changes_included);
         (self.updated_at, self.source) = (Instant::now(), RecordSource::Store(subscription_epoch));
         self.restrictions_epoch = subscription_epoch;
+    }
+
+    /// Adds to a record from home the other digest of a rotated key, if the last record of the same generation had it.
+    pub(super) fn add_known_digest(&self, record: &mut KeyRecord) {
+        if self.record.generation != record.generation {
+            return;
+        }
+        match record.previous {
+            None => record.previous = self.record.previous,
+            // Home returns the previous digest without the current one.
+            Some(previous) if self.record.digest != previous.digest => record.digest = self.record.digest,
+            Some(_) => {}
+        }
     }
 
     /// Notes that the record lacks digests.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope, VersionedRestrictions, is_mutant};
+use ipseity_domain::{ApiKey, DailyUsage, KeyId, KeyRecord, Scope, is_mutant};
 use ipseity_ledger::{AppliedRestrictions, LedgerTime, PendingCharge, Quota, SentCharge, UnconfirmedCharge, Verdict};
 use quick_cache::sync::Cache;
 
@@ -25,6 +25,7 @@ use crate::admission::degraded::local_limiter::{LocalKey, LocalVerdict};
 use crate::admission::degraded::pending::PendingCharges;
 use crate::admission::key_request::KeyRequest;
 use crate::admission::open_keys::AdmittedEarly;
+use crate::admission::restricted::KnownRestrictions;
 use crate::limits::DegradedLimits;
 use crate::response::rate_limit_headers::BurstLeft;
 
@@ -192,9 +193,9 @@ impl DegradedMode {
         self.pending_charges.is_paused(id)
     }
 
-    /// The restrictions of a key that this node knows, if the secret is the one that it knows. After a new subscription it
-    /// may be another PostgreSQL, which has lost them: then they are read again.
-    pub(super) fn restrictions_of(&self, key: &ApiKey) -> Option<Arc<VersionedRestrictions>> {
+    /// The restrictions of a key that this node knows, if the secret is one that it knows. After a new subscription it may be
+    /// another PostgreSQL, which has lost them: then they are read again.
+    pub(super) fn restrictions_of(&self, key: &ApiKey) -> Option<KnownRestrictions> {
         let since = self.is_subscribed.load(Ordering::Acquire).then(|| self.subscription_epoch.load(Ordering::Acquire));
         self.with_local_key(key.id, |local_key| local_key.restrictions_for(&key.digest, since))?
     }
@@ -228,7 +229,8 @@ impl DegradedMode {
         self.with_local_key(id, LocalKey::report_change).is_some()
     }
 
-    /// Sets whether this node receives key events. Marks all records as stale, because events may have been missed.
+    /// Sets whether this node receives key events, or a remote node follows the database of home. Marks all records as stale,
+    /// because changes may have been missed or lost.
     pub(super) fn set_subscribed(&self, is_subscribed: bool) {
         self.subscription_epoch.fetch_add(1, Ordering::AcqRel);
         self.is_subscribed.store(is_subscribed, Ordering::Release);
@@ -290,9 +292,10 @@ impl DegradedMode {
         lock_local_key(&local_key).update_record(record, start.subscription_epoch, key_changes);
     }
 
-    /// Updates the local record of a key from home. It lacks the digests that this node did not send.
-    pub(super) fn update_partial_record(&self, record: &KeyRecord, start: LookupStart) {
-        self.update_record(record, start);
+    /// Updates the local record of a key from home. It lacks the digest that this node did not send with the request.
+    pub(super) fn update_partial_record(&self, mut record: KeyRecord, start: LookupStart) {
+        self.with_local_key(record.id, |local_key| local_key.add_known_digest(&mut record));
+        self.update_record(&record, start);
         self.with_local_key(record.id, LocalKey::mark_as_partial);
     }
 

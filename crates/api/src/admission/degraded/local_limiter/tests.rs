@@ -1,6 +1,6 @@
 //! Tests of the local limiter.
 
-use ipseity_domain::{BURST_LIMIT, PlaintextKey};
+use ipseity_domain::{BURST_LIMIT, PlaintextKey, PreviousDigest, Restrictions};
 
 use super::*;
 
@@ -161,4 +161,49 @@ fn resume_clears_the_local_log_and_old_records_are_ignored() {
     local_key.update_record(&resumed, 0, 0);
     local_key.update_record(&older, 0, 0);
     assert!(admits_at(&mut local_key, &key, 302));
+}
+
+#[test]
+fn record_from_home_keeps_the_other_digest_of_its_generation() {
+    let (local_key, key) = local_key(10);
+    let old = KeyDigest::new([7; 32]);
+    let previous = PreviousDigest { digest: old, expires_at_s: NOON.as_secs() + 3_600 };
+    let of_previous = |generation| KeyRecord {
+        digest: KeyDigest::new([0; 32]),
+        previous: Some(previous),
+        generation,
+        ..local_key.record.clone()
+    };
+    let of_current = |generation| KeyRecord { generation, ..local_key.record.clone() };
+    let accepts = |record: &KeyRecord| [key.digest, old].map(|digest| record.accepts(&digest, NOON.as_secs()));
+    for (known, received, accepted) in [
+        (of_current(2), of_previous(2), [true, true]),
+        (of_previous(2), of_current(2), [true, true]),
+        (of_previous(2), of_previous(2), [false, true]),
+        (of_previous(1), of_current(2), [true, false]),
+        (of_current(1), of_previous(2), [false, true]),
+    ] {
+        let (mut received, known) = (received, LocalKey::from_record(known, 1));
+        known.add_known_digest(&mut received);
+        assert_eq!(accepts(&received), accepted);
+    }
+}
+
+#[test]
+fn verdict_does_not_bring_back_restrictions_that_postgres_has_lost() {
+    let restrictions = |version, epoch| {
+        let versioned = Arc::new(VersionedRestrictions { version, restrictions: Restrictions::default() });
+        KnownRestrictions { versioned, epoch }
+    };
+    let version = |local_key: &LocalKey| local_key.record.restrictions.as_ref().map(|versioned| versioned.version);
+    // Made by the verdict itself, after the record was evicted.
+    let (mut local_key, _) = local_key(10);
+    local_key.observe_restrictions(Some(&restrictions(2, 1)));
+    local_key.observe_restrictions(Some(&restrictions(1, 1)));
+    assert_eq!(version(&local_key), Some(2));
+    // Read from another PostgreSQL meanwhile.
+    let read = KeyRecord { generation: 1, restrictions: None, ..local_key.record.clone() };
+    local_key.update_record(&read, 2, 0);
+    local_key.observe_restrictions(Some(&restrictions(2, 1)));
+    assert_eq!(version(&local_key), None);
 }
