@@ -99,14 +99,17 @@ impl CallerLimits {
                 return Err(CallerRefusal { limit: limit.into(), retry_after_s: slots * SLOT.as_secs() - into_slot_s });
             }
         }
-        if !state.has_capacity(self.counters_max, new_counters, slot) {
-            return Ok(false);
-        }
+        let (fits, mut is_counted) = (state.has_capacity(self.counters_max, new_counters, slot), false);
         for (network, _) in subnet.networks() {
-            let counter = state.counters.entry((key, network)).or_insert_with(|| CallerCounter::new(slot));
+            if fits {
+                state.counters.entry((key, network)).or_insert_with(|| CallerCounter::new(slot));
+            }
+            // Without capacity, a new /64 still counts for its /48.
+            let Some(counter) = state.counters.get_mut(&(key, network)) else { continue };
             counter.counts[0] = counter.counts[0].saturating_add(1);
+            is_counted = true;
         }
-        Ok(true)
+        Ok(is_counted)
     }
 
     /// Uncounts a request that was counted a moment ago and is not admitted.
@@ -206,5 +209,16 @@ mod tests {
         assert_eq!(take(0), Ok(false));
         assert_eq!(take_all(&limits, address("192.0.2.1"), 1, 0), 0, "counters are not replaced");
         assert_eq!(take(65), Ok(true), "the others have ended");
+    }
+
+    #[test]
+    fn new_64_counts_for_its_48_although_it_does_not_fit() {
+        let limits = CallerLimits::new(3);
+        assert_eq!(take_all(&limits, address("2001:db8:1:1::1"), 40, 0), LIMIT);
+        let callers = (2..256).map(|subnet: u32| address(&format!("2001:db8:1:{subnet:x}::1")));
+        assert_eq!(callers.map(|caller| take_all(&limits, caller, 1, 0)).sum::<u32>(), LIMIT, "those of the /56");
+        let callers = (2..200).map(|subnet: u32| address(&format!("2001:db8:1:{subnet:x}00::1")));
+        assert_eq!(callers.map(|caller| take_all(&limits, caller, 1, 0)).sum::<u32>(), 2 * LIMIT, "those of the /48");
+        assert_eq!(limits.take_at(key("0123456789"), address("192.0.2.3"), LIMIT, Duration::ZERO), Ok(false));
     }
 }

@@ -15,6 +15,8 @@ use crate::error::Refusal;
 
 /// Maximum number of times that the restrictions of a key are read for one request. They change while it is processed.
 const READS_MAX: usize = 5;
+/// Maximum number of lookups to read a version. The database can change during the first one.
+const LOOKUPS_MAX: usize = 2;
 
 impl Admission {
     /// Applies the restrictions that this node knows.
@@ -89,16 +91,18 @@ impl Admission {
         if let Some(known) = known() {
             return Ok(Some(known));
         }
-        // The local record lacks a change. Unless it is read now, the key is not admitted without Redis either.
-        self.degraded.report_change(key.id);
-        match &self.backend {
-            // Redis has compared the secret.
-            Backend::Stores(_) => self.look_up_local_key(key.id, true).await?,
-            Backend::Home(home) => self.look_up_at_home(home, key).await?,
-        }
-        let read = known();
-        if read.is_some() {
-            return Ok(read);
+        for _ in 0..LOOKUPS_MAX {
+            // The local record lacks a change. Unless it is read now, the key is not admitted without Redis either.
+            self.degraded.report_change(key.id);
+            match &self.backend {
+                // Redis has compared the secret.
+                Backend::Stores(_) => self.look_up_local_key(key.id, true).await?,
+                Backend::Home(home) => self.look_up_at_home(home, key).await?,
+            }
+            let read = known();
+            if read.is_some() {
+                return Ok(read);
+            }
         }
         tracing::error!(key = %key.id, version, "PostgreSQL does not have these restrictions");
         Err(Refusal::Internal)

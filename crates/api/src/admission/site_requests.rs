@@ -149,7 +149,9 @@ impl Admission {
             return Reply::NoSuchKey;
         }
         let now_s = stores.ledger.owner_of(key.id).now().as_secs();
-        match self.find_key_record(key.id, self.degraded.knows(key.id)).await {
+        // The remote node may know less than this one, so a local record does not replace the query.
+        let _permit = self.key_lookups.permits(self.degraded.knows(key.id)).acquire().await.ok();
+        match self.query_store(false, stores.store.keys().find_record(key.id)).await {
             Some(Some(record)) => match RecordMessage::new(&record, &key.digest, now_s) {
                 Some(message) => Reply::Record(Box::new(message)),
                 None => Reply::WrongSecret,

@@ -1,5 +1,7 @@
 //! The body of the response.
 
+use std::sync::Arc;
+
 use ipseity_domain::plan::FREE_DAILY_LIMIT;
 use ipseity_domain::restrictions::origin::AllowedOrigin;
 use ipseity_domain::{BURST_LIMIT, KeyFlags, KeyState, Restrictions, Scope};
@@ -54,9 +56,9 @@ impl KeyStatusBody {
     /// The body without details is for a page in a browser, and for callers that the restrictions of the key reject. The first
     /// includes every key with allowed origins. They would show a stranger how many requests pause the key.
     pub(crate) fn new(status: &RestrictedStatus, without_details: bool, now: LedgerTime) -> Self {
-        let RestrictedStatus { status: KeyStatus { scope, flags, daily_limit, burst_limit, counts, .. }, restrictions } =
+        let RestrictedStatus { status: KeyStatus { scope, flags, daily_limit, burst_limit, counts, .. }, versioned } =
             status;
-        let Restrictions { origins, networks, expires_at_s, caller_limit, tickets_only, .. } = restrictions;
+        let Restrictions { origins, networks, expires_at_s, caller_limit, tickets_only, .. } = &versioned.restrictions;
         let state = match flags.state() {
             KeyState::Active if expires_at_s.is_some_and(|at_s| now.as_secs() >= at_s) => EXPIRED,
             state @ (KeyState::Active | KeyState::Paused | KeyState::Inactive) => state.name(),
@@ -83,5 +85,5 @@ pub(crate) fn sample_status(scope: Scope) -> RestrictedStatus {
     let (flags, counts) = (KeyFlags::default(), Some(KeyCounts { day: 1, burst: 1 }));
     let (daily_limit, burst_limit) = (FREE_DAILY_LIMIT, BURST_LIMIT);
     let status = KeyStatus { scope, flags, daily_limit, burst_limit, restriction_version: 0, counts };
-    RestrictedStatus { status, restrictions: Restrictions::default() }
+    RestrictedStatus { status, versioned: Arc::default() }
 }

@@ -58,7 +58,7 @@ async fn ticket_status(api: &Api, client: &Client, parts: &Parts, ticket: &Ticke
     let read = api.key_status_reader.read(&api.admission, client.address, &ticket.key, ticket.status_counter());
     let mut status = read.await.map_err(Refusal::for_ticket)?;
     let origin = request_origin(&parts.headers);
-    match status.restrictions.check(ticket.credential(), origin, client.address) {
+    match status.versioned.restrictions.check(ticket.credential(), origin, client.address) {
         Err(RestrictionRefusal::InvalidTicket) => return Err(Refusal::InvalidTicket),
         Ok(()) if ticket.allows(origin) => {}
         Ok(()) | Err(_) => return Err(Refusal::OriginNotAllowed),
@@ -74,7 +74,7 @@ fn status_response(
     now: LedgerTime,
 ) -> Result<Response, Refusal> {
     // A key that was stolen must not show a stranger how it is protected and used.
-    let is_rejected = !status.restrictions.allows_address(client.address);
+    let is_rejected = !status.versioned.restrictions.allows_address(client.address);
     body_response(&KeyStatusBody::new(status, parts.headers.contains_key(ORIGIN) || is_rejected, now))
 }
 

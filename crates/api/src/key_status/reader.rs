@@ -1,8 +1,9 @@
 //! Reads the status of keys from the stores or from home, within limits.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipseity_domain::{Address, ApiKey, KeyDigest, Restrictions};
+use ipseity_domain::{Address, ApiKey, KeyDigest, VersionedRestrictions};
 use ipseity_ledger::KeyStatus;
 use quick_cache::sync::Cache;
 
@@ -19,7 +20,8 @@ const CACHE_TTL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct RestrictedStatus {
     pub(crate) status: KeyStatus,
-    pub(crate) restrictions: Restrictions,
+    /// Not copied, because there can be many.
+    pub(crate) versioned: Arc<VersionedRestrictions>,
 }
 
 /// Reads the status of keys, within limits.
@@ -52,9 +54,8 @@ impl KeyStatusReader {
             return Ok(status);
         }
         let status = admission.key_status(key).await?;
-        let restrictions = admission.restrictions_of(key, status.restriction_version).await?;
-        let restrictions = restrictions.map(|versioned| versioned.restrictions.clone()).unwrap_or_default();
-        let status = RestrictedStatus { status, restrictions };
+        let versioned = admission.restrictions_of(key, status.restriction_version).await?.unwrap_or_default();
+        let status = RestrictedStatus { status, versioned };
         self.cache.insert(key.digest, (now, status.clone()));
         Ok(status)
     }

@@ -50,8 +50,8 @@ pub struct Restrictions {
     pub tickets_since: u64,
 }
 
-/// The restrictions of a key, and their version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The restrictions of a key, and their version. The default is a key that was never restricted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionedRestrictions {
     /// Raised by every change of the restrictions.
     pub version: u64,
