@@ -84,7 +84,8 @@ pub enum Reply {
     ChangesComplete(u64),
 }
 
-/// The data sets of Redis. Newer homes add what identifies the database of PostgreSQL, after a space.
+/// The data sets of Redis, and after a space what identifies the database of PostgreSQL. A remote node of a version before 0.2
+/// does not understand it: its charges without a reply are unverifiable.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PongMessage(String);
 

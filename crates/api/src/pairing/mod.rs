@@ -138,6 +138,7 @@ mod tests {
     use ipseity_domain::ConnectionFacts;
 
     use super::*;
+    use crate::sealed::forgeries::forgeries_of;
 
     const NOW_S: u64 = 1_800_000_000;
     const IPV4: &str = "198.51.100.7";
@@ -202,6 +203,17 @@ mod tests {
         let paired = pairing.paired_address(&unknown, &header_map(&[(PAIR_HEADER, &token)]), NOW_S);
         assert!(paired == Some(Err(UnusedToken::SameFamily)), "nothing is added to an unknown address");
         assert!(pairing.paired_address(&unknown, &HeaderMap::new(), NOW_S).is_none());
+    }
+
+    #[test]
+    fn forged_and_changed_tokens_add_no_address() {
+        let pairing = pairing();
+        // Spaces around tokens are ignored.
+        let is_changed = |forged: &String| forged.is_ascii() && !forged.starts_with(' ');
+        for forged in forgeries_of(&issued(&pairing, IPV4, &[])).filter(is_changed) {
+            let paired = paired(&pairing, IPV6, &[(PAIR_HEADER, &forged)], NOW_S);
+            assert_eq!(paired, Err("unreadable"), "{forged}");
+        }
     }
 
     #[test]

@@ -95,6 +95,7 @@ impl Ticket {
 mod tests {
     use super::*;
     use crate::sealed::SealingKeys;
+    use crate::sealed::forgeries::forgeries_of;
 
     const NOW_S: u64 = 1_800_000_000;
 
@@ -138,6 +139,14 @@ mod tests {
             assert_eq!(Ticket::open(&sealer, &format!("{TICKET_PREFIX}{short}"), NOW_S), None, "{length}");
         }
         assert!(sealer.open(Purpose("pair"), b"", &text.as_bytes()[4..], NOW_S).is_none());
+    }
+
+    #[test]
+    fn forged_and_changed_tickets_never_open() {
+        let (sealer, text) = (sealer(), ticket(None).seal(&sealer(), NOW_S).expect("ticket is sealed"));
+        for forged in forgeries_of(&text[TICKET_PREFIX.len()..]) {
+            assert_eq!(Ticket::open(&sealer, &format!("{TICKET_PREFIX}{forged}"), NOW_S), None, "{forged}");
+        }
     }
 
     #[test]
