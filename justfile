@@ -161,6 +161,15 @@ model steps="1000000":
 privacy rounds="10": build
     tools/privacy.sh {{ rounds }}
 
+# Keys in web pages at full size, with a release build: 1,000 changes of restrictions on three nodes and on remote nodes, floods of
+# 5,000 requests, a minute of refusals, 10,003 pairs, a million forged tokens. Takes about 20 minutes.
+[group('faults and attacks')]
+web-keys: build release
+    IPSEITY_FORGERIES=1000000 cargo nextest run {{ build_flags }} -E 'package(ipseity-api) and test(forged)'
+    IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_RESTRICTION_CHANGES=1000 IPSEITY_RESTRICTION_FLOOD=4998 \
+        IPSEITY_RESTRICTION_SECONDS=60 IPSEITY_PAIRS=10003 IPSEITY_SITES_NOTICE_MS=50 \
+        cargo test --quiet {{ blackbox_flags }} -- --nocapture --test-threads 1 restrictions:: tickets:: pairing
+
 # Fuzz every parser of untrusted input for `seconds` each, or the named targets; needs a C++ compiler.
 [group('faults and attacks')]
 fuzz seconds="600" *targets:

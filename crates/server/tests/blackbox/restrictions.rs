@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ipseity_domain::Scope;
+use ipseity_testkit::client::quic::Http3TestOptions;
+use ipseity_testkit::client::streams::StreamProtocol;
 use ipseity_testkit::deployment::LEDGER_URL_ENV;
 use ipseity_testkit::{
-    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, IssuedKey, Node, TestResponse,
+    CommandOutput, Deployment, DeploymentOptions, FaultConfig, FaultProxy, Http3TestClient, IssuedKey, Node,
+    StreamTestClient, TestResponse,
 };
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::fixture::{env_number, fresh_key, relaxed_timeouts};
+use crate::fixture::{env_number, fresh_key, relaxed_timeouts, shared_deployment};
 use crate::race::three_node_deployment;
 
 const LOOKUP_PATH: &str = "/api/v1/ip";
@@ -231,6 +234,28 @@ async fn visitors_behind_one_address_share_the_limit_per_caller() {
     assert!((200 - 2 * CALLER_LIMIT..=200 - CALLER_LIMIT).contains(&refused), "{visits:?}");
     let other = flood(&deployment.nodes[0], &key, SHOP, |_| VISITOR.to_owned(), 1).await;
     assert_eq!(other, only(200, "", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_with_two_origins_is_rejected_over_every_protocol() {
+    let deployment = shared_deployment().await;
+    let (node, key) = (&deployment.nodes[0], fresh_key(deployment, Scope::Ip).await);
+    restrict(deployment, &key, &["--origin", SHOP]).await;
+    let (bearer, ca_file) = (key.bearer(), &deployment.certificate.ca_file);
+    let mut http1 = node.client();
+    let mut http2 = StreamTestClient::new(node.https(), StreamProtocol::Http2, Some(ca_file)).expect("client connects");
+    let mut http3 =
+        Http3TestClient::connect(Http3TestOptions::localhost(node.https(), ca_file)).await.expect("connection opens");
+    for (origins, status) in [(&[SHOP][..], 200), (&[SHOP, SHOP], 403), (&[SHOP, OTHER], 403), (&[], 403)] {
+        let headers = origins.iter().map(|origin| ("origin", *origin)).chain([("authorization", bearer.as_str())]);
+        let headers = headers.collect::<Vec<_>>();
+        let replies = [
+            http1.get(LOOKUP_PATH, &headers).await,
+            http2.get(LOOKUP_PATH, &headers).await,
+            http3.get(LOOKUP_PATH, &headers).await,
+        ];
+        assert_eq!(replies.map(|reply| reply.expect("response arrives").status), [status; 3], "{origins:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

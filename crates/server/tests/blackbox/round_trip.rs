@@ -13,6 +13,9 @@ const ACCOUNTS: usize = 100;
 const KEYS_PER_ACCOUNT: usize = 10;
 const REQUESTS_PER_KEY: u64 = 10;
 const CONNECTIONS: usize = 50;
+const RESTRICT_HALF_OF_THE_KEYS: &str = "update keys
+    set allowed_networks = '{127.0.0.0/8}', caller_limit = 300, expires_at = now() + interval '1 day', restriction_version = 1
+    where seat % 2 = 0";
 
 /// A deployment whose PostgreSQL logs every statement with its application name. Its node starts afterwards.
 async fn deployment_with_query_log() -> Deployment {
@@ -86,6 +89,7 @@ fn statements_by_application(deployment: &Deployment, from: usize) -> BTreeMap<S
 async fn admitted_request_makes_one_redis_call_and_no_sql() {
     let deployment = deployment_with_query_log().await;
     let keys = issue_1000_keys(&deployment).await;
+    deployment.postgres.psql("ipseity", RESTRICT_HALF_OF_THE_KEYS).await.expect("restrict keys");
     let requests = keys.len() as u64 * REQUESTS_PER_KEY;
     lookup_with_all(&deployment, &keys, 1).await;
     let filled = statements_by_application(&deployment, 0).get("ipseity-request").copied().unwrap_or_default();

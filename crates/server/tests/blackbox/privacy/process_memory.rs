@@ -1,7 +1,8 @@
-//! A node keeps no network of a sign-in attempt in memory: counters contain only hashes and expire.
+//! A node keeps no network of a sign-in attempt, of a caller or of a visitor with a ticket in memory: counters contain only
+//! hashes and expire.
 //!
 //! Stacks and freed memory are overwritten when they are used again. A block that later requests happen not to use can keep one
-//! network for minutes, so the test sends attempts from many. A counter would keep all of them.
+//! network for minutes, so the tests send requests from many. A counter would keep all of them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,16 +12,21 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ipseity_testkit::{Needle, PrivacyFinding, PrivacySearch, eventually};
+use ipseity_domain::Scope;
+use ipseity_testkit::{Deployment, DeploymentOptions, Needle, PrivacyFinding, PrivacySearch, TestDir, eventually};
+use serde_json::json;
 
+use crate::fixture::fresh_key;
 use crate::portal::fixture::{PortalFixture, fresh_email};
+use crate::restrictions::restrict;
+use crate::tickets::{create_ticket, ticket_env, use_ticket};
 
 /// Longer than the period of the test, the interval of the sweep and some searches on a busy machine.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(90);
 const REQUESTS_OF_OTHERS: usize = 200;
-const ATTEMPTS: usize = 40;
+const NETWORKS: usize = 40;
 /// Networks that unused memory may still contain.
-const REMAINING_MAX: usize = ATTEMPTS / 8;
+const REMAINING_MAX: usize = NETWORKS / 8;
 /// Attempts at the same time. Passwords are verified by fewer threads, and a long queue is refused.
 const CONCURRENT_ATTEMPTS: usize = 4;
 const PAGE_BYTES: u64 = 4096;
@@ -69,26 +75,11 @@ pub(crate) fn search_memory(pid: u32, search: &PrivacySearch) -> Vec<PrivacyFind
     findings
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn networks_of_sign_in_attempts_leave_the_memory() {
-    let control = random_address();
-    let trusted = format!("127.0.0.0/8,{control}/128");
-    let settings =
-        [("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PERIOD_S", "1"), ("IPSEITY__EDGE__TRUSTED_PROXIES", trusted.as_str())];
-    let fixture = PortalFixture::open(&settings).await;
-    let attempt = async |address: Ipv6Addr| {
-        let mut browser = fixture.browser().with_network(&address.to_string());
-        let reply = browser.post("/signin", &[("email", &fresh_email()), ("password", "not the password")]).await;
-        assert_eq!(reply.status, 200, "{}", reply.text());
-    };
-    let attempt_from_all = async |addresses: &[Ipv6Addr]| {
-        for some in addresses.chunks(CONCURRENT_ATTEMPTS) {
-            join_all(some.iter().map(|address| attempt(*address))).await;
-        }
-    };
-    let random_addresses = || iter::repeat_with(random_address).take(ATTEMPTS).collect::<Vec<_>>();
+/// Sends requests from many networks, and later from others, until the memory of the node no longer has the first ones.
+async fn assert_networks_leave_the_memory(pid: u32, control: Ipv6Addr, send: impl AsyncFn(&[Ipv6Addr])) {
+    let random_addresses = || iter::repeat_with(random_address).take(NETWORKS).collect::<Vec<_>>();
     let addresses = random_addresses();
-    attempt_from_all(&addresses).await;
+    send(&addresses).await;
 
     let of_addresses = addresses.iter().map(|address| (*address, needles(*address))).collect::<Vec<_>>();
     let all_needles: Vec<_> =
@@ -97,19 +88,67 @@ async fn networks_of_sign_in_attempts_leave_the_memory() {
     let mut findings = Vec::new();
     let is_removed = eventually("the networks are not in memory", REMOVAL_TIMEOUT, async || {
         // Requests of others reuse the memory that the requests used.
-        for _ in 0..REQUESTS_OF_OTHERS {
-            fixture.browser().with_network(&random_address().to_string()).get("/signin").await;
-        }
-        attempt_from_all(&random_addresses()).await;
-        findings = search_memory(fixture.node().pid(), &search);
+        send(&random_addresses()).await;
+        findings = search_memory(pid, &search);
         remaining(&of_addresses, &findings).len() <= REMAINING_MAX
     });
     let is_removed = is_removed.await.is_ok();
     let remaining = remaining(&of_addresses, &findings);
-    assert!(is_removed, "{} of {ATTEMPTS} networks remain: {remaining:?}", remaining.len());
+    assert!(is_removed, "{} of {NETWORKS} networks remain: {remaining:?}", remaining.len());
     for needle in [Needle::Address(IpAddr::V6(control)), Needle::Bytes(control.octets()[..8].to_vec())] {
         assert!(findings.iter().any(|finding| finding.needle == needle), "the search misses a configured address");
     }
+}
+
+/// The setting that makes a node keep an address.
+fn with_control(control: Ipv6Addr) -> (&'static str, String) {
+    ("IPSEITY__EDGE__TRUSTED_PROXIES", format!("127.0.0.0/8,{control}/128"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn networks_of_sign_in_attempts_leave_the_memory() {
+    let control = random_address();
+    let (name, trusted) = with_control(control);
+    let settings = [("IPSEITY__PORTAL__LOGIN_ATTEMPTS_PERIOD_S", "1"), (name, trusted.as_str())];
+    let fixture = PortalFixture::open(&settings).await;
+    let attempt = async |address: Ipv6Addr| {
+        let mut browser = fixture.browser().with_network(&address.to_string());
+        let reply = browser.post("/signin", &[("email", &fresh_email()), ("password", "not the password")]).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    };
+    let attempt_from_all = async |addresses: &[Ipv6Addr]| {
+        for _ in 0..REQUESTS_OF_OTHERS {
+            fixture.browser().with_network(&random_address().to_string()).get("/signin").await;
+        }
+        for some in addresses.chunks(CONCURRENT_ATTEMPTS) {
+            join_all(some.iter().map(|address| attempt(*address))).await;
+        }
+    };
+    assert_networks_leave_the_memory(fixture.node().pid(), control, attempt_from_all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn networks_of_counted_callers_leave_the_memory() {
+    let control = random_address();
+    let (dir, options) =
+        (TestDir::create().expect("directory"), DeploymentOptions { nodes: 0, ..DeploymentOptions::default() });
+    let deployment = Deployment::start(options).await.expect("deployment starts");
+    let mut env = ticket_env(dir.path(), "http://localhost");
+    env.extend([with_control(control)].map(|(name, value)| (name.to_owned(), value)));
+    let node = deployment.start_node(&env).await.expect("node starts");
+    let look_up_from_all = async |addresses: &[Ipv6Addr]| {
+        let key = fresh_key(&deployment, Scope::Ip).await;
+        restrict(&deployment, &key, &["--caller-limit", "30"]).await;
+        let ticket = create_ticket(&node, &key, &json!({ "uses": 100 })).await;
+        for address in addresses {
+            let (address, bearer) = (address.to_string(), key.bearer());
+            let from = [("x-forwarded-for", address.as_str())];
+            let headers = [&[("authorization", bearer.as_str())], &from[..]].concat();
+            let reply = node.client().get("/api/v1/ip", &headers).await.expect("response arrives");
+            assert_eq!((reply.status, use_ticket(&node, &ticket, &from).await.status), (200, 200));
+        }
+    };
+    assert_networks_leave_the_memory(node.pid(), control, look_up_from_all).await;
 }
 
 /// The addresses that were found, or their networks.
