@@ -17,7 +17,7 @@ use crate::tickets::Ticket;
 /// Who sent a request.
 #[derive(Clone, Copy)]
 pub(super) struct Caller<'a> {
-    pub(super) origin: RequestOrigin<'a>,
+    headers: &'a HeaderMap,
     pub(super) address: Address,
     /// `None` if the request has the key itself.
     pub(super) ticket: Option<&'a Ticket>,
@@ -25,7 +25,12 @@ pub(super) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     pub(super) fn new(client: &Client, parts: &'a Parts, ticket: Option<&'a Ticket>) -> Self {
-        Self { origin: request_origin(&parts.headers), address: client.address, ticket }
+        Self { headers: &parts.headers, address: client.address, ticket }
+    }
+
+    /// The origin. Most requests do not need it.
+    pub(super) fn origin(&self) -> RequestOrigin<'a> {
+        request_origin(self.headers)
     }
 
     pub(super) fn credential(&self) -> Credential {
@@ -34,7 +39,7 @@ impl<'a> Caller<'a> {
 
     /// Whether the request has a ticket for another origin.
     pub(super) fn has_foreign_ticket(&self) -> bool {
-        self.ticket.is_some_and(|ticket| !ticket.allows(self.origin))
+        self.ticket.is_some_and(|ticket| !ticket.allows(self.origin()))
     }
 }
 

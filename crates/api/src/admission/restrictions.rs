@@ -26,8 +26,9 @@ impl Admission {
         self.give_back_caller(restricted, request.key.id);
         (restricted.caller, restricted.counted) = (Ok(()), None);
         restricted.refusal = caller.has_foreign_ticket().then_some(RestrictionRefusal::Origin);
-        let refusal =
-            |restrictions: &Restrictions| restrictions.check(caller.credential(), caller.origin, caller.address).err();
+        let refusal = |restrictions: &Restrictions| {
+            restrictions.check(caller.credential(), caller.origin(), caller.address).err()
+        };
         restricted.refusal = restricted.refusal.or_else(|| restricted.restrictions().and_then(refusal));
         let caller_limit = restricted.restrictions().and_then(|restrictions| restrictions.caller_limit);
         if let (None, Some(limit)) = (restricted.refusal, caller_limit) {

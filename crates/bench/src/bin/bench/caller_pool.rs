@@ -10,6 +10,9 @@ use ipseity_domain::{KEYS_PER_ACCOUNT_MAX, PlaintextKey, Scope};
 use ipseity_testkit::Postgres;
 use ipseity_testkit::deployment::DATABASE;
 
+/// The origin of callers that are pages.
+const PAGE_ORIGIN: &str = "https://www.shop.example";
+
 /// Callers that take turns.
 #[derive(Clone)]
 pub(crate) struct CallerPool {
@@ -22,9 +25,18 @@ pub(crate) struct CallerPool {
 impl CallerPool {
     /// Assigns a random address to each key and writes both to a file.
     pub(crate) fn write(file: PathBuf, keys: impl Iterator<Item = String>) -> Result<Self> {
+        Self::write_with(file, keys, "")
+    }
+
+    /// The same for callers that are pages of the origin that the restrictions of keys allow.
+    pub(crate) fn write_pages(file: PathBuf, keys: impl Iterator<Item = String>) -> Result<Self> {
+        Self::write_with(file, keys, &format!(" {PAGE_ORIGIN}"))
+    }
+
+    fn write_with(file: PathBuf, keys: impl Iterator<Item = String>, origin: &str) -> Result<Self> {
         let callers: Vec<_> = keys.map(|key| (key, random_address())).collect();
         let lines: String = callers.iter().fold(String::new(), |mut lines, (key, address)| {
-            let _ = writeln!(lines, "{key} {address}");
+            let _ = writeln!(lines, "{key} {address}{origin}");
             lines
         });
         fs::write(&file, lines)?;
@@ -42,7 +54,8 @@ pub(crate) async fn restrict_keys(postgres: &Postgres, pool: &CallerPool) -> Res
     let ids: Vec<_> = pool.key_ids().collect();
     let update = format!(
         "set session_replication_role = replica;
-         update keys set allowed_networks = '{{0.0.0.0/1,128.0.0.0/1}}', expires_at = now() + interval '1 year',
+         update keys set allowed_origins = '{{https://shop.example,{PAGE_ORIGIN}}}',
+                allowed_networks = '{{0.0.0.0/1,128.0.0.0/1}}', expires_at = now() + interval '1 year',
                 caller_limit = 300, restriction_version = 1 where id = any('{{{}}}')",
         ids.join(",")
     );

@@ -37,7 +37,9 @@ pub(crate) struct CallerPools {
     pub(crate) ip: CallerPool,
     pub(crate) geo: CallerPool,
     pub(crate) full: CallerPool,
-    /// With keys that have networks, an expiry and a limit per caller.
+    /// From pages.
+    pub(crate) page: CallerPool,
+    /// From pages, with keys that have origins, networks, an expiry and a limit per caller.
     pub(crate) restricted: CallerPool,
     /// Without a key.
     pub(crate) no_key: CallerPool,
@@ -55,6 +57,7 @@ impl CallerPools {
     /// Generates the keys and writes the pools to files.
     fn open(keys: usize, dir: &Path, rows: &mut SeedKeyRows) -> Result<Self> {
         let write = |name: &str, keys: Vec<String>| CallerPool::write(dir.join(name), keys.into_iter());
+        let write_pages = |name: &str, keys: Vec<String>| CallerPool::write_pages(dir.join(name), keys.into_iter());
         let typo = |mut key: String| {
             let last = key.pop();
             key.push(if last == Some('0') { '1' } else { '0' });
@@ -66,7 +69,8 @@ impl CallerPools {
             ip: write("ip", rows.add_keys(keys, Scope::Ip, false)?)?,
             geo: write("geo", rows.add_keys(keys, Scope::Geo, false)?)?,
             full: write("full", rows.add_keys(keys, Scope::Full, false)?)?,
-            restricted: write("restricted", rows.add_keys(keys, Scope::Full, false)?)?,
+            page: write_pages("page", rows.add_keys(keys, Scope::Full, false)?)?,
+            restricted: write_pages("restricted", rows.add_keys(keys, Scope::Full, false)?)?,
             no_key: write("missing", vec!["-".to_owned(); keys / 10])?,
             malformed_key: write("malformed", unknown_keys(keys / 10).map(typo).collect())?,
             unknown_keys: write("unknown", unknown_keys(keys / 10).collect())?,

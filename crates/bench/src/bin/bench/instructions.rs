@@ -20,21 +20,29 @@ use crate::comparison_server::BenchPrograms;
 use crate::fixture::BenchFixture;
 use crate::measure::USAGE_FLUSH_WAIT;
 use crate::progress::progress;
-use crate::subjects::{MALFORMED_KEY, PAUSED_KEY_FLOODED, RESTRICTED};
+use crate::report::print_targets;
+use crate::subjects::{MALFORMED_KEY, PAGE, PAUSED_KEY_FLOODED, RESTRICTED};
+use crate::targets::{PerformanceTarget, TargetBound};
 
 const KEYS: usize = 1_000;
 const WARM_S: u64 = 3;
 const SECONDS: u64 = 8;
+/// What a lookup with restrictions may cost.
+const RESTRICTED_TO_UNRESTRICTED: f64 = 1.08;
 
 pub(crate) async fn run_instructions() -> Result<ExitCode> {
-    print_counts(&count_instructions().await?);
-    Ok(ExitCode::SUCCESS)
+    let counts = count_instructions().await?;
+    print_counts(&counts);
+    let bound = Some(TargetBound::AtMost(RESTRICTED_TO_UNRESTRICTED));
+    let target = PerformanceTarget::new("restricted key : key", [counts[RESTRICTED], counts[PAGE]], bound);
+    print_targets(std::slice::from_ref(&target));
+    Ok(ExitCode::from(u8::from(!target.is_met)))
 }
 
 #[expect(clippy::print_stdout, reason = "a report is printed")]
 fn print_counts(counts: &BTreeMap<&'static str, f64>) {
     for (name, instructions) in counts {
-        println!("{name:32} {instructions:8.0} instructions");
+        println!("{name:34} {instructions:8.0} instructions");
     }
 }
 
@@ -46,8 +54,10 @@ pub(crate) async fn count_instructions() -> Result<BTreeMap<&'static str, f64>> 
     let programs = under_callgrind(&BenchPrograms::find()?, dir.path())?;
     let fixture = BenchFixture::open(KEYS, CONNECTIONS, geo_databases()?, env, &programs).await?;
     fixture.warm_up(&fixture.pools.full).await?;
+    fixture.warm_up(&fixture.pools.page).await?;
     fixture.warm_up(&fixture.pools.restricted).await?;
     let others = [
+        fixture.http1_subject(PAGE, &fixture.pools.page, "success"),
         fixture.http1_subject(RESTRICTED, &fixture.pools.restricted, "success"),
         fixture.http1_subject(MALFORMED_KEY, &fixture.pools.malformed_key, "invalid_api_key"),
         fixture.http1_subject(PAUSED_KEY_FLOODED, &fixture.pools.one_paused_key, "paused"),

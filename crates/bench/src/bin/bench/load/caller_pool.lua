@@ -1,4 +1,5 @@
--- Callers for wrk: each thread uses every other line of a pool, a key and an address, in turn. `-` means no key.
+-- Callers for wrk: each thread uses every other line of a pool in turn: a key, `-` for none, an address, and
+-- the origin of a page, if there is one.
 --
 -- arguments: the file, the path
 
@@ -13,8 +14,9 @@ function init(arguments)
   local line_number = 0
   for line in io.lines(arguments[1]) do
     if line_number % 2 == number then
-      local key, address = line:match('(%S+) (%S+)')
+      local key, address, origin = line:match('(%S+) (%S+) ?(%S*)')
       local headers = { ['X-Forwarded-For'] = address }
+      if origin ~= '' then headers['Origin'] = origin end
       if key ~= '-' then headers['Authorization'] = 'Bearer ' .. key end
       requests[#requests + 1] = wrk.format('GET', arguments[2], headers)
     end
