@@ -20,27 +20,32 @@ pub(crate) struct CallerPool {
     pub(crate) file: PathBuf,
     /// Keys (`-` for none) and the client addresses that they are used with.
     pub(crate) callers: Vec<(String, Ipv4Addr)>,
+    /// The origin, if the callers are pages.
+    pub(crate) origin: Option<&'static str>,
 }
 
 impl CallerPool {
     /// Assigns a random address to each key and writes both to a file.
     pub(crate) fn write(file: PathBuf, keys: impl Iterator<Item = String>) -> Result<Self> {
-        Self::write_with(file, keys, "")
+        Self::write_with(file, keys, None)
     }
 
     /// The same for callers that are pages of the origin that the restrictions of keys allow.
     pub(crate) fn write_pages(file: PathBuf, keys: impl Iterator<Item = String>) -> Result<Self> {
-        Self::write_with(file, keys, &format!(" {PAGE_ORIGIN}"))
+        Self::write_with(file, keys, Some(PAGE_ORIGIN))
     }
 
-    fn write_with(file: PathBuf, keys: impl Iterator<Item = String>, origin: &str) -> Result<Self> {
+    fn write_with(file: PathBuf, keys: impl Iterator<Item = String>, origin: Option<&'static str>) -> Result<Self> {
         let callers: Vec<_> = keys.map(|key| (key, random_address())).collect();
         let lines: String = callers.iter().fold(String::new(), |mut lines, (key, address)| {
-            let _ = writeln!(lines, "{key} {address}{origin}");
+            let _ = match origin {
+                None => writeln!(lines, "{key} {address}"),
+                Some(origin) => writeln!(lines, "{key} {address} {origin}"),
+            };
             lines
         });
         fs::write(&file, lines)?;
-        Ok(Self { file, callers })
+        Ok(Self { file, callers, origin })
     }
 
     /// Public IDs of the keys.

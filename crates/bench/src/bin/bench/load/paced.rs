@@ -102,9 +102,11 @@ impl<'a> PacedConnection<'a> {
             let callers = &self.load.pool.callers;
             let (key, address) = &callers[(offset + request_number) % callers.len()];
             let credential = if key == "-" { String::new() } else { format!("Authorization: Bearer {key}\r\n") };
+            let origin = self.load.pool.origin.map(|origin| format!("Origin: {origin}\r\n")).unwrap_or_default();
             let path = self.load.path;
-            let request =
-                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{credential}X-Forwarded-For: {address}\r\n\r\n");
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\n{credential}{origin}X-Forwarded-For: {address}\r\n\r\n"
+            );
             self.stream.write_all(request.as_bytes())?;
             refused += u64::from(self.read_status()? >= 400);
             latencies_us.push(u32::try_from(due.elapsed().as_micros())?);

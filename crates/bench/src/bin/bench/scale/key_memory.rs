@@ -105,7 +105,7 @@ async fn burst_log_bytes(seeded: &SeededDeployment) -> Result<(f64, f64)> {
     let redis = &seeded.deployment.redis;
     let before = redis_used_memory(redis).await?;
     let callers = seeded.pool.callers[..BURST_KEYS].to_vec();
-    let pool = Arc::new(CallerPool { file: seeded.pool.file.clone(), callers });
+    let pool = Arc::new(CallerPool { file: seeded.pool.file.clone(), callers, origin: None });
     let requests = BURST_KEYS * BURST_LIMIT;
     let addresses = vec![seeded.deployment.nodes[0].http()];
     let result = PacedLoad { addresses, path: LOOKUP_PATH, pool, requests, rate: None }.run().await?;
