@@ -5,6 +5,7 @@
 //! separate subkey. The purpose, the base URL and a context of the caller are authenticated, but not part of the token.
 
 #[cfg(test)]
+#[path = "tests/forgeries.rs"]
 pub(crate) mod forgeries;
 mod period;
 mod sealing_keys;
