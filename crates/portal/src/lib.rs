@@ -28,6 +28,7 @@ mod landing;
 mod leaks;
 mod live;
 mod mail;
+mod oidc;
 mod page;
 mod permits;
 mod public_pages;
@@ -44,6 +45,10 @@ mod worker;
 pub use auth::link::generate_invitation;
 pub use host::{DataAttribution, HostServices, VisitorLookup};
 pub use mail::{MailerError, MailerOptions};
+pub use oidc::{
+    ExternalIdentity, GithubSettings, IdTokenError, OidcError, OidcProviderSettings, PendingSignIn, ProviderErrorCode,
+    SignInCallback, SignInProvider,
+};
 pub use public_pages::PublicPagesSettings;
 pub use routes::{PORTAL_ROUTES, PageRouters, PortalRoute, RouteAccess, public_pages_router, router};
 pub use state::{Portal, PortalSettings};
