@@ -4,8 +4,6 @@ use std::fmt;
 
 use http::StatusCode;
 
-use super::id_token::IdTokenError;
-
 /// Longest error code of a provider that messages repeat.
 const CODE_CHARACTERS_MAX: usize = 64;
 
@@ -80,6 +78,50 @@ pub enum OidcError {
     /// The userinfo endpoint describes another person than the ID token.
     #[error("the provider's userinfo endpoint describes another person than the ID token")]
     WrongUserinfoSubject,
+}
+
+/// Why an ID token is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdTokenError {
+    /// It is too large.
+    #[error("it is too large")]
+    TooLarge,
+    /// It is no signed token, lacks a claim, or has one twice.
+    #[error("it is malformed")]
+    Malformed,
+    /// The algorithm is not RS256, ES256 or EdDSA.
+    #[error("it is not signed with RS256, ES256 or EdDSA")]
+    UnsupportedAlgorithm,
+    /// It has an extension that has to be understood.
+    #[error("it has a critical header")]
+    CriticalHeader,
+    /// The provider does not publish the key.
+    #[error("the provider does not publish the key that signed it")]
+    UnknownKey,
+    /// The signature does not verify.
+    #[error("the signature is invalid")]
+    InvalidSignature,
+    /// Another provider issued it.
+    #[error("another provider issued it (iss)")]
+    WrongIssuer,
+    /// It is for another client.
+    #[error("it is for another client (aud)")]
+    WrongAudience,
+    /// It was issued to another client.
+    #[error("it was issued to another client (azp)")]
+    WrongAuthorizedParty,
+    /// It is expired.
+    #[error("it is expired. Check the clock of this machine")]
+    Expired,
+    /// It is not valid yet.
+    #[error("it is not valid yet. Check the clock of this machine")]
+    NotYetValid,
+    /// It belongs to another sign-in.
+    #[error("it belongs to another sign-in (nonce)")]
+    WrongNonce,
+    /// The subject is empty or too long.
+    #[error("the subject is invalid (sub)")]
+    InvalidSubject,
 }
 
 /// An error code of a provider. Text that does not look like one is left out, because it may contain anything.

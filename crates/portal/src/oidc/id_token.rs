@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
+use super::error::IdTokenError;
 use super::signing_keys::{SigningAlgorithm, SigningKey};
 
 const TOKEN_BYTES_MAX: usize = 32 << 10;
@@ -13,50 +14,6 @@ const TOKEN_BYTES_MAX: usize = 32 << 10;
 const CLOCK_SKEW_S: f64 = 60.0;
 /// Longest subject (OpenID Connect Core, section 2).
 const SUBJECT_BYTES_MAX: usize = 255;
-
-/// Why an ID token is not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdTokenError {
-    /// It is too large.
-    #[error("it is too large")]
-    TooLarge,
-    /// It is no signed token, lacks a claim, or has one twice.
-    #[error("it is malformed")]
-    Malformed,
-    /// The algorithm is not RS256, ES256 or EdDSA.
-    #[error("it is not signed with RS256, ES256 or EdDSA")]
-    UnsupportedAlgorithm,
-    /// It has an extension that has to be understood.
-    #[error("it has a critical header")]
-    CriticalHeader,
-    /// The provider does not publish the key.
-    #[error("the provider does not publish the key that signed it")]
-    UnknownKey,
-    /// The signature does not verify.
-    #[error("the signature is invalid")]
-    InvalidSignature,
-    /// Another provider issued it.
-    #[error("another provider issued it (iss)")]
-    WrongIssuer,
-    /// It is for another client.
-    #[error("it is for another client (aud)")]
-    WrongAudience,
-    /// It was issued to another client.
-    #[error("it was issued to another client (azp)")]
-    WrongAuthorizedParty,
-    /// It is expired.
-    #[error("it is expired. Check the clock of this machine")]
-    Expired,
-    /// It is not valid yet.
-    #[error("it is not valid yet. Check the clock of this machine")]
-    NotYetValid,
-    /// It belongs to another sign-in.
-    #[error("it belongs to another sign-in (nonce)")]
-    WrongNonce,
-    /// The subject is empty or too long.
-    #[error("the subject is invalid (sub)")]
-    InvalidSubject,
-}
 
 /// An ID token that is not verified yet.
 pub(super) struct UnverifiedIdToken<'a> {

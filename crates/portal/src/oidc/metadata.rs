@@ -1,11 +1,10 @@
 //! The discovery document of a provider (OpenID Connect Discovery).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde::Deserialize;
-use tokio::sync::Mutex;
 use url::Url;
 
 use super::error::OidcError;
@@ -51,14 +50,17 @@ pub(super) struct MetadataCache(Mutex<Option<(Arc<ProviderMetadata>, Instant)>>)
 
 impl MetadataCache {
     pub(super) async fn get(&self, client: &ProviderClient, issuer: &str) -> Result<Arc<ProviderMetadata>, OidcError> {
-        // Held while the document is read, so that concurrent sign-ins read it once.
-        let mut current = self.0.lock().await;
-        if let Some((metadata, _)) = current.as_ref().filter(|(_, fetched_at)| fetched_at.elapsed() < AGE_MAX) {
+        if let Some((metadata, _)) = self.lock().as_ref().filter(|(_, fetched_at)| fetched_at.elapsed() < AGE_MAX) {
             return Ok(Arc::clone(metadata));
         }
+        // Not locked, so that visitors do not wait for each other while the provider is unreachable.
         let metadata = Arc::new(discover(client, issuer).await?);
-        *current = Some((Arc::clone(&metadata), Instant::now()));
+        *self.lock() = Some((Arc::clone(&metadata), Instant::now()));
         Ok(metadata)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Arc<ProviderMetadata>, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -22,9 +22,8 @@ mod token_request;
 use url::Url;
 
 pub use callback::SignInCallback;
-pub use error::{OidcError, ProviderErrorCode};
+pub use error::{IdTokenError, OidcError, ProviderErrorCode};
 use github::GithubProvider;
-pub use id_token::IdTokenError;
 pub use identity::ExternalIdentity;
 use openid::OidcProvider;
 pub use pending::PendingSignIn;

@@ -13,8 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::error::OidcError;
-use super::id_token::IdTokenError;
+use super::error::{IdTokenError, OidcError};
 
 /// How long keys are used before they are read again.
 const AGE_MAX: Duration = Duration::from_secs(900);
