@@ -42,7 +42,7 @@ check profile="ci": format-check lint (test "--profile" profile)
 
 # Full lane of CI.
 [group('everyday')]
-ci: check deny docs suites (fuzz "4") bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+ci: check deny docs suites (fuzz "4") bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients oidc (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
 
 # Build all programs.
 [group('ci steps')]
@@ -119,6 +119,12 @@ samples:
     cargo build --quiet {{ build_flags }} --bins --example lookup
     npm ci --silent --prefix tools/e2e
     node tools/samples.mjs
+
+# Test sign-in with OpenID Connect against an independent provider; needs npm.
+[group('portal and docs')]
+oidc:
+    npm ci --silent --prefix tools/oidc
+    node tools/oidc/provider.mjs cargo nextest run {{ build_flags }} -E 'package(ipseity-portal) and test(real_provider)'
 
 # Test the TypeScript and the Rust client against the service.
 [group('portal and docs')]
