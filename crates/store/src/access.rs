@@ -119,6 +119,24 @@ pub struct Sites<'a> {
     pub(crate) store: &'a Store,
 }
 
+/// Processes of the deployment, by their heartbeats.
+#[derive(Clone, Copy)]
+pub struct Nodes<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Members' requests for higher limits.
+#[derive(Clone, Copy)]
+pub struct LimitRequests<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// What operators see in the admin console.
+#[derive(Clone, Copy)]
+pub struct Console<'a> {
+    pub(crate) store: &'a Store,
+}
+
 impl Store {
     /// API keys: creation, changes and reads.
     #[must_use]
@@ -232,5 +250,23 @@ impl Store {
     #[must_use]
     pub const fn sites(&self) -> Sites<'_> {
         Sites { store: self }
+    }
+
+    /// Processes of the deployment, by their heartbeats.
+    #[must_use]
+    pub const fn nodes(&self) -> Nodes<'_> {
+        Nodes { store: self }
+    }
+
+    /// Members' requests for higher limits.
+    #[must_use]
+    pub const fn limit_requests(&self) -> LimitRequests<'_> {
+        LimitRequests { store: self }
+    }
+
+    /// What operators see in the admin console.
+    #[must_use]
+    pub const fn console(&self) -> Console<'_> {
+        Console { store: self }
     }
 }

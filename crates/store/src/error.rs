@@ -77,6 +77,9 @@ pub enum StoreRefusal {
     /// The link was used, replaced or has expired.
     #[error("this link was used or has expired. Run `ipseity account invite` to create another.")]
     InvalidEmailToken,
+    /// The account has an open request for a higher limit.
+    #[error("the account already has an open request for a higher limit")]
+    LimitRequestOpen,
     /// The site's name is taken.
     #[error("a site with this name already exists. Run `ipseity site list` to list sites.")]
     SiteExists,

@@ -16,12 +16,15 @@
 mod access;
 mod accounts;
 mod audit;
+mod console;
 mod deployment;
 mod diagnostics;
 mod email;
 mod error;
 mod keys;
+mod limit_requests;
 mod listen;
+mod nodes;
 mod pool;
 mod retention;
 mod servers;
@@ -30,8 +33,9 @@ mod url;
 mod usage;
 
 pub use access::{
-    Accounts, AlertQueue, AuditLog, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, NoticeQueue, Outbox,
-    Passkeys, Plans, SecurityLog, Sessions, Sites, StoreDeployment, TwoFactor, Usage, WebauthnStates,
+    Accounts, AlertQueue, AuditLog, Console, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, LimitRequests,
+    Nodes, NoticeQueue, Outbox, Passkeys, Plans, SecurityLog, Sessions, Sites, StoreDeployment, TwoFactor, Usage,
+    WebauthnStates,
 };
 pub use accounts::Account;
 pub use accounts::credentials::{AlertPreferences, Credentials};
@@ -42,6 +46,11 @@ pub use accounts::sessions::{
 };
 pub use accounts::two_factor::{SecondFactors, TotpState};
 pub use audit::{AuditEvent, AuditFilter, AuditHorizon};
+pub use console::overview::{ApproximateCount, ConsoleOverview};
+pub use console::refusals::DailyRefusals;
+pub use console::search::FoundAccount;
+pub use console::sign_ups::DailySignUps;
+pub use console::unsent_emails::{UnsentEmail, UnsentEmailState, UnsentQueue};
 pub use deployment::StoreIdentity;
 pub use diagnostics::PostgresServerInfo;
 pub use email::alerts::{AlertKind, QueuedAlert};
@@ -55,7 +64,9 @@ pub use keys::outbox::OutboxRow;
 pub use keys::pauses::RecordedPause;
 pub use keys::search::FoundKey;
 pub use keys::summary::{KeySummary, PauseEvidence};
+pub use limit_requests::{LIMIT_REQUEST_CHARS_MAX, LimitDecision, LimitRequest, LimitRequestState, NewLimitRequest};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
+pub use nodes::{Node, NodeHeartbeat, NodeRole};
 pub use pool::{SchemaStatus, Store, StoreOptions};
 pub use retention::RetentionPolicy;
 pub use servers::{NO_PRIMARY, PostgresRole, PostgresServer};

@@ -70,6 +70,10 @@ impl Store {
                             where day < date_trunc('month', now() at time zone 'UTC' - make_interval(days => $2))::date limit $1)";
         let demo = "delete from demo_usage where day in (
                         select day from demo_usage where day < (now() at time zone 'UTC')::date - $2 limit $1)";
+        let refusal_totals = "delete from refusal_totals where (day, reason, shard) in (
+                                  select day, reason, shard from refusal_totals
+                                  where day < (now() at time zone 'UTC')::date - $2
+                                      or day > (now() at time zone 'UTC')::date + 1 limit $1)";
         let history = "delete from history where id in (
                            select id from history where at < now() - make_interval(days => $2) order by id limit $1)";
         let pauses = "delete from pauses where (key_id, burst_window) in (
@@ -80,6 +84,7 @@ impl Store {
             (usage, policy.usage_days),
             (refusals, policy.usage_days),
             (demo, policy.usage_days),
+            (refusal_totals, policy.usage_days),
             (history, policy.history_days),
             (pauses, policy.history_days),
         ] {

@@ -18,6 +18,8 @@ pub struct FoundKey {
     pub scope: Scope,
     /// The key's state.
     pub state: KeyState,
+    /// Whether its time is over, in any state.
+    pub is_expired: bool,
     /// The id of the account.
     pub account_id: i64,
     /// The owner's email address.
@@ -25,15 +27,25 @@ pub struct FoundKey {
 }
 
 #[derive(FromRow)]
-struct FoundKeyRow {
+pub(crate) struct FoundKeyRow {
     id: String,
     name: String,
     scope: String,
     deactivated: bool,
     paused: bool,
+    is_expired: bool,
     account_id: i64,
     email: String,
 }
+
+/// The columns of [`FoundKeyRow`], from `keys k` and `accounts a`.
+macro_rules! found_key_columns {
+    () => {
+        "k.id, k.name, k.scope, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+         coalesce(k.expires_at <= now(), false) as is_expired, k.account_id, a.email"
+    };
+}
+pub(crate) use found_key_columns;
 
 impl Accounts<'_> {
     /// Accounts whose email address contains the text, ignoring case, ordered by id.
@@ -55,13 +67,13 @@ impl Keys<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn search(self, text: &str, count_max: i64) -> Result<Vec<FoundKey>, StoreError> {
-        let found = sqlx::query_as(
-            "select k.id, k.name, k.scope, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
-                    k.account_id, a.email
-             from keys k join accounts a on a.id = k.account_id
+        let found = sqlx::query_as(concat!(
+            "select ",
+            found_key_columns!(),
+            " from keys k join accounts a on a.id = k.account_id
              where k.id = $1 or position(lower($1) in lower(k.name)) > 0 or position($3 in a.email) > 0
              order by k.account_id, k.created_at, k.id limit $2",
-        )
+        ))
         .bind(text)
         .bind(count_max)
         .bind(text.to_ascii_lowercase())
@@ -73,11 +85,12 @@ impl Keys<'_> {
 
 impl FoundKeyRow {
     /// `None` only for a row that violates the checks of the schema.
-    fn into_found_key(self) -> Option<FoundKey> {
+    pub(crate) fn into_found_key(self) -> Option<FoundKey> {
         Some(FoundKey {
             id: KeyId::parse(&self.id)?,
             scope: Scope::parse(&self.scope)?,
             state: KeyFlags { deactivated: self.deactivated, paused: self.paused }.state(),
+            is_expired: self.is_expired,
             name: self.name,
             account_id: self.account_id,
             email: self.email,

@@ -2,9 +2,10 @@
 
 pub(crate) mod rows;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use ipseity_domain::{DailyUsage, KeyId, UtcDay};
+use sqlx::PgConnection;
 
 use crate::access::Usage;
 use crate::error::StoreError;
@@ -66,6 +67,8 @@ pub struct RefusalCount {
 
 /// Maximum number of rows per statement. A statement for a million keys would exceed any timeout.
 const MERGE_ROWS_MAX: usize = 5_000;
+/// Number of rows that share the total of a day and reason.
+const REFUSAL_TOTAL_SHARDS: i32 = 16;
 
 /// Takes an exclusive lock on usage until the end of the transaction. A merge locks rows of many keys, and a deletion
 /// locks rows of many days, so without the lock they could deadlock.
@@ -194,23 +197,35 @@ impl Usage<'_> {
         let mut refusals = refusals.to_vec();
         refusals.sort_unstable_by_key(|row| (row.key, row.day, row.reason.name()));
         let mut transaction = self.store.with_timeout(self.store.pool.begin()).await?;
+        let mut totals = BTreeMap::new();
         for refusals in refusals.chunks(MERGE_ROWS_MAX) {
             let keys: Vec<&str> = refusals.iter().map(|row| row.key.as_str()).collect();
             let days: Vec<i32> = refusals.iter().map(|row| day_number(row.day)).collect();
             let reasons: Vec<&str> = refusals.iter().map(|row| row.reason.name()).collect();
             let counts: Vec<i64> = refusals.iter().map(|row| saturating_i64(row.count)).collect();
-            let added = sqlx::query(
-                "insert into refusals (key_id, day, reason, count)
-                 select refused.key_id, date '1970-01-01' + refused.day, refused.reason, refused.count
-                 from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
-                 join keys on keys.id = refused.key_id
-                 where date '1970-01-01' + refused.day <= (now() at time zone 'UTC')::date + 1
-                 order by refused.key_id collate \"C\", refused.day, refused.reason collate \"C\"
-                 for key share of keys
-                 on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count",
+            let added = sqlx::query_as(
+                "with refused as materialized (
+                     select refused.key_id, date '1970-01-01' + refused.day as day, refused.reason, refused.count
+                     from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
+                     join keys on keys.id = refused.key_id
+                     where date '1970-01-01' + refused.day <= (now() at time zone 'UTC')::date + 1
+                     order by refused.key_id collate \"C\", refused.day, refused.reason collate \"C\"
+                     for key share of keys
+                 ), added as (
+                     insert into refusals (key_id, day, reason, count)
+                     select key_id, day, reason, count from refused
+                     on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count
+                 )
+                 select day - date '1970-01-01', reason, sum(count)::bigint from refused group by day, reason",
             );
             let added = added.bind(keys).bind(days).bind(reasons).bind(counts);
-            self.store.with_timeout(added.execute(&mut *transaction)).await?;
+            let added: Vec<(i32, String, i64)> = self.store.with_timeout(added.fetch_all(&mut *transaction)).await?;
+            for (day, reason, count) in added {
+                *totals.entry((day, reason)).or_insert(0) += count;
+            }
+        }
+        if !totals.is_empty() {
+            self.store.with_timeout(add_to_totals(&mut transaction, &totals)).await?;
         }
         self.store.with_timeout(transaction.commit()).await
     }
@@ -247,6 +262,31 @@ impl Usage<'_> {
         let row: Option<(i32, i64)> = self.store.with_timeout(newest.fetch_optional(&self.store.pool)).await?;
         Ok(row.map(|(day, count)| DailyUsage { day: UtcDay(day.unsigned_abs()), count: count.unsigned_abs() }))
     }
+}
+
+/// Adds refusals to the totals of all keys, as the last statement of a transaction: flushes of several nodes lock the same rows, and so
+/// only for the time of a commit. The number of the connection's process spreads them over several rows.
+async fn add_to_totals(
+    connection: &mut PgConnection,
+    totals: &BTreeMap<(i32, String), i64>,
+) -> Result<(), sqlx::Error> {
+    let days: Vec<i32> = totals.keys().map(|(day, _)| *day).collect();
+    let reasons: Vec<&str> = totals.keys().map(|(_, reason)| reason.as_str()).collect();
+    let counts: Vec<i64> = totals.values().copied().collect();
+    sqlx::query(
+        "insert into refusal_totals (day, reason, shard, count)
+         select date '1970-01-01' + refused.day, refused.reason, pg_backend_pid() % $4, refused.count
+         from unnest($1::int[], $2::text[], $3::bigint[]) refused (day, reason, count)
+         order by refused.day, refused.reason collate \"C\"
+         on conflict (day, reason, shard) do update set count = refusal_totals.count + excluded.count",
+    )
+    .bind(days)
+    .bind(reasons)
+    .bind(counts)
+    .bind(REFUSAL_TOTAL_SHARDS)
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 pub(crate) fn day_number(day: UtcDay) -> i32 {
