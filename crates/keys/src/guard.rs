@@ -87,6 +87,12 @@ impl DeploymentGuard {
         }
     }
 
+    /// Identifies the process.
+    #[must_use]
+    pub const fn node_id(&self) -> Uuid {
+        self.node_id
+    }
+
     /// What all ledgers of the process trust.
     #[must_use]
     pub const fn trusted_stores(&self) -> &Arc<TrustedStores> {

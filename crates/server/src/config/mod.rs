@@ -307,6 +307,7 @@ pub(crate) struct OpsConfig {
     pub(crate) connections_max: usize,
     pub(crate) probe_interval_ms: u64,
     pub(crate) probe_timeout_ms: u64,
+    pub(crate) heartbeat_interval_s: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -1,6 +1,8 @@
 //! The listener of a home node for remote nodes.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -34,6 +36,7 @@ pub(crate) struct HomeListener {
     slot_feed: Arc<SlotFeed>,
     limits: SiteSessionLimits,
     connections_max: usize,
+    connected_sites: Arc<ConnectedSites>,
     metrics: RemoteNodeMetrics,
 }
 
@@ -60,15 +63,20 @@ impl HomeListener {
                 concurrent_requests_max: settings.requests_per_connection_max,
             },
             connections_max: settings.connections_max,
+            connected_sites: Arc::default(),
             metrics: RemoteNodeMetrics::register(registry),
         }))
     }
 
+    pub(crate) fn connected_sites(&self) -> Arc<ConnectedSites> {
+        Arc::clone(&self.connected_sites)
+    }
+
     /// Runs until the drain starts and the open requests are answered.
     pub(crate) async fn run(self, socket: Listener, admission: Arc<Admission>, drain: Drain) {
-        let Self { acceptor, sites, slot_feed, limits, connections_max, metrics } = self;
+        let Self { acceptor, sites, slot_feed, limits, connections_max, connected_sites, metrics } = self;
         let listener = socket.into_socket();
-        let handler = metrics.count_requests(admission);
+        let handler = metrics.count_requests(admission, connected_sites);
         let permits = Arc::new(Semaphore::new(connections_max));
         let mut sessions = JoinSet::new();
         let accept = async {
@@ -149,6 +157,25 @@ impl SitesPoll {
     }
 }
 
+/// The sites that sent a request since the last heartbeat. Remote nodes ping more often.
+#[derive(Default)]
+pub(crate) struct ConnectedSites(Mutex<HashSet<Arc<str>>>);
+
+impl ConnectedSites {
+    fn record(&self, site: &Arc<str>) {
+        let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sites.contains(site) {
+            sites.insert(Arc::clone(site));
+        }
+    }
+
+    /// Returns the sites, and forgets them.
+    pub(crate) fn take(&self) -> Vec<String> {
+        let sites = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        sites.iter().map(ToString::to_string).collect()
+    }
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SiteLabel {
     site: String,
@@ -170,9 +197,10 @@ impl RemoteNodeMetrics {
     }
 
     /// Answers requests of remote nodes, and counts them.
-    fn count_requests(&self, admission: Arc<Admission>) -> RequestHandler {
+    fn count_requests(&self, admission: Arc<Admission>, connected_sites: Arc<ConnectedSites>) -> RequestHandler {
         let requests = self.requests.clone();
         Arc::new(move |site, line| {
+            connected_sites.record(&site);
             requests.get_or_create(&SiteLabel { site: site.to_string() }).inc();
             Box::pin(Arc::clone(&admission).answer_remote_node(site, line))
         })

@@ -4,7 +4,7 @@ pub(crate) mod backends;
 mod background;
 mod edge_limits;
 mod geo_tasks;
-mod home_listener;
+pub(crate) mod home_listener;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod ops;
@@ -55,6 +55,7 @@ use crate::node::sockets::ListenSockets;
 use crate::tasks::acme::{self, AcmeWorker};
 use crate::tasks::blocked_networks::{BlockedNetworksWorker, open_blocked_networks};
 use crate::tasks::certificates::{self, CertificateReloadWorker};
+use crate::tasks::heartbeat::HeartbeatWorker;
 use crate::tasks::recovery;
 use crate::tasks::retention::RetentionWorker;
 use crate::tasks::sealing_keys::SealingKeysWorker;
@@ -160,8 +161,13 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
         RetentionWorker::register(parts.registry(), background.store.clone(), &config.retention, session_limits);
     let home_listener =
         HomeListener::open(config, background.store.clone(), Arc::clone(&background.ledger), parts.registry())?;
-    let dependencies =
-        Dependencies::Stores { store: background.store.clone(), ledger: Arc::clone(&background.ledger), guard };
+    let connected_sites = home_listener.as_ref().map(HomeListener::connected_sites).unwrap_or_default();
+    let node_id = guard.node_id();
+    let dependencies = Dependencies::Stores {
+        store: background.store.clone(),
+        ledger: Arc::clone(&background.ledger),
+        guard: Arc::clone(&guard),
+    };
 
     let mut serving = Serving::start(config, parts, public_service, Arc::clone(&api), dependencies, log_control)?;
     let (drain, tasks) = (serving.drain.clone(), &mut serving.tasks);
@@ -170,6 +176,9 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     tasks.spawn(recovery::follow_key_events(Arc::clone(&api), background.store.clone(), drain.clone()));
     tasks.spawn(recovery::follow_clocks(Arc::clone(&api), drain.clone()));
     tasks.spawn(retention.run(drain.clone()));
+    let (readiness, store) = (Arc::clone(&serving.ops.readiness), background.store.clone());
+    let heartbeat = HeartbeatWorker::new(config, store, guard, Arc::clone(&api), readiness, connected_sites);
+    tasks.spawn(heartbeat.run(drain.clone()));
     if let Some(portal_setup) = portal_setup {
         tasks.spawn(portal_setup::run_portal_tasks(portal_setup.worker, drain.clone()));
     }
@@ -186,6 +195,9 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     serving.join_tasks().await?;
     if let Err(error) = background.key_service.release_data_set().await {
         tracing::debug!(error = %causes(&error), "claim on Redis not released");
+    }
+    if let Err(error) = background.store.nodes().remove(node_id).await {
+        tracing::debug!(error = %causes(&error), "heartbeat not removed");
     }
     serving.stop().await
 }

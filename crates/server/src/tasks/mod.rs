@@ -4,6 +4,7 @@ pub(crate) mod acme;
 pub(crate) mod blocked_networks;
 pub(crate) mod certificates;
 pub(crate) mod charge_gate;
+pub(crate) mod heartbeat;
 pub(crate) mod outbox;
 pub(crate) mod outcome_counter;
 pub(crate) mod periodic;
