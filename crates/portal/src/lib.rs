@@ -26,6 +26,7 @@ mod https_redirect;
 mod keys;
 mod landing;
 mod leaks;
+mod limit_request;
 mod live;
 mod mail;
 mod oidc;

@@ -21,7 +21,7 @@ use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// The notices that `?done=NAME` shows on the page after a form.
-const NOTICES: [(&str, &str); 23] = [
+const NOTICES: [(&str, &str); 24] = [
     ("renamed", "Key renamed."),
     ("deactivated", "Key deactivated. Requests with it are now rejected."),
     ("reactivated", "Key reactivated."),
@@ -46,6 +46,7 @@ const NOTICES: [(&str, &str); 23] = [
     ("passkey", "Passkey added. You can now sign in with it."),
     ("passkey-deleted", "Passkey removed."),
     ("device", "Browser forgotten."),
+    ("limit-requested", "Request sent. You’ll find the answer on this page."),
     ("two-factor-off", "Two-factor authentication is off."),
     ("signed-out", "You’re signed out."),
     ("account-deleted", "Your account, its keys and its history were deleted."),

@@ -23,7 +23,9 @@ use crate::live::events;
 use crate::public_pages::home_redirect::redirect_to_home;
 use crate::public_pages::{PageState, PublicPages, PublicPagesSettings};
 use crate::state::Portal;
-use crate::{account, assets, docs, error_page, https_redirect, landing, leaks, reference, site_files, two_factor};
+use crate::{
+    account, assets, docs, error_page, https_redirect, landing, leaks, limit_request, reference, site_files, two_factor,
+};
 
 /// Denies the browser features that no page uses.
 const PERMISSIONS_POLICY: HeaderValue = HeaderValue::from_static(
@@ -161,6 +163,8 @@ routes! {
     post "/account/passkeys/begin"          Member passkeys::begin_registration;
     post "/account/passkeys"                Member passkeys::finish_registration;
     post "/account/passkeys/{id}/delete"    Member passkeys::delete;
+    get  "/account/limits"                  Member limit_request::show;
+    post "/account/limits"                  Member limit_request::create;
     get  "/account/delete"                  Member account::delete_form;
     post "/account/delete"                  Member account::delete;
 }

@@ -23,6 +23,7 @@ use crate::view::keys::{
     DeleteKeyPage, KeyCard, KeyHistoryRow, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PausePage, PauseView,
     QuotaReset, RotateNowPage, ScopeChoice,
 };
+use crate::view::limit_request::{LastLimitRequest, LimitRequestPage};
 use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
 use crate::view::restrictions::{
     FieldError, RestrictionField, RestrictionFields, RestrictionsError, RestrictionsPanel,
@@ -417,6 +418,9 @@ pub(super) fn member_pages() -> Vec<String> {
             needs_password: true,
             form_error: form_error(),
         }),
+        render(&limit_request_page(None, true)),
+        render(&limit_request_page(Some("Talk to us."), true)),
+        render(&limit_request_page(Some(""), false)),
         render(&two_factor_page(false)),
         render(&two_factor_page(true)),
         render(&TotpSetupPage {
@@ -437,6 +441,25 @@ pub(super) fn member_pages() -> Vec<String> {
     ];
     pages.extend(restricted_key_pages());
     pages
+}
+
+fn limit_request_page(answer: Option<&str>, is_open: bool) -> LimitRequestPage {
+    LimitRequestPage {
+        frame: member_frame(),
+        current_limit: 10_000,
+        last_request: answer.map(|answer| LastLimitRequest {
+            state: if is_open { "open" } else { "declined" },
+            is_open,
+            daily_limit: 1_000_000,
+            message: NAME.to_owned(),
+            requested_at: "3 Sep 2026".to_owned(),
+            answer: answer.to_owned(),
+        }),
+        daily_limit: "many".to_owned(),
+        message: NAME.to_owned(),
+        message_chars_max: 1_000,
+        form_error: form_error(),
+    }
 }
 
 fn two_factor_page(is_enabled: bool) -> TwoFactorPage {

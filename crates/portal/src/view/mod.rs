@@ -9,6 +9,7 @@ mod fixtures;
 pub(crate) mod frame;
 pub(crate) mod key_badge;
 pub(crate) mod keys;
+pub(crate) mod limit_request;
 pub(crate) mod public;
 pub(crate) mod restrictions;
 pub(crate) mod static_pages;

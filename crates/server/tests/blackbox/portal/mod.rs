@@ -17,6 +17,7 @@ mod key_limit_race;
 mod key_restrictions;
 mod key_secrets;
 mod leaked_keys;
+mod limit_requests;
 mod live_updates;
 mod page_performance;
 mod passkeys;

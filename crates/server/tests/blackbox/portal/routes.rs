@@ -92,6 +92,8 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/account/passkeys/begin", &[("password", PASSWORD)], 200),
     form_case("/account/passkeys", &[("credential", "{}"), ("name", "a phone")], 403),
     form_case("/account/passkeys/{id}/delete", &[], 303),
+    page_case("/account/limits"),
+    form_case("/account/limits", &[("daily_limit", "100,000"), ("message", "A larger shop")], 303),
     page_case("/account/delete"),
     form_case("/account/delete", &[("password", PASSWORD)], 303),
 ];
