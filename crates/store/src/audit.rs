@@ -31,17 +31,21 @@ pub struct AuditEvent {
 
 /// Which events to list.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AuditFilter {
+pub struct AuditFilter<'a> {
     /// Only events of this account.
     pub account_id: Option<i64>,
     /// Only events of this key.
     pub key: Option<KeyId>,
+    /// Only events of this operator.
+    pub operator: Option<&'a str>,
+    /// Only this action, such as `issued`.
+    pub action: Option<&'a str>,
     /// Only events since this time, as Unix time in seconds.
     pub since_s: Option<i64>,
     /// Only events with a larger number.
     pub after_id: Option<i64>,
-    /// Only events up to this number.
-    pub up_to_id: Option<i64>,
+    /// Only events with a smaller number.
+    pub before_id: Option<i64>,
 }
 
 /// The newest event at some time. Transactions that were open then may still add events with smaller numbers.
@@ -61,7 +65,8 @@ macro_rules! audit_sql {
              from audit_events e left join accounts a on a.id = e.account_id
              where ($1::bigint is null or e.account_id = $1) and ($2::text is null or e.key_id = $2)
                  and ($3::bigint is null or e.at >= to_timestamp($3)) and ($4::bigint is null or e.id > $4)
-                 and ($6::bigint is null or e.id <= $6)
+                 and ($6::bigint is null or e.id < $6)
+                 and ($7::text is null or e.operator = $7) and ($8::text is null or e.action = $8)
              order by e.id ",
             $order,
             " limit $5"
@@ -74,7 +79,7 @@ impl AuditLog<'_> {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn list(self, filter: &AuditFilter, count_max: i64) -> Result<Vec<AuditEvent>, StoreError> {
+    pub async fn list(self, filter: &AuditFilter<'_>, count_max: i64) -> Result<Vec<AuditEvent>, StoreError> {
         self.query(audit_sql!("desc"), filter, count_max).await
     }
 
@@ -82,7 +87,7 @@ impl AuditLog<'_> {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn list_oldest(self, filter: &AuditFilter, count_max: i64) -> Result<Vec<AuditEvent>, StoreError> {
+    pub async fn list_oldest(self, filter: &AuditFilter<'_>, count_max: i64) -> Result<Vec<AuditEvent>, StoreError> {
         self.query(audit_sql!("asc"), filter, count_max).await
     }
 
@@ -123,7 +128,7 @@ impl AuditLog<'_> {
     async fn query(
         self,
         sql: &'static str,
-        filter: &AuditFilter,
+        filter: &AuditFilter<'_>,
         count_max: i64,
     ) -> Result<Vec<AuditEvent>, StoreError> {
         let events = sqlx::query_as(sql)
@@ -132,7 +137,11 @@ impl AuditLog<'_> {
             .bind(filter.since_s)
             .bind(filter.after_id)
             .bind(count_max)
-            .bind(filter.up_to_id)
+            .bind(filter.before_id)
+            .bind(filter.operator)
+            .bind(filter.action)
+            // Planned for these values: a plan for any filter would read all events.
+            .persistent(false)
             .fetch_all(&self.store.pool);
         self.store.with_timeout(events).await
     }

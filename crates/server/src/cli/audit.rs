@@ -52,14 +52,15 @@ impl AuditCommand {
             None => None,
         };
         let since_s = self.since.map(Timestamp::as_second);
-        let mut filter = AuditFilter { account_id, key: self.key, since_s, after_id: self.after, up_to_id: None };
+        let mut filter =
+            AuditFilter { account_id, key: self.key, since_s, after_id: self.after, ..AuditFilter::default() };
         if self.follow {
             return self.follow(admin, &mut filter, json).await;
         }
         let log = admin.store.audit_log();
         let horizon = log.horizon().await?;
         let settled = timeout(SETTLE_TIMEOUT, wait_until_settled(admin, &horizon)).await;
-        filter.up_to_id = Some(horizon.id);
+        filter.before_id = Some(horizon.id + 1);
         let is_continued = self.after.is_some();
         let events = if is_continued {
             log.list_oldest(&filter, self.limit).await?
@@ -79,12 +80,12 @@ impl AuditCommand {
     }
 
     /// Prints the newest events or those after a number, and then new ones. An outage of PostgreSQL only delays them.
-    async fn follow(&self, admin: &AdminContext, filter: &mut AuditFilter, json: bool) -> Result<()> {
+    async fn follow(&self, admin: &AdminContext, filter: &mut AuditFilter<'_>, json: bool) -> Result<()> {
         if self.after.is_none() {
             let log = admin.store.audit_log();
             let horizon = log.horizon().await?;
             wait_until_settled(admin, &horizon).await?;
-            filter.up_to_id = Some(horizon.id);
+            filter.before_id = Some(horizon.id + 1);
             let mut events = log.list(filter, self.limit).await?;
             events.reverse();
             self.print(&events, json)?;
@@ -102,11 +103,11 @@ impl AuditCommand {
     }
 
     /// Prints all events after those of the filter, and moves the filter behind them.
-    async fn print_new(&self, admin: &AdminContext, filter: &mut AuditFilter, json: bool) -> Result<()> {
+    async fn print_new(&self, admin: &AdminContext, filter: &mut AuditFilter<'_>, json: bool) -> Result<()> {
         let log = admin.store.audit_log();
         let horizon = log.horizon().await?;
         wait_until_settled(admin, &horizon).await?;
-        filter.up_to_id = Some(horizon.id);
+        filter.before_id = Some(horizon.id + 1);
         loop {
             let events = log.list_oldest(filter, FOLLOW_PAGE).await?;
             self.print(&events, json)?;
