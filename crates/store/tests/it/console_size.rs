@@ -14,6 +14,7 @@ const RUNS: usize = 20;
 const FULL_ACCOUNTS: u32 = 100_000;
 
 /// Measures a query, and returns the second longest time.
+#[expect(clippy::print_stdout, reason = "the times are the result of a full run")]
 async fn measure<T>(name: &str, mut query: impl AsyncFnMut() -> Result<T, StoreError>) -> Duration {
     let mut times = Vec::new();
     for _ in 0..RUNS {
