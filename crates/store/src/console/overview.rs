@@ -9,7 +9,7 @@ use crate::error::StoreError;
 /// Above this estimate, rows are not counted one by one.
 const EXACT_COUNT_MAX: f32 = 10_000.0;
 /// Maximum number of rows of each queue that are counted. A longer one needs the operator in any case.
-const QUEUE_COUNT_MAX: i64 = 10_000;
+const QUEUE_COUNT_MAX: i64 = 1_000;
 
 /// A number of rows. Large ones are estimates of PostgreSQL, from when it last analyzed the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +37,11 @@ pub struct ConsoleOverview {
     pub sign_ups_7_days: u64,
     /// Open requests for higher limits.
     pub open_limit_requests: u64,
-    /// Emails that are still to be sent; at most 10,000 of each queue are counted.
+    /// Emails that are still to be sent; at most 1,000 of each queue are counted.
     pub queued_emails: u64,
-    /// Emails that are not tried again; at most 10,000 of each queue are counted.
+    /// Emails that are not tried again; at most 1,000 of each queue are counted.
     pub failed_emails: u64,
-    /// Changes of keys that are not applied to Redis yet; at most 10,000 are counted.
+    /// Changes of keys that are not applied to Redis yet; at most 1,000 are counted.
     pub outbox_rows: u64,
 }
 
@@ -61,12 +61,13 @@ const SELECT_COUNTS: &str = "
            end as count
     from estimates e";
 
+// Emails that failed are the first in the order of their attempts.
 const SELECT_QUEUES: &str = "
     with emails as materialized (
         (select tries >= $1 as failed from tickets
-         where mailed_at is null and expires_at > now() limit $2)
+         where mailed_at is null and expires_at > now() order by try_at limit $2)
         union all
-        (select tries >= $1 from alerts where mailed_at is null limit $2)
+        (select tries >= $1 from alerts where mailed_at is null order by try_at limit $2)
         union all
         (select false from notices where mailed_at is null and expires_at > now() limit $2)
     )

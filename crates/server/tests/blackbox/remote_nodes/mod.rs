@@ -4,6 +4,7 @@ mod canaries;
 mod changes;
 mod cluster;
 mod fixture;
+mod heartbeats;
 mod honest;
 mod key_status;
 mod limits;
