@@ -1,7 +1,7 @@
 -- What the admin console reads and writes: indexes for search and counts, nodes, requests for higher limits, and refusals per day.
 
 -- In the order in which nodes lock them.
-lock table accounts, keys, tickets, audit_events in share mode;
+lock table accounts, keys, tickets, notices, alerts, audit_events in share mode;
 
 -- Search by the domain of an address, newest first, and by the start of a key's name.
 create index accounts_domain on accounts (split_part(email, '@', 2) collate "C", id);
@@ -59,6 +59,31 @@ create trigger audit_limit_request after insert on limit_requests for each row e
 create trigger audit_limit_decision after update of state on limit_requests for each row
     when (old.state <> new.state and new.state <> 'open') execute function audit_limit_request();
 
+-- Emails that an operator sends to an owner, or again. The connections of owners and of the queue have no name of an operator.
+create function audit_email() returns trigger language plpgsql security definer as $$
+declare
+    email_key text;
+    email_account bigint;
+begin
+    if tg_table_name = 'alerts' then
+        email_key := new.key_id;
+        email_account := (select k.account_id from keys k where k.id = email_key);
+    else
+        email_account := coalesce(new.account_id, (select a.id from accounts a where a.email = new.email));
+    end if;
+    perform add_audit_event('operator', tg_argv[0], email_account, email_key, null);
+    return null;
+end $$;
+create trigger audit_password_reset after insert on tickets for each row
+    when (new.kind = 'reset' and coalesce(current_setting('ipseity.operator', true), '') <> '')
+    execute function audit_email('password_reset_requested');
+create trigger audit_email_retry after update of tries on tickets for each row
+    when (coalesce(current_setting('ipseity.operator', true), '') <> '') execute function audit_email('email_retried');
+create trigger audit_email_retry after update of tries on notices for each row
+    when (coalesce(current_setting('ipseity.operator', true), '') <> '') execute function audit_email('email_retried');
+create trigger audit_email_retry after update of tries on alerts for each row
+    when (coalesce(current_setting('ipseity.operator', true), '') <> '') execute function audit_email('email_retried');
+
 -- Refusals of all keys. Each day and reason has a few rows, so that the usage flushes of several nodes seldom wait for each other.
 create table refusal_totals (
     day    date     not null,
@@ -75,5 +100,6 @@ group by day, reason;
 do $$
 begin
     execute format('alter function audit_limit_request() set search_path = %I, pg_temp', current_schema());
+    execute format('alter function audit_email() set search_path = %I, pg_temp', current_schema());
 end $$;
-revoke execute on function audit_limit_request() from public;
+revoke execute on function audit_limit_request(), audit_email() from public;

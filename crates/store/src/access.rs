@@ -119,6 +119,12 @@ pub struct Sites<'a> {
     pub(crate) store: &'a Store,
 }
 
+/// The operators of the admin console.
+#[derive(Clone, Copy)]
+pub struct Operators<'a> {
+    pub(crate) store: &'a Store,
+}
+
 /// Processes of the deployment, by their heartbeats.
 #[derive(Clone, Copy)]
 pub struct Nodes<'a> {
@@ -133,7 +139,7 @@ pub struct LimitRequests<'a> {
 
 /// What operators see in the admin console.
 #[derive(Clone, Copy)]
-pub struct Console<'a> {
+pub struct ConsoleQueries<'a> {
     pub(crate) store: &'a Store,
 }
 
@@ -252,6 +258,12 @@ impl Store {
         Sites { store: self }
     }
 
+    /// The operators of the admin console.
+    #[must_use]
+    pub const fn operators(&self) -> Operators<'_> {
+        Operators { store: self }
+    }
+
     /// Processes of the deployment, by their heartbeats.
     #[must_use]
     pub const fn nodes(&self) -> Nodes<'_> {
@@ -266,7 +278,7 @@ impl Store {
 
     /// What operators see in the admin console.
     #[must_use]
-    pub const fn console(&self) -> Console<'_> {
-        Console { store: self }
+    pub const fn console(&self) -> ConsoleQueries<'_> {
+        ConsoleQueries { store: self }
     }
 }

@@ -62,6 +62,21 @@ pub enum StoreRefusal {
     /// Somebody else has changed them.
     #[error("the restrictions of the key were changed meanwhile. Run `ipseity key show` to see them.")]
     RestrictionsChanged,
+    /// The operator does not exist.
+    #[error("no operator has this name. Run `ipseity operator list` to list operators.")]
+    UnknownOperator,
+    /// The name is taken.
+    #[error("an operator with this name already exists.")]
+    OperatorExists,
+    /// Somebody must be able to add operators.
+    #[error("this is the only admin. Make another operator admin first.")]
+    LastAdmin,
+    /// The operator could not sign in any more.
+    #[error("this is the operator's only way to sign in. Add another first.")]
+    LastCredential,
+    /// The link was used or has expired.
+    #[error("the link was used or has expired.")]
+    InvalidOperatorLink,
     /// The account has ten passkeys.
     #[error("the account has reached the limit of 10 passkeys. Its owner can delete one in the portal.")]
     PasskeyLimitReached,

@@ -25,6 +25,7 @@ mod keys;
 mod limit_requests;
 mod listen;
 mod nodes;
+mod operators;
 mod pool;
 mod retention;
 mod servers;
@@ -33,9 +34,9 @@ mod url;
 mod usage;
 
 pub use access::{
-    Accounts, AlertQueue, AuditLog, Console, Devices, EmailQueue, EmailRequests, EmailTokens, Keys, LimitRequests,
-    Nodes, NoticeQueue, Outbox, Passkeys, Plans, SecurityLog, Sessions, Sites, StoreDeployment, TwoFactor, Usage,
-    WebauthnStates,
+    Accounts, AlertQueue, AuditLog, ConsoleQueries, Devices, EmailQueue, EmailRequests, EmailTokens, Keys,
+    LimitRequests, Nodes, NoticeQueue, Operators, Outbox, Passkeys, Plans, SecurityLog, Sessions, Sites,
+    StoreDeployment, TwoFactor, Usage, WebauthnStates,
 };
 pub use accounts::Account;
 pub use accounts::credentials::{AlertPreferences, Credentials};
@@ -66,7 +67,11 @@ pub use keys::search::FoundKey;
 pub use keys::summary::{KeySummary, PauseEvidence};
 pub use limit_requests::{LIMIT_REQUEST_CHARS_MAX, LimitDecision, LimitRequest, LimitRequestState, NewLimitRequest};
 pub use listen::{AccountEvent, AccountEvents, KeyEvent, KeyEvents, OutboxEvent, OutboxListener, WakeListener};
-pub use nodes::{Node, NodeHeartbeat, NodeRole};
+pub use nodes::{NodeHeartbeat, NodeRole, NodeSummary};
+pub use operators::credentials::{NewCredential, OperatorCredential, OperatorPasskey};
+pub use operators::links::{OperatorLink, Redemption};
+pub use operators::sessions::{AuthenticatedOperator, OperatorSessionLimits};
+pub use operators::{Operator, OperatorName, OperatorRole, OperatorSummary};
 pub use pool::{SchemaStatus, Store, StoreOptions};
 pub use retention::RetentionPolicy;
 pub use servers::{NO_PRIMARY, PostgresRole, PostgresServer};

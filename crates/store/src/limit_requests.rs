@@ -1,9 +1,10 @@
 //! Members' requests for higher limits, and the decisions of operators. Triggers write both to the audit log.
 
+use ipseity_domain::KeyId;
 use sqlx::FromRow;
 
 use crate::access::LimitRequests;
-use crate::accounts::to_i64;
+use crate::accounts::{self, to_i64};
 use crate::error::{StoreError, StoreRefusal};
 
 /// Maximum length of a message and of an answer, in characters.
@@ -168,24 +169,52 @@ impl LimitRequests<'_> {
         Ok(rows.into_iter().filter_map(LimitRequestRow::into_limit_request).collect())
     }
 
-    /// Decides an open request. Returns `false` if it does not exist or is decided: of two concurrent decisions, the first counts.
+    /// Decides an open request, and raises the daily limit of the account if it is granted. Returns the keys whose records
+    /// change. `None` if the request does not exist or is decided: of two concurrent decisions, the first counts.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn decide(self, id: i64, decision: LimitDecision, answer: &str) -> Result<bool, StoreError> {
+    pub async fn decide(
+        self,
+        id: i64,
+        decision: LimitDecision,
+        answer: &str,
+    ) -> Result<Option<Vec<KeyId>>, StoreError> {
         let state = match decision {
             LimitDecision::Grant => LimitRequestState::Granted,
             LimitDecision::Decline => LimitRequestState::Declined,
         };
-        let decided = sqlx::query(
-            "update limit_requests set state = $2, answer = nullif($3, ''), decided_at = now()
-             where id = $1 and state = 'open'",
-        )
-        .bind(id)
-        .bind(state.name())
-        .bind(answer)
-        .execute(&self.store.pool);
-        Ok(self.store.with_timeout(decided).await?.rows_affected() == 1)
+        let decided = async {
+            let mut transaction = self.store.pool.begin().await?;
+            let account_id: Option<i64> = sqlx::query_scalar(
+                "update limit_requests set state = $2, answer = nullif($3, ''), decided_at = now()
+                 where id = $1 and state = 'open' returning account_id",
+            )
+            .bind(id)
+            .bind(state.name())
+            .bind(answer)
+            .fetch_optional(&mut *transaction)
+            .await?;
+            let Some(account_id) = account_id else { return Ok(None) };
+            let mut keys = Vec::new();
+            if decision == LimitDecision::Grant {
+                // The limit may have been raised further since the request.
+                let raised = sqlx::query(
+                    "update accounts a set daily_limit = r.daily_limit from limit_requests r, account_limits l
+                     where a.id = $1 and r.id = $2 and l.account_id = a.id and l.daily_limit < r.daily_limit",
+                )
+                .bind(account_id)
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+                if raised.rows_affected() == 1 {
+                    keys = accounts::update_keys(&mut transaction, account_id).await?;
+                }
+            }
+            transaction.commit().await?;
+            Ok(Some(keys))
+        };
+        self.store.with_timeout::<_, sqlx::Error>(decided).await
     }
 }
 

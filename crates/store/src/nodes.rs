@@ -50,7 +50,7 @@ impl NodeRole {
 
 /// A home node, or the remote nodes of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct NodeSummary {
     /// Identifies the process or the site.
     pub id: Uuid,
     /// What it has.
@@ -138,7 +138,7 @@ impl Nodes<'_> {
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn list(self) -> Result<Vec<Node>, StoreError> {
+    pub async fn list(self) -> Result<Vec<NodeSummary>, StoreError> {
         let listed = sqlx::query_as(
             "select id, role, name, site, version, schema_version, floor(extract(epoch from started_at))::bigint as started_s,
                     greatest(floor(extract(epoch from now() - last_seen_at)), 0)::bigint as seen_ago_s, is_draining, is_degraded
@@ -152,8 +152,8 @@ impl Nodes<'_> {
 
 impl NodeRow {
     /// `None` only for a row that violates the checks of the schema.
-    fn into_node(self) -> Option<Node> {
-        Some(Node {
+    fn into_node(self) -> Option<NodeSummary> {
+        Some(NodeSummary {
             id: self.id,
             role: [NodeRole::Home, NodeRole::Remote].into_iter().find(|role| role.name() == self.role)?,
             name: self.name,

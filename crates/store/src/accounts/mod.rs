@@ -71,6 +71,25 @@ impl Account {
     }
 }
 
+/// Dedicated limits, as columns of an account or a key.
+#[derive(FromRow)]
+pub(crate) struct OverridesRow {
+    daily_limit: Option<i64>,
+    burst_limit: Option<i32>,
+    keys_max: Option<i32>,
+}
+
+impl OverridesRow {
+    pub(crate) fn into_overrides(self) -> LimitOverrides {
+        let to_usize = |number: i32| usize::try_from(number).unwrap_or(0);
+        LimitOverrides {
+            daily_limit: self.daily_limit.map(i64::unsigned_abs),
+            burst_limit: self.burst_limit.map(to_usize),
+            keys_max: self.keys_max.map(to_usize),
+        }
+    }
+}
+
 impl Accounts<'_> {
     /// Creates an account.
     ///
@@ -176,6 +195,18 @@ impl Accounts<'_> {
         self.change_limits(account, set).await
     }
 
+    /// The limits that an account has instead of those of its plan.
+    ///
+    /// # Errors
+    /// If the account does not exist.
+    pub async fn overrides(self, account_id: i64) -> Result<LimitOverrides, StoreError> {
+        let found = sqlx::query_as("select daily_limit, burst_limit, keys_max from accounts where id = $1")
+            .bind(account_id)
+            .fetch_optional(&self.store.pool);
+        let row: Option<OverridesRow> = self.store.with_timeout(found).await?;
+        row.map(OverridesRow::into_overrides).ok_or(StoreRefusal::UnknownAccount.into())
+    }
+
     async fn change_limits(
         self,
         account: &Account,
@@ -184,13 +215,9 @@ impl Accounts<'_> {
         let changed = async {
             let mut transaction = self.store.pool.begin().await?;
             change.execute(&mut *transaction).await.map_err(map_unknown_plan)?;
-            let ids: Vec<String> =
-                sqlx::query_scalar("update keys set generation = generation + 1 where account_id = $1 returning id")
-                    .bind(account.id)
-                    .fetch_all(&mut *transaction)
-                    .await?;
+            let keys = update_keys(&mut transaction, account.id).await?;
             transaction.commit().await?;
-            Ok(ids.iter().filter_map(|id| KeyId::parse(id)).collect())
+            Ok(keys)
         };
         self.store.with_timeout::<_, StoreError>(changed).await
     }
@@ -278,6 +305,16 @@ pub(crate) async fn insert_account(
     .bind(plan)
     .bind(password_hash);
     inserted.fetch_optional(executor).await.map_err(map_unknown_plan)?.ok_or(StoreRefusal::AccountExists.into())
+}
+
+/// Updates the key records of an account whose limits changed, and returns its keys.
+pub(crate) async fn update_keys(connection: &mut PgConnection, account_id: i64) -> Result<Vec<KeyId>, sqlx::Error> {
+    let ids: Vec<String> =
+        sqlx::query_scalar("update keys set generation = generation + 1 where account_id = $1 returning id")
+            .bind(account_id)
+            .fetch_all(connection)
+            .await?;
+    Ok(ids.iter().filter_map(|id| KeyId::parse(id)).collect())
 }
 
 /// Locks an account against concurrent changes. Returns false if it does not exist.

@@ -2,7 +2,7 @@
 
 use sqlx::FromRow;
 
-use crate::access::Console;
+use crate::access::ConsoleQueries;
 use crate::email::queue::ATTEMPTS_MAX;
 use crate::error::StoreError;
 
@@ -96,7 +96,7 @@ struct QueuesRow {
     outbox_rows: i64,
 }
 
-impl Console<'_> {
+impl ConsoleQueries<'_> {
     /// How many accounts and keys there are, and what waits.
     ///
     /// # Errors

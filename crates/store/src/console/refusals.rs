@@ -2,7 +2,7 @@
 
 use sqlx::FromRow;
 
-use crate::access::Console;
+use crate::access::ConsoleQueries;
 use crate::error::StoreError;
 
 /// The refused requests of a day for one reason.
@@ -16,7 +16,7 @@ pub struct DailyRefusals {
     pub count: i64,
 }
 
-impl Console<'_> {
+impl ConsoleQueries<'_> {
     /// The refused requests of the current UTC day and the days before, `days` in total, by day and reason, newest first. Those that
     /// nodes of older versions wrote are missing.
     ///

@@ -4,7 +4,7 @@ use ipseity_domain::KeyId;
 use ipseity_domain::account::EmailAddress;
 use sqlx::FromRow;
 
-use crate::access::Console;
+use crate::access::ConsoleQueries;
 use crate::error::StoreError;
 use crate::keys::search::{FoundKey, FoundKeyRow, found_key_columns};
 
@@ -65,7 +65,7 @@ const SEARCH_KEYS: &str = concat!(
      order by found.rank, lower(k.name) collate \"C\", k.id limit $3"
 );
 
-impl Console<'_> {
+impl ConsoleQueries<'_> {
     /// The account with this number, accounts whose email address starts with the text, or those of a domain such as
     /// `@example.com`, newest first.
     ///

@@ -2,7 +2,7 @@
 
 use sqlx::FromRow;
 
-use crate::access::Console;
+use crate::access::ConsoleQueries;
 use crate::console::search::{FoundAccount, found_account_columns};
 use crate::error::StoreError;
 
@@ -15,7 +15,7 @@ pub struct DailySignUps {
     pub count: i64,
 }
 
-impl Console<'_> {
+impl ConsoleQueries<'_> {
     /// Sign-ups of the current UTC day and the days before, `days` in total, newest first. Deleted accounts are not counted.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use sqlx::FromRow;
 
-use crate::access::Console;
+use crate::access::ConsoleQueries;
 use crate::email::queue::ATTEMPTS_MAX;
 use crate::error::StoreError;
 
@@ -95,7 +95,7 @@ struct UnsentEmailRow {
     state: String,
 }
 
-impl Console<'_> {
+impl ConsoleQueries<'_> {
     /// Emails that are not sent yet, those that failed or are due first.
     ///
     /// # Errors

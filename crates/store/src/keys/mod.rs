@@ -16,7 +16,7 @@ use sqlx::PgConnection;
 
 use crate::access::Keys;
 use crate::accounts::security_log::{SecurityEvent, record_key_event};
-use crate::accounts::{self, Account};
+use crate::accounts::{self, Account, OverridesRow};
 use crate::error::{StoreError, StoreRefusal};
 use crate::keys::audit::Actor;
 use crate::keys::record::load_updated_key;
@@ -96,6 +96,18 @@ impl Keys<'_> {
             Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(issued).await
+    }
+
+    /// The limits that a key has instead of those of its account.
+    ///
+    /// # Errors
+    /// If the key does not exist.
+    pub async fn overrides(self, id: KeyId) -> Result<LimitOverrides, StoreError> {
+        let found = sqlx::query_as("select daily_limit, burst_limit, null::int as keys_max from keys where id = $1")
+            .bind(id.as_str())
+            .fetch_optional(&self.store.pool);
+        let row: Option<OverridesRow> = self.store.with_timeout(found).await?;
+        row.map(OverridesRow::into_overrides).ok_or(StoreRefusal::UnknownKey.into())
     }
 
     /// Replaces the limits that a key has instead of those of its account.

@@ -4,6 +4,7 @@ use ipseity_domain::{KeyFlags, KeyId, KeyState, Restrictions, Scope};
 use sqlx::FromRow;
 
 use crate::access::Keys;
+use crate::accounts::{Account, account_columns, select_accounts};
 use crate::error::StoreError;
 use crate::keys::record::key_daily_limit;
 use crate::keys::restrictions_row::{RestrictionsRow, restriction_columns};
@@ -103,6 +104,17 @@ impl Keys<'_> {
             sqlx::query_as(SELECT_KEY_SUMMARIES).bind(account_id).bind(None::<&str>).fetch_all(&self.store.pool);
         let rows: Vec<KeySummaryRow> = self.store.with_timeout(query).await?;
         Ok(rows.into_iter().filter_map(KeySummaryRow::into_summary).collect())
+    }
+
+    /// The account of a key. `None` if there is no such key.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn find_account(self, id: KeyId) -> Result<Option<Account>, StoreError> {
+        let found = sqlx::query_as(select_accounts!("where a.id = (select account_id from keys where id = $1)"))
+            .bind(id.as_str())
+            .fetch_optional(&self.store.pool);
+        self.store.with_timeout(found).await
     }
 
     /// One of an account's keys. `None` if the account has no such key.

@@ -35,16 +35,19 @@ async fn account_has_one_open_request_and_the_first_decision_counts() {
         requests.decide(id, LimitDecision::Grant, "until June"),
         requests.decide(id, LimitDecision::Decline, "")
     );
-    let (granted, declined) = (granted.expect("decision is stored"), declined.expect("decision is stored"));
+    let is_counted = |decision: Result<Option<Vec<_>>, _>| decision.expect("decision is stored").is_some();
+    let (granted, declined) = (is_counted(granted), is_counted(declined));
     assert_ne!(granted, declined, "only one decision counts");
     let decided = requests.find(id).await.expect("query succeeds").expect("request exists");
     let expected = if granted { (LimitRequestState::Granted, "until June") } else { (LimitRequestState::Declined, "") };
     assert_eq!((decided.state, decided.answer.as_str()), expected);
     assert!(decided.decided_s.is_some());
+    let limit = store.accounts().find(account.id).await.expect("query succeeds").expect("account exists").daily_limit;
+    assert_eq!(limit, if granted { 50_000 } else { 10_000 }, "the limit is raised with the decision");
     request(&store, account.id, "again").await.expect("another request is stored");
     let newest = requests.find_newest(account.id).await.expect("query succeeds").expect("request exists");
     assert_eq!((newest.state, newest.message.as_str()), (LimitRequestState::Open, "again"));
-    assert!(!requests.decide(0, LimitDecision::Grant, "").await.expect("query succeeds"));
+    assert_eq!(requests.decide(0, LimitDecision::Grant, "").await.expect("query succeeds"), None);
 
     fixture.store.accounts().delete(account.id, None).await.expect("account is deleted");
     assert!(requests.find(id).await.expect("query succeeds").is_none());
@@ -71,7 +74,7 @@ async fn requests_and_decisions_are_audited() {
     assert_eq!(
         events,
         "owner limit_requested daily_limit 50000\noperator clerk limit_request_granted daily_limit 50000\n\
-         owner limit_requested daily_limit 50000\noperator clerk limit_request_declined daily_limit 50000"
+         operator clerk limits_changed daily_limit 50000\nowner limit_requested daily_limit 50000\noperator clerk limit_request_declined daily_limit 50000"
     );
     let error = fixture.sql_error("set session authorization clerk; select audit_limit_request()").await;
     assert!(error.contains("permission denied"), "{error}");

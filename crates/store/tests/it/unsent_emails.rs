@@ -6,7 +6,7 @@ use ipseity_store::{UnsentEmailState, UnsentQueue, WakeListener};
 
 use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, TEST_TIMEOUT, email, pause, random_digest};
 
-/// One email of each queue, which nobody has tried.
+/// One email of each queue, without an attempt.
 async fn queue_emails(fixture: &StoreFixture) {
     let store = &fixture.store;
     let address = email("new@ipseity.example");
