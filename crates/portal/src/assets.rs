@@ -27,6 +27,7 @@ assets! {
     "app.css"                "text/css; charset=utf-8";
     "app.js"                 "text/javascript; charset=utf-8";
     "api_call.js"            "text/javascript; charset=utf-8";
+    "console.css"            "text/css; charset=utf-8";
     "charts.js"              "text/javascript; charset=utf-8";
     "docs.js"                "text/javascript; charset=utf-8";
     "landing.js"             "text/javascript; charset=utf-8";

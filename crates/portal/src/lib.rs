@@ -16,6 +16,7 @@
 mod account;
 mod assets;
 mod auth;
+mod console;
 mod csp;
 mod docs;
 mod error;
@@ -44,6 +45,10 @@ mod view;
 mod worker;
 
 pub use auth::link::generate_invitation;
+pub use console::{
+    CONSOLE_ROUTES, Console, ConsoleAccess, ConsoleHost, ConsoleRoute, ConsoleSettings, GeoEdition, HealthCheck,
+    NodeCertificate, OperatorStores, console_router, generate_operator_link, offer_first_link,
+};
 pub use host::{DataAttribution, HostServices, VisitorLookup};
 pub use mail::{MailerError, MailerOptions};
 pub use oidc::{

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Denies the browser features that no page uses.
-const PERMISSIONS_POLICY: HeaderValue = HeaderValue::from_static(
+pub(crate) const PERMISSIONS_POLICY: HeaderValue = HeaderValue::from_static(
     "accelerometer=(), autoplay=(), camera=(), display-capture=(), encrypted-media=(), fullscreen=(), geolocation=(), \
      gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), \
      screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()",

@@ -30,6 +30,11 @@ pub(crate) fn format_second(unix_s: i64) -> String {
     format_utc(unix_s, "%-d %b %Y, %H:%M:%S UTC")
 }
 
+/// `2026-11-15T14:03:22Z`
+pub(crate) fn format_rfc3339(unix_s: i64) -> String {
+    format_utc(unix_s, "%Y-%m-%dT%H:%M:%SZ")
+}
+
 /// `2026-11-15T14:03`, as an input for a date and a time has it. With seconds, unless they are 0.
 pub(crate) fn format_date_time_input(unix_s: u64) -> String {
     let format = if unix_s.is_multiple_of(60) { "%Y-%m-%dT%H:%M" } else { "%Y-%m-%dT%H:%M:%S" };

@@ -63,7 +63,7 @@ pub(crate) fn email_digest(email: &str) -> [u8; 32] {
 }
 
 /// Label of a session in the list of sessions: browser and system, from the user agent.
-fn session_label(headers: &HeaderMap) -> String {
+pub(crate) fn session_label(headers: &HeaderMap) -> String {
     let user_agent = headers.get(USER_AGENT).and_then(|user_agent| user_agent.to_str().ok()).unwrap_or_default();
     let first_match = |candidates: &[(&'static str, &'static str)]| {
         candidates.iter().find(|(pattern, _)| user_agent.contains(pattern)).map(|(_, name)| *name)

@@ -10,6 +10,8 @@ use subtle::ConstantTimeEq;
 
 /// The session cookie. With the prefix `__Host-`, browsers accept it only from this host and over TLS.
 const SESSION_COOKIE_NAME: &str = "__Host-ipseity";
+/// The session cookie of the admin console. Browsers send the cookies of a host to all its ports.
+const CONSOLE_COOKIE_NAME: &str = "__Host-ipseity-console";
 /// Identifies a browser that signed in before.
 const DEVICE_COOKIE_NAME: &str = "__Host-device";
 const SECRET_BYTES: usize = 32;
@@ -49,6 +51,7 @@ impl SecretToken {
 /// The session cookie of a browser.
 #[derive(Clone)]
 pub(crate) struct SessionCookie {
+    name: &'static str,
     token: SecretToken,
     /// Whether the browser does not have the cookie yet.
     is_new: bool,
@@ -57,12 +60,27 @@ pub(crate) struct SessionCookie {
 impl SessionCookie {
     /// Reads the cookie of a request, or generates a new one.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
-        read_cookie(headers, SESSION_COOKIE_NAME).map_or_else(Self::generate, |token| Self { token, is_new: false })
+        Self::read(headers, SESSION_COOKIE_NAME)
+    }
+
+    /// The same for the admin console.
+    pub(crate) fn of_console(headers: &HeaderMap) -> Self {
+        Self::read(headers, CONSOLE_COOKIE_NAME)
+    }
+
+    fn read(headers: &HeaderMap, name: &'static str) -> Self {
+        let new = || Self { name, token: SecretToken::generate(), is_new: true };
+        read_cookie(headers, name).map_or_else(new, |token| Self { name, token, is_new: false })
     }
 
     /// Generates a new cookie. Signing in and out does this, which prevents session fixation.
     pub(crate) fn generate() -> Self {
-        Self { token: SecretToken::generate(), is_new: true }
+        Self { name: SESSION_COOKIE_NAME, token: SecretToken::generate(), is_new: true }
+    }
+
+    /// The same for the admin console.
+    pub(crate) fn generate_for_console() -> Self {
+        Self { name: CONSOLE_COOKIE_NAME, ..Self::generate() }
     }
 
     pub(crate) fn is_new(&self) -> bool {
@@ -87,7 +105,7 @@ impl SessionCookie {
 
     /// The `Set-Cookie` value; expires with an idle session.
     pub(crate) fn to_set_cookie(&self, idle_max_s: u64) -> HeaderValue {
-        set_cookie_header(SESSION_COOKIE_NAME, &self.token, idle_max_s)
+        set_cookie_header(self.name, &self.token, idle_max_s)
     }
 }
 
@@ -145,8 +163,7 @@ mod tests {
 
     #[test]
     fn csrf_token_is_valid_only_for_its_session() {
-        let returning =
-            |session_cookie: &SessionCookie| SessionCookie { token: session_cookie.token.clone(), is_new: false };
+        let returning = |session_cookie: &SessionCookie| SessionCookie { is_new: false, ..session_cookie.clone() };
         let (own, other) = (SessionCookie::generate(), SessionCookie::generate());
         assert!(returning(&own).verify_csrf_token(&own.csrf_token()));
         for token in ["", &other.csrf_token(), &own.csrf_token()[1..], own.token.expose()] {

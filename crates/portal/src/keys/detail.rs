@@ -95,7 +95,7 @@ pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &
     })
 }
 
-fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
+pub(crate) fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
     let description = match row.action.as_str() {
         "issued" => "Created",
         "renamed" => "Renamed",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use ipseity_domain::{DAY_S, KeyId, KeyState, UtcDay, causes};
+use ipseity_ledger::Ledger;
 use ipseity_store::{KeySummary, PauseEvidence};
 use sha2::{Digest, Sha256};
 
@@ -105,18 +106,22 @@ pub(super) fn pause_view(pause: &PauseEvidence) -> PauseView {
 }
 
 impl Portal {
-    /// Today's usage of each key, from Redis; from the last usage flush if Redis is unavailable.
     pub(crate) async fn key_usage_today(&self, rows: &[KeySummary]) -> Vec<u64> {
-        let today = time::today();
-        let ids: Vec<KeyId> = rows.iter().map(|row| row.id).collect();
-        let live = self.ledger.usage_of(&ids).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %causes(&error), "live usage unavailable; showing the last flush");
-            vec![None; ids.len()]
-        });
-        let if_today = |day: UtcDay, highest_count| if day == today { highest_count } else { 0 };
-        let highest_count = |(row, live): (&KeySummary, Option<ipseity_domain::DailyUsage>)| {
-            row.used_today.max(live.map_or(0, |used| if_today(used.day, used.count)))
-        };
-        rows.iter().zip(live).map(highest_count).collect()
+        key_usage_today(&self.ledger, rows).await
     }
+}
+
+/// Today's usage of each key, from Redis; from the last usage flush if Redis is unavailable.
+pub(crate) async fn key_usage_today(ledger: &Ledger, rows: &[KeySummary]) -> Vec<u64> {
+    let today = time::today();
+    let ids: Vec<KeyId> = rows.iter().map(|row| row.id).collect();
+    let live = ledger.usage_of(&ids).await.unwrap_or_else(|error| {
+        tracing::warn!(error = %causes(&error), "live usage unavailable; showing the last flush");
+        vec![None; ids.len()]
+    });
+    let if_today = |day: UtcDay, highest_count| if day == today { highest_count } else { 0 };
+    let highest_count = |(row, live): (&KeySummary, Option<ipseity_domain::DailyUsage>)| {
+        row.used_today.max(live.map_or(0, |used| if_today(used.day, used.count)))
+    };
+    rows.iter().zip(live).map(highest_count).collect()
 }

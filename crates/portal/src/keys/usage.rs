@@ -41,7 +41,8 @@ impl UsageCount {
     }
 }
 
-fn first_day() -> UtcDay {
+/// The first of the last 30 days.
+pub(crate) fn first_day() -> UtcDay {
     UtcDay(time::today().0.saturating_sub(USAGE_DAYS - 1))
 }
 
@@ -73,7 +74,8 @@ impl Portal {
     }
 }
 
-fn usage_view<'a>(rows: impl Iterator<Item = &'a UsageRow>, used_today: u64) -> UsageView {
+/// The last 30 days, with today's live count.
+pub(crate) fn usage_view<'a>(rows: impl Iterator<Item = &'a UsageRow>, used_today: u64) -> UsageView {
     let (today, first) = (time::today(), first_day());
     let mut days: BTreeMap<UtcDay, UsageCount> =
         (first.0..=today.0).map(|day| (UtcDay(day), UsageCount::default())).collect();

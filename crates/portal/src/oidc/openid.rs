@@ -95,7 +95,7 @@ impl OidcProvider {
     ) -> Result<ProfileClaims, OidcError> {
         let token = tokens.id_token.as_deref().ok_or(OidcError::MissingIdToken)?;
         let token = UnverifiedIdToken::parse(token)?;
-        let fetch = async || {
+        let fetch = async {
             self.client.send(KEYS_ENDPOINT, self.client.request(Method::GET, &metadata.jwks_uri)).await?.json()
         };
         let key = self.keys.find(token.key_id(), token.algorithm(), Instant::now(), fetch).await?;

@@ -140,7 +140,7 @@ impl SigningKeyCache {
         id: Option<&str>,
         algorithm: SigningAlgorithm,
         now: Instant,
-        fetch: impl AsyncFn() -> Result<JwkSet, OidcError>,
+        fetch: impl Future<Output = Result<JwkSet, OidcError>>,
     ) -> Result<Arc<SigningKey>, OidcError> {
         // Held while the keys are read, so that concurrent sign-ins read them once.
         let mut state = self.0.lock().await;
@@ -154,7 +154,7 @@ impl SigningKeyCache {
             }
             state.unknown_key_at = Some(now);
         }
-        let keys = SigningKeySet::from_jwks(fetch().await?);
+        let keys = SigningKeySet::from_jwks(fetch.await?);
         let key = keys.find(id, algorithm).ok_or(IdTokenError::UnknownKey);
         state.current = Some((keys, now));
         Ok(key?)

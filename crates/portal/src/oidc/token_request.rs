@@ -35,30 +35,32 @@ struct ErrorResponse {
 
 impl TokenRequest<'_> {
     pub(super) async fn send(&self, client: &ProviderClient, endpoint: &Url) -> Result<Tokens, OidcError> {
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "authorization_code")
-            .append_pair("code", self.code)
-            .append_pair("redirect_uri", self.redirect_url)
-            .append_pair("code_verifier", self.code_verifier);
         let mut request = client
             .request(Method::POST, endpoint)
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-        match self.authentication {
-            ClientAuthentication::Basic => {
-                // RFC 6749, section 2.3.1: encoded as in forms.
-                let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-                request = request.basic_auth(encode(self.client_id), Some(encode(self.client_secret)));
-            }
-            ClientAuthentication::Post => {
-                form.append_pair("client_id", self.client_id).append_pair("client_secret", self.client_secret);
-            }
+        if matches!(self.authentication, ClientAuthentication::Basic) {
+            // RFC 6749, section 2.3.1: encoded as in forms.
+            let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+            request = request.basic_auth(encode(self.client_id), Some(encode(self.client_secret)));
         }
-        let response = client.send(ENDPOINT, request.body(form.finish())).await?;
+        let response = client.send(ENDPOINT, request.body(self.form())).await?;
         // GitHub sends errors with the status 200.
         if let Some(ErrorResponse { error }) = response.json_of_any_status() {
             return Err(OidcError::TokenRejected(ProviderErrorCode::new(&error)));
         }
         response.json()
+    }
+
+    fn form(&self) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", self.code)
+            .append_pair("redirect_uri", self.redirect_url)
+            .append_pair("code_verifier", self.code_verifier);
+        if matches!(self.authentication, ClientAuthentication::Post) {
+            form.append_pair("client_id", self.client_id).append_pair("client_secret", self.client_secret);
+        }
+        form.finish()
     }
 }

@@ -1,5 +1,7 @@
 //! Every page, rendered with edge cases: no data, ten keys, names that contain markup.
 
+mod console;
+
 use askama::Template;
 
 use crate::auth::next_path::NextPath;
@@ -31,6 +33,8 @@ use crate::view::restrictions::{
 use crate::view::static_pages::{EnterprisePage, ErrorPage, ReportKeyPage};
 use crate::view::two_factor::{RecoveryCodesPage, TotpSetupPage, TwoFactorPage};
 use crate::view::usage::{KeyUsageRow, UsageDayRow, UsagePage, UsageView};
+
+pub(super) use console::{console_key_page, console_pages, console_visitor_pages};
 
 const BASE: &str = "https://ip.example";
 const NAME: &str = "<i>Web & \"shop\"</i>";

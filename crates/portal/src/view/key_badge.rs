@@ -1,5 +1,7 @@
 //! The badge of a key, with the same words on every page, and how much of a daily limit is used.
 
+use ipseity_domain::KeyState;
+
 /// How much of a daily limit is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaLevel {
@@ -48,6 +50,16 @@ impl KeyBadge {
             QuotaLevel::Normal => Self::Active,
             QuotaLevel::Near => Self::NearDailyLimit,
             QuotaLevel::Reached => Self::DailyLimitReached,
+        }
+    }
+
+    /// The badge of a key in a list without usage.
+    pub(crate) const fn of_state(state: KeyState, is_expired: bool) -> Self {
+        match state {
+            KeyState::Inactive => Self::Deactivated,
+            KeyState::Paused => Self::Paused,
+            KeyState::Active if is_expired => Self::Expired,
+            KeyState::Active => Self::Active,
         }
     }
 

@@ -38,7 +38,7 @@ impl KeyCard {
         usage_bar(self.used_today, self.daily_limit)
     }
 
-    fn is_deactivated(&self) -> bool {
+    pub(crate) fn is_deactivated(&self) -> bool {
         self.badge == KeyBadge::Deactivated
     }
 

@@ -3,10 +3,13 @@
 use std::collections::HashSet;
 use std::fs;
 
+use ipseity_store::OperatorRole;
+
+use crate::console::{CONSOLE_ROUTES, ConsoleRoute};
 use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
 use crate::view::fixtures::{
-    all_pages, docs_pages, enterprise_page, invalid_field, key_card, key_page, key_page_with, keys_page, member_pages,
-    reference_page,
+    all_pages, console_key_page, console_pages, console_visitor_pages, docs_pages, enterprise_page, invalid_field,
+    key_card, key_page, key_page_with, keys_page, member_pages, reference_page,
 };
 use crate::view::key_badge::KeyBadge;
 use crate::view::restrictions::{RestrictionFields, RestrictionsError, RestrictionsPanel};
@@ -20,14 +23,31 @@ fn attribute_value<'a>(tag: &'a str, attribute: &str) -> Option<&'a str> {
     tag.split_once(&format!(" {attribute}=\""))?.1.split('"').next()
 }
 
+/// All pages of the console, for every role.
+fn all_console_pages() -> Vec<String> {
+    console_visitor_pages().into_iter().chain(OperatorRole::ALL.into_iter().flat_map(console_pages)).collect()
+}
+
+fn all_pages_and_console() -> Vec<String> {
+    [all_pages(), all_console_pages()].concat()
+}
+
 #[test]
 fn every_page_has_a_fixture() {
-    let fixtures = include_str!("fixtures.rs");
-    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/view")).expect("list the directory") {
-        let source = fs::read_to_string(file.expect("read the directory").path()).expect("file is readable");
-        for page in source.split("#[template(path").skip(1).filter_map(|rest| rest.split("struct ").nth(1)) {
-            let name = page.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default();
-            assert!(fixtures.contains(&format!("{name} {{")), "{name} is not rendered in fixtures.rs");
+    for (dir, fixtures) in
+        [("view", include_str!("fixtures.rs")), ("console/view", include_str!("fixtures/console.rs"))]
+    {
+        let dir = format!("{}/src/{dir}", env!("CARGO_MANIFEST_DIR"));
+        for file in fs::read_dir(dir).expect("list the directory") {
+            let path = file.expect("read the directory").path();
+            if path.is_dir() {
+                continue;
+            }
+            let source = fs::read_to_string(path).expect("file is readable");
+            for page in source.split("#[template(path").skip(1).filter_map(|rest| rest.split("struct ").nth(1)) {
+                let name = page.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default();
+                assert!(fixtures.contains(&format!("{name} {{")), "{name} is not rendered in the fixtures");
+            }
         }
     }
 }
@@ -49,7 +69,7 @@ fn every_page_has_one_heading_a_skip_link_and_its_notice() {
 
 #[test]
 fn pages_contain_nothing_that_the_csp_blocks() {
-    for page in all_pages() {
+    for page in all_pages_and_console() {
         for blocked in ["style=", "<style", "onclick=", "data:", "javascript:"] {
             assert!(!page.contains(blocked), "{blocked} in {page}");
         }
@@ -68,12 +88,12 @@ fn pages_contain_nothing_that_the_csp_blocks() {
 
 #[test]
 fn every_form_posts_its_csrf_token() {
-    for page in all_pages() {
+    for page in all_pages_and_console() {
         for form in page.split("<form").skip(1) {
             let form = form.split("</form>").next().unwrap_or_default();
-            // A search changes nothing and needs no token.
-            if form.contains("role=\"search\"") {
-                assert!(form.contains("method=\"get\"") && !form.contains("csrf"), "{form}");
+            // A search or a filter changes nothing and needs no token.
+            if form.contains("method=\"get\"") {
+                assert!(!form.contains("csrf"), "{form}");
                 continue;
             }
             assert!(form.contains("method=\"post\""), "{form}");
@@ -84,9 +104,9 @@ fn every_form_posts_its_csrf_token() {
 
 #[test]
 fn every_input_has_a_label() {
-    for page in all_pages() {
+    for page in all_pages_and_console() {
         let inputs = tags(&page, "<input").filter(|tag| !tag.contains("hidden"));
-        for input in inputs.chain(tags(&page, "<textarea")) {
+        for input in inputs.chain(tags(&page, "<textarea")).chain(tags(&page, "<select")) {
             let is_named = attribute_value(input, "id").is_some_and(|id| page.contains(&format!("for=\"{id}\"")));
             assert!(
                 is_named
@@ -100,7 +120,7 @@ fn every_input_has_a_label() {
 
 #[test]
 fn descriptions_of_fields_exist() {
-    for page in all_pages() {
+    for page in all_pages_and_console() {
         for ids in page.split('<').filter_map(|tag| attribute_value(tag.split('>').next()?, "aria-describedby")) {
             for id in ids.split(' ') {
                 assert!(page.contains(&format!(" id=\"{id}\"")), "{id} is missing in {page}");
@@ -142,7 +162,7 @@ fn reached_daily_limit_is_shown_with_its_reset() {
 
 #[test]
 fn ids_are_unique_and_live_elements_have_one() {
-    for page in all_pages() {
+    for page in all_pages_and_console() {
         let mut seen = HashSet::new();
         for tag in page.split('<').skip(1).filter_map(|tag| tag.split('>').next()) {
             let id = attribute_value(tag, "id");
@@ -157,6 +177,72 @@ fn key_names_are_escaped_on_every_page() {
     for page in member_pages() {
         assert!(!page.contains("<i>"), "{page}");
     }
+}
+
+#[test]
+fn console_pages_have_one_heading_a_skip_link_and_their_notice() {
+    for page in all_console_pages() {
+        assert_eq!(page.matches("<h1").count(), 1, "{page}");
+        assert!(page.contains("href=\"#main\"") && page.contains("<main id=\"main\""), "{page}");
+        assert!(page.contains("<title>A title · Ipseity admin</title>") && page.contains("Saved."), "{page}");
+        assert!(page.contains("<meta name=\"robots\" content=\"noindex\">"), "{page}");
+        assert!(!page.contains("<i>"), "names are escaped: {page}");
+    }
+    for page in console_visitor_pages() {
+        assert!(!page.contains("<nav") && !page.contains("/signout"), "{page}");
+    }
+}
+
+/// The route of the console that a link or a form leads to.
+fn console_route(method: &str, path: &str) -> Option<&'static ConsoleRoute> {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let is_same = |known: &str, part: &str| known == part || known.starts_with('{');
+    CONSOLE_ROUTES.iter().find(|route| {
+        let (known, parts) = (route.path.split('/'), path.split('/'));
+        route.method == method
+            && known.clone().count() == parts.clone().count()
+            && known.zip(parts).all(|(known, part)| is_same(known, part))
+    })
+}
+
+#[test]
+fn console_pages_lead_only_where_the_role_may_go() {
+    for role in OperatorRole::ALL {
+        for page in console_pages(role) {
+            for link in tags(&page, "<a ").filter_map(|tag| attribute_value(tag, "href")) {
+                let route = console_route("get", link).filter(|route| route.access.role() <= Some(role));
+                assert!(
+                    link.starts_with('#') || link.starts_with("https://ip.example/docs") || route.is_some(),
+                    "{link} for a {}",
+                    role.name()
+                );
+            }
+            for form in page.split("<form").skip(1).filter_map(|form| form.split("</form>").next()) {
+                let method = attribute_value(form, "method").expect("form has a method");
+                let action = attribute_value(form, "action").expect("form has an action");
+                let route = console_route(method, action).unwrap_or_else(|| panic!("{action} is no route"));
+                // Viewers see restrictions in fields that they cannot change.
+                let is_read_only = form.contains("<fieldset class=\"stack\" disabled>") && !form.contains("<button");
+                assert!(is_read_only || route.access.role() <= Some(role), "{action} for a {}", role.name());
+                if let Some(begin) = attribute_value(form, "data-begin") {
+                    assert!(console_route("post", begin).is_some(), "{begin} is no route");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn console_shows_the_forms_of_the_role() {
+    let forms = |page: &str| page.matches("method=\"post\"").count();
+    let pages = OperatorRole::ALL.map(|role| console_key_page(role, KeyBadge::Paused, true));
+    // Sign out, restrictions, resume, deactivate, old secret, limits.
+    assert_eq!(pages.each_ref().map(|page| forms(page)), [2, 5, 6]);
+    assert!(pages.iter().all(|page| page.contains("by the owner") && page.contains("by Ipseity")));
+    let deactivated = console_key_page(OperatorRole::Support, KeyBadge::Deactivated, false);
+    assert!(deactivated.contains("/reactivate\"") && !deactivated.contains("/deactivate\""), "{deactivated}");
+    let tabs = OperatorRole::ALL.map(|role| console_pages(role)[0].contains("href=\"/operators\""));
+    assert_eq!(tabs, [false, false, true]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod ledger;
 mod limits;
 mod metrics_text;
 mod migrate;
+mod operator;
 mod ops_client;
 mod output;
 mod parse;
@@ -148,6 +149,11 @@ enum ConfiguredCommand {
     /// Manage sites with remote nodes.
     #[command(subcommand)]
     Site(site::SiteCommand),
+    /// Manage the operators of the admin console.
+    ///
+    /// While there is none, a node writes a link to its log, and its first visitor becomes admin.
+    #[command(subcommand)]
+    Operator(operator::OperatorCommand),
     /// Show and update geo databases.
     #[command(subcommand)]
     Geo(geo::GeoCommand),
@@ -195,6 +201,7 @@ impl ConfiguredCommand {
             Self::Ledger(command) => command.run(&AdminContext::open(config)?, json).await,
             Self::Plan(command) => command.run(&AdminContext::open(config)?, json).await,
             Self::Site(command) => command.run(config, json).await,
+            Self::Operator(command) => command.run(config, json).await,
             Self::Geo(command) => command.run(config, json).await,
         }
     }

@@ -7,6 +7,7 @@ use ipseity_domain::DAILY_LIMIT_MAX;
 use serde_json::Value;
 
 use crate::config::{Config, settings_of};
+use crate::node::console::{console_address, console_settings};
 
 /// A node must renew its claim on Redis several times before it expires.
 const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
@@ -67,6 +68,7 @@ impl Config {
             self.portal.banner.chars().count() <= BANNER_CHARS_MAX,
             "[portal] banner must have at most {BANNER_CHARS_MAX} characters"
         );
+        console_settings(self)?;
         let ratio = self.otlp.trace_sample_ratio;
         ensure!((0.0..=1.0).contains(&ratio), "[otlp] trace_sample_ratio is {ratio}. Use a number from 0 to 1.");
         self.home.check()
@@ -88,6 +90,7 @@ impl Config {
         listeners.extend(edge.https.iter().map(|address| ("[edge] https", *address)));
         listeners.push(("[ops] listen", self.ops.listen));
         listeners.extend(self.home.listen_address()?.map(|address| ("[home] listen", address)));
+        listeners.extend(console_address(self)?.map(|address| ("[admin] listen", address)));
         for (index, first) in listeners.iter().enumerate() {
             for second in &listeners[index + 1..] {
                 ensure_no_conflict(*first, *second, edge.reuse_port)?;

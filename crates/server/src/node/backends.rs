@@ -64,12 +64,28 @@ pub(crate) fn portal_backends(config: &Config, trusted: &Arc<TrustedStores>) -> 
     ))
 }
 
-/// Maximum number of PostgreSQL connections of a node: requests, background tasks, pages, the portal's worker, and
-/// notifications for each of the two.
+/// PostgreSQL and Redis for the admin console.
+pub(crate) fn console_backends(config: &Config, trusted: &Arc<TrustedStores>) -> Result<(Store, Arc<Ledger>)> {
+    let timeout = millis(config.admin.query_timeout_ms);
+    Ok((
+        open_store(config, "ipseity-console", config.admin.postgres_connections_max, timeout)?,
+        open_ledger(&ledger_options(config, timeout, trusted)?)?,
+    ))
+}
+
+/// PostgreSQL for a change of an operator on the admin console. The audit log records the operator.
+pub(crate) fn console_store_of(config: &Config, operator: String) -> Result<Store> {
+    let options = store_options(config, "ipseity-console", 1, millis(config.admin.query_timeout_ms));
+    Store::new(&StoreOptions { operator: Some(operator), ..options }).context("invalid [store] url")
+}
+
+/// Maximum number of PostgreSQL connections of a node: requests, background tasks, pages, the portal's worker, notifications
+/// for each of the two, and the admin console.
 pub(crate) fn postgres_connections_per_node(config: &Config) -> u32 {
     let background = BACKGROUND_CONNECTIONS_MAX + LISTEN_CONNECTIONS;
     let portal = if config.portal.enabled { config.portal.postgres_connections_max + background } else { 0 };
-    config.store.connections_max + background + portal
+    let console = if config.admin.listen.is_empty() { 0 } else { config.admin.postgres_connections_max };
+    config.store.connections_max + background + portal + console
 }
 
 fn open_store(

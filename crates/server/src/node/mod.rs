@@ -2,6 +2,7 @@
 
 pub(crate) mod backends;
 mod background;
+pub(crate) mod console;
 mod edge_limits;
 mod geo_tasks;
 pub(crate) mod home_listener;
@@ -41,6 +42,7 @@ use crate::config::{Config, millis};
 use crate::geo::reload::GeoReloadWorker;
 use crate::node::backends::request_backends;
 use crate::node::background::{Background, LedgerWorkers, PROBE_INTERVAL_MIN};
+use crate::node::console::{ConsoleSources, console_address, serve_console};
 use crate::node::edge_limits::{check_capacity, connection_capacity, edge_limits};
 use crate::node::geo_tasks::spawn_geo_tasks;
 use crate::node::home_listener::HomeListener;
@@ -149,6 +151,7 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     let portal_setup = PortalSetup::open(config, parts.page_sources(), &guard, &key_metrics, parts.registry())?;
     let acme = acme::http01_router(parts.acme.as_ref());
     let pages = portal_setup.as_ref().map(|portal_setup| ipseity_portal::router(Arc::clone(&portal_setup.portal)));
+    let console_metrics = key_metrics.clone();
     let background = Background::open(config, &guard, key_metrics)?;
     let connect_gate = background.charge_gate.as_connect_gate();
     let stores = request_backends(config, guard.trusted_stores(), connect_gate)?;
@@ -169,6 +172,9 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
         guard: Arc::clone(&guard),
     };
 
+    let (atlas_reloader, cert_resolver) = (Arc::clone(&parts.atlas_reloader), parts.cert_resolver.clone());
+    let console_guard = Arc::clone(&parts.guard);
+
     let mut serving = Serving::start(config, parts, public_service, Arc::clone(&api), dependencies, log_control)?;
     let (drain, tasks) = (serving.drain.clone(), &mut serving.tasks);
     let (outbox, outbox_drain) = (workers.outbox, drain.clone());
@@ -184,6 +190,17 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     }
     if let (Some(listener), Some(socket)) = (home_listener, serving.home_socket.take()) {
         tasks.spawn(listener.run(socket, Arc::clone(api.admission()), drain.clone()));
+    }
+    if let Some(socket) = serving.console_socket.take() {
+        let readiness = Arc::clone(&serving.ops.readiness);
+        let sources = ConsoleSources {
+            guard: console_guard,
+            key_metrics: console_metrics,
+            atlas_reloader,
+            cert_resolver,
+            readiness,
+        };
+        serving.tasks.spawn(serve_console(config, socket, sources, drain.clone())?);
     }
     tokio::join!(
         serving.drain_after_signal(config),
@@ -291,6 +308,8 @@ struct Serving {
     reloader: Reloader,
     /// The socket for remote nodes, until its listener runs.
     home_socket: Option<Listener>,
+    /// The same for the admin console.
+    console_socket: Option<Listener>,
 }
 
 impl Serving {
@@ -319,6 +338,7 @@ impl Serving {
         let (ops_drain_switch, ops_drain) = Drain::new();
         let ops_server = tokio::spawn(serve_ops(config, &mut sockets, &ops, ops_drain)?);
         let home_socket = config.home.listen_address()?.map(|address| sockets.bind_tcp(address)).transpose()?;
+        let console_socket = console_address(config)?.map(|address| sockets.bind_tcp(address)).transpose()?;
         sockets.ensure_all_claimed()?;
         tracing::info!(http = ?config.edge.http, https = ?config.edge.https, ops = %config.ops.listen, "serving");
         let mut tasks = JoinSet::new();
@@ -347,6 +367,7 @@ impl Serving {
             signals,
             reloader,
             home_socket,
+            console_socket,
         })
     }
 

@@ -43,7 +43,7 @@ impl ListenSockets {
         let unclaimed = self.inherited.unclaimed_addresses();
         ensure!(
             unclaimed.is_empty(),
-            "inherited sockets on {unclaimed:?} are not in [edge] http, [edge] https, [ops] listen or [home] listen"
+            "inherited sockets on {unclaimed:?} are not in [edge] http, [edge] https, [ops] listen, [home] listen or [admin] listen"
         );
         Ok(())
     }

@@ -105,6 +105,7 @@ fn as_json(deployment: &Deployment, keys: &[(Scope, IssuedKey)]) -> Value {
         "ops": format!("http://{}", node.ops()),
         "keys": keys,
         "account": ACCOUNT,
+        "log": node.log_file(),
         "env": node.env(),
     })
 }

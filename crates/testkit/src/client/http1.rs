@@ -52,6 +52,8 @@ impl TestResponse {
 #[derive(Debug)]
 pub struct TestClient {
     server: SocketAddr,
+    /// The host of requests, if it is not the address of the server.
+    host: Option<String>,
     source_ip: Option<IpAddr>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
@@ -60,13 +62,20 @@ impl TestClient {
     /// A client of a plain HTTP listener.
     #[must_use]
     pub const fn new(server: SocketAddr) -> Self {
-        Self { server, source_ip: None, connection: None }
+        Self { server, host: None, source_ip: None, connection: None }
     }
 
     /// A client of a plain HTTP listener with this source address.
     #[must_use]
     pub const fn from_source(server: SocketAddr, source: IpAddr) -> Self {
-        Self { server, source_ip: Some(source), connection: None }
+        Self { server, host: None, source_ip: Some(source), connection: None }
+    }
+
+    /// The same client, which requests this host.
+    #[must_use]
+    pub fn with_host(mut self, host: &str) -> Self {
+        self.host = Some(host.to_owned());
+        self
     }
 
     /// Sends a GET request.
@@ -125,7 +134,8 @@ impl TestClient {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>> {
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.server.to_string());
+        let host = self.host.clone().unwrap_or_else(|| self.server.to_string());
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -142,6 +142,10 @@ impl Deployment {
             ),
         ];
         let mut env: Env = defaults.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        if options.sandboxed {
+            // The wrapper is another program, whose settings the node does not know.
+            env.insert(node::CONSOLE_LISTEN_ENV.to_owned(), String::new());
+        }
         env.extend(options.env);
         let issued_count = AtomicU32::new(0);
         let has_fault_proxies = options.fault_proxies;

@@ -25,6 +25,9 @@ const START_ATTEMPTS: usize = 3;
 pub(crate) const LIVE_ENTRY: &str = "--live";
 /// Setting with the path of the configuration file.
 pub(crate) const CONFIG_ENTRY: &str = "--config";
+/// Entry of the settings that is not one: the node serves the admin console.
+pub const CONSOLE_ENTRY: &str = "--console";
+pub(crate) const CONSOLE_LISTEN_ENV: &str = "IPSEITY__ADMIN__LISTEN";
 
 /// How many failed attempts of a connection do not wait.
 pub const FAILED_ATTEMPTS_ENV: &str = "IPSEITY__EDGE__FAILED_ATTEMPTS_PER_CONNECTION_MAX";
@@ -48,6 +51,7 @@ pub struct Node {
     http: ReservedPort,
     https: ReservedPort,
     ops: ReservedPort,
+    console: ReservedPort,
     env: Env,
     dir: TestDir,
     pub(crate) fault_proxies: Option<NodeFaultProxies>,
@@ -72,8 +76,9 @@ impl Node {
     }
 
     async fn try_start(program: &Path, env: &Env, sockets: &[&TcpListener], fd_limit: Option<usize>) -> Result<Self> {
-        let (dir, http, https, ops) = (
+        let (dir, http, https, ops, console) = (
             TestDir::create()?,
+            ReservedPort::reserve_free()?,
             ReservedPort::reserve_free()?,
             ReservedPort::reserve_free()?,
             ReservedPort::reserve_free()?,
@@ -91,8 +96,13 @@ impl Node {
         if find_service_binary().is_ok_and(|current| current == program) {
             merged.insert("IPSEITY__PUBLIC__ALLOW_PLAIN_HTTP".to_owned(), "true".to_owned());
             merged.insert(FAILED_ATTEMPTS_ENV.to_owned(), "1000000".to_owned());
+            // Nodes on the same machine would need different ports.
+            merged.insert(CONSOLE_LISTEN_ENV.to_owned(), String::new());
         }
         merged.extend(env.clone());
+        if merged.remove(CONSOLE_ENTRY).is_some() {
+            merged.insert(CONSOLE_LISTEN_ENV.to_owned(), console.address().to_string());
+        }
         let mut command = match fd_limit {
             None => socket_activation::command_with_sockets(program, sockets)?,
             Some(fd_limit) => {
@@ -108,7 +118,7 @@ impl Node {
         command.arg("serve").current_dir(dir.path());
         set_env(&mut command, &merged);
         let process = ChildProcess::spawn(command, &dir.path().join("node.log"))?;
-        let mut node = Self { process, http, https, ops, env: merged, dir, fault_proxies: None };
+        let mut node = Self { process, http, https, ops, console, env: merged, dir, fault_proxies: None };
         let mut ops_client = TestClient::new(node.ops());
         let ready = eventually("the node is ready", READY_TIMEOUT, async || {
             !node.process.is_running() || ops_client.get(probe, &[]).await.is_ok_and(|reply| reply.status == 200)
@@ -136,6 +146,18 @@ impl Node {
     #[must_use]
     pub fn ops(&self) -> SocketAddr {
         self.ops.address()
+    }
+
+    /// Address of the admin console, if the settings contain [`CONSOLE_ENTRY`].
+    #[must_use]
+    pub fn console(&self) -> SocketAddr {
+        self.console.address()
+    }
+
+    /// URL at which operators open the admin console.
+    #[must_use]
+    pub fn console_url(&self) -> String {
+        format!("http://localhost:{}", self.console.number())
     }
 
     /// Creates a client of the HTTP listener.
@@ -177,7 +199,13 @@ impl Node {
 
     /// Standard output and error so far.
     pub fn log(&self) -> Result<String> {
-        Ok(String::from_utf8_lossy(&fs::read(self.dir.path().join("node.log"))?).into_owned())
+        Ok(String::from_utf8_lossy(&fs::read(self.log_file())?).into_owned())
+    }
+
+    /// The file with standard output and error.
+    #[must_use]
+    pub fn log_file(&self) -> PathBuf {
+        self.dir.path().join("node.log")
     }
 
     /// Kills the node with SIGKILL.

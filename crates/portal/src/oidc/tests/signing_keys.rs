@@ -28,7 +28,7 @@ impl KeySource {
 
     /// Finds a key at a time. Returns whether it was found, and how often the keys were read so far.
     async fn find(&self, id: &str, after_s: u64) -> (Result<(), OidcError>, u32) {
-        let fetch = async || {
+        let fetch = async {
             *self.fetches.borrow_mut() += 1;
             let id = self.published.borrow().ok_or(OidcError::MalformedResponse("key set"))?;
             let jwks = json!({ "keys": [TokenSigner::es256().jwk(id)] });
