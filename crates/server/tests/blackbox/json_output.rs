@@ -77,6 +77,14 @@ async fn every_command_prints_json_objects_line_by_line() {
     assert_eq!(added["name"], *unique);
     assert!(run_json(deployment, &["site", "list"]).await.iter().any(|site| site["name"] == *unique));
     assert_eq!(run_single(deployment, &["site", "remove", &unique, "--yes"]).await["removed"], true);
+    let added = run_single(deployment, &["operator", "add", &unique, "--role", "admin"]).await;
+    assert!(added["url"].is_string() && added["role"] == "admin", "{added}");
+    let other = format!("{unique}-other");
+    run_single(deployment, &["operator", "add", &other, "--role", "viewer"]).await;
+    assert!(run_json(deployment, &["operator", "list"]).await.iter().any(|operator| operator["name"] == *unique));
+    assert!(run_single(deployment, &["operator", "link", &other]).await["url"].is_string());
+    assert_eq!(run_single(deployment, &["operator", "role", &other, "support"]).await["role"], "support");
+    assert_eq!(run_single(deployment, &["operator", "remove", &other]).await["removed"], true);
     assert!(run_json(deployment, &["check"]).await.len() > 100);
     let peer = run_single(deployment, &["check", "--peer", "192.0.2.7"]).await;
     assert_eq!(peer["client"], "192.0.2.7");

@@ -16,6 +16,7 @@ mod clock_jumps;
 mod cluster;
 mod conformance;
 mod connection;
+mod console;
 mod cors;
 mod demo;
 mod deployment_identity;

@@ -37,10 +37,14 @@ pub(crate) struct Forged {
 
 impl Authenticator {
     pub(crate) fn new(fixture: &PortalFixture) -> Self {
+        Self::for_origin(&fixture.node().env()["IPSEITY__PUBLIC__BASE_URL"])
+    }
+
+    pub(crate) fn for_origin(origin: &str) -> Self {
         Self {
             key_pair: KeyPair::generate().expect("key pair is generated"),
             credential_id: fastrand::u128(..).to_be_bytes(),
-            origin: fixture.node().env()["IPSEITY__PUBLIC__BASE_URL"].clone(),
+            origin: origin.to_owned(),
             counter: 0,
             user_handle: None,
             forged: Forged::default(),
@@ -49,13 +53,24 @@ impl Authenticator {
 
     /// Adds the passkey to an account. The fields confirm the owner.
     pub(crate) async fn register(&mut self, browser: &mut Browser, fields: &[(&str, &str)]) -> TestResponse {
-        let begun = browser.post("/account/passkeys/begin", fields).await;
+        self.create_at(browser, "/account/passkeys/begin", fields, "/account/passkeys").await
+    }
+
+    /// Creates the passkey on any page: requests the options, and submits the passkey.
+    pub(crate) async fn create_at(
+        &mut self,
+        browser: &mut Browser,
+        begin: &str,
+        fields: &[(&str, &str)],
+        finish: &str,
+    ) -> TestResponse {
+        let begun = browser.post(begin, fields).await;
         if begun.status != 200 {
             return begun;
         }
         let options = &begun.json().expect("response is JSON")["publicKey"];
         let credential = self.create(options).to_string();
-        browser.post("/account/passkeys", &[("credential", &credential), ("name", "software")]).await
+        browser.post(finish, &[("credential", &credential), ("name", "software")]).await
     }
 
     /// Adds the passkey to a member's account.
@@ -90,7 +105,7 @@ impl Authenticator {
         URL_SAFE_NO_PAD.encode(hex::decode(hex).expect("text is hexadecimal"))
     }
 
-    fn create(&mut self, options: &Value) -> Value {
+    pub(crate) fn create(&mut self, options: &Value) -> Value {
         let client_data = self.client_data("webauthn.create", options);
         let mut data = self.authenticator_data(&options["rp"]["id"], USER_PRESENT_AND_VERIFIED | ATTESTED_CREDENTIAL);
         data.extend([0; 16]);

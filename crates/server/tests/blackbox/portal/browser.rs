@@ -1,6 +1,7 @@
 //! A browser without scripts. It stores cookies, does not follow redirects, and reads the CSRF token of pages.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use http::Method;
 use ipseity_testkit::{Node, StreamingResponse, TestClient, TestResponse};
@@ -9,15 +10,20 @@ use super::fixture::fresh_secret;
 
 /// The session cookie.
 pub(crate) const SESSION_COOKIE: &str = "__Host-ipseity";
+/// The session cookie of the admin console.
+pub(crate) const CONSOLE_COOKIE: &str = "__Host-ipseity-console";
 /// The device cookie of a browser that signed in before.
 pub(crate) const DEVICE_COOKIE: &str = "__Host-device";
 
 /// The header that browsers send with a form of the same origin.
 pub(crate) const SAME_ORIGIN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
-/// A browser on one node.
+/// A browser on the portal or the admin console of one node.
 pub(crate) struct Browser {
     client: TestClient,
+    session_cookie: &'static str,
+    /// Pages of which one has a form, for visitors as well as members.
+    form_pages: &'static [&'static str],
     /// Headers of every request, such as `x-forwarded-for`.
     extra_headers: Vec<(String, String)>,
     cookies: BTreeMap<String, String>,
@@ -26,7 +32,30 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) fn open(node: &Node) -> Self {
-        Self { client: node.client(), extra_headers: Vec::new(), cookies: BTreeMap::new(), csrf_token: None }
+        Self {
+            client: node.client(),
+            session_cookie: SESSION_COOKIE,
+            form_pages: &["/leaked-keys"],
+            extra_headers: Vec::new(),
+            cookies: BTreeMap::new(),
+            csrf_token: None,
+        }
+    }
+
+    /// A browser in the admin console of a node.
+    pub(crate) fn open_console(node: &Node) -> Self {
+        Self::open_console_from(node, Ipv4Addr::LOCALHOST)
+    }
+
+    /// A browser at this address in the admin console of a node.
+    pub(crate) fn open_console_from(node: &Node, source: Ipv4Addr) -> Self {
+        let host = node.console_url().replace("http://", "");
+        Self {
+            client: TestClient::from_source(node.console(), source.into()).with_host(&host),
+            session_cookie: CONSOLE_COOKIE,
+            form_pages: &["/signin", "/profile"],
+            ..Self::open(node)
+        }
     }
 
     /// The same browser with another client address.
@@ -44,10 +73,10 @@ impl Browser {
     pub(crate) fn on_node(&self, node: &Node) -> Self {
         let Self { extra_headers, cookies, csrf_token, .. } = self;
         Self {
-            client: node.client(),
             extra_headers: extra_headers.clone(),
             cookies: cookies.clone(),
             csrf_token: csrf_token.clone(),
+            ..Self::open(node)
         }
     }
 
@@ -105,9 +134,10 @@ impl Browser {
 
     /// The CSRF token of this session, which is the same on every page.
     pub(crate) async fn csrf_token(&mut self) -> String {
-        if self.csrf_token.is_none() {
-            // A public page with a form, also for members.
-            self.get("/leaked-keys").await;
+        for page in self.form_pages {
+            if self.csrf_token.is_none() {
+                self.get(page).await;
+            }
         }
         self.csrf_token.clone().expect("page has a form")
     }
@@ -126,7 +156,7 @@ impl Browser {
             let (name, value) =
                 line.split(';').next().and_then(|pair| pair.split_once('=')).expect("cookie has a name and a value");
             if self.cookies.insert(name.to_owned(), value.to_owned()).as_deref() != Some(value)
-                && name == SESSION_COOKIE
+                && name == self.session_cookie
             {
                 self.csrf_token = None;
             }

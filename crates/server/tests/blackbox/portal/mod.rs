@@ -1,7 +1,7 @@
 //! The portal: access control, sessions, forms, emails and live updates.
 
 mod alert_emails;
-mod authenticator;
+pub(crate) mod authenticator;
 mod authorization;
 mod banner;
 pub(crate) mod browser;
