@@ -140,6 +140,7 @@ export class Deployment extends ProcessGroup {
       IPSEITY__EDGE__HTTP: http,
       IPSEITY__EDGE__HTTPS: https,
       IPSEITY__OPS__LISTEN: ops,
+      IPSEITY__ADMIN__LISTEN: "",
       IPSEITY__LEDGER__URL: `redis://${CLOSED_PORT}`,
       IPSEITY__LEDGER__TIMEOUT_MS: '50',
       IPSEITY__STORE__URL: `postgres://${CLOSED_PORT}/none`,

@@ -15,7 +15,7 @@ const FLAGS = [
 const ACTION_MAX_MS = 20_000;
 
 export class Browser {
-  // Console errors of the portal's pages, including violations of their content security policy.
+  // Console errors of the portal's and the console's pages, including violations of their content security policy.
   consoleErrors = new Set();
   // Requests to other hosts.
   foreignRequests = new Set();
@@ -31,7 +31,7 @@ export class Browser {
     // The test runner handles signals and closes the browser.
     const signals = { handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false };
     browser.chromium = await chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS, env, ...signals });
-    browser.portal = deployment.portal;
+    browser.sites = [deployment.portal, deployment.console];
     return browser;
   }
 
@@ -44,11 +44,11 @@ export class Browser {
     return context;
   }
 
-  // Takes a screenshot of every open page of the portal.
+  // Takes a screenshot of every open page of the portal and the console.
   async takeScreenshot(file) {
     const pages = this.chromium.contexts().flatMap((context) => context.pages());
-    const portalPages = pages.filter((page) => page.url().startsWith(this.portal));
-    for (const [number, page] of portalPages.entries()) {
+    const ownPages = pages.filter((page) => this.sites.some((site) => page.url().startsWith(site)));
+    for (const [number, page] of ownPages.entries()) {
       await page.screenshot({ path: `${file}${number ? `-${number}` : ''}.png`, fullPage: true });
     }
   }
@@ -59,9 +59,9 @@ export class Browser {
 
   #watch(context) {
     const rejected = new Set();
-    const isPortal = (url) => url.startsWith(`${this.portal}/`);
+    const isOwn = (url) => this.sites.some((site) => url.startsWith(`${site}/`));
     context.on('response', async (response) => {
-      if (!isPortal(response.url())) return;
+      if (!isOwn(response.url())) return;
       const isLookup = response.url().includes('/api/v1/ip');
       if (!response.request().isNavigationRequest() && !isLookup) return;
       if (response.status() >= 400 && response.status() < 500) rejected.add(response.url());
@@ -69,7 +69,7 @@ export class Browser {
       if (type.startsWith('text/html') && !policy.includes("default-src 'none'")) this.pagesWithoutCsp.add(response.url());
     });
     context.on('console', (message) => {
-      if (message.type() !== 'error' || !isPortal(message.page()?.url() ?? '')) return;
+      if (message.type() !== 'error' || !isOwn(message.page()?.url() ?? '')) return;
       const { url } = message.location();
       // The browser logs every response of 400 and above. Rejected forms and lookups are expected.
       if (message.text().startsWith('Failed to load resource') && rejected.has(url)) return;
@@ -78,12 +78,17 @@ export class Browser {
       this.consoleErrors.add(`${message.text()} (${url})`);
     });
     context.on('weberror', (error) => {
-      if (isPortal(error.page()?.url() ?? '')) this.consoleErrors.add(error.error().stack);
+      if (isOwn(error.page()?.url() ?? '')) this.consoleErrors.add(error.error().stack);
     });
     context.on('request', (request) => {
       const { protocol, hostname } = new URL(request.url());
       const isLocal = hostname === 'localhost' || hostname === '127.0.0.1';
-      if (protocol.startsWith('http') && !isLocal) this.foreignRequests.add(request.url());
+      if (protocol.startsWith('http') && !isLocal && isOwn(frameUrl(request))) this.foreignRequests.add(request.url());
     });
   }
+}
+
+// A request of a service worker has no frame.
+function frameUrl(request) {
+  return request.serviceWorker() ? request.serviceWorker().url() : request.frame().url();
 }

@@ -1,15 +1,18 @@
 // What the tests run against: the service with PostgreSQL and Redis, and an SMTP server. All of it ends with the tests.
 
 import { execFile } from 'node:child_process';
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 
-import { ProcessGroup, ROOT, TARGET, writeSealingKeys } from '../deployment.mjs';
+import { ProcessGroup, ROOT, TARGET, freeAddress, writeSealingKeys } from '../deployment.mjs';
 import { Mailbox } from './mailbox.mjs';
 import { CONNECTION_HEADERS } from './steps/public_pages.mjs';
 
 export { TARGET };
+
+// Of the admin console at the provider.
+const CLIENT_SECRET = 'a secret of tests';
 
 export class Deployment extends ProcessGroup {
   // Starts everything. Files go into `folder`; the function that stops it is added to `cleanups`.
@@ -22,7 +25,15 @@ export class Deployment extends ProcessGroup {
     const options = (name) => ({ cwd: folder, log: path.join(folder, `${name}.log`) });
     const smtp = ['python3', path.join(ROOT, 'tools/e2e/smtp.py'), emails];
     const smtpPort = Number(await deployment.start(smtp, options('smtp')));
+    const adminAddress = await freeAddress();
+    deployment.console = `http://localhost:${adminAddress.split(':')[1]}`;
+    const issuer = await deployment.#startProvider(options('oidc'));
     const settings = [
+      `admin.listen=${adminAddress}`,
+      'admin.oidc_name=Company',
+      `admin.oidc_issuer=${issuer}`,
+      'admin.oidc_client_id=console',
+      `admin.oidc_client_secret_file=${writeSecret(folder)}`,
       `public.sealing_key_file=${writeSealingKeys(folder)}`,
       `mail.smtp_url=smtp://127.0.0.1:${smtpPort}`,
       'mail.from=Ipseity <ipseity@example.com>',
@@ -34,7 +45,9 @@ export class Deployment extends ProcessGroup {
     ];
     const dev = [path.join(TARGET, 'debug/dev'), '--json', ...settings.flatMap((setting) => ['--set', setting])];
     const info = JSON.parse(await deployment.start(dev, options('dev')));
+    deployment.http = info.http;
     deployment.portal = info.portal;
+    deployment.nodeLog = info.log;
     deployment.keys = info.keys;
     deployment.folder = folder;
     deployment.caFile = info.ca;
@@ -45,9 +58,22 @@ export class Deployment extends ProcessGroup {
     return deployment;
   }
 
+  // Starts an OpenID Connect provider for the admin console. Returns its issuer.
+  async #startProvider(options) {
+    const provider = await this.start(['node', path.join(ROOT, 'tools/oidc/provider.mjs')], options);
+    const client = { client_id: 'console', client_secret: CLIENT_SECRET, redirect_uris: [`${this.console}/signin/callback`] };
+    const accounts = { ada: { email: 'ada@example.com', email_verified: true } };
+    const issuer = `${provider}/company`;
+    const response = await fetch(issuer, { method: 'PUT', body: JSON.stringify({ clients: [client], accounts }) });
+    if (!response.ok) throw new Error(`the provider responded with ${response.status}`);
+    return issuer;
+  }
+
   // Runs `ipseity` with these arguments.
   async cli(...args) {
-    await promisify(execFile)(path.join(TARGET, 'debug/ipseity'), args, { env: { ...process.env, ...this.env } });
+    const options = { env: { ...process.env, ...this.env } };
+    const { stdout } = await promisify(execFile)(path.join(TARGET, 'debug/ipseity'), args, options);
+    return stdout;
   }
 
   // Runs a statement in PostgreSQL. Rows are arrays of text.
@@ -56,4 +82,10 @@ export class Deployment extends ProcessGroup {
     const { stdout } = await promisify(execFile)('psql', options, { maxBuffer: 64 << 20 });
     return stdout.split('\n').filter(Boolean).map((line) => line.split('\t'));
   }
+}
+
+function writeSecret(folder) {
+  const file = path.join(folder, 'client-secret');
+  writeFileSync(file, `${CLIENT_SECRET}\n`);
+  return file;
 }

@@ -16,6 +16,7 @@ import { Snapshots } from './snapshots.mjs';
 import { passkeys, sessions, settings } from './steps/account.mjs';
 import { deleteAccount } from './steps/account_deletion.mjs';
 import { ensureSignedIn, resetPassword, signInAndOut, signUp } from './steps/auth_pages.mjs';
+import { adminConsole } from './steps/console.mjs';
 import { changeKey, deleteKey, firstKey, keyLimit } from './steps/keys.mjs';
 import { liveUpdates } from './steps/live_updates.mjs';
 import { pageSizes } from './steps/page_size.mjs';
@@ -136,6 +137,7 @@ async function main() {
     await report.group('a web page with tickets', () => webPage(context));
     await testMember(context, 'keyboard only', keyboard, { scripted: true, email: 'ada@example.com', password: 'a long way to Tipperary' });
     await testMember(context, 'without scripts', mouse, { scripted: false, email: 'bob@example.com', password: 'two ways to Tipperary' });
+    await report.group('admin console: keyboard only', () => adminConsole(context));
     await report.group('themes', async () => {
       await saveEnterprisePage(context, await openVisitor(context, mouse, { scripted: true }));
       await themes(context);

@@ -118,7 +118,7 @@ class Node:
 
     def __init__(self, name="second", ops="127.0.0.1:9465", **options):
         self.unit, self.ops_url = f"ipseity-{name}", f"http://{ops}"
-        variables = {"IPSEITY__EDGE__HTTPS": "[::]:8443", "IPSEITY__OPS__LISTEN": ops, **options}
+        variables = {"IPSEITY__EDGE__HTTPS": "[::]:8443", "IPSEITY__OPS__LISTEN": ops, "IPSEITY__ADMIN__LISTEN": "", **options}
         run(
             *("systemd-run", "--quiet", f"--unit={self.unit}", "--uid=ipseity", "--working-directory=/var/lib/ipseity"),
             *(f"--setenv={name}={value}" for name, value in variables.items()),
