@@ -17,8 +17,8 @@ pub struct RetentionPolicy {
 }
 
 impl Store {
-    /// Deletes sessions that have reached a limit, expired email tokens, WebAuthn states, sign-ins and notices, and alerts older
-    /// than three days.
+    /// Deletes sessions that have reached a limit, expired email tokens, WebAuthn states, sign-ins, notices and links of
+    /// operators, alerts older than three days, and sessions of operators older than 31 days.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
@@ -46,7 +46,15 @@ impl Store {
         let alerts = "delete from alerts where (key_id, day, kind) in (
                           select key_id, day, kind from alerts where day < (now() at time zone 'UTC')::date - 3
                           limit $1 for update skip locked)";
-        for statement in [email_tokens, webauthn_states, sign_ins, notices, alerts] {
+        let operator_links = "delete from operator_links where digest in (
+                             select digest from operator_links where expires_at <= now() limit $1 for update skip locked)";
+        // The longest that a session of an operator can last.
+        let operator_sessions = "delete from operator_sessions where id in (
+                                select id from operator_sessions where created_at <= now() - interval '31 days'
+                                limit $1 for update skip locked)";
+        for statement in
+            [email_tokens, webauthn_states, sign_ins, notices, alerts, operator_links, operator_sessions]
+        {
             self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).execute(&self.pool)).await?;
         }
         Ok(())

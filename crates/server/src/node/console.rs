@@ -29,6 +29,9 @@ use crate::node::backends::{console_backends, console_store_of};
 use crate::node::edge_limits::edge_limits;
 use crate::node::readiness::Readiness;
 
+/// After 31 days, retention deletes the row of a session.
+const SESSION_HOURS_MAX: u64 = 744;
+
 /// What the console gets from the rest of the node.
 pub(crate) struct ConsoleSources {
     pub(crate) guard: Arc<DeploymentGuard>,
@@ -93,6 +96,10 @@ pub(crate) fn console_settings(config: &Config) -> Result<ConsoleSettings> {
     ensure!(
         url.scheme() == "https" || is_local(&url),
         "[admin] url must start with https://, except for localhost: browsers use passkeys only in secure contexts"
+    );
+    ensure!(
+        (1..=SESSION_HOURS_MAX).contains(&admin.session_hours_max) && admin.session_idle_min > 0,
+        "[admin] session_hours_max must be from 1 to {SESSION_HOURS_MAX}, and session_idle_min at least 1"
     );
     Ok(ConsoleSettings {
         url,

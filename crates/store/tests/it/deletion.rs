@@ -166,6 +166,16 @@ async fn only_expired_rows_are_deleted() {
         }
     };
     insert_rows().await;
+    fixture
+        .sql(
+            "insert into operators (name, role) values ('ada', 'admin');
+             insert into operator_links (digest, expires_at)
+             select sha256(age::text::bytea), now() + make_interval(hours => age) from unnest(array[-1, 1]) age;
+             insert into operator_sessions (operator_id, digest, label, created_at)
+             select id, sha256(age::text::bytea), '', now() - make_interval(days => age)
+             from operators, unnest(array[30, 32]) age",
+        )
+        .await;
     store.delete_expired(session_limits(Duration::from_secs(3_600))).await.expect("deletion succeeds");
     assert_eq!(
         store
@@ -178,6 +188,9 @@ async fn only_expired_rows_are_deleted() {
     );
     assert_eq!(fixture.sql("select string_agg(email, ' ' order by email) from tickets").await, "0 1 3");
     assert_eq!(fixture.sql("select count(*), bool_and(expires_at > now()) from ceremonies").await, "1|t");
+    assert_eq!(fixture.sql("select count(*), bool_and(expires_at > now()) from operator_links").await, "1|t");
+    let sessions = fixture.sql("select count(*), now()::date - min(created_at)::date from operator_sessions").await;
+    assert_eq!(sessions, "1|30");
     assert_eq!(fixture.sql("select email from notices where kind = 'email'").await, "1");
     assert_eq!(fixture.sql("select count(*), (now() at time zone 'utc')::date - min(day) from alerts").await, "4|3");
     store.keys().deactivate(Actor::Operator, key).await.expect("key still exists");
