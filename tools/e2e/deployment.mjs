@@ -61,7 +61,7 @@ export class Deployment extends ProcessGroup {
   // Starts an OpenID Connect provider for the admin console. Returns its issuer.
   async #startProvider(options) {
     const provider = await this.start(['node', path.join(ROOT, 'tools/oidc/provider.mjs')], options);
-    const client = { client_id: 'console', client_secret: CLIENT_SECRET, redirect_uris: [`${this.console}/signin/callback`] };
+    const client = { client_id: 'console', client_secret: CLIENT_SECRET, redirect_uris: [`${this.console}/signin/callback/oidc`] };
     const accounts = { ada: { email: 'ada@example.com', email_verified: true } };
     const issuer = `${provider}/company`;
     const response = await fetch(issuer, { method: 'PUT', body: JSON.stringify({ clients: [client], accounts }) });

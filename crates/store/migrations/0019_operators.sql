@@ -51,10 +51,11 @@ create table operator_links (
     expires_at  timestamptz not null
 );
 
--- Adds an event of an operator. Without a name for the connection, the operator did it to itself.
+-- Adds an event of an operator. On a connection of the console without a name, the operator signs in or changes itself.
 create function audit_operator(action text, operator_name text) returns void language plpgsql security definer as $$
 begin
-    if coalesce(current_setting('ipseity.operator', true), '') = '' then
+    if coalesce(current_setting('ipseity.operator', true), '') = ''
+            and current_setting('application_name', true) = 'ipseity-console' then
         perform set_config('ipseity.operator', operator_name, true);
     end if;
     perform add_audit_event('operator', action, null, null, operator_name);

@@ -1,7 +1,20 @@
 -- What the admin console reads and writes: indexes for search and counts, nodes, requests for higher limits, and refusals per day.
 
--- In the order in which nodes lock them.
-lock table accounts, keys, tickets, notices, alerts, audit_events in share mode;
+-- Refusals of all keys. Each day and reason has a few rows, so that the usage flushes of several nodes seldom wait for each other.
+create table refusal_totals (
+    day    date     not null,
+    reason text     not null,
+    shard  smallint not null,
+    count  bigint   not null check (count > 0),
+    primary key (day, reason, shard)
+) with (fillfactor = 50);
+insert into refusal_totals (day, reason, shard, count)
+select day, reason, 0, sum(count) from refusals
+where day between (now() at time zone 'UTC')::date - 30 and (now() at time zone 'UTC')::date + 1
+group by day, reason;
+
+-- In the order in which nodes lock them: a link is used up before its account changes.
+lock table tickets, accounts, keys, notices, alerts, audit_events in share mode;
 
 -- Search by the domain of an address, newest first, and by the start of a key's name.
 create index accounts_domain on accounts (split_part(email, '@', 2) collate "C", id);
@@ -84,22 +97,20 @@ create trigger audit_email_retry after update of tries on notices for each row
 create trigger audit_email_retry after update of tries on alerts for each row
     when (coalesce(current_setting('ipseity.operator', true), '') <> '') execute function audit_email('email_retried');
 
--- Refusals of all keys. Each day and reason has a few rows, so that the usage flushes of several nodes seldom wait for each other.
-create table refusal_totals (
-    day    date     not null,
-    reason text     not null,
-    shard  smallint not null,
-    count  bigint   not null check (count > 0),
-    primary key (day, reason, shard)
-) with (fillfactor = 50);
-insert into refusal_totals (day, reason, shard, count)
-select day, reason, 0, sum(count) from refusals
-where day between (now() at time zone 'UTC')::date - 30 and (now() at time zone 'UTC')::date + 1
-group by day, reason;
+-- An invitation sets the password of its address. It ends when an account gets the address, so that it opens no account that
+-- its owner made in the meantime.
+create function end_invitations() returns trigger language plpgsql security definer as $$
+begin
+    delete from tickets where kind = 'invite' and email collate "C" = new.email collate "C";
+    return null;
+end $$;
+create trigger end_invitations after insert or update of email on accounts
+    for each row execute function end_invitations();
 
 do $$
 begin
+    execute format('alter function end_invitations() set search_path = %I, pg_temp', current_schema());
     execute format('alter function audit_limit_request() set search_path = %I, pg_temp', current_schema());
     execute format('alter function audit_email() set search_path = %I, pg_temp', current_schema());
 end $$;
-revoke execute on function audit_limit_request(), audit_email() from public;
+revoke execute on function audit_limit_request(), audit_email(), end_invitations() from public;

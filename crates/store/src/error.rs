@@ -69,7 +69,7 @@ pub enum StoreRefusal {
     #[error("an operator with this name already exists.")]
     OperatorExists,
     /// Somebody must be able to add operators.
-    #[error("this is the only admin. Make another operator admin first.")]
+    #[error("this is the only admin who has joined. Make another operator admin first, and let them sign in.")]
     LastAdmin,
     /// The operator could not sign in any more.
     #[error("this is the operator's only way to sign in. Add another first.")]

@@ -150,21 +150,18 @@ impl LimitRequests<'_> {
         Ok(row.and_then(LimitRequestRow::into_limit_request))
     }
 
-    /// A page of requests in a state with ids greater than this one, ordered by id.
+    /// Requests in a state: open ones oldest first, decided ones newest first.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn list(
-        self,
-        state: LimitRequestState,
-        after_id: i64,
-        count_max: i64,
-    ) -> Result<Vec<LimitRequest>, StoreError> {
-        let page = sqlx::query_as(select_limit_requests!("where r.state = $1 and r.id > $2 order by r.id limit $3"))
-            .bind(state.name())
-            .bind(after_id)
-            .bind(count_max)
-            .fetch_all(&self.store.pool);
+    pub async fn list(self, state: LimitRequestState, count_max: i64) -> Result<Vec<LimitRequest>, StoreError> {
+        let sql = match state {
+            LimitRequestState::Open => select_limit_requests!("where r.state = $1 order by r.id limit $2"),
+            LimitRequestState::Granted | LimitRequestState::Declined => {
+                select_limit_requests!("where r.state = $1 order by r.id desc limit $2")
+            }
+        };
+        let page = sqlx::query_as(sql).bind(state.name()).bind(count_max).fetch_all(&self.store.pool);
         let rows: Vec<LimitRequestRow> = self.store.with_timeout(page).await?;
         Ok(rows.into_iter().filter_map(LimitRequestRow::into_limit_request).collect())
     }

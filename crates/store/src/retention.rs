@@ -52,9 +52,7 @@ impl Store {
         let operator_sessions = "delete from operator_sessions where id in (
                                 select id from operator_sessions where created_at <= now() - interval '31 days'
                                 limit $1 for update skip locked)";
-        for statement in
-            [email_tokens, webauthn_states, sign_ins, notices, alerts, operator_links, operator_sessions]
-        {
+        for statement in [email_tokens, webauthn_states, sign_ins, notices, alerts, operator_links, operator_sessions] {
             self.with_timeout(sqlx::query(statement).bind(DELETE_ROWS_MAX).execute(&self.pool)).await?;
         }
         Ok(())

@@ -74,12 +74,16 @@ pub(super) async fn send_password_reset(
 ) -> Result<Response, ConsoleError> {
     let account = console.find_account(id).await?;
     let email = EmailAddress::parse(&account.email).ok_or(ConsoleError::NotFound)?;
+    if !console.settings.email_enabled {
+        return Err(ConsoleError::Rejected("This service sends no email: [mail] smtp_url is empty.".to_owned()));
+    }
     let stores = console.stores_of(&operator.operator)?;
-    stores
-        .store
-        .email_requests(console.settings.emails_per_address_per_hour_max)
-        .request_password_reset(&email)
-        .await?;
+    let requests = stores.store.email_requests(console.settings.emails_per_address_per_hour_max);
+    if !requests.request_password_reset(&email).await? {
+        return Err(ConsoleError::Rejected(
+            "This address got too many of these emails in the last hour. Try again later.".to_owned(),
+        ));
+    }
     Ok(redirect_with_notice(&format!("/accounts/{id}"), "queued"))
 }
 

@@ -102,6 +102,10 @@ impl From<StoreError> for ConsoleError {
             Self::NotFound
         } else if *refusal == StoreRefusal::InvalidOperatorLink {
             Self::LinkExpired
+        } else if *refusal == StoreRefusal::PasskeyExists {
+            Self::Rejected("Another operator, or you, already signs in with this.".to_owned())
+        } else if *refusal == StoreRefusal::PasskeyLimitReached {
+            Self::Rejected("You have ten of these. Remove one first.".to_owned())
         } else {
             Self::Rejected(capitalized(&refusal.to_string()))
         }

@@ -71,8 +71,8 @@ impl ConsoleVisitor {
     pub(crate) fn render(&self, console: &Console, page: &impl Template) -> Response {
         let mut response = render_page(page);
         if self.session_cookie.is_new() {
-            let idle_timeout_s = console.settings.session_limits.idle_timeout.as_secs();
-            response.headers_mut().append(SET_COOKIE, self.session_cookie.to_set_cookie(idle_timeout_s));
+            let lifetime_s = console.settings.session_limits.lifetime_max.as_secs();
+            response.headers_mut().append(SET_COOKIE, self.session_cookie.to_set_cookie(lifetime_s));
         }
         response
     }

@@ -83,19 +83,20 @@ pub(super) async fn begin_link(
 
 pub(super) async fn finish(
     State(console): State<Arc<Console>>,
+    PathPart(path): PathPart<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     visitor: ConsoleVisitor,
 ) -> Result<Response, ConsoleError> {
     let ProviderState { purpose, pending } = console.take_provider_state(&visitor.session_cookie).await?;
     let provider = console.providers.iter().find(|provider| provider.issuer() == pending.issuer());
+    let provider = provider.filter(|provider| provider.redirect_url().ends_with(&format!("/signin/callback/{path}")));
     let provider = provider.ok_or(ConsoleError::NotFound)?;
     let callback = SignInCallback::parse(query.as_deref().unwrap_or_default());
     let identity = match callback {
-        Ok(callback) => provider.finish(pending, &callback).await,
-        Err(error) => Err(error),
+        Ok(callback) => console.in_time(provider, provider.finish(pending, &callback)).await?,
+        Err(error) => return Err(rejection(provider, &error)),
     };
-    let identity = identity.map_err(|error| rejection(provider, &error))?;
     match purpose {
         Purpose::SignIn => {
             let found = console.store.operators().find_identity(&identity.issuer, &identity.subject).await?;
@@ -136,11 +137,26 @@ impl Console {
     ) -> Result<Response, ConsoleError> {
         self.sign_in_throttle.record_attempt(())?;
         let provider = self.providers.get(index).ok_or(ConsoleError::NotFound)?;
-        let (url, pending) = provider.begin().await.map_err(|error| rejection(provider, &error))?;
+        let (url, pending) = self.in_time(provider, provider.begin()).await?;
         let state = serde_json::to_value(ProviderState { purpose, pending })?;
         self.store.webauthn_states().save(&visitor.session_cookie.digest(), &state).await?;
         let frame = visitor.frame("Continue", ConsoleTab::None);
         Ok(render_page(&ContinuePage { frame, provider: provider.name().to_owned(), url: url.into() }))
+    }
+
+    /// Waits for a provider, but not as long as for a page.
+    async fn in_time<T>(
+        &self,
+        provider: &SignInProvider,
+        call: impl Future<Output = Result<T, OidcError>>,
+    ) -> Result<T, ConsoleError> {
+        let outcome = tokio::time::timeout(self.settings.page_timeout * 3 / 4, call).await;
+        let outcome = outcome.map_err(|_elapsed| {
+            let name = provider.name();
+            tracing::warn!(provider = name, "sign-in of an operator failed: no answer in time");
+            ConsoleError::ProviderRefused(format!("{name} didn’t answer in time. Try again."))
+        })?;
+        outcome.map_err(|error| rejection(provider, &error))
     }
 
     /// Takes the state that was saved when the sign-in began. It can be used once, by the same browser.

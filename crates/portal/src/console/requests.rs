@@ -32,7 +32,7 @@ pub(super) async fn list(
     Query(RequestsQuery { state }): Query<RequestsQuery>,
 ) -> Result<Response, ConsoleError> {
     let state = LimitRequestState::find(&state).unwrap_or(LimitRequestState::Open);
-    let requests = console.store.limit_requests().list(state, 0, REQUESTS_MAX).await?;
+    let requests = console.store.limit_requests().list(state, REQUESTS_MAX).await?;
     let item = |request: LimitRequest| LimitRequestItem {
         id: request.id,
         account_id: request.account_id,
@@ -46,6 +46,7 @@ pub(super) async fn list(
     Ok(render_page(&RequestsPage {
         frame: operator.frame("Requests for higher limits", ConsoleTab::Requests),
         state: state.name(),
+        is_cut: requests.len() == usize::try_from(REQUESTS_MAX).unwrap_or(usize::MAX),
         requests: requests.into_iter().map(item).collect(),
     }))
 }

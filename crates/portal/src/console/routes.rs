@@ -85,7 +85,7 @@ routes! {
     post "/signin/passkey"                  Public  sign_in::begin_passkey;
     post "/signin/passkey/finish"           Public  sign_in::finish_passkey;
     post "/signin/provider/{index}"         Public  providers::begin_sign_in;
-    get  "/signin/callback"                 Public  providers::finish;
+    get  "/signin/callback/{provider}"      Public  providers::finish;
     get  "/join/{token}"                    Public  join::show;
     post "/join/{token}/passkey"            Public  join::begin_passkey;
     post "/join/{token}/passkey/finish"     Public  join::finish_passkey;

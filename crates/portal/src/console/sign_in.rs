@@ -115,9 +115,10 @@ impl Console {
 
     fn redirect_with_new_cookie(&self, path: &str) -> (SessionCookie, Response) {
         let session_cookie = SessionCookie::generate_for_console();
-        let idle_timeout_s = self.settings.session_limits.idle_timeout.as_secs();
+        // PostgreSQL ends idle sessions earlier.
+        let lifetime_s = self.settings.session_limits.lifetime_max.as_secs();
         let mut response = Redirect::to(path).into_response();
-        response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(idle_timeout_s));
+        response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(lifetime_s));
         (session_cookie, response)
     }
 }

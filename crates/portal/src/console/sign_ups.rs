@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use ipseity_domain::account::EmailAddress;
-use ipseity_store::{StoreError, StoreRefusal};
 use serde::Deserialize;
 
 use crate::auth::csrf_form::CsrfForm;
@@ -57,17 +56,12 @@ pub(super) async fn invite(
 ) -> Result<Response, ConsoleError> {
     let email = EmailAddress::parse(form.field("email"))
         .ok_or_else(|| ConsoleError::Rejected("Enter a valid email address.".to_owned()))?;
-    match console.store.accounts().get_by_email(&email).await {
-        Err(StoreError::Refused(StoreRefusal::UnknownAccount)) => {}
-        Ok(_) => {
-            return Err(ConsoleError::Rejected(
-                "This person has an account. Send a password reset email from the page of the account.".to_owned(),
-            ));
-        }
-        Err(error) => return Err(error.into()),
-    }
     let (token, digest) = generate_invitation();
-    console.stores_of(&operator.operator)?.store.email_tokens().create_invite(&email, &digest).await?;
+    if !console.stores_of(&operator.operator)?.store.email_tokens().create_first_invite(&email, &digest).await? {
+        return Err(ConsoleError::Rejected(
+            "This person has an account. Send a password reset email from the page of the account.".to_owned(),
+        ));
+    }
     Ok(render_page(&InvitationPage {
         frame: operator.frame("Invitation", ConsoleTab::SignUps),
         email: email.as_str().to_owned(),

@@ -25,6 +25,8 @@ pub struct ConsoleSettings {
     pub url: Url,
     /// Public URL of the service, for links in messages to owners.
     pub base_url: String,
+    /// Whether emails can be sent.
+    pub email_enabled: bool,
     /// Maximum number of password reset emails per address per hour.
     pub emails_per_address_per_hour_max: u32,
     /// How long sessions last.

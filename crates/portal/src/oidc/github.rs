@@ -52,6 +52,10 @@ impl GithubProvider {
         Self::with_hosts(settings, ISSUER, API)
     }
 
+    pub(super) fn redirect_url(&self) -> &str {
+        &self.settings.redirect_url
+    }
+
     pub(super) fn with_hosts(settings: GithubSettings, web: &str, api: &str) -> Result<Self, OidcError> {
         let endpoint = |base: &str, path| parse_url(&format!("{base}{path}")).ok_or(OidcError::InvalidUrl("GitHub"));
         parse_url(&settings.redirect_url).ok_or(OidcError::InvalidUrl("the redirect URL"))?;

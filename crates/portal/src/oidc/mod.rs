@@ -63,6 +63,15 @@ impl SignInProvider {
         }
     }
 
+    /// Where the provider sends the browser afterwards.
+    #[must_use]
+    pub fn redirect_url(&self) -> &str {
+        match &self.0 {
+            ProviderKind::Oidc(provider) => provider.redirect_url(),
+            ProviderKind::Github(provider) => provider.redirect_url(),
+        }
+    }
+
     /// Identifies the provider; the issuer of its identities.
     #[must_use]
     pub fn issuer(&self) -> &str {

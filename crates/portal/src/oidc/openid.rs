@@ -43,6 +43,10 @@ impl OidcProvider {
         &self.settings.name
     }
 
+    pub(super) fn redirect_url(&self) -> &str {
+        &self.settings.redirect_url
+    }
+
     pub(super) fn issuer(&self) -> &str {
         &self.settings.issuer
     }

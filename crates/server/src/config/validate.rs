@@ -13,6 +13,7 @@ use crate::node::console::{console_address, console_settings};
 const OUTBOX_POLL_INTERVAL_MS_MAX: u64 = 4_000;
 const CLOCK_FALL_MAX_MS: u64 = 30_000;
 const BANNER_CHARS_MAX: usize = 500;
+const HEARTBEAT_INTERVAL_S_MAX: u64 = 30;
 /// Where a contact can lead.
 const CONTACT_SCHEMES: [&str; 3] = ["mailto:", "https://", "http://"];
 /// Settings without which nothing works if they are 0. Other limits of 0 turn something off.
@@ -69,6 +70,11 @@ impl Config {
             "[portal] banner must have at most {BANNER_CHARS_MAX} characters"
         );
         console_settings(self)?;
+        ensure!(
+            self.ops.heartbeat_interval_s <= HEARTBEAT_INTERVAL_S_MAX,
+            "[ops] heartbeat_interval_s must be at most {HEARTBEAT_INTERVAL_S_MAX}, because a node without a heartbeat for 90 s \
+             counts as missing"
+        );
         let ratio = self.otlp.trace_sample_ratio;
         ensure!((0.0..=1.0).contains(&ratio), "[otlp] trace_sample_ratio is {ratio}. Use a number from 0 to 1.");
         self.home.check()

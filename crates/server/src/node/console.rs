@@ -104,6 +104,7 @@ pub(crate) fn console_settings(config: &Config) -> Result<ConsoleSettings> {
     Ok(ConsoleSettings {
         url,
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
+        email_enabled: !config.mail.smtp_url.is_empty(),
         emails_per_address_per_hour_max: config.mail.emails_per_address_per_hour_max,
         session_limits: OperatorSessionLimits {
             idle_timeout: Duration::from_secs(admin.session_idle_min * 60),
@@ -119,7 +120,9 @@ pub(crate) fn console_settings(config: &Config) -> Result<ConsoleSettings> {
 /// The providers of `[admin]` with which operators can sign in.
 pub(crate) fn sign_in_providers(config: &Config) -> Result<Vec<SignInProvider>> {
     let admin = &config.admin;
-    let redirect_url = console_settings(config)?.url.join("signin/callback")?.to_string();
+    let url = console_settings(config)?.url;
+    // Separate paths, so that the response of one is not taken for that of the other.
+    let redirect_url = |path: &str| url.join(path).map(String::from);
     let mut providers = Vec::new();
     if !admin.oidc_issuer.is_empty() {
         let name = if admin.oidc_name.is_empty() { &admin.oidc_issuer } else { &admin.oidc_name };
@@ -128,7 +131,7 @@ pub(crate) fn sign_in_providers(config: &Config) -> Result<Vec<SignInProvider>> 
             issuer: admin.oidc_issuer.clone(),
             client_id: admin.oidc_client_id.clone(),
             client_secret: read_client_secret("oidc_client_secret_file", &admin.oidc_client_secret_file)?,
-            redirect_url: redirect_url.clone(),
+            redirect_url: redirect_url("signin/callback/oidc")?,
         };
         providers.push(SignInProvider::oidc(settings).context("invalid [admin] oidc_issuer")?);
     }
@@ -136,7 +139,7 @@ pub(crate) fn sign_in_providers(config: &Config) -> Result<Vec<SignInProvider>> 
         let settings = GithubSettings {
             client_id: admin.github_client_id.clone(),
             client_secret: read_client_secret("github_client_secret_file", &admin.github_client_secret_file)?,
-            redirect_url,
+            redirect_url: redirect_url("signin/callback/github")?,
         };
         providers.push(SignInProvider::github(settings).context("invalid [admin] github_client_id")?);
     }
@@ -152,7 +155,7 @@ fn read_client_secret(setting: &str, file: &Path) -> Result<String> {
 
 fn is_local(url: &Url) -> bool {
     match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,

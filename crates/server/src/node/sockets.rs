@@ -63,7 +63,7 @@ pub(crate) fn bind_error_message(address: SocketAddr, protocol: &str, error: &st
     let reason = error.kind();
     if reason == ErrorKind::AddrInUse {
         format!(
-            "{address} ({protocol}) is in use by another program, or systemd holds it for the service. Stop the program (`ss -lnp 'sport = :{port}'` shows it) or choose another address in [edge], [ops] or [home]."
+            "{address} ({protocol}) is in use by another program, or systemd holds it for the service. Stop the program (`ss -lnp 'sport = :{port}'` shows it) or choose another address in [edge], [ops], [home] or [admin]."
         )
     } else if reason == ErrorKind::PermissionDenied {
         format!(
@@ -71,11 +71,11 @@ pub(crate) fn bind_error_message(address: SocketAddr, protocol: &str, error: &st
         )
     } else if reason == ErrorKind::AddrNotAvailable {
         format!(
-            "{address} is not an address of this machine. In [edge], [ops] or [home], use one that `ip address` shows, or 0.0.0.0 or [::] for all."
+            "{address} is not an address of this machine. In [edge], [ops], [home] or [admin], use one that `ip address` shows, or 0.0.0.0 or [::] for all."
         )
     } else {
         format!(
-            "Failed to listen on {address} ({protocol}): {error}. Choose another address in [edge], [ops] or [home]."
+            "Failed to listen on {address} ({protocol}): {error}. Choose another address in [edge], [ops], [home] or [admin]."
         )
     }
 }

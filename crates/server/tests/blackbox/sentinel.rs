@@ -18,7 +18,7 @@ async fn nodes_follow_a_failover_of_sentinel_without_a_restart() {
     let mut deployment = Deployment::start(options).await.expect("deployment starts");
     let replica = Redis::start(redis).await.expect("Redis starts");
     replica.replicate_from(&deployment.redis).await.expect("replica is in sync");
-    let mut sentinels = RedisSentinels::start(&deployment.redis, Some("secret")).await.expect("Sentinels start");
+    let mut sentinels = RedisSentinels::start(&deployment.redis, Some("hidden-word")).await.expect("Sentinels start");
     let url = sentinels.url();
     let env = Env::from([(LEDGER_URL_ENV.to_owned(), url.clone())]);
     let nodes = [deployment.start_node(&env).await, deployment.start_node(&env).await];
@@ -27,7 +27,7 @@ async fn nodes_follow_a_failover_of_sentinel_without_a_restart() {
         deployment.cli_with_env(&[(LEDGER_URL_ENV, &url)], arguments).await.expect("command runs")
     };
     let check = run(&deployment, &["check"]).await.ensure_success().expect("settings are valid").text();
-    assert!(check.contains("redis+sentinel://127.0.0.1:") && !check.contains("secret"), "{check}");
+    assert!(check.contains("redis+sentinel://127.0.0.1:") && !check.contains("hidden-word"), "{check}");
     let doctor = run(&deployment, &["doctor"]).await.text();
     let primary = format!("at {}", deployment.redis.address());
     assert!(doctor.contains("Sentinel names the primary") && doctor.contains(&primary), "{doctor}");

@@ -36,14 +36,16 @@ impl EmailRequests<'_> {
             password_hash,
             browser_digest,
         })
-        .await
+        .await?;
+        Ok(())
     }
 
-    /// Requests an email that resets the password of the account with this address.
+    /// Requests an email that resets the password of the account with this address. Returns `false` if the limit of the address
+    /// is reached, which only operators may learn.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn request_password_reset(self, email: &EmailAddress) -> Result<(), StoreError> {
+    pub async fn request_password_reset(self, email: &EmailAddress) -> Result<bool, StoreError> {
         let kind = EmailTokenKind::PasswordReset;
         self.insert_request(EmailTokenRequest {
             kind,
@@ -62,10 +64,11 @@ impl EmailRequests<'_> {
     pub async fn request_email_change(self, account_id: i64, email: &EmailAddress) -> Result<(), StoreError> {
         let (kind, account_id) = (EmailTokenKind::EmailChange, Some(account_id));
         self.insert_request(EmailTokenRequest { kind, email, account_id, password_hash: None, browser_digest: None })
-            .await
+            .await?;
+        Ok(())
     }
 
-    async fn insert_request(self, token_request: EmailTokenRequest<'_>) -> Result<(), StoreError> {
+    async fn insert_request(self, token_request: EmailTokenRequest<'_>) -> Result<bool, StoreError> {
         let requested = async {
             let mut transaction = self.store.pool.begin().await?;
             // Concurrent requests for one address are counted one after the other.
@@ -74,7 +77,7 @@ impl EmailRequests<'_> {
                 .bind(token_request.email.as_str())
                 .execute(&mut *transaction)
                 .await?;
-            sqlx::query(
+            let is_stored = sqlx::query_scalar(
                 "with added as (
                      insert into tickets (kind, email, account_id, password_hash, visit, expires_at)
                      select $1, $2, $3, $4, $5, now() + make_interval(hours => $6)
@@ -82,9 +85,11 @@ impl EmailRequests<'_> {
                                 and created_at > now() - interval '1 hour') < $7
                        and ($3::bigint is null or exists (select 1 from accounts where id = $3))
                      returning id
+                 ), replaced as (
+                     update tickets set expires_at = now()
+                     where account_id = $3 and expires_at > now() and exists (select 1 from added)
                  )
-                 update tickets set expires_at = now()
-                 where account_id = $3 and expires_at > now() and exists (select 1 from added)",
+                 select exists (select 1 from added)",
             )
             .bind(token_request.kind.name())
             .bind(token_request.email.as_str())
@@ -93,10 +98,11 @@ impl EmailRequests<'_> {
             .bind(token_request.browser_digest.map(<[u8; 32]>::as_slice))
             .bind(token_request.kind.lifetime_hours())
             .bind(i64::from(self.per_hour_max))
-            .execute(&mut *transaction)
+            .fetch_one(&mut *transaction)
             .await?;
-            transaction.commit().await
+            transaction.commit().await?;
+            Ok(is_stored)
         };
-        self.store.with_timeout(requested).await
+        self.store.with_timeout::<_, sqlx::Error>(requested).await
     }
 }

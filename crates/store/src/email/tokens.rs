@@ -96,6 +96,24 @@ impl EmailTokens<'_> {
         Ok(())
     }
 
+    /// Creates an invitation for a person without an account. Returns `false` if there is an account.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn create_first_invite(self, email: &EmailAddress, digest: &[u8; 32]) -> Result<bool, StoreError> {
+        let invited = sqlx::query(
+            "insert into tickets (kind, email, digest, expires_at, mailed_at)
+             select $1, $2, $3, now() + make_interval(hours => $4), now()
+             where not exists (select from accounts where email collate \"C\" = $2)",
+        )
+        .bind(EmailTokenKind::Invite.name())
+        .bind(email.as_str())
+        .bind(digest.as_slice())
+        .bind(EmailTokenKind::Invite.lifetime_hours())
+        .execute(&self.store.pool);
+        Ok(self.store.with_timeout(invited).await?.rows_affected() == 1)
+    }
+
     /// Finds a token by digest, unless it was used or has expired.
     ///
     /// # Errors

@@ -165,18 +165,21 @@ impl Operators<'_> {
     /// Changes the role of an operator. Returns its name.
     ///
     /// # Errors
-    /// If the operator does not exist, or is the only admin.
+    /// If the operator does not exist, or is the only admin who can sign in.
     pub async fn set_role(self, id: i64, role: OperatorRole) -> Result<String, StoreError> {
         let set = async {
             let mut transaction = self.store.pool.begin().await?;
             lock_operators(&mut transaction).await?;
+            let had_admin = has_joined_admin(&mut transaction).await?;
             let name: Option<String> =
                 sqlx::query_scalar("update operators set role = $2 where id = $1 returning name")
                     .bind(id)
                     .bind(role.name())
                     .fetch_optional(&mut *transaction)
                     .await?;
-            require_admin(&mut transaction).await?;
+            if had_admin && !has_joined_admin(&mut transaction).await? {
+                return Err(StoreRefusal::LastAdmin.into());
+            }
             transaction.commit().await?;
             name.ok_or_else(|| StoreRefusal::UnknownOperator.into())
         };
@@ -186,16 +189,19 @@ impl Operators<'_> {
     /// Removes an operator with all sessions. Returns its name.
     ///
     /// # Errors
-    /// If the operator does not exist, or is the only admin.
+    /// If the operator does not exist, or is the only admin who can sign in.
     pub async fn remove(self, id: i64) -> Result<String, StoreError> {
         let removed = async {
             let mut transaction = self.store.pool.begin().await?;
             lock_operators(&mut transaction).await?;
+            let had_admin = has_joined_admin(&mut transaction).await?;
             let name: Option<String> = sqlx::query_scalar("delete from operators where id = $1 returning name")
                 .bind(id)
                 .fetch_optional(&mut *transaction)
                 .await?;
-            require_admin(&mut transaction).await?;
+            if had_admin && !has_joined_admin(&mut transaction).await? {
+                return Err(StoreRefusal::LastAdmin.into());
+            }
             transaction.commit().await?;
             name.ok_or_else(|| StoreRefusal::UnknownOperator.into())
         };
@@ -209,10 +215,16 @@ pub(crate) async fn lock_operators(connection: &mut PgConnection) -> Result<(), 
     Ok(())
 }
 
-async fn require_admin(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let has_admin: bool =
-        sqlx::query_scalar("select exists (select from operators where role = 'admin')").fetch_one(connection).await?;
-    if has_admin { Ok(()) } else { Err(StoreRefusal::LastAdmin.into()) }
+/// Whether there is an admin who can sign in.
+async fn has_joined_admin(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "select exists (
+             select from operators o where role = 'admin'
+                 and (exists (select from operator_passkeys p where p.operator_id = o.id)
+                     or exists (select from operator_identities i where i.operator_id = o.id)))",
+    )
+    .fetch_one(connection)
+    .await
 }
 
 pub(crate) async fn insert_operator(

@@ -63,7 +63,7 @@ async fn concurrent_requests_stop_at_five_emails_per_kind_and_hour() {
         let address = email(if number % 2 == 0 { "flooded@ipseity.example" } else { "Flooded@Ipseity.example" });
         race.spawn(async move { store.email_requests(EMAILS_PER_HOUR_MAX).request_password_reset(&address).await });
     }
-    race.join_all().await.into_iter().collect::<Result<(), _>>().expect("no request fails");
+    race.join_all().await.into_iter().collect::<Result<Vec<_>, _>>().expect("no request fails");
     let count = async |kind: &str| fixture.sql(&format!("select count(*) from tickets where kind = '{kind}'")).await;
     assert_eq!(count("reset").await, "5");
 

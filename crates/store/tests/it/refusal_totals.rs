@@ -103,7 +103,7 @@ async fn migration_sums_the_refusals_of_the_last_30_days() {
             "drop table refusal_totals, limit_requests, nodes;
              drop index accounts_domain, accounts_created, keys_name, keys_paused, keys_deactivated, tickets_invites,
                  audit_events_operator, audit_events_action;
-             drop function audit_limit_request, audit_email cascade;
+             drop function audit_limit_request, audit_email, end_invitations cascade;
              delete from _sqlx_migrations where version = 20;
              insert into refusals select key, (now() at time zone 'UTC')::date - ago, 'burst', 5
              from unnest(array['{one}', '{two}']) key, unnest(array[0, 30, 31]) ago"

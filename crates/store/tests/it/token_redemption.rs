@@ -156,6 +156,24 @@ async fn password_reset_for_a_changed_address_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn invitation_ends_when_an_account_gets_its_address() {
+    let fixture = StoreFixture::open().await;
+    let (tokens, account) = (fixture.store.email_tokens(), fixture.create_account().await);
+    let (ada, bob) = (email("ada@ipseity.example"), email("bob@ipseity.example"));
+    let (of_ada, of_bob) = (random_digest(), random_digest());
+    assert!(tokens.create_first_invite(&ada, &of_ada).await.expect("invitation is created"));
+    assert!(tokens.create_first_invite(&bob, &of_bob).await.expect("invitation is created"));
+    fixture.store.accounts().create(&ada, "free").await.expect("account is created");
+    fixture.sql(&format!("update accounts set email = '{}' where id = {}", bob.as_str(), account.id)).await;
+    for digest in [of_ada, of_bob] {
+        assert!(tokens.find(&digest).await.expect("query succeeds").is_none());
+        let redeemed = tokens.redeem_password(&digest, "of the operator").await;
+        assert_eq!(expect_refusal(redeemed), StoreRefusal::InvalidEmailToken);
+    }
+    assert!(!tokens.create_first_invite(&ada, &random_digest()).await.expect("query succeeds"), "ada has an account");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn invite_creates_account_or_sets_existing_password() {
     let fixture = StoreFixture::open().await;
     let (store, account) = (&fixture.store, fixture.create_account().await);

@@ -89,6 +89,8 @@ pub(crate) struct RequestsPage {
     pub(crate) frame: ConsoleFrame,
     /// `open`, `granted` or `declined`.
     pub(crate) state: &'static str,
+    /// Whether there may be more than the page shows.
+    pub(crate) is_cut: bool,
     pub(crate) requests: Vec<LimitRequestItem>,
 }
 

@@ -27,7 +27,7 @@ fn assert_new_cookie(reply: &TestResponse) {
     let lines: Vec<_> = reply.headers.get_all("set-cookie").iter().map(|line| line.to_str().expect("text")).collect();
     let [line] = lines[..] else { panic!("one cookie, not {lines:?}") };
     assert!(line.starts_with(&format!("{CONSOLE_COOKIE}=")), "{line}");
-    assert!(line.ends_with("; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=Lax"), "{line}");
+    assert!(line.ends_with("; Path=/; Max-Age=43200; Secure; HttpOnly; SameSite=Lax"), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +71,7 @@ async fn operator_joins_by_a_link_and_signs_in_with_the_passkey() {
     let actions: Vec<_> = fixture.audit_events(&["--limit", "1000"]).await.into_iter().rev().collect();
     let actions = actions.iter().filter(|event| event["operator"] == target.operator_name);
     let actions: Vec<_> = actions.filter_map(|event| event["action"].as_str()).collect();
-    let expected = ["operator_added_as_viewer", "operator_passkey_added", "operator_signed_in", "operator_signed_in"];
+    let expected = ["operator_passkey_added", "operator_signed_in", "operator_signed_in"];
     let created = "operator_link_created";
     let found: Vec<_> = actions.into_iter().filter(|action| *action != created).collect();
     assert_eq!(found, expected);

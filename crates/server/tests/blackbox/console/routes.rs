@@ -41,7 +41,7 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/signin/passkey/finish", &[("credential", "{}")], 403),
     // The node has no other provider.
     form_case("/signin/provider/{index}", &[], 404),
-    RouteCase { method: "get", path: "/signin/callback", fields: &[], status: 403 },
+    RouteCase { method: "get", path: "/signin/callback/{provider}", fields: &[], status: 403 },
     form_case("/join/{token}/provider/{index}", &[], 404),
     page_case("/join/{token}"),
     form_case("/join/{token}/passkey", &[], 200),
@@ -107,7 +107,11 @@ impl RouteCase {
             path if path.starts_with("/operators/") => &target.operator,
             _ => operator.map_or(&target.operator, |operator| &operator.passkey),
         };
-        self.path.replace("{id}", id).replace("{token}", &target.link_token).replace("{index}", "0")
+        self.path
+            .replace("{id}", id)
+            .replace("{token}", &target.link_token)
+            .replace("{index}", "0")
+            .replace("{provider}", "oidc")
     }
 
     /// The fields for a target.
