@@ -91,5 +91,8 @@ export async function resetPassword({ report, snapshots, deployment }, member) {
     await member.submit(member.path, { password: member.password });
     return `“${email.subject}”`;
   });
-  await report.require('the new password signs in', () => signIn(member));
+  await report.require('the new password signs in', async () => {
+    await signOut(member);
+    await signIn(member);
+  });
 }
