@@ -230,7 +230,8 @@ function startLiveUpdates(first) {
 }
 
 const firstLive = document.querySelector("[data-live]");
-if (firstLive) startLiveUpdates(firstLive);
+// The admin console shows parts of the pages of owners, but gets no events.
+if (firstLive && document.querySelector("[data-live-indicator]")) startLiveUpdates(firstLive);
 
 /* A notice is shown once, not again on every reload. */
 
