@@ -14,7 +14,7 @@ pub async fn offer_first_link(console: Arc<Console>) {
         let (url, digest) = generate_operator_link(&console.settings.url);
         match console.store.operators().create_first_link(&digest).await {
             Ok(true) => {
-                tracing::warn!(%url, "the admin console has no operator; the first visitor of this link becomes its admin");
+                tracing::info!(%url, "the admin console has no operator; the first visitor of this link becomes its admin");
                 return;
             }
             Ok(false) => return,
