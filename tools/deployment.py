@@ -6,13 +6,16 @@ import json
 import os
 import pathlib
 import secrets
+import string
 import subprocess
 import tempfile
 import urllib.parse
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = (ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug").resolve()
 KEYS_PER_ACCOUNT = 10
+BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 ACCOUNT_NUMBERS = itertools.count(1)
 # Checks do not test timeouts, so a busy machine must not cause any.
 LONG_TIMEOUTS = ["ledger.timeout_ms=5000", "store.timeout_ms=10000", "portal.query_timeout_ms=10000", "edge.request_timeout_ms=20000"]
@@ -58,6 +61,23 @@ class Deployment:
             output = self.cli("key", "issue", "--account", email, "--scope", scope, "--name", f"key {number}", "--json")
             keys.append(json.loads(output))
         return keys
+
+    def create_token(self):
+        """Creates an account and a personal token with every scope, which people do on a page."""
+        email = f"{next(ACCOUNT_NUMBERS)}@example.com"
+        self.cli("account", "create", "--email", email)
+        payload = "ipm_" + "".join(secrets.choice(BASE62) for _ in range(42))
+        number, checksum = zlib.crc32(payload.encode()), ""
+        for _ in range(6):
+            number, digit = divmod(number, 62)
+            checksum = BASE62[digit] + checksum
+        token = payload + checksum
+        sql = f"""update accounts set tokens_may_resume = true where email = '{email}';
+            insert into personal_tokens (id, account_id, name, digest, scopes)
+            select '{token[4:14]}', id, 'checks', sha256('{token}'),
+                '{{keys:read,keys:write,keys:resume,usage:read,alerts:read,alerts:write}}' from accounts where email = '{email}'"""
+        subprocess.run(["psql", "-v", "ON_ERROR_STOP=1", "-qc", sql, self.info["env"]["IPSEITY__STORE__URL"]], check=True)
+        return token
 
     def request(self, path, method="GET", headers=None):
         """Sends a request over plain HTTP; returns status, headers and body."""

@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer, request } from 'node:http';
+import https from 'node:https';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 
@@ -135,10 +136,91 @@ async function check(sample, runs, cases, proxy) {
   }
 }
 
+// The programs on the page of a new key. Rust is only compiled: its file has the placeholders.
+const SNIPPETS = {
+  'curl.sh': RUNS.curl,
+  'javascript.mjs': RUNS.node,
+  'python.py': RUNS.python,
+  'go.go': RUNS.go,
+  'php.php': { command: ['php'], needs: ['php', '--version'] },
+};
+
+async function checkSnippets(deployment, proxy) {
+  for (const [name, runs] of Object.entries(SNIPPETS).filter(([, runs]) => isInstalled(runs))) {
+    const text = readFileSync(path.join(ROOT, 'crates/portal/snippets', name), 'utf8');
+    const file = path.join(deployment.dir, name);
+    writeFileSync(file, text.replaceAll('https://ip.example', proxy.url).replaceAll('ips_…', deployment.keys.ip));
+    proxy.requestCount = 0;
+    const result = await runInShell(runs, file, {});
+    assert.ok(result.ok && result.out.includes(CLIENT), `${name}: ${JSON.stringify(result)}`);
+    assert.equal(proxy.requestCount, 1, name);
+  }
+}
+
+// What each recipe prints for a caller in the United States, and without an answer or a service.
+const RECIPES = {
+  'currency.mjs': [/^\$10\.00$/, /^\$10\.00$/],
+  'consent.mjs': [/^No banner$/, /^Show the banner$/],
+  'time_zone.mjs': [/^\d+:\d\d [AP]M \(America\/\w+\)$/, /^\d+:\d\d [AP]M \(UTC\)$/],
+};
+
+async function checkRecipes(deployment, proxy) {
+  for (const [name, outputs] of Object.entries(RECIPES)) {
+    const text = readFileSync(path.join(ROOT, 'samples/recipes', name), 'utf8');
+    const [answered, unanswered] = outputs;
+    for (const [url, key, output, requests] of [
+      [proxy.url, deployment.keys.geo, answered, 1],
+      [proxy.url, UNKNOWN_KEY, unanswered, 1],
+      ['https://127.0.0.1:1', UNKNOWN_KEY, unanswered, 0],
+    ]) {
+      const file = path.join(deployment.dir, name);
+      writeFileSync(file, text.replaceAll('https://ip.example', url).replaceAll('ips_…', key));
+      proxy.requestCount = 0;
+      const result = await runInShell({ command: ['node'] }, file, {});
+      assert.ok(result.ok && output.test(result.out), `${name}: ${JSON.stringify(result)}`);
+      assert.equal(proxy.requestCount, requests, name);
+    }
+  }
+}
+
+// The commands of the reference. This deployment has no host names for one address family, so it gives no tokens for pairing.
+async function checkReference(deployment, proxy) {
+  const page = await readPage(deployment, '/reference');
+  const characters = { '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#x27;': "'", '&#39;': "'", '&amp;': '&' };
+  const unescape = (html) => html.replace(/<[^>]+>/g, '').replace(/&[^;]+;/g, (name) => characters[name]);
+  const commands = [...page.matchAll(/<code id="(?:curl-\w+|code-lookup-curl)"[^>]*>(.*?)<\/code>/gs)].map(([, html]) => unescape(html));
+  assert.ok(commands.length >= 8, `${commands.length} commands`);
+  const file = path.join(deployment.dir, 'reference.sh');
+  for (const command of commands.filter((command) => !command.endsWith('/api/v1/pair'))) {
+    writeFileSync(file, command.replaceAll(deployment.portal, proxy.url).replaceAll('<API_KEY>', deployment.keys.geo));
+    const result = await runInShell(RUNS.curl, file, {});
+    assert.ok(result.ok && result.out.length > 20 && !result.out.startsWith('{"error":'), `${command}: ${JSON.stringify(result)}`);
+  }
+}
+
+async function readPage(deployment, target) {
+  const [response] = await once(https.get(new URL(target, deployment.portal), { ca: readFileSync(deployment.ca) }), 'response');
+  return text(response);
+}
+
+// It runs the command when the address is new, again after the command failed, and not while the address stays.
+async function checkDynamicDns(deployment, proxy) {
+  const env = { IPSEITY_KEY: deployment.keys.ip, IPSEITY_URL: proxy.url, XDG_STATE_HOME: path.join(deployment.dir, 'state') };
+  const script = path.join(ROOT, 'samples/recipes/dynamic_dns.sh');
+  const run = (command, changed = {}) => runInShell({ command: ['bash', script, ...command], program: 'home' }, '', { ...env, ...changed });
+  assert.equal((await run(['false'])).ok, false, 'a failure of the command is a failure');
+  const unknown = await run(['echo'], { IPSEITY_KEY: UNKNOWN_KEY });
+  assert.deepEqual([unknown.ok, unknown.out], [false, ''], 'without an address, the command does not run');
+  for (const out of [`home ${CLIENT}`, '']) {
+    const result = await run(['echo']);
+    assert.deepEqual(result, { out, err: '', ok: true });
+  }
+}
+
+const isInstalled = ({ needs: [name, ...args] }) => spawnSync(name, args, { stdio: 'ignore' }).status === 0;
 const samples = JSON.parse(readFileSync(path.join(ROOT, 'samples/index.json'), 'utf8'));
 assert.deepEqual(samples.map(({ id }) => id), Object.keys(RUNS), 'index.json and this script list the same samples');
-const isInstalled = ({ id }) => spawnSync(RUNS[id].needs[0], RUNS[id].needs.slice(1), { stdio: 'ignore' }).status === 0;
-const installed = samples.filter(isInstalled);
+const installed = samples.filter(({ id }) => isInstalled(RUNS[id]));
 const skipped = samples.filter((sample) => !installed.includes(sample));
 
 const deployment = await Deployment.start();
@@ -154,6 +236,12 @@ try {
     await checkWebPage(deployment, proxy);
     console.log('Web page with tickets: passed');
   }
+  await checkSnippets(deployment, proxy);
+  console.log('programs on the page of a new key: passed');
+  await checkRecipes(deployment, proxy);
+  if (isInstalled(RUNS.curl)) await checkDynamicDns(deployment, proxy);
+  await checkReference(deployment, proxy);
+  console.log('recipes and commands of the reference: passed');
   const names = skipped.map(({ title }) => title).join(', ') || 'none';
   console.log(`samples: ${installed.length} passed, 0 failed; not installed: ${names}`);
 } finally {

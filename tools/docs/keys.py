@@ -1,4 +1,4 @@
-"""A schemathesis hook that rotates through many keys, so that none is paused."""
+"""A schemathesis hook that rotates through many keys, so that none is paused. The management API gets a personal token."""
 
 import itertools
 import os
@@ -6,6 +6,7 @@ import os
 import schemathesis
 
 KEYS = itertools.cycle(os.environ["IPSEITY_KEYS"].split(","))
+TOKEN = os.environ["IPSEITY_TOKEN"]
 
 
 @schemathesis.auth(refresh_interval=None)
@@ -16,4 +17,5 @@ class NextKey:
         return next(KEYS)
 
     def set(self, case, key, _context):
-        case.headers["Authorization"] = f"Bearer {key}"
+        credential = TOKEN if case.operation.path.startswith("/api/v1/manage/") else key
+        case.headers["Authorization"] = f"Bearer {credential}"

@@ -11,7 +11,7 @@ import { CONNECTION_HEADERS } from './steps/public_pages.mjs';
 
 export { TARGET };
 
-// Of the admin console at the provider.
+// Of the portal and the admin console at the provider.
 const CLIENT_SECRET = 'a secret of tests';
 
 export class Deployment extends ProcessGroup {
@@ -25,18 +25,28 @@ export class Deployment extends ProcessGroup {
     const options = (name) => ({ cwd: folder, log: path.join(folder, `${name}.log`) });
     const smtp = ['python3', path.join(ROOT, 'tools/e2e/smtp.py'), emails];
     const smtpPort = Number(await deployment.start(smtp, options('smtp')));
+    const webhooks = path.join(folder, 'webhooks');
+    mkdirSync(webhooks);
+    const receiver = ['python3', path.join(ROOT, 'tools/e2e/webhook.py'), webhooks];
+    const webhookPort = Number(await deployment.start(receiver, options('webhooks')));
     const adminAddress = await freeAddress();
     deployment.console = `http://localhost:${adminAddress.split(':')[1]}`;
-    const issuer = await deployment.#startProvider(options('oidc'));
+    const issuer = `${await deployment.start(['node', path.join(ROOT, 'tools/oidc/provider.mjs')], options('oidc'))}/company`;
+    const secretFile = writeSecret(folder);
+    const provider = (section, client) => [
+      `${section}.oidc_name=Company`,
+      `${section}.oidc_issuer=${issuer}`,
+      `${section}.oidc_client_id=${client}`,
+      `${section}.oidc_client_secret_file=${secretFile}`,
+    ];
     const settings = [
       `admin.listen=${adminAddress}`,
-      'admin.oidc_name=Company',
-      `admin.oidc_issuer=${issuer}`,
-      'admin.oidc_client_id=console',
-      `admin.oidc_client_secret_file=${writeSecret(folder)}`,
+      ...provider('admin', 'console'),
+      ...provider('portal', 'portal'),
       `public.sealing_key_file=${writeSealingKeys(folder)}`,
       `mail.smtp_url=smtp://127.0.0.1:${smtpPort}`,
       'mail.from=Ipseity <ipseity@example.com>',
+      'alerts.allowed_networks=127.0.0.0/8',
       // All steps come from one network.
       'mail.emails_per_subnet_per_10_min_max=1000',
       // A browser and a debug build keep the machine busy. These tests are not about timeouts under load.
@@ -47,6 +57,7 @@ export class Deployment extends ProcessGroup {
     const info = JSON.parse(await deployment.start(dev, options('dev')));
     deployment.http = info.http;
     deployment.portal = info.portal;
+    await deployment.#registerClients(issuer);
     deployment.nodeLog = info.log;
     deployment.keys = info.keys;
     deployment.folder = folder;
@@ -55,18 +66,17 @@ export class Deployment extends ProcessGroup {
     deployment.storeUrl = info.env.IPSEITY__STORE__URL;
     deployment.env = info.env;
     deployment.mailbox = new Mailbox(emails);
+    Object.assign(deployment, { webhooks, webhookUrl: `http://127.0.0.1:${webhookPort}/hook` });
     return deployment;
   }
 
-  // Starts an OpenID Connect provider for the admin console. Returns its issuer.
-  async #startProvider(options) {
-    const provider = await this.start(['node', path.join(ROOT, 'tools/oidc/provider.mjs')], options);
-    const client = { client_id: 'console', client_secret: CLIENT_SECRET, redirect_uris: [`${this.console}/signin/callback/oidc`] };
+  // Registers the portal and the admin console with the OpenID Connect provider.
+  async #registerClients(issuer) {
+    const client = (id, site) => ({ client_id: id, client_secret: CLIENT_SECRET, redirect_uris: [`${site}/signin/callback/oidc`] });
+    const clients = [client('console', this.console), client('portal', this.portal)];
     const accounts = { ada: { email: 'ada@example.com', email_verified: true } };
-    const issuer = `${provider}/company`;
-    const response = await fetch(issuer, { method: 'PUT', body: JSON.stringify({ clients: [client], accounts }) });
+    const response = await fetch(issuer, { method: 'PUT', body: JSON.stringify({ clients, accounts }) });
     if (!response.ok) throw new Error(`the provider responded with ${response.status}`);
-    return issuer;
   }
 
   // Runs `ipseity` with these arguments.

@@ -51,7 +51,7 @@ class Keyboard {
 
   // Opens the <details> that contains an element.
   async #openDetails(page, target) {
-    const summary = target.locator('xpath=ancestor::details[not(@open)]/summary');
+    const summary = target.locator('xpath=self::*[not(self::summary)]/ancestor::details[not(@open)]/summary');
     if ((await summary.count()) === 0) return;
     const hasFocus = () => summary.first().evaluate((element) => element === document.activeElement);
     await pressUntil(page, 'Tab', TABS_MAX, 'a summary', hasFocus);
@@ -88,7 +88,7 @@ class Mouse {
   // Brings the tab to the front and opens the <details> that contains the element.
   async #reveal(page, selector) {
     await page.bringToFront();
-    const summary = page.locator(selector).first().locator('xpath=ancestor::details[not(@open)]/summary');
+    const summary = page.locator(selector).first().locator('xpath=self::*[not(self::summary)]/ancestor::details[not(@open)]/summary');
     if ((await summary.count()) > 0) await summary.first().click();
   }
 }

@@ -15,16 +15,20 @@ import { Report } from './report.mjs';
 import { Snapshots } from './snapshots.mjs';
 import { passkeys, sessions, settings } from './steps/account.mjs';
 import { deleteAccount } from './steps/account_deletion.mjs';
+import { alerts } from './steps/alerts.mjs';
 import { ensureSignedIn, resetPassword, signInAndOut, signUp } from './steps/auth_pages.mjs';
 import { adminConsole } from './steps/console.mjs';
-import { changeKey, deleteKey, firstKey, keyLimit } from './steps/keys.mjs';
+import { docsCode } from './steps/docs_code.mjs';
+import { waitingKey } from './steps/first_request.mjs';
+import { changeKey, deleteKey, firstKey, keyLimit, keyMenu } from './steps/keys.mjs';
+import { linkedAccounts } from './steps/linked_accounts.mjs';
 import { liveUpdates } from './steps/live_updates.mjs';
 import { pageSizes } from './steps/page_size.mjs';
 import { pause } from './steps/pause.mjs';
-import { demo, documentation, landing, reference, withoutScripts } from './steps/public_pages.mjs';
+import { demo, docsShortcuts, documentation, landing, reference, withoutScripts } from './steps/public_pages.mjs';
 import { responseTimes } from './steps/response_time.mjs';
 import { restrictKey, restrictNewKey } from './steps/restrictions.mjs';
-import { saveEnterprisePage, themes } from './steps/themes.mjs';
+import { savePlainPages, themeChoice, themes } from './steps/themes.mjs';
 import { twoFactor } from './steps/two_factor.mjs';
 import { usage } from './steps/usage.mjs';
 import { pauseAllKeys, resumeAllKeys, seedUsage } from './steps/usage_history.mjs';
@@ -59,13 +63,19 @@ async function testMember(context, title, input, details) {
     await changeKey(context, member);
     await restrictKey(context, member);
     await restrictNewKey(context, member);
-    if (member.scripted) await liveUpdates(context, member);
+    if (member.scripted) {
+      await liveUpdates(context, member);
+      await waitingKey(context, member);
+    }
+    await keyMenu(context, member);
     await deleteKey(context, member);
     await keyLimit(context, member);
   });
   await signedIn('usage', () => usage(context, member));
   await signedIn('account', async () => {
     await settings(context, member);
+    await linkedAccounts(context, member);
+    await alerts(context, member);
     const other = await openVisitor(context, input, details);
     await sessions(context, member, other);
     await other.page.context().close();
@@ -82,15 +92,19 @@ async function testMember(context, title, input, details) {
 }
 
 async function measurePages(context, member) {
-  const publicPages = ['/', '/docs', '/docs/errors', '/reference', '/enterprise', '/forgot'];
-  const memberPages = ['/keys', '/keys/new', member.keyPath, `${member.keyPath}/delete`, '/usage', '/account', '/account/two-factor', '/account/delete'];
+  const publicPages = ['/', '/docs', '/docs/errors', '/reference', '/enterprise', '/status', '/forgot'];
+  const memberPages = ['/keys', '/keys/new', member.keyPath, `${member.keyPath}/delete`, '/usage', '/account', '/account/alerts', '/account/sign-in', '/account/two-factor', '/account/delete'];
   await seedUsage(context.deployment, member, 30);
   await pageSizes(context, member, [...publicPages, ...memberPages]);
   await context.snapshots.saveUrl(member, '/usage', 'usage-month');
   await context.snapshots.saveUrl(member, member.keyPath, 'key-month');
   await responseTimes(context, member, [...publicPages, ...memberPages, '/usage.csv'], ' with 30 days of data');
   await seedUsage(context.deployment, member, 400);
+  const explorer = ['24h', '7d', '400d'].map((range) => `/usage?range=${range}`);
+  await pageSizes(context, member, explorer, ' with 400 days of data');
   await responseTimes(context, member, [...memberPages, '/usage.csv'], ' with 400 days of data');
+  for (const range of ['24h', '7d', '400d']) await context.snapshots.saveUrl(member, `/usage?range=${range}`, `usage-${range}`);
+  await context.snapshots.saveUrl(member, `/usage?key=${member.keyPath.split('/').pop()}`, 'usage-key');
   await pauseAllKeys(context.deployment, member);
   await pageSizes(context, member, ['/keys'], ' with ten paused keys');
   await responseTimes(context, member, ['/keys'], ' with ten paused keys');
@@ -129,6 +143,9 @@ async function main() {
       await landing(context, visitor);
       await reference(context, visitor);
       await documentation(context, visitor);
+      await docsShortcuts(context, visitor);
+      await themeChoice(context, visitor);
+      await docsCode(context, visitor);
       // Before the demo quota is exhausted.
       await withoutScripts(context, await openVisitor(context, mouse, { scripted: false }));
       await demo(context, visitor);
@@ -139,7 +156,7 @@ async function main() {
     await testMember(context, 'without scripts', mouse, { scripted: false, email: 'bob@example.com', password: 'two ways to Tipperary' });
     await report.group('admin console: keyboard only', () => adminConsole(context));
     await report.group('themes', async () => {
-      await saveEnterprisePage(context, await openVisitor(context, mouse, { scripted: true }));
+      await savePlainPages(context, await openVisitor(context, mouse, { scripted: true }));
       await themes(context);
     });
     await report.group('browser findings', () => checkBrowserFindings(context));

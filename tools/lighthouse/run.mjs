@@ -1,4 +1,4 @@
-// Rates the landing page, docs, reference and keys page with Lighthouse's mobile profile, and measures the landing page's size.
+// Rates public pages and pages of members with Lighthouse's mobile profile, and measures the landing page's size.
 //
 // Usage: node run.mjs [--short]. `just lighthouse` first builds and installs its dependencies. Reports go to target/lighthouse.
 
@@ -17,7 +17,7 @@ const LANDING_BYTES_MAX = 150_000;
 const ATTEMPTS_MAX = 3;
 const CATEGORIES = ['performance', 'accessibility', 'best-practices', 'seo'];
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--ignore-certificate-errors', '--disable-quic'];
-const short = process.argv.includes('--short');
+const isShort = process.argv.includes('--short');
 
 // Sends one request. Forms are sent as from a page of the portal.
 function send(portal, method, target, { cookie = '', fields } = {}) {
@@ -35,7 +35,7 @@ function send(portal, method, target, { cookie = '', fields } = {}) {
   });
 }
 
-// Signs up, creates a key and returns the session cookie. Without email, accounts need no confirmation.
+// Signs up, and creates a key and a webhook. Returns the session cookie and their pages. Without email, accounts need no confirmation.
 async function signUp(portal) {
   const form = await send(portal, 'GET', '/signup');
   const csrf = form.body.match(/name="csrf" value="([^"]+)"/)[1];
@@ -43,17 +43,28 @@ async function signUp(portal) {
   const done = await send(portal, 'POST', '/signup', { cookie: form.cookie, fields });
   if (done.status !== 303) throw new Error(`signing up returned ${done.status}`);
   const session = done.cookie || form.cookie;
-  const page = await send(portal, 'GET', '/keys/new', { cookie: session });
-  const value = (name) => page.body.match(new RegExp(`name="${name}" value="([^"]+)"`))[1];
-  const key = { csrf: value('csrf'), form: value('form'), name: 'laptop', scope: 'full', preset: 'unrestricted' };
+  // The tokens of the form on a page.
+  const tokens = async (target) => {
+    const { body } = await send(portal, 'GET', target, { cookie: session });
+    const value = (name) => body.match(new RegExp(`name="${name}" value="([^"]+)"`))[1];
+    return { csrf: value('csrf'), form: value('form') };
+  };
+  const key = { ...(await tokens('/keys/new')), name: 'laptop', scope: 'full', preset: 'unrestricted' };
   const created = await send(portal, 'POST', '/keys', { cookie: session, fields: key });
-  if (!created.body.includes('ips_')) throw new Error(`creating a key returned ${created.status} without a key`);
-  return session;
+  const id = created.body.match(/ips_([0-9A-Za-z]{10})/)?.[1];
+  if (!id) throw new Error(`creating a key returned ${created.status} without a key`);
+  const channel = { ...(await tokens('/account/alerts')), kind: 'webhook', url: 'https://hooks.example.com/', paused: 'on' };
+  const added = await send(portal, 'POST', '/account/alerts/channels', { cookie: session, fields: channel });
+  if (added.status !== 200) throw new Error(`adding a webhook returned ${added.status}`);
+  const channelPath = (await send(portal, 'GET', '/account/alerts', { cookie: session })).body.match(/\/account\/alerts\/\d+/)[0];
+  return { session, keyPath: `/keys/${id}`, channelPath };
 }
 
-async function rate(chrome, address, categories, cookie) {
+async function rate(chrome, address, cookie) {
   const extraHeaders = cookie ? { Cookie: cookie } : undefined;
-  const { lhr, report } = await lighthouse(address, { port: chrome.port, onlyCategories: categories, output: 'html', logLevel: 'error', extraHeaders });
+  // Pages of members are not for search engines.
+  const skipAudits = cookie ? ['is-crawlable'] : [];
+  const { lhr, report } = await lighthouse(address, { port: chrome.port, onlyCategories: CATEGORIES, skipAudits, output: 'html', logLevel: 'error', extraHeaders });
   const scores = Object.fromEntries(Object.values(lhr.categories).map(({ id, score }) => [id, Math.round(score * 100)]));
   const bytes = lhr.audits['network-requests']?.details?.items.reduce((sum, { transferSize = 0 }) => sum + transferSize, 0);
   const lost = Object.values(lhr.categories).flatMap(({ auditRefs }) => auditRefs.filter(({ weight }) => weight > 0).map(({ id }) => lhr.audits[id]))
@@ -66,15 +77,15 @@ const { portal } = deployment;
 const chrome = await launch({ chromePath: PROGRAM, chromeFlags: FLAGS });
 let failed = 0;
 try {
-  const cookie = await signUp(portal);
-  const member = CATEGORIES.filter((category) => category !== 'seo');
-  const pages = [['landing', '/', CATEGORIES], ['docs', '/docs', CATEGORIES], ['errors', '/docs/errors', CATEGORIES], ['reference', '/reference', CATEGORIES], ['keys', '/keys', member, cookie]];
+  const { session, keyPath, channelPath } = await signUp(portal);
+  const short = [['landing', '/'], ['docs', '/docs'], ['reference', '/reference'], ['keys', '/keys', session]];
+  const others = [['errors', '/docs/errors'], ['new-key', '/keys/new', session], ['key', keyPath, session], ['alerts', '/account/alerts', session], ['webhook', channelPath, session]];
   mkdirSync(path.join(TARGET, 'lighthouse'), { recursive: true });
-  for (const [name, target, categories, session] of short ? pages.filter(([name]) => name !== 'errors') : pages) {
+  for (const [name, target, cookie] of isShort ? short : [...short, ...others]) {
     const address = new URL(target, portal).href;
     let best;
     for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts += 1) {
-      const found = await rate(chrome, address, categories, session);
+      const found = await rate(chrome, address, cookie);
       if (found.final !== address) throw new Error(`${address} redirected to ${found.final}`);
       const lowest = Math.min(...Object.values(found.scores));
       if (!best || lowest > best.lowest) best = { ...found, lowest };

@@ -224,7 +224,7 @@ impl<S: LookupScope> Client<S> {
     }
 }
 
-async fn send_once(request: RequestBuilder) -> Result<SuccessResponse, Error> {
+pub(crate) async fn send_once(request: RequestBuilder) -> Result<SuccessResponse, Error> {
     let response = request.send().await.map_err(Error::Connection)?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let bytes = response.bytes().await.map_err(Error::Connection)?.to_vec();
@@ -239,7 +239,7 @@ fn is_invalid_ticket(error: &Error) -> bool {
 }
 
 /// A response whose body says that the request succeeded.
-struct SuccessResponse {
+pub(crate) struct SuccessResponse {
     status: u16,
     headers: HeaderMap,
     bytes: Vec<u8>,
@@ -247,7 +247,7 @@ struct SuccessResponse {
 }
 
 impl SuccessResponse {
-    fn parse<T: DeserializeOwned>(self) -> Result<T, Error> {
+    pub(crate) fn parse<T: DeserializeOwned>(self) -> Result<T, Error> {
         serde_json::from_value(self.body).map_err(|_| api_error(self.status, &self.headers, &self.bytes))
     }
 }

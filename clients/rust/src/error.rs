@@ -115,6 +115,8 @@ pub enum ApiErrorKind {
         /// URL to get a key.
         signup: String,
     },
+    /// An error of the management API. [`ApiError::code`] says which, such as `insufficient_scope`.
+    Management,
     /// 404: the base URL is wrong, or the service has no tickets.
     NotFound,
     /// 405: a proxy changed the method.
@@ -166,6 +168,7 @@ impl ApiErrorKind {
     fn from_body(body: &ErrorBody, headers: &HeaderMap) -> Self {
         let rate_limit = || RateLimit::from_headers(headers);
         match body.error.as_str() {
+            _ if body.docs.contains("/docs/management#") => Self::Management,
             "missing_api_key" => Self::MissingKey,
             "invalid_api_key" if body.docs.ends_with("#tickets") => Self::InvalidTicket,
             "invalid_api_key" => Self::InvalidKey,

@@ -10,6 +10,10 @@ pub struct KeyStatusResponse {
     pub scope: String,
     /// State: `active`, `paused`, `inactive` or `expired`.
     pub state: String,
+    /// What the next request can expect, in the words of the portal: `active`, `near_daily_limit`, `near_burst_limit`,
+    /// `daily_limit_reached`, `expired`, `paused` or `deactivated`. `None` if a request has an `Origin` header, and from a
+    /// service of an earlier version.
+    pub key_status: Option<String>,
     /// Limits. `None` if a request has an `Origin` header.
     pub limits: Option<KeyLimits>,
     /// Usage. `None` if a request has an `Origin` header.

@@ -60,6 +60,15 @@ export interface KeyStatusResponse {
   scope: 'ip' | 'geo' | 'full';
   /** The key's state. */
   state: 'active' | 'paused' | 'inactive' | 'expired';
+  /** What the next request can expect, in the words of the portal. Absent in browsers, and in earlier versions. */
+  key_status?:
+    | 'active'
+    | 'near_daily_limit'
+    | 'near_burst_limit'
+    | 'daily_limit_reached'
+    | 'expired'
+    | 'paused'
+    | 'deactivated';
   /** Requests per day, and in any 60 seconds. Absent in browsers. */
   limits?: { day: number; burst: number };
   /** Requests today, and in the last 60 seconds; null while unknown. Absent in browsers. */

@@ -66,6 +66,7 @@ pub use blocked_networks::BlockedNetworks;
 pub use failpoint::arm_failpoints;
 pub use limits::{ApiLimits, DegradedLimits, MinuteLimits};
 pub use lookup::renderer::self_lookup::{SelfLookup, paired_self_lookup, self_lookup};
+pub use openapi::additions::with_operations;
 pub use openapi::document::openapi_document;
 pub use pairing::{Pairing, PairingOptions};
 pub use public_urls::PublicUrls;

@@ -138,7 +138,7 @@ impl Operation {
                  quota, and a network can use only a part of it. Not for production."
             }
             Self::KeyStatus => {
-                "Returns the key's scope, state, limits and usage. Works with paused and deactivated keys. Not charged, and up \
+                "Returns the key's scope, state, status, limits and usage. Works with paused and deactivated keys. Not charged, and up \
                  to one second old. A request with an Origin header gets only scope and state. Usage is null while the \
                  counts are not available."
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use ipseity_domain::Client;
 use ipseity_geo::AtlasReloader;
+use serde_json::Value;
 
 use crate::admission::Admission;
 use crate::admission::backend::Backend;
@@ -14,7 +15,7 @@ use crate::error::{ErrorBodies, Refusal};
 use crate::key_status::reader::KeyStatusReader;
 use crate::limits::ApiLimits;
 use crate::lookup::renderer::Renderer;
-use crate::openapi::document::OpenApiDocuments;
+use crate::openapi::document::{OpenApiDocuments, openapi_document};
 use crate::pairing::Pairing;
 use crate::public_urls::PublicUrls;
 use crate::service::metrics::ApiMetrics;
@@ -57,7 +58,7 @@ impl Api {
             admission: Arc::new(Admission::new(backend, usage_buffer, metrics.clone(), &limits)),
             renderer: Renderer::new(atlas, limits.render_cache_max),
             key_status_reader: KeyStatusReader::new(limits.key_status),
-            openapi_documents: OpenApiDocuments::new(&public_urls),
+            openapi_documents: OpenApiDocuments::new(&openapi_document(&public_urls)),
             has_https_url: public_urls.base.starts_with("https://"),
             require_https: false,
             accept_test_keys: true,
@@ -96,6 +97,12 @@ impl Api {
     #[must_use]
     pub fn with_tickets(self, tickets: Option<Arc<Tickets>>) -> Self {
         Self { tickets, ..self }
+    }
+
+    /// Sets the OpenAPI document, if it describes more than the operations of this crate.
+    #[must_use]
+    pub fn with_openapi_document(self, document: &Value) -> Self {
+        Self { openapi_documents: OpenApiDocuments::new(document), ..self }
     }
 
     /// Sets the networks whose requests are refused.

@@ -97,16 +97,7 @@ impl ApiKey {
     /// Parses a key. The checksum detects typos without I/O.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let bytes = text.as_bytes();
-        if bytes.len() != KEY_CHARS || !text.starts_with(KEY_PREFIX) || !is_base62(&bytes[KEY_PREFIX.len()..]) {
-            return None;
-        }
-        let (payload, checksum) = bytes.split_at(PAYLOAD_CHARS);
-        if checksum != checksum_of(payload) {
-            return None;
-        }
-        let id = payload[KEY_PREFIX.len()..][..ID_CHARS].try_into().ok()?;
-        Some(Self { id: KeyId(id), digest: KeyDigest(Sha256::digest(bytes).into()) })
+        parse_secret(text, KEY_PREFIX).map(|(id, digest)| Self { id, digest })
     }
 }
 
@@ -116,7 +107,7 @@ pub struct PlaintextKey(String);
 impl PlaintextKey {
     /// Generates a key with a new id from a source of random bytes.
     pub fn generate(mut random_byte: impl FnMut() -> u8) -> Self {
-        let id: Vec<u8> = (0..ID_CHARS).map(|_| random_char(&mut random_byte)).collect();
+        let id = random_id(&mut random_byte);
         Self::with_id(&id, random_byte)
     }
 
@@ -125,14 +116,8 @@ impl PlaintextKey {
         Self::with_id(&id.0, random_byte)
     }
 
-    fn with_id(id: &[u8], mut random_byte: impl FnMut() -> u8) -> Self {
-        let mut text = Vec::with_capacity(KEY_CHARS);
-        text.extend_from_slice(KEY_PREFIX.as_bytes());
-        text.extend_from_slice(id);
-        text.extend((0..SECRET_CHARS).map(|_| random_char(&mut random_byte)));
-        let checksum = checksum_of(&text);
-        text.extend_from_slice(&checksum);
-        Self(text.into_iter().map(char::from).collect())
+    fn with_id(id: &[u8], random_byte: impl FnMut() -> u8) -> Self {
+        Self(generate_secret(KEY_PREFIX, id, random_byte))
     }
 
     /// The plain text, to be shown to its owner once.
@@ -146,6 +131,36 @@ impl PlaintextKey {
     pub fn to_api_key(&self) -> ApiKey {
         ApiKey::parse(&self.0).expect("generated key parses")
     }
+}
+
+/// Parses a secret with this prefix, in the format of keys. The checksum detects typos without I/O.
+pub(crate) fn parse_secret(text: &str, prefix: &str) -> Option<(KeyId, KeyDigest)> {
+    let bytes = text.as_bytes();
+    if bytes.len() != KEY_CHARS || !text.starts_with(prefix) || !is_base62(&bytes[prefix.len()..]) {
+        return None;
+    }
+    let (payload, checksum) = bytes.split_at(PAYLOAD_CHARS);
+    if checksum != checksum_of(payload) {
+        return None;
+    }
+    let id = payload[prefix.len()..][..ID_CHARS].try_into().ok()?;
+    Some((KeyId(id), KeyDigest(Sha256::digest(bytes).into())))
+}
+
+/// Generates the text of a secret with this prefix and id, in the format of keys.
+pub(crate) fn generate_secret(prefix: &str, id: &[u8], mut random_byte: impl FnMut() -> u8) -> String {
+    let mut text = Vec::with_capacity(KEY_CHARS);
+    text.extend_from_slice(prefix.as_bytes());
+    text.extend_from_slice(id);
+    text.extend((0..SECRET_CHARS).map(|_| random_char(&mut random_byte)));
+    let checksum = checksum_of(&text);
+    text.extend_from_slice(&checksum);
+    text.into_iter().map(char::from).collect()
+}
+
+/// A new random id.
+pub(crate) fn random_id(random_byte: &mut impl FnMut() -> u8) -> [u8; ID_CHARS] {
+    std::array::from_fn(|_| random_char(random_byte))
 }
 
 /// An unbiased base62 character. Bytes above the last multiple of 62 are drawn again.

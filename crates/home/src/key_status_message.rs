@@ -1,7 +1,7 @@
 //! The message with the status of a key.
 
 use ipseity_domain::{KeyFlags, Scope};
-use ipseity_ledger::{KeyCounts, KeyStatus};
+use ipseity_ledger::{KeyCounts, KeySnapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::message::{is_specified_burst_limit, specified_burst_limit};
@@ -20,8 +20,8 @@ pub struct KeyStatusMessage {
     restriction_version: u64,
 }
 
-impl From<&KeyStatus> for KeyStatusMessage {
-    fn from(status: &KeyStatus) -> Self {
+impl From<&KeySnapshot> for KeyStatusMessage {
+    fn from(status: &KeySnapshot) -> Self {
         Self {
             scope: status.scope.name().to_owned(),
             daily_limit: status.daily_limit,
@@ -37,8 +37,8 @@ impl From<&KeyStatus> for KeyStatusMessage {
 impl KeyStatusMessage {
     /// The status, if its scope is known.
     #[must_use]
-    pub fn parse(self) -> Option<KeyStatus> {
-        Some(KeyStatus {
+    pub fn parse(self) -> Option<KeySnapshot> {
+        Some(KeySnapshot {
             scope: Scope::parse(&self.scope)?,
             flags: KeyFlags { deactivated: self.deactivated, paused: self.paused },
             daily_limit: self.daily_limit,

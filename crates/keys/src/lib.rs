@@ -5,8 +5,9 @@
 //! [`KeyService::apply_outbox`] of any node completes the change.
 //!
 //! It also copies pauses that only Redis has to PostgreSQL, and checks that PostgreSQL and Redis belong together
-//! ([`DeploymentStatus`]).
+//! ([`DeploymentStatus`]). [`StoredKey::status`] is what the next request of a key can expect.
 
+mod activity;
 mod deployment;
 mod error;
 mod guard;
@@ -15,6 +16,7 @@ mod outbox;
 mod pauses;
 mod service;
 
+pub use activity::{KeyActivity, StoredKey, has_expired};
 pub use error::KeyServiceError;
 pub use guard::{DeploymentGuard, DeploymentStatus};
 pub use metrics::KeyMetrics;

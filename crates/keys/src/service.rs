@@ -34,6 +34,12 @@ impl KeyService {
         Self { store, ledger, guard, metrics }
     }
 
+    /// The same service with another connection to PostgreSQL, such as that of a personal token.
+    #[must_use]
+    pub fn with_store(&self, store: Store) -> Self {
+        Self::new(store, Arc::clone(&self.ledger), Arc::clone(&self.guard), self.metrics.clone())
+    }
+
     /// Deactivates a key. No effect if it is already inactive.
     ///
     /// # Errors

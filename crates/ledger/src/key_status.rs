@@ -25,9 +25,9 @@ const PREVIOUS_EXPIRES: Column = column("previous_expires_s");
 const RESTRICTION_VERSION: Column = column("restriction_version");
 const ENTRY_MS: Column = column("entry_ms");
 
-/// The status of a key.
+/// What is known of a key at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyStatus {
+pub struct KeySnapshot {
     /// The key's scope.
     pub scope: Scope,
     /// Whether the key is deactivated or paused.
@@ -61,10 +61,10 @@ pub enum FoundStatus {
     /// The key id is known, but the secret is wrong.
     WrongSecret,
     /// The status of the key.
-    Status(KeyStatus),
+    Status(KeySnapshot),
 }
 
-impl KeyStatus {
+impl KeySnapshot {
     /// The status by a record of PostgreSQL. If Redis answers and has no record, the key has made no request that
     /// PostgreSQL does not have.
     #[must_use]
@@ -112,11 +112,10 @@ fn accepts_secret(record: &[u8], key: &ApiKey, now: LedgerTime) -> bool {
         || is_digest(PREVIOUS_DIGEST) && number(record, PREVIOUS_EXPIRES).is_some_and(|s| now.as_secs() < s)
 }
 
-fn parse_status(record: &[u8], log: &[Vec<u8>], now: LedgerTime) -> Option<KeyStatus> {
+fn parse_status(record: &[u8], log: &[Vec<u8>], now: LedgerTime) -> Option<KeySnapshot> {
     // A clock that was set back does not reopen a day.
     let usage = parse_usage(record.get(TODAY.start..TODAY_COUNT.end())?).filter(|usage| usage.day >= now.day());
-    let has_left = |entry: &&Vec<u8>| number(entry, ENTRY_MS).is_none_or(|ms| ms + BURST_WINDOW_S * 1000 <= now.0);
-    Some(KeyStatus {
+    Some(KeySnapshot {
         scope: Scope::parse(std::str::from_utf8(bytes(record, SCOPE)?).ok()?.trim_end())?,
         flags: KeyFlags { deactivated: number(record, DEACTIVATED)? == 1, paused: number(record, PAUSED)? == 1 },
         daily_limit: number(record, DAILY_LIMIT)?,
@@ -128,15 +127,20 @@ fn parse_status(record: &[u8], log: &[Vec<u8>], now: LedgerTime) -> Option<KeySt
         },
         counts: Some(KeyCounts {
             day: usage.map_or(0, |usage| usage.count),
-            burst: log.iter().filter(|entry| !has_left(entry)).count() as u64,
+            burst: log.iter().filter(|entry| is_in_burst_window(entry, now)).count() as u64,
         }),
     })
+}
+
+/// Whether an entry of a key's log still counts toward the burst limit.
+pub(crate) fn is_in_burst_window(entry: &[u8], now: LedgerTime) -> bool {
+    number(entry, ENTRY_MS).is_some_and(|ms| ms + BURST_WINDOW_S * 1000 > now.0)
 }
 
 fn bytes(text: &[u8], column: Column) -> Option<&[u8]> {
     text.get(column.start..column.end())
 }
 
-fn number(text: &[u8], column: Column) -> Option<u64> {
+pub(crate) fn number(text: &[u8], column: Column) -> Option<u64> {
     std::str::from_utf8(bytes(text, column)?).ok()?.parse().ok()
 }

@@ -46,6 +46,7 @@ mod ledger;
 mod ledger_time;
 mod owner;
 mod pauses;
+mod recent_use;
 mod reconcile;
 mod redis;
 mod request;
@@ -64,10 +65,11 @@ pub use deployment::LedgerIdentity;
 pub use diagnostics::RedisServerInfo;
 pub use error::{ChargeError, LedgerError, SentCharge};
 pub use key_records::Published;
-pub use key_status::{FoundStatus, KeyCounts, KeyStatus};
+pub use key_status::{FoundStatus, KeyCounts, KeySnapshot};
 pub use ledger::{Ledger, LedgerOptions};
 pub use ledger_time::LedgerTime;
 pub use owner::Owner;
+pub use recent_use::RecentUse;
 pub use reconcile::{
     DemoReconcileBatch, PendingCharge, RECONCILE_DELAY, ReconcileBatch, Reconciled, UnconfirmedCharge,
 };
@@ -78,5 +80,5 @@ pub use redis::subscription::SlotNotice;
 pub use redis::tls::RedisTls;
 pub use request::REMOTE_ARRIVAL_AHEAD_MAX_MS;
 pub use slot_feed::SlotFeed;
-pub use sweep::{Sweep, UnflushedUsage};
+pub use sweep::{Sweep, SweepPart, UnflushedUsage};
 pub use verdict::{Fence, Quota, Verdict};

@@ -189,7 +189,10 @@ impl Ledger {
 
     /// Reads the clocks of all owners that answer. An estimate is less exact the older it is.
     pub async fn refresh_clocks(&self) {
-        let owners = self.owners();
+        self.refresh_clocks_of(&self.owners()).await;
+    }
+
+    pub(crate) async fn refresh_clocks_of(&self, owners: &[Owner]) {
         let nodes = owners.iter().filter(|owner| !owner.is_unavailable()).filter_map(Owner::redis_node);
         // A server that does not answer delays no other.
         join_all(nodes.map(|node| self.read_clock(node))).await;

@@ -5,7 +5,7 @@ use redis::Cmd;
 
 use crate::columns::{Column, column};
 use crate::error::LedgerError;
-use crate::layout::Bucket;
+use crate::layout::{Bucket, HashSlot};
 use crate::ledger::Ledger;
 
 const TODAY: Column = column("today");
@@ -18,16 +18,18 @@ impl Ledger {
     /// # Errors
     /// Fails if Redis does not answer in time.
     pub async fn usage_of(&self, keys: &[KeyId]) -> Result<Vec<Option<DailyUsage>>, LedgerError> {
-        let read = |key: &KeyId| {
-            let bucket = Bucket::of(*key);
-            // GETRANGE includes its end.
-            let (first, last) = (TODAY.start as isize, TODAY_COUNT.end() as isize - 1);
-            (bucket.slot(), Cmd::getrange(bucket.record_key(*key), first, last))
-        };
-        let reads: Vec<_> = keys.iter().map(read).collect();
+        let reads: Vec<_> = keys.iter().copied().map(read_usage).collect();
         let replies: Vec<Vec<u8>> = self.read_many(&reads).await?;
         Ok(replies.iter().map(|columns| parse_usage(columns)).collect())
     }
+}
+
+/// The command that reads the columns of [`parse_usage`].
+pub(crate) fn read_usage(key: KeyId) -> (HashSlot, Cmd) {
+    let bucket = Bucket::of(key);
+    // GETRANGE includes its end.
+    let (first, last) = (TODAY.start as isize, TODAY_COUNT.end() as isize - 1);
+    (bucket.slot(), Cmd::getrange(bucket.record_key(key), first, last))
 }
 
 /// The columns are empty if there is no record.

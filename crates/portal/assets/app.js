@@ -32,10 +32,14 @@ async function copy(button) {
   }, 2_000);
 }
 
-for (const button of document.querySelectorAll("[data-copy]")) {
-  button.hidden = false;
-  button.addEventListener("click", () => copy(button));
+function enableCopyButtons(root) {
+  for (const button of root.querySelectorAll("[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => copy(button));
+  }
 }
+
+enableCopyButtons(document);
 
 /* Buttons that show a password. It is hidden again before it is sent, so that browsers do not store it as text. */
 
@@ -113,6 +117,8 @@ if (window.PublicKeyCredential?.parseRequestOptionsFromJSON) {
 function htmlWithoutNested(element) {
   const clone = element.cloneNode(true);
   for (const inner of clone.querySelectorAll("[data-live]")) inner.replaceWith(inner.id);
+  // As in the response, before the script showed them.
+  for (const button of clone.querySelectorAll("[data-copy]")) button.hidden = true;
   return clone.outerHTML;
 }
 
@@ -129,6 +135,7 @@ function replaceElement(old, fresh) {
   const focused = old.contains(document.activeElement) ? document.activeElement.id : null;
   const opened = new Set([...old.querySelectorAll("details[open]")].map((details) => details.closest("[id]").id));
   old.replaceWith(fresh);
+  enableCopyButtons(fresh);
   for (const details of fresh.querySelectorAll("details")) details.open = opened.has(details.closest("[id]").id);
   if (focused !== null) (document.getElementById(focused) ?? document.getElementById("main")).focus({ preventScroll: true });
 }
@@ -140,6 +147,7 @@ function applyUpdate(page, known) {
     const fresh = page.getElementById(id);
     // An element that moved with its parent is no longer in the fetched page.
     if (!old || !fresh || known.get(id) === html || hasFocusedInput(old)) continue;
+    if (fresh.dataset.announce && !old.dataset.announce) announce(fresh.dataset.announce);
     replaceElement(old, document.adoptNode(fresh));
     known.set(id, html);
   }

@@ -1,4 +1,7 @@
-// The documentation's search: lists matching sections while the reader types. Without JavaScript the server answers the form, by the same rules.
+// The documentation: copies pages, and searches. The search lists matching sections while the reader types. Without JavaScript the server answers the form, by the same rules.
+
+import "./code_tabs.js";
+import { fillInKey } from "./key_field.js";
 
 const HITS_MAX = 8;
 const EXCERPT_CHARS_MAX = 110;
@@ -51,7 +54,7 @@ async function search() {
 input.addEventListener("focus", () => loadIndex().catch(() => (index = undefined)));
 input.addEventListener("input", () => search().catch(() => (results.hidden = true)));
 
-// Arrow keys move through the results, Escape closes them, and / focuses the search.
+// Arrow keys move through the results, Escape closes them, and / or Ctrl K focuses the search.
 input.form.addEventListener("keydown", (event) => {
   const links = [...results.querySelectorAll("a")];
   const current = links.indexOf(document.activeElement);
@@ -68,10 +71,34 @@ input.form.addEventListener("keydown", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input, select, textarea");
-  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  const isShortcut = event.key.toLowerCase() === "k" && (event.ctrlKey !== event.metaKey) && !event.altKey && !event.shiftKey;
+  if (!isShortcut && !(event.key === "/" && isPlain && !isTyping)) return;
   event.preventDefault();
   input.focus();
 });
 document.addEventListener("click", (event) => {
   if (!input.form.contains(event.target)) results.hidden = true;
 });
+
+/* Fills in the reader's key. */
+
+const keyInput = document.getElementById("your-key");
+
+if (keyInput) fillInKey(keyInput, (message) => (document.getElementById("your-key-error").textContent = message));
+
+/* Copies the page as Markdown. */
+
+const copyButton = document.getElementById("copy-page");
+
+async function copyPage() {
+  const response = await fetch(copyButton.dataset.page);
+  await navigator.clipboard.writeText(await response.text());
+  copyButton.textContent = "Copied";
+  setTimeout(() => (copyButton.textContent = "Copy page"), 2_000);
+}
+
+if (copyButton) {
+  copyButton.hidden = false;
+  copyButton.addEventListener("click", () => copyPage().catch(() => location.assign(copyButton.dataset.page)));
+}

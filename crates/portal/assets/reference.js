@@ -1,6 +1,8 @@
 // The reference's request forms. They call the API with the reader's key, which stays in this tab.
 
 import { callApi, errorMessage } from "./api_call.js";
+import "./code_tabs.js";
+import { fillInKey } from "./key_field.js";
 
 const STORAGE_KEY = "ipseity-key";
 const keyInput = document.getElementById("reader-key");
@@ -11,6 +13,7 @@ keyInput.addEventListener("input", () => {
   if (key) sessionStorage.setItem(STORAGE_KEY, key);
   else sessionStorage.removeItem(STORAGE_KEY);
 });
+fillInKey(keyInput);
 
 for (const form of document.querySelectorAll("[data-try]")) {
   const button = form.querySelector("button");
@@ -30,3 +33,29 @@ for (const form of document.querySelectorAll("[data-try]")) {
     button.focus();
   });
 }
+
+// On narrow screens, the menu is closed, and only the first section and the one that a link leads to are open.
+
+const narrow = matchMedia("(max-width: 48rem)");
+const menu = document.querySelector(".reference-menu");
+const sections = [...document.querySelectorAll(".reference-section")];
+
+function openLinkedSection() {
+  const target = document.getElementById(location.hash.slice(1));
+  const section = target?.closest(".reference-section");
+  if (!section || section.open) return;
+  section.open = true;
+  target.scrollIntoView();
+}
+
+if (narrow.matches) for (const section of [menu, ...sections.slice(1)]) section.open = false;
+menu.classList.add("ready");
+addEventListener("hashchange", openLinkedSection);
+openLinkedSection();
+
+/* The menu closes when a link in it is followed. On wide screens it is always open. */
+
+menu.addEventListener("click", ({ target }) => {
+  if (narrow.matches && target.closest("a")) menu.open = false;
+});
+narrow.addEventListener("change", () => (menu.open = !narrow.matches));

@@ -1,4 +1,4 @@
-//! The account page: email, password, alerts, sessions, deletion.
+//! The account page: email, password, sessions, deletion.
 
 use std::sync::Arc;
 
@@ -9,9 +9,7 @@ use http::HeaderMap;
 use http::header::SET_COOKIE;
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::{Client, KeyChange};
-use ipseity_store::{
-    AlertPreferences, DeviceSummary, SecurityEventRow, SessionSummary, StoreError, StoreRefusal, StoredPasskey,
-};
+use ipseity_store::{DeviceSummary, SecurityEventRow, SessionSummary, StoreError, StoreRefusal, StoredPasskey};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::password::Password;
@@ -22,13 +20,12 @@ use crate::error::PortalError;
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::Portal;
 use crate::time;
-use crate::view::account::{
-    AccountPage, AlertSettings, DeleteAccountPage, DeviceItem, EventItem, PasskeyItem, SessionItem,
-};
+use crate::view::account::{AccountPage, DeleteAccountPage, DeviceItem, EventItem, PasskeyItem, SessionItem};
 use crate::view::auth::EmailSentPage;
 use crate::view::frame::Tab;
 
 pub(crate) const WRONG_PASSWORD: &str = "Incorrect password.";
+const WRONG_EMAIL: &str = "That isn’t the email address of your account. Nothing was deleted.";
 /// Maximum number of security events on the page.
 const EVENTS_MAX: i64 = 20;
 
@@ -50,8 +47,6 @@ async fn account_page(
     errors: AccountFormErrors,
 ) -> Result<Response, PortalError> {
     let account = &member.account;
-    let AlertPreferences { near_quota, quota_exhausted, paused } =
-        portal.store.accounts().alert_preferences(account.id).await?;
     let session_item = |row: SessionSummary| SessionItem {
         id: row.id,
         label: row.label,
@@ -65,17 +60,19 @@ async fn account_page(
     let devices = portal.store.devices().list(account.id).await?;
     let events = portal.store.security_log().list(account.id, EVENTS_MAX).await?;
     let passkeys = portal.store.passkeys().list(account.id).await?;
+    let identities = portal.store.identities().list(account.id).await?;
     Ok(render_page(&AccountPage {
         frame: member.frame(portal, "Your account", Tab::Account),
         email: account.email.clone(),
         plan: account.plan.clone(),
         daily_limit: account.daily_limit,
         burst_limit: account.burst_limit as u64,
-        alerts: AlertSettings { near_quota, quota_exhausted, paused },
         email_enabled: portal.settings.email_enabled,
         sessions: sessions.into_iter().map(session_item).collect(),
         passkeys: passkeys.into_iter().map(passkey_item).collect(),
         passkeys_available: portal.webauthn.is_some(),
+        linked_accounts: identities.len(),
+        providers_available: !portal.providers.names().is_empty(),
         needs_password: member.needs_password(),
         has_two_factor: member.has_two_factor,
         devices: devices.into_iter().map(device_item).collect(),
@@ -99,6 +96,8 @@ fn event_item(row: &SecurityEventRow) -> EventItem {
         "email_restored" => "Previous email restored",
         "passkey" => "Passkey added",
         "passkey_removed" => "Passkey removed",
+        "identity_linked" => "Account of another provider linked",
+        "identity_unlinked" => "Account of another provider unlinked",
         "two_factor_enabled" => "Two-factor authentication turned on",
         "two_factor_disabled" => "Two-factor authentication turned off",
         "recovery_codes" => "Recovery codes replaced",
@@ -108,6 +107,11 @@ fn event_item(row: &SecurityEventRow) -> EventItem {
         "key_deleted" => "Key deleted",
         "key_leaked" => "Key found in public and deactivated",
         "previous_secret_leaked" => "Previous secret of a key found in public and revoked",
+        "alert_channel" => "Alert channel added or changed",
+        "alert_channel_off" => "Alert channel turned off",
+        "token_created" => "Personal token created",
+        "token_revoked" => "Personal token revoked",
+        "token_resume" => "Changed whether personal tokens can resume keys",
         other => other,
     };
     let key = row.key_id.as_ref().map(|id| format!("ips_{id}"));
@@ -172,30 +176,15 @@ pub(crate) async fn change_password(
         return account_page(&portal, &member, with_error(WRONG_PASSWORD)).await;
     }
     let hash = portal.password_pool.hash(member.password_requester(), password).await?;
-    let (account_id, delete_passkeys) = (member.account.id, form.is_checked("delete_passkeys"));
+    let (account_id, delete_credentials) = (member.account.id, form.is_checked("delete_credentials"));
     let session_cookie = SessionCookie::generate();
     let accounts = portal.store.accounts();
-    accounts.set_password(account_id, &hash, member.session_id, &session_cookie.digest(), delete_passkeys).await?;
+    accounts.set_password(account_id, &hash, member.session_id, &session_cookie.digest(), delete_credentials).await?;
     portal.secret_lookups.remember(session_cookie.digest());
     let mut response = redirect_with_notice("/account", "password");
     response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(portal.session_idle_timeout_s()));
     portal.remember_device(account_id, &headers, &mut response).await?;
     Ok(response)
-}
-
-pub(crate) async fn update_alerts(
-    State(portal): State<Arc<Portal>>,
-    member: CurrentMember,
-    form: CsrfForm,
-) -> Result<Response, PortalError> {
-    let [near_quota, quota_exhausted, paused] =
-        ["near_quota", "quota_exhausted", "paused"].map(|name| form.is_checked(name));
-    portal
-        .store
-        .accounts()
-        .set_alert_preferences(member.account.id, AlertPreferences { near_quota, quota_exhausted, paused })
-        .await?;
-    Ok(redirect_with_notice("/account", "alerts"))
 }
 
 pub(crate) async fn end_session(
@@ -252,7 +241,8 @@ async fn delete_page(
     let key_count = portal.store.keys().list(member.account.id).await?.len();
     let frame = member.frame(portal, "Delete your account", Tab::Account);
     let (needs_password, form_error) = (member.needs_password(), form_error.map(str::to_owned));
-    Ok(render_page(&DeleteAccountPage { frame, key_count, needs_password, form_error }))
+    let email = member.account.email.clone();
+    Ok(render_page(&DeleteAccountPage { frame, email, key_count, needs_password, form_error }))
 }
 
 pub(crate) async fn delete(
@@ -262,6 +252,9 @@ pub(crate) async fn delete(
 ) -> Result<Response, PortalError> {
     if !portal.confirm_member(&member, form.field("password"), "/account/delete").await? {
         return delete_page(&portal, &member, Some(WRONG_PASSWORD)).await;
+    }
+    if !form.field("email").trim().eq_ignore_ascii_case(&member.account.email) {
+        return delete_page(&portal, &member, Some(WRONG_EMAIL)).await;
     }
     for id in portal.store.accounts().delete(member.account.id, Some(member.session_id)).await? {
         let _ = portal.key_service.publish(KeyChange::Deleted(id)).await;

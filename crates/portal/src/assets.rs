@@ -29,9 +29,15 @@ assets! {
     "api_call.js"            "text/javascript; charset=utf-8";
     "console.css"            "text/css; charset=utf-8";
     "charts.js"              "text/javascript; charset=utf-8";
+    "code_tabs.js"           "text/javascript; charset=utf-8";
     "docs.js"                "text/javascript; charset=utf-8";
+    "key_field.js"           "text/javascript; charset=utf-8";
     "landing.js"             "text/javascript; charset=utf-8";
+    "local_time.js"          "text/javascript; charset=utf-8";
+    "new_secret.js"          "text/javascript; charset=utf-8";
     "reference.js"           "text/javascript; charset=utf-8";
+    "row_menu.js"            "text/javascript; charset=utf-8";
+    "theme.js"               "text/javascript; charset=utf-8";
     "public.css"             "text/css; charset=utf-8";
     "card.png"               "image/png";
     "favicon.svg"            "image/svg+xml";

@@ -40,6 +40,14 @@ pub(crate) enum PortalError {
     SignupClosed,
     /// The passkey is unknown or its verification failed.
     PasskeyRefused,
+    /// The sign-in with another provider failed, for this reason. The page to try again.
+    ProviderFailed { reason: String, retry_path: &'static str },
+    /// No account signs in with this account of the named provider.
+    IdentityNotLinked(String),
+    /// This account of the named provider is linked to another account.
+    IdentityTaken(String),
+    /// The account has ten linked identities.
+    IdentityLimitReached,
     /// The current password is wrong.
     WrongPassword,
     /// The account has ten passkeys.
@@ -67,7 +75,9 @@ pub(crate) enum PortalError {
 impl From<StoreError> for PortalError {
     fn from(error: StoreError) -> Self {
         match &error {
-            StoreError::Refused(StoreRefusal::UnknownKey) => Self::NotFound,
+            StoreError::Refused(
+                StoreRefusal::UnknownKey | StoreRefusal::UnknownChannel | StoreRefusal::UnknownToken,
+            ) => Self::NotFound,
             StoreError::Refused(StoreRefusal::InvalidEmailToken) => Self::LinkExpired,
             StoreError::Refused(StoreRefusal::UnknownAccount | StoreRefusal::SessionEnded) => Self::NotSignedIn,
             StoreError::Refused(StoreRefusal::PasskeyExists) => Self::PasskeyRefused,

@@ -72,6 +72,12 @@ fn error_outcome(error: &PortalError) -> ErrorOutcome {
             "The passkey isn’t registered here, or it took longer than five minutes. Try again, or sign in with your password.",
             ("/signin", "Sign in"),
         ),
+        PortalError::ProviderFailed { reason, retry_path } => {
+            content(StatusCode::FORBIDDEN, "Sign-in not completed", reason, (*retry_path, "Try again"))
+        }
+        PortalError::IdentityNotLinked(provider) => identity_not_linked_content(provider),
+        PortalError::IdentityTaken(provider) => identity_taken_content(provider),
+        PortalError::IdentityLimitReached => identity_limit_content(),
         PortalError::WrongPassword => content(
             StatusCode::FORBIDDEN,
             "Incorrect password",
@@ -148,6 +154,37 @@ fn docs_page_not_found_content() -> ErrorPageContent {
         "Page not found",
         "The docs have no page with this name. Browse or search all pages.",
         ("/docs", "Open the docs"),
+    )
+}
+
+/// The same for every account of the provider, so it reveals nothing about accounts here.
+fn identity_not_linked_content(provider: &str) -> ErrorPageContent {
+    let message = format!(
+        "This {provider} account isn’t linked to an account here, so nothing happened. Sign in in another way. Then link it: \
+         open Account, and choose Linked accounts."
+    );
+    content(
+        StatusCode::FORBIDDEN,
+        "No account is linked",
+        &message,
+        ("/signin?next=/account/sign-in", "Sign in to link it"),
+    )
+}
+
+fn identity_taken_content(provider: &str) -> ErrorPageContent {
+    let message = format!(
+        "This {provider} account already signs in to another account here. Nothing changed. To move it, sign in to the other \
+         account and unlink it there."
+    );
+    content(StatusCode::CONFLICT, "Linked to another account", &message, ("/account/sign-in", "Linked accounts"))
+}
+
+fn identity_limit_content() -> ErrorPageContent {
+    content(
+        StatusCode::CONFLICT,
+        "Limit reached (10 linked accounts)",
+        "Unlink an account you no longer use, then link the new one.",
+        ("/account/sign-in", "Linked accounts"),
     )
 }
 
@@ -255,13 +292,18 @@ fn retry_after_s(error: &PortalError) -> Option<u64> {
         | PortalError::LinkExpired
         | PortalError::SignupClosed
         | PortalError::PasskeyRefused
+        | PortalError::ProviderFailed { .. }
+        | PortalError::IdentityNotLinked(_)
+        | PortalError::IdentityTaken(_)
+        | PortalError::IdentityLimitReached
         | PortalError::WrongPassword
         | PortalError::PasskeyLimitReached
         | PortalError::StreamLimitReached => None,
     }
 }
 
-fn format_minutes(seconds: u64) -> String {
+/// Such as `a minute` or `5 minutes`.
+pub(crate) fn format_minutes(seconds: u64) -> String {
     match seconds.div_ceil(60) {
         0 | 1 => "a minute".to_owned(),
         minutes => format!("{minutes} minutes"),

@@ -13,6 +13,8 @@ pub trait HostServices: Send + Sync {
     fn data_attributions(&self) -> Vec<DataAttribution>;
     /// The operator's message on every page; empty if there is none. It can change at any time.
     fn banner(&self) -> String;
+    /// What this node knows about the parts of the service. Nothing is probed for it.
+    fn health(&self) -> ServiceHealth;
     /// Looks up the client itself, without charge; `None` if the lookup fails.
     fn self_lookup(&self, client: &Client) -> Option<VisitorLookup>;
     /// The URLs of this service over IPv4 only and over IPv6 only, if it has them.
@@ -35,6 +37,45 @@ pub struct DataAttribution {
     pub text: String,
     /// The link, if the license requires one.
     pub url: Option<String>,
+}
+
+/// What a node knows about the parts of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceHealth {
+    /// Whether it can answer lookups.
+    pub answers_lookups: bool,
+    /// Whether it decides with local limits.
+    pub is_degraded: bool,
+    /// PostgreSQL.
+    pub database: ProbeState,
+    /// Redis, or on a remote node the connection to home.
+    pub counting: ProbeState,
+    /// Age of the oldest geo database. `None` if there is none.
+    pub geo_age_days: Option<u64>,
+    /// Sites of remote nodes.
+    pub sites: Vec<SiteHeartbeat>,
+}
+
+/// The result of the last probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeState {
+    /// There was none yet.
+    NotProbed,
+    /// It succeeded.
+    Works,
+    /// It failed.
+    Failed,
+    /// Only home nodes can probe it.
+    Elsewhere,
+}
+
+/// The last sign of life of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteHeartbeat {
+    /// The name of the site.
+    pub name: String,
+    /// Age of its last heartbeat. `None` if this node has not read it for a while.
+    pub seen_ago_s: Option<u64>,
 }
 
 /// A visitor's lookup. No `Debug`, because it contains the address.

@@ -21,7 +21,7 @@ use crate::state::Portal;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
 
 /// The notices that `?done=NAME` shows on the page after a form.
-const NOTICES: [(&str, &str); 24] = [
+const NOTICES: [(&str, &str); 39] = [
     ("renamed", "Key renamed."),
     ("deactivated", "Key deactivated. Requests with it are now rejected."),
     ("reactivated", "Key reactivated."),
@@ -39,12 +39,33 @@ const NOTICES: [(&str, &str); 24] = [
     ("deleted", "Key deleted."),
     ("saved", "Saved. The change takes effect as soon as all parts of the service are available again."),
     ("alerts", "Alerts saved."),
+    ("channel-added", "Channel added. Send a test alert to see that it works."),
+    (
+        "channel-before",
+        "This form was already sent, so nothing changed again. A secret is shown only once. If you didn’t save it, rotate it again.",
+    ),
+    ("channel-deleted", "Channel deleted."),
+    ("alert-queued", "Alert queued. Reload this page to see whether it arrived."),
+    ("channel-saved", "Channel saved."),
+    ("channel-on", "Channel turned on. It gets new alerts. Older ones can be sent again."),
+    ("channel-limit", "Your account has as many channels as it may have. Delete one to add another."),
+    (
+        "token-before",
+        "This form was already sent, so it created nothing more. A token is shown only once. If you didn’t save it, revoke it and create another.",
+    ),
+    ("token-limit", "Your account has as many tokens as it may have. Revoke one to create another."),
+    ("token-revoked", "Token revoked. Programs with it no longer have access."),
+    ("tokens-resume", "Saved. Tokens with the scope keys:resume can now resume paused keys."),
+    ("tokens-no-resume", "Saved. Tokens can’t resume paused keys."),
     ("password", "Password changed. Your other devices are signed out."),
     ("email", "Email changed."),
     ("session", "Device signed out."),
     ("sessions", "All other devices signed out."),
     ("passkey", "Passkey added. You can now sign in with it."),
     ("passkey-deleted", "Passkey removed."),
+    ("linked", "Account linked. You can now sign in with it."),
+    ("linked-before", "This account was already linked. Nothing changed."),
+    ("unlinked", "Account unlinked."),
     ("device", "Browser forgotten."),
     ("limit-requested", "Request sent. You’ll find the answer on this page."),
     ("two-factor-off", "Two-factor authentication is off."),
@@ -95,6 +116,11 @@ impl Visitor {
         Self { session_cookie, member, lookup_error: None, notice: None }
     }
 
+    /// A visitor who was signed in by the request that gets the page.
+    pub(crate) fn signed_in(session_cookie: SessionCookie, member: AuthenticatedAccount) -> Self {
+        Self { session_cookie, member: Some(member), lookup_error: None, notice: None }
+    }
+
     pub(crate) fn frame(&self, pages: &PublicPages, title: &str, tab: Tab) -> PageFrame {
         PageFrame {
             title: title.to_owned(),
@@ -104,6 +130,8 @@ impl Visitor {
             notice: self.notice,
             banner: pages.host.banner(),
             contact: pages.settings.contact.clone(),
+            has_terms: pages.legal_pages.terms.is_some(),
+            has_privacy: pages.legal_pages.privacy.is_some(),
             signup_open: pages.settings.signup_open,
             seo: None,
         }
@@ -190,6 +218,10 @@ impl CurrentMember {
 
     pub(crate) fn session_cookie(&self) -> &SessionCookie {
         &self.visitor.session_cookie
+    }
+
+    pub(crate) const fn visitor(&self) -> &Visitor {
+        &self.visitor
     }
 
     /// The member in the password queue.

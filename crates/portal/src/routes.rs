@@ -12,19 +12,21 @@ use http::{HeaderName, HeaderValue};
 use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
-use crate::auth::{confirm, link, passkeys, second_factor, signin, signup};
+use crate::auth::{confirm, link, passkeys, providers, second_factor, signin, signup};
 use crate::csp::PAGE_CSP;
 use crate::error::PortalError;
 use crate::host::HostServices;
-use crate::keys::{detail, list, new_key, past_pause, restrict, usage};
+use crate::keys::{detail, explorer, list, new_key, past_pause, restrict};
 use crate::landing::paired_address::{self, PAIRED_ADDRESS_PATH};
 use crate::leaks::github;
 use crate::live::events;
+use crate::manage::{home_manage_routes, manage_router};
 use crate::public_pages::home_redirect::redirect_to_home;
 use crate::public_pages::{PageState, PublicPages, PublicPagesSettings};
 use crate::state::Portal;
 use crate::{
-    account, assets, docs, error_page, https_redirect, landing, leaks, limit_request, reference, site_files, two_factor,
+    account, alerts, assets, docs, error_page, https_redirect, landing, leaks, legal, limit_request, linked_accounts,
+    reference, site_files, status, tokens, two_factor,
 };
 
 /// Denies the browser features that no page uses.
@@ -104,6 +106,9 @@ routes! {
     get  "/docs/{page}"                     Public docs::show_page;
     get  "/reference"                       Public reference::show_reference;
     get  "/enterprise"                      Public landing::show_enterprise;
+    get  "/status"                          Public status::show_status;
+    get  "/terms"                           Public legal::show_terms;
+    get  "/privacy"                         Public legal::show_privacy;
 
     [home]
     get  "/signup"                          Public signup::signup_form;
@@ -114,6 +119,8 @@ routes! {
     post "/signin/verify"                   Public second_factor::verify;
     post "/signin/passkey"                  Public passkeys::begin_sign_in;
     post "/signin/passkey/finish"           Public passkeys::finish_sign_in;
+    post "/signin/provider/{index}"         Public providers::begin_sign_in;
+    get  "/signin/callback/{provider}"      Public providers::finish;
     get  "/forgot"                          Public signup::forgot_form;
     post "/forgot"                          Public signup::request_password_reset;
     get  "/link/{token}"                    Public link::link_form;
@@ -137,19 +144,36 @@ routes! {
     get  "/keys/{id}/pauses/{epoch}"        Member past_pause::show;
     get  "/keys/{id}/delete"                Member detail::delete_form;
     post "/keys/{id}/delete"                Member detail::delete;
-    get  "/keys/{id}/usage.csv"             Member usage::download_key_csv;
+    get  "/keys/{id}/usage.csv"             Member explorer::download_key_csv;
 
-    get  "/usage"                           Member usage::show;
-    get  "/usage.csv"                       Member usage::download_csv;
+    get  "/usage"                           Member explorer::show;
+    get  "/usage.csv"                       Member explorer::download_csv;
+    get  "/usage.json"                      Member explorer::download_json;
     get  "/events"                          Member events::stream;
 
     get  "/account"                         Member account::show;
     post "/account/email"                   Member account::change_email;
     post "/account/password"                Member account::change_password;
-    post "/account/alerts"                  Member account::update_alerts;
+    get  "/account/alerts"                  Member alerts::pages::show;
+    post "/account/alerts"                  Member alerts::pages::save_email_alerts;
+    post "/account/alerts/channels"         Member alerts::pages::create_channel;
+    get  "/account/alerts/{id}"             Member alerts::pages::show_channel;
+    post "/account/alerts/{id}"             Member alerts::pages::update_channel;
+    post "/account/alerts/{id}/rotate"      Member alerts::pages::rotate_secret;
+    post "/account/alerts/{id}/test"        Member alerts::pages::send_test;
+    post "/account/alerts/{id}/on"          Member alerts::pages::turn_on;
+    post "/account/alerts/{id}/delete"      Member alerts::pages::delete_channel;
+    post "/account/alerts/{id}/deliveries/{delivery}" Member alerts::pages::redeliver;
+    get  "/account/tokens"                  Member tokens::show;
+    post "/account/tokens"                  Member tokens::create;
+    post "/account/tokens/resume"           Member tokens::set_may_resume;
+    post "/account/tokens/{id}/revoke"      Member tokens::revoke;
     post "/account/sessions/end-others"     Member account::end_other_sessions;
     post "/account/sessions/{id}/end"       Member account::end_session;
     post "/account/devices/{id}/forget"     Member account::forget_device;
+    get  "/account/sign-in"                 Member linked_accounts::show;
+    post "/account/sign-in/providers/{index}" Member linked_accounts::link;
+    post "/account/sign-in/identities/{id}/unlink" Member linked_accounts::unlink;
     get  "/account/two-factor"              Member two_factor::show;
     post "/account/two-factor/app"          Member two_factor::begin_totp;
     post "/account/two-factor/app/confirm"  Member two_factor::enable_totp;
@@ -187,7 +211,9 @@ pub fn router(portal: Arc<Portal>) -> PageRouters {
         .layer(DefaultBodyLimit::max(portal.settings.form_bytes_max))
         .layer(from_fn_with_state(Arc::clone(&portal), error_page::render_errors::<Arc<Portal>>));
     let routes = with_page_layers(page_routes, &portal).merge(report_routes).merge(file_routes());
-    page_routers(routes, portal)
+    let manage_routes = manage_router(&portal);
+    let PageRouters { routes, not_found } = page_routers(routes, portal);
+    PageRouters { routes: routes.merge(manage_routes), not_found }
 }
 
 /// Builds the routers of a remote node: the pages and files that need no account, and redirects to the portal of home.
@@ -200,7 +226,9 @@ pub fn public_pages_router(settings: PublicPagesSettings, host: Box<dyn HostServ
     let routes = with_page_layers(public_page_routes().merge(home_redirect_routes()), &pages)
         .route(GITHUB_REPORTS_PATH, post(redirect_to_home))
         .merge(file_routes());
-    page_routers(routes, pages)
+    let manage_routes = home_manage_routes(&pages);
+    let PageRouters { routes, not_found } = page_routers(routes, pages);
+    PageRouters { routes: routes.merge(manage_routes), not_found }
 }
 
 fn page_routers<S: PageState>(routes: Router<S>, state: S) -> PageRouters {

@@ -11,7 +11,10 @@ use serde_json::json;
 
 use crate::docs;
 use crate::docs::article::DocsArticle;
+use crate::docs::changelog_feed::CHANGELOG_FEED_PATH;
+use crate::docs::index::with_attributions;
 use crate::public_pages::{PageState, PublicPages};
+use crate::status;
 
 const API_CATALOG_PATH: &str = "/.well-known/api-catalog";
 /// How long security.txt is valid after it is fetched. RFC 9116 recommends less than a year.
@@ -23,6 +26,9 @@ pub(crate) fn router<S: PageState>() -> Router<S> {
         .route("/robots.txt", get(robots_txt))
         .route("/sitemap.xml", get(sitemap_xml))
         .route("/llms.txt", get(llms_txt))
+        .route("/llms-full.txt", get(llms_full_txt))
+        .route("/status.json", get(status::serve_status))
+        .route(CHANGELOG_FEED_PATH, get(docs::serve_changelog_feed))
         .route("/docs.md", get(docs::index_markdown))
         .route("/docs/search.json", get(docs::serve_search_index))
         .route("/.well-known/security.txt", get(security_txt))
@@ -46,8 +52,8 @@ async fn robots_txt(pages: PublicPages) -> Response {
 
 async fn sitemap_xml(pages: PublicPages) -> Response {
     let base = &pages.settings.base_url;
-    let portal_paths = ["/", "/reference", "/enterprise"].map(str::to_owned);
-    let paths = portal_paths.into_iter().chain(pages.docs_index.articles().map(DocsArticle::path));
+    let portal_paths = ["/", "/reference", "/enterprise", "/status"].into_iter().chain(pages.legal_pages.paths());
+    let paths = portal_paths.map(str::to_owned).chain(pages.docs_index.articles().map(DocsArticle::path));
     let entries: String = paths.map(|path| format!("<url><loc>{base}{path}</loc></url>\n")).collect();
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{entries}</urlset>\n"
@@ -66,7 +72,8 @@ async fn llms_txt(pages: PublicPages) -> Response {
          The demo at {base}/api/v1/ip/demo needs no key; all callers share {} requests per day.\n\n\
          ## API\n\n\
          - [OpenAPI 3.1, JSON]({base}/api/v1/openapi.json): every operation, field, header, status and example\n\
-         - [OpenAPI 3.1, YAML]({base}/api/v1/openapi.yaml): the same\n",
+         - [OpenAPI 3.1, YAML]({base}/api/v1/openapi.yaml): the same\n\
+         - [All pages in one file]({base}/llms-full.txt)\n",
         pages.settings.demo_daily_limit
     );
     for (group, articles) in pages.docs_index.groups() {
@@ -76,6 +83,14 @@ async fn llms_txt(pages: PublicPages) -> Response {
         }
     }
     text_file("text/plain; charset=utf-8", text)
+}
+
+/// Every page as Markdown, in one file.
+async fn llms_full_txt(pages: PublicPages) -> Response {
+    let attributions = pages.host.data_attributions();
+    let texts: Vec<_> =
+        pages.docs_index.articles().map(|page| with_attributions(&page.markdown, &attributions)).collect();
+    text_file("text/plain; charset=utf-8", texts.join("\n"))
 }
 
 /// RFC 9116.
@@ -103,6 +118,7 @@ async fn api_catalog(pages: PublicPages) -> Response {
         ],
         "service-doc": link("/docs", "text/html"),
         "service-meta": link("/api/v1/meta", "application/json"),
+        "status": link("/status.json", "application/json"),
         "terms-of-service": link("/docs/limits", "text/html"),
     }] });
     let content_type = "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"";

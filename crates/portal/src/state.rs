@@ -9,6 +9,7 @@ use ipseity_ledger::Ledger;
 use ipseity_store::{AuthenticatedAccount, EmailRequests, SessionLimits, Store};
 use tokio::sync::Semaphore;
 
+use crate::alerts::AlertOptions;
 use crate::auth::email_limits::EmailLimits;
 use crate::auth::password::PasswordPool;
 use crate::auth::secret_lookups::SecretLookups;
@@ -18,8 +19,12 @@ use crate::auth::throttle::{SubnetThrottle, Throttle};
 use crate::auth::webauthn::RelyingParty;
 use crate::error::PortalError;
 use crate::host::HostServices;
+use crate::identity_providers::IdentityProviders;
 use crate::leaks::github_keys::GithubKeys;
+use crate::legal::text::LegalTexts;
 use crate::live::feed::ChangeFeed;
+use crate::manage::{ManageLimits, ManageSettings};
+use crate::oidc::SignInProvider;
 use crate::permits::Permits;
 use crate::public_pages::{PageState, PublicPages, PublicPagesSettings};
 
@@ -37,6 +42,8 @@ pub struct PortalSettings {
     pub contact: String,
     /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
     pub security_contact: String,
+    /// The operator's terms of service and privacy policy.
+    pub legal_texts: LegalTexts,
     /// Demo requests per day that all clients share.
     pub demo_daily_limit: u64,
     /// Whether anyone may sign up.
@@ -76,10 +83,14 @@ pub struct PortalSettings {
     pub self_lookups_per_subnet_per_min_max: u32,
     /// Whether GitHub may report leaked keys.
     pub receives_github_reports: bool,
-    /// Maximum number of added passkeys and requested changes of the address per account in ten minutes.
+    /// Maximum number of added passkeys and linked accounts, and of requested changes of the address, per account in ten minutes.
     pub account_changes_per_account_max: u32,
     /// Maximum number of key actions per account in ten minutes.
     pub key_actions_per_account_max: u32,
+    /// Limits of channels for alerts.
+    pub alerts: AlertOptions,
+    /// Limits of the management API.
+    pub manage: ManageSettings,
     /// Maximum number of open event streams.
     pub event_streams_max: usize,
     /// Maximum number of open event streams per account.
@@ -99,6 +110,7 @@ impl PortalSettings {
             require_https: self.require_https,
             contact: self.contact.clone(),
             security_contact: self.security_contact.clone(),
+            legal_texts: self.legal_texts.clone(),
             demo_daily_limit: self.demo_daily_limit,
             signup_open: self.signup_open,
             self_lookups_per_subnet_per_min_max: self.self_lookups_per_subnet_per_min_max,
@@ -129,8 +141,11 @@ pub struct Portal {
     pub(crate) account_change_throttle: Throttle<i64>,
     /// By account.
     pub(crate) key_action_throttle: Throttle<i64>,
+    pub(crate) manage_limits: ManageLimits,
     /// `None` if passkeys cannot be bound to the host of the base URL.
     pub(crate) webauthn: Option<RelyingParty>,
+    /// Where members can sign in besides passwords and passkeys.
+    pub(crate) providers: IdentityProviders,
     pub(crate) github_keys: GithubKeys,
     pub(crate) change_feed: ChangeFeed,
     pub(crate) stream_permits: Arc<Semaphore>,
@@ -145,6 +160,7 @@ impl Portal {
         ledger: Arc<Ledger>,
         key_service: KeyService,
         settings: PortalSettings,
+        providers: Vec<SignInProvider>,
         host: Box<dyn HostServices>,
     ) -> Self {
         let (attempts_entries_max, attempts_per_account_max) =
@@ -190,7 +206,9 @@ impl Portal {
                 CHANGES_PERIOD,
                 attempts_entries_max,
             ),
+            manage_limits: ManageLimits::new(&settings.manage, attempts_entries_max),
             webauthn: RelyingParty::from_base_url(&settings.base_url),
+            providers: IdentityProviders::new(providers, settings.page_timeout, "members"),
             github_keys: GithubKeys::new(),
             change_feed: ChangeFeed::new(),
             stream_permits: Arc::new(Semaphore::new(settings.event_streams_max)),
@@ -215,6 +233,7 @@ impl Portal {
         self.public_pages.self_lookup_throttle.remove_expired();
         self.account_change_throttle.remove_expired();
         self.key_action_throttle.remove_expired();
+        self.manage_limits.remove_expired();
     }
 
     /// Requests for emails, with the limit per address.

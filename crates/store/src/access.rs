@@ -58,6 +58,12 @@ pub struct Passkeys<'a> {
     pub(crate) store: &'a Store,
 }
 
+/// Accounts of other providers with which members sign in.
+#[derive(Clone, Copy)]
+pub struct Identities<'a> {
+    pub(crate) store: &'a Store,
+}
+
 /// Second factors of accounts, and sign-ins that wait for one.
 #[derive(Clone, Copy)]
 pub struct TwoFactor<'a> {
@@ -98,6 +104,18 @@ pub struct EmailQueue<'a> {
 /// Notices to be sent.
 #[derive(Clone, Copy)]
 pub struct NoticeQueue<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Webhooks and Slack channels of accounts, and what was sent to them.
+#[derive(Clone, Copy)]
+pub struct AlertChannels<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Personal tokens of accounts.
+#[derive(Clone, Copy)]
+pub struct PersonalTokens<'a> {
     pub(crate) store: &'a Store,
 }
 
@@ -198,6 +216,12 @@ impl Store {
         Passkeys { store: self }
     }
 
+    /// Accounts of other providers.
+    #[must_use]
+    pub const fn identities(&self) -> Identities<'_> {
+        Identities { store: self }
+    }
+
     /// Second factors of accounts, and sign-ins that wait for one.
     #[must_use]
     pub const fn two_factor(&self) -> TwoFactor<'_> {
@@ -238,6 +262,18 @@ impl Store {
     #[must_use]
     pub const fn notice_queue(&self) -> NoticeQueue<'_> {
         NoticeQueue { store: self }
+    }
+
+    /// Webhooks and Slack channels of accounts, and what was sent to them.
+    #[must_use]
+    pub const fn alert_channels(&self) -> AlertChannels<'_> {
+        AlertChannels { store: self }
+    }
+
+    /// Personal tokens of accounts.
+    #[must_use]
+    pub const fn personal_tokens(&self) -> PersonalTokens<'_> {
+        PersonalTokens { store: self }
     }
 
     /// Alerts to be sent.

@@ -25,8 +25,10 @@ pub struct AuditEvent {
     pub email: Option<String>,
     /// The key's id.
     pub key_id: Option<String>,
-    /// The name of the plan or site.
+    /// The name of the plan, site or personal token.
     pub subject: Option<String>,
+    /// The name of the personal token with which a program of the owner made the change.
+    pub token: Option<String>,
 }
 
 /// Which events to list.
@@ -61,7 +63,7 @@ macro_rules! audit_sql {
     ($order:literal) => {
         concat!(
             "select e.id, floor(extract(epoch from e.at))::bigint as at_s, e.actor, e.operator, e.action, e.account_id,
-                    a.email, e.key_id, e.subject
+                    a.email, e.key_id, e.subject, e.token
              from audit_events e left join accounts a on a.id = e.account_id
              where ($1::bigint is null or e.account_id = $1) and ($2::text is null or e.key_id = $2)
                  and ($3::bigint is null or e.at >= to_timestamp($3)) and ($4::bigint is null or e.id > $4)

@@ -21,6 +21,8 @@ pub enum StoreError {
 
 /// SQLSTATE of a migration that finds rows it cannot convert.
 const MIGRATION_BLOCKED: &str = "IP001";
+/// The code of the audit log if the token of a change was revoked meanwhile.
+const TOKEN_REVOKED: &str = "IP002";
 
 /// Why the store rejects a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,9 +85,29 @@ pub enum StoreRefusal {
     /// The passkey is already registered.
     #[error("this passkey already belongs to an account")]
     PasskeyExists,
+    /// The identity is linked to another account.
+    #[error("this identity is linked to another account")]
+    IdentityTaken,
+    /// The account has ten linked identities.
+    #[error(
+        "the account has reached the limit of 10 linked accounts of other providers. Its owner can unlink one in the portal."
+    )]
+    IdentityLimitReached,
     /// The account needs a second factor and has no other.
     #[error("this is the only second factor of the account")]
     LastSecondFactor,
+    /// The account has as many channels for alerts as it may have.
+    #[error("the account has reached the limit of channels for alerts")]
+    ChannelLimitReached,
+    /// The account has no such channel for alerts, or no such delivery.
+    #[error("the account has no such channel for alerts")]
+    UnknownChannel,
+    /// The account has as many personal tokens as it may have.
+    #[error("the account has reached the limit of personal tokens")]
+    TokenLimitReached,
+    /// The account has no such personal token.
+    #[error("the account has no such personal token")]
+    UnknownToken,
     /// The session ended while its request was on the way.
     #[error("the session has ended")]
     SessionEnded,
@@ -114,8 +136,10 @@ pub enum StoreRefusal {
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
-        if error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == MIGRATION_BLOCKED) {
-            return Self::MigrationBlocked(error);
+        match error.as_database_error().and_then(|error| error.code()).as_deref() {
+            Some(MIGRATION_BLOCKED) => return Self::MigrationBlocked(error),
+            Some(TOKEN_REVOKED) => return StoreRefusal::UnknownToken.into(),
+            _ => {}
         }
         // SQLSTATE classes: 57 operator intervention (shutdown, crash, start-up), 53 insufficient resources, 08
         // connection exception, 40 transaction rollback.

@@ -15,6 +15,7 @@
 
 mod access;
 mod accounts;
+mod alerts;
 mod audit;
 mod console;
 mod deployment;
@@ -34,18 +35,26 @@ mod url;
 mod usage;
 
 pub use access::{
-    Accounts, AlertQueue, AuditLog, ConsoleQueries, Devices, EmailQueue, EmailRequests, EmailTokens, Keys,
-    LimitRequests, Nodes, NoticeQueue, Operators, Outbox, Passkeys, Plans, SecurityLog, Sessions, Sites,
-    StoreDeployment, TwoFactor, Usage, WebauthnStates,
+    Accounts, AlertChannels, AlertQueue, AuditLog, ConsoleQueries, Devices, EmailQueue, EmailRequests, EmailTokens,
+    Identities, Keys, LimitRequests, Nodes, NoticeQueue, Operators, Outbox, Passkeys, PersonalTokens, Plans,
+    SecurityLog, Sessions, Sites, StoreDeployment, TwoFactor, Usage, WebauthnStates,
 };
 pub use accounts::Account;
-pub use accounts::credentials::{AlertPreferences, Credentials};
+pub use accounts::credentials::Credentials;
+pub use accounts::identities::{LinkedIdentity, NewIdentity};
 pub use accounts::passkeys::{FoundPasskey, StoredPasskey};
+pub use accounts::personal_tokens::{AuthenticatedToken, NewToken, TokenSummary};
 pub use accounts::security_log::{SecurityEvent, SecurityEventRow};
 pub use accounts::sessions::{
     AuthenticatedAccount, DeviceSummary, NewSession, SessionLimits, SessionStart, SessionSummary,
 };
 pub use accounts::two_factor::{SecondFactors, TotpState};
+pub use alerts::channels::{AlertChannel, AlertChannelKind, PREVIOUS_SECRET_HOURS};
+pub use alerts::claim::{AlertClaim, AlertDetails, AlertTarget, EMAIL_CLAIM, QueuedAlert};
+pub use alerts::kind::AlertKind;
+pub use alerts::log::{AlertDelivery, AlertDeliveryState};
+pub use alerts::preferences::EMAIL_ALERTS;
+pub use alerts::queue::EXPIRY_ALERT_DAYS;
 pub use audit::{AuditEvent, AuditFilter, AuditHorizon};
 pub use console::overview::{ApproximateCount, ConsoleOverview};
 pub use console::refusals::DailyRefusals;
@@ -54,7 +63,6 @@ pub use console::sign_ups::DailySignUps;
 pub use console::unsent_emails::{UnsentEmail, UnsentEmailState, UnsentQueue};
 pub use deployment::StoreIdentity;
 pub use diagnostics::PostgresServerInfo;
-pub use email::alerts::{AlertKind, QueuedAlert};
 pub use email::notices::{QueuedNotice, RESTORE_EMAIL_DAYS};
 pub use email::queue::{QueuedEmail, QueuedEmailKind};
 pub use email::tokens::{EmailToken, EmailTokenKind};
@@ -77,5 +85,7 @@ pub use retention::RetentionPolicy;
 pub use servers::{NO_PRIMARY, PostgresRole, PostgresServer};
 pub use sites::Site;
 pub use url::InvalidStoreUrl;
+pub use usage::columns::RefusalReason;
+pub use usage::hours::HourRow;
 pub use usage::rows::UsageRow;
-pub use usage::{KeyDailyUsage, RefusalCount, RefusalReason};
+pub use usage::{KeyDailyUsage, RefusalCount};

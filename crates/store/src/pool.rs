@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipseity_domain::causes;
+use ipseity_domain::{KeyId, causes};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection};
@@ -40,6 +40,8 @@ pub struct StoreOptions {
     pub application_name: &'static str,
     /// The operator whose changes the audit log records, for commands.
     pub operator: Option<String>,
+    /// The id of the personal token whose changes the audit log records.
+    pub token: Option<KeyId>,
     /// Maximum number of connections.
     pub connections_max: u32,
     /// Timeout of a statement, including the wait for a connection.
@@ -63,6 +65,7 @@ pub struct Store {
     /// `None` if the URL has one host.
     pub(crate) servers: Option<Arc<PostgresServers>>,
     connect_probe: ConnectProbe,
+    options: Arc<StoreOptions>,
 }
 
 impl Store {
@@ -77,9 +80,11 @@ impl Store {
             *host = host
                 .clone()
                 .application_name(options.application_name)
-                .options([("statement_timeout", timeout_ms.as_str()), ("timezone", "UTC")])
+                // Statements are short: to compile one takes longer than to run it.
+                .options([("statement_timeout", timeout_ms.as_str()), ("timezone", "UTC"), ("jit", "off")])
                 .options(ABANDONED_SESSION_SETTINGS)
                 .options(options.operator.iter().map(|operator| ("ipseity.operator", operator)))
+                .options(options.token.iter().map(|token| ("ipseity.token", token.as_str())))
                 .disable_statement_logging();
         }
         let pool = PgPoolOptions::new()
@@ -91,7 +96,8 @@ impl Store {
         let first = hosts[0].clone();
         if hosts.len() == 1 {
             let (pool, connect_probe) = (pool.connect_lazy_with(first), ConnectProbe::default());
-            return Ok(Self { pool, timeout: options.timeout, servers: None, connect_probe });
+            let options = Arc::new(options.clone());
+            return Ok(Self { pool, timeout: options.timeout, servers: None, connect_probe, options });
         }
         let servers = Arc::new(PostgresServers::new(hosts, options.timeout));
         let (chosen, opened) = (Arc::clone(&servers), Arc::clone(&servers));
@@ -107,7 +113,17 @@ impl Store {
                 Box::pin(async move { Ok(is_current && connection.ping().await.is_ok()) })
             })
             .connect_lazy_with(first);
-        Ok(Self { pool, timeout: options.timeout, servers: Some(servers), connect_probe: ConnectProbe::default() })
+        let options = Arc::new(options.clone());
+        let connect_probe = ConnectProbe::default();
+        Ok(Self { pool, timeout: options.timeout, servers: Some(servers), connect_probe, options })
+    }
+
+    /// A store with a separate connection, for a change with a personal token. The audit log records the name of the token.
+    ///
+    /// # Errors
+    /// If the URL is invalid.
+    pub fn for_token(&self, token: KeyId) -> Result<Self, InvalidStoreUrl> {
+        Self::new(&StoreOptions { token: Some(token), connections_max: 1, ..(*self.options).clone() })
     }
 
     /// Applies pending migrations, and grants the role `ipseity_node` what a node needs.

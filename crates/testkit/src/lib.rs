@@ -22,6 +22,7 @@ pub mod process;
 pub mod proxy;
 pub mod smtp_sink;
 mod test_dir;
+pub mod webhook_receiver;
 
 pub use base64::base64;
 pub use client::http1::{StreamingResponse, TestClient, TestResponse, curl};
@@ -48,3 +49,4 @@ pub use process::ChildProcess;
 pub use proxy::{ReverseProxy, ReverseProxyKind};
 pub use smtp_sink::{ReceivedEmail, SmtpSink};
 pub use test_dir::TestDir;
+pub use webhook_receiver::{ReceivedWebhook, ReceiverReply, WebhookReceiver};

@@ -1,23 +1,13 @@
-// The account page: alerts, email, password, sessions, passkeys.
+// The account page: email, password, sessions, passkeys.
 
 import { linkIn } from '../mailbox.mjs';
 import { signIn, signOut } from './auth_pages.mjs';
 
-const ALERTS = ['near_quota', 'quota_exhausted', 'paused'];
-
 export async function settings({ report, snapshots, deployment }, member) {
-  await report.check('each alert can be turned off and on', async () => {
+  await report.check('the account page is shown', async () => {
     await member.visit('/keys');
     await member.follow('/account');
     await snapshots.save(member.page, 'account');
-    for (const enabled of [false, true]) {
-      await member.submit('/account/alerts', Object.fromEntries(ALERTS.map((name) => [name, enabled])));
-      await member.visit('/account');
-      for (const name of ALERTS) {
-        const isChecked = await member.page.locator(`form[action="/account/alerts"] [name=${name}]`).isChecked();
-        if (isChecked !== enabled) throw new Error(`${name} is ${isChecked ? 'on' : 'off'}`);
-      }
-    }
   });
   await report.check('changing the email requires the password', async () => {
     await member.visit('/account');

@@ -7,19 +7,21 @@ const TABLES = `select table_name from information_schema.tables where table_sch
 export async function deleteAccount({ report, snapshots, api, deployment }, member) {
   let traces;
   let others;
-  await report.require('deleting the account requires the password', async () => {
+  await report.require('deleting the account requires the password and the email address', async () => {
     traces = await tracesOf(deployment, member.email);
     others = await countKeysOfOthers(deployment, traces);
     await member.visit('/account');
     await member.follow('/account/delete');
     await snapshots.save(member.page, 'account-delete');
-    await member.submit('/account/delete', { password: 'not the password' });
+    await member.submit('/account/delete', { email: member.email, password: 'not the password' });
     await snapshots.save(member.page, 'account-delete-rejected');
+    await member.submit('/account/delete', { email: 'other@example.com', password: member.password });
+    await member.expectText('isn’t the email address of your account');
     await api.expect([member.key, 200]);
   });
   await report.require('a key of the deleted account is rejected with 401 on the next request', async () => {
     await member.visit('/account/delete');
-    await member.submit('/account/delete', { password: member.password });
+    await member.submit('/account/delete', { email: member.email, password: member.password });
     await api.expect([member.key, 401]);
     await member.expectText('deleted');
   });

@@ -1,9 +1,11 @@
 // Sign up, confirm, sign in, sign out, reset the password.
 
 import { linkIn } from '../mailbox.mjs';
+import { firstRequest } from './first_request.mjs';
 
 // Signs up a new member through the confirmation email.
-export async function signUp({ report, snapshots, deployment }, member) {
+export async function signUp(context, member) {
+  const { report, snapshots } = context;
   await report.check('a short password is rejected with a message', async () => {
     await member.visit('/signup');
     await snapshots.save(member.page, 'signup');
@@ -13,23 +15,7 @@ export async function signUp({ report, snapshots, deployment }, member) {
     await member.expectText('10');
     await snapshots.save(member.page, 'signup-rejected');
   });
-  await report.require('after sign-up the page says to check the email', async () => {
-    await member.visit('/signup');
-    await member.submit('/signup', { email: member.email, password: member.password });
-    await member.expectText('Check your email');
-    if (await member.has('form[action="/signup"]')) throw new Error('the form is still shown');
-    await snapshots.save(member.page, 'signup-sent');
-  });
-  await report.require('the link in the email opens a page with one button, which opens the keys', async () => {
-    const email = await deployment.mailbox.take(member.email);
-    await member.visit(linkIn(email));
-    await snapshots.save(member.page, 'link-signup');
-    await member.submit(member.path);
-    member.expectPath('/keys');
-    await snapshots.save(member.page, 'keys-none');
-    member.usedLink = linkIn(email);
-    return `“${email.subject}”`;
-  });
+  await firstRequest(context, member);
   await report.check('a used link says so', async () => {
     await member.visit(member.usedLink);
     if (await member.has(`form[action="${member.path}"]`)) throw new Error('the used link still has its button');

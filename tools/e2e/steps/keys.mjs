@@ -151,15 +151,45 @@ async function submitTogether(tabs, path) {
   }
 }
 
+export async function keyMenu({ report, snapshots }, member) {
+  await report.check('the menu of a key in the list leads to its actions', async () => {
+    const { page, input } = member;
+    const id = member.keyPath.split('/').pop();
+    await member.visit('/keys');
+    await input.press(page, `#menu-button-${id}`);
+    await page.locator(`#menu-${id} a:visible`, { hasText: 'Delete' }).waitFor();
+    await snapshots.save(page, 'keys-menu');
+    if (member.scripted) {
+      await page.locator(`#menu-${id} [data-copy]`).click();
+      const copied = await page.evaluate(() => navigator.clipboard.readText());
+      if (copied !== `ips_${id}`) throw new Error(`${copied} was copied`);
+      await page.keyboard.press('Escape');
+      if (await member.has(`#menu-${id}[open]`)) throw new Error('Escape does not close the menu');
+      if (!(await page.locator(`#menu-button-${id}`).evaluate((button) => button === document.activeElement))) throw new Error('the focus is lost');
+    }
+    await member.submit(`/keys/${id}/deactivate`);
+    await member.expectText('Key deactivated');
+    await member.submit(`/keys/${id}/reactivate`);
+    await member.expectText('Key reactivated');
+    await member.visit('/keys');
+    await member.follow(`/keys/${id}/delete`);
+    await member.expectText('to confirm');
+  });
+}
+
 export async function deleteKey({ report, snapshots, api }, member) {
-  await report.check('deleting a key asks for confirmation; then the key is rejected with 401 immediately', async () => {
+  await report.check('deleting a key asks for its name; then the key is rejected with 401 immediately', async () => {
     const key = await createKey(member, 'Spare', 'geo');
     const id = keyId(key);
     await api.expect([key, 200]);
     await member.follow(`/keys/${id}`);
     await member.follow(`/keys/${id}/delete`);
     await snapshots.save(member.page, 'key-delete');
-    await member.submit(`/keys/${id}/delete`);
+    await member.submit(`/keys/${id}/delete`, { typed: 'another key' });
+    await member.expectText('Nothing was deleted');
+    await snapshots.save(member.page, 'key-delete-rejected');
+    await api.expect([key, 200]);
+    await member.submit(`/keys/${id}/delete`, { typed: 'Spare' });
     member.expectPath('/keys');
     await api.expect([key, 401]);
     // Its usage was deleted as well.

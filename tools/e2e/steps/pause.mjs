@@ -40,6 +40,11 @@ export async function pause({ report, snapshots, api, deployment }, member) {
     if (!(await member.has('svg[role=img]'))) throw new Error('no chart');
     await snapshots.save(page, 'keys-paused');
     await snapshots.saveUrl(member, keyPath, 'key-paused');
+    if (!member.scripted) return;
+    await page.locator('.pause time').hover();
+    await page.locator('.chart-tooltip:visible', { hasText: 'your time' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.locator('.chart-tooltip:visible').waitFor({ state: 'detached' });
   });
   await report.check('a further request is rejected with 403 and links to the docs about pauses', async () => {
     const { status, outcome } = await api.request(key);

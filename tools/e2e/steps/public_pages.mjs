@@ -197,6 +197,17 @@ export async function documentation({ report, snapshots }, visitor) {
   });
 }
 
+export async function docsShortcuts({ report }, visitor) {
+  const { page } = visitor;
+  await report.check('Ctrl K focuses the search, and a page can be copied as Markdown', async () => {
+    await visitor.visit('/docs/limits');
+    await page.keyboard.press('Control+K');
+    if (!(await page.evaluate(() => document.activeElement.id === 'q'))) throw new Error('the search has no focus');
+    await visitor.input.press(page, '#copy-page');
+    await eventually('the page is copied', async () => (await page.evaluate(() => navigator.clipboard.readText())).startsWith('# '));
+  });
+}
+
 export async function withoutScripts({ report, snapshots, deployment, options }, visitor) {
   await report.check('every public page is readable without scripts', async () => {
     await visitor.visit('/');
@@ -205,7 +216,7 @@ export async function withoutScripts({ report, snapshots, deployment, options },
     for (const text of ['10,000', '1,000', 'Four guarantees', 'Run it']) await visitor.expectText(text);
     await visitor.follow('/api/v1/ip/demo');
     await visitor.visit('/docs');
-    const pages = await visitor.page.locator('.docs-sidebar nav a').evaluateAll((links) => links.map((link) => link.getAttribute('href')));
+    const pages = await visitor.page.locator('.docs-sidebar > nav a').evaluateAll((links) => links.map((link) => link.getAttribute('href')));
     for (const path of pages) {
       await visitor.visit(path);
       if ((await visitor.text()).length < 500) throw new Error(`${path} has little text`);

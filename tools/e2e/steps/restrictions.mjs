@@ -44,7 +44,7 @@ export async function restrictNewKey({ report, snapshots, api }, member) {
     await snapshots.save(member.page, 'keys-restricted');
     const path = `/keys/${keyId(key)}`;
     await member.visit(`${path}/delete`);
-    await member.submit(`${path}/delete`);
+    await member.submit(`${path}/delete`, { typed: keyId(key) });
     // Its usage was deleted as well.
     api.counts.delete(keyId(key));
   });

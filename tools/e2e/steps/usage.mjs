@@ -1,4 +1,4 @@
-// Usage: the page, its chart and both CSV files match the requests that the tests made.
+// Usage: the explorer, its chart and its files match the requests that the tests made.
 
 import { keyId } from '../cross_origin_client.mjs';
 import { eventually } from '../wait.mjs';
@@ -23,8 +23,16 @@ export async function usage({ report, snapshots, api }, member) {
     if (!today.endsWith(expected)) throw new Error(`the last bar says “${today}”, not “${expected}”`);
   });
   if (member.scripted) await report.check('the chart shows the numbers of a day by mouse, touch and keyboard', () => chartTooltips(member));
-  await report.check('the CSV file contains the same numbers', async () => {
-    await expectNumbers(member, async () => readCsv(await member.download('/usage.csv')), total);
+  await report.check('the CSV and JSON files contain the same numbers', async () => {
+    await expectNumbers(member, async () => readCsv(await member.download('/usage.csv?range=30d')), total);
+    await expectNumbers(member, async () => readJson(await member.download('/usage.json?range=30d')), total);
+  });
+  await report.check('ranges, keys and outcomes can be selected, and the hours add up', () => explore(member, total, own));
+  await report.check('an invalid range says what to do', async () => {
+    await member.visit('/usage?from=2026-01-02&to=2026-01-01');
+    const message = await member.page.locator('.error-message').textContent();
+    if (!message.includes('Swap them')) throw new Error(`the page says “${message}”`);
+    await snapshots.save(member.page, 'usage-invalid');
   });
   await report.check('the page and the CSV file of one key match as well', async () => {
     await member.visit(member.keyPath);
@@ -34,10 +42,38 @@ export async function usage({ report, snapshots, api }, member) {
   });
 }
 
+// All requests are of the last 24 hours, so each range has the same numbers.
+async function explore(member, total, own) {
+  const { page } = member;
+  const id = keyId(member.key);
+  const stats = () => page.locator('#today .stats dd').allTextContents().then((texts) => texts.map(parseNumber));
+  const expect = async (what, numbers) => {
+    const shown = JSON.stringify(await stats());
+    if (shown !== JSON.stringify(numbers)) throw new Error(`${what} shows ${shown}, not ${JSON.stringify(numbers)}`);
+  };
+  await member.visit('/usage');
+  for (const range of ['24h', '7d', '400d', '30d']) {
+    await page.locator(`#range-${range}`).click();
+    await page.waitForURL(`**/usage?range=${range}`);
+    await expect(range, [total.admitted, total.rejected]);
+  }
+  await page.locator('#key').selectOption(id);
+  await page.locator('#show-usage').click();
+  await page.waitForURL(`**key=${id}**`);
+  await expect('the key', [own.admitted, own.rejected]);
+  const today = new Date().toISOString().slice(0, 10);
+  await page.locator('#from').fill(today);
+  await page.locator('#to').fill(today);
+  await page.locator('#outcome').selectOption('admitted');
+  await page.locator('#show-usage').click();
+  await page.waitForURL(`**from=${today}**`);
+  await expect('successful requests of today', [own.admitted]);
+}
+
 async function chartTooltips({ page }) {
   const chart = page.locator('svg.days');
   const titles = await chart.locator('g title').allTextContents();
-  const tooltip = page.locator('.chart-tooltip');
+  const tooltip = page.locator('.chart-tooltip:not([aria-hidden])');
   const expect = async (how, text) => {
     const shown = (await tooltip.isVisible()) ? await tooltip.textContent() : '';
     if (shown !== text) throw new Error(`${how} shows “${shown}”, not “${text}”`);
@@ -54,7 +90,7 @@ async function chartTooltips({ page }) {
   await expect('a touch', titles[5]);
   await page.locator('h1').dispatchEvent('pointerdown', { bubbles: true, pointerType: 'touch' });
   await expect('a touch elsewhere', '');
-  await page.locator('#csv').focus();
+  await page.locator('#json').focus();
   await page.keyboard.press('Tab');
   await expect('the focus', titles.at(-1));
   await page.keyboard.press('ArrowLeft');
@@ -103,6 +139,14 @@ function readCsv(text) {
   const rows = lines.map((line) => ({
     admitted: column(line, 'admitted'),
     ...Object.fromEntries(REASONS.map((reason) => [reason, column(line, `rejected_${reason}`)])),
+  }));
+  return sumOf(rows);
+}
+
+function readJson(text) {
+  const rows = JSON.parse(text).rows.map((row) => ({
+    admitted: row.admitted,
+    ...Object.fromEntries(REASONS.map((reason) => [reason, row[`rejected_${reason}`]])),
   }));
   return sumOf(rows);
 }

@@ -11,6 +11,12 @@ export async function seedUsage(deployment, member, days) {
   await deployment.sql(`insert into usage (key_id, day, admitted) select id, ${day}, ${count} from ${past} on conflict do nothing`);
   await deployment.sql(`insert into refusals (key_id, day, reason, count) select id, ${day}, reason, 1 + past * 7 % 40
     from ${past} cross join ${reasons} on conflict do nothing`);
+  // Every hour has admitted requests and some rejected ones.
+  const starts = (total) => `('[0:23]=' || (select array_agg((hour * ${total} / 24)::bigint order by hour) from generate_series(0, 23) hour)::text)::bigint[]`;
+  await deployment.sql(`insert into usage_hours (key_id, day, outcome, starts) select key_id, day, 'admitted', ${starts('admitted')}
+    from usage where key_id in (${keysOf(member)}) and day > (now() at time zone 'utc')::date - 31 on conflict do nothing`);
+  await deployment.sql(`insert into usage_hours (key_id, day, outcome, starts) select key_id, day, reason, ${starts('count')}
+    from refusals where key_id in (${keysOf(member)}) and day > (now() at time zone 'utc')::date - 31 on conflict do nothing`);
   await deployment.sql('analyze');
 }
 

@@ -2,6 +2,7 @@
 
 mod counting_proxy;
 mod errors;
+mod manage;
 mod pairing;
 mod retries;
 mod scopes;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use ipseity_domain::{ApiKey, VersionedRestrictions};
 use ipseity_home::HomeClient;
 use ipseity_home::message::{Reply, Request};
-use ipseity_ledger::{FoundStatus, KeyStatus, LedgerTime};
+use ipseity_ledger::{FoundStatus, KeySnapshot, LedgerTime};
 
 use crate::admission::Admission;
 use crate::admission::backend::{Backend, Stores};
@@ -39,7 +39,7 @@ impl Admission {
     }
 
     /// The status of a key. A wrong secret gets the same refusal as a key that does not exist.
-    pub(crate) async fn key_status(&self, key: &ApiKey) -> Result<KeyStatus, Refusal> {
+    pub(crate) async fn key_status(&self, key: &ApiKey) -> Result<KeySnapshot, Refusal> {
         if self.key_lookups.is_missing(key.id) {
             return Err(Refusal::InvalidKey);
         }
@@ -57,7 +57,7 @@ impl Admission {
         }
     }
 
-    async fn key_status_at_stores(&self, stores: &Stores, key: &ApiKey) -> Result<KeyStatus, Refusal> {
+    async fn key_status_at_stores(&self, stores: &Stores, key: &ApiKey) -> Result<KeySnapshot, Refusal> {
         let owner = stores.ledger.owner_of(key.id);
         let found = if self.may_charge(&owner) { stores.ledger.key_status(key).await.ok() } else { None };
         match found {
@@ -77,11 +77,11 @@ impl Admission {
         }
         // PostgreSQL may not have this node's pause yet.
         record.flags.paused |= self.degraded.is_paused_here(key.id);
-        Ok(KeyStatus::of_record(&record, now, found == Some(FoundStatus::NoRecord)))
+        Ok(KeySnapshot::of_record(&record, now, found == Some(FoundStatus::NoRecord)))
     }
 }
 
-async fn key_status_at_home(home: &HomeClient, key: &ApiKey) -> Result<KeyStatus, Refusal> {
+async fn key_status_at_home(home: &HomeClient, key: &ApiKey) -> Result<KeySnapshot, Refusal> {
     match home.call(Request::KeyStatus(key.into()), home.owner().now()).await {
         Ok(Reply::KeyStatus(status)) => status.parse().ok_or(Refusal::Internal),
         Ok(Reply::NoSuchKey) => Err(Refusal::InvalidKey),

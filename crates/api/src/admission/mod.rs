@@ -407,6 +407,7 @@ impl Admission {
             url: "postgres://127.0.0.1:1/none".to_owned(),
             application_name: "test",
             operator: None,
+            token: None,
             connections_max: 1,
             timeout,
         };

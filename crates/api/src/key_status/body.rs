@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use ipseity_domain::plan::FREE_DAILY_LIMIT;
 use ipseity_domain::restrictions::origin::AllowedOrigin;
-use ipseity_domain::{BURST_LIMIT, KeyFlags, KeyState, Restrictions, Scope};
-use ipseity_ledger::{KeyCounts, KeyStatus, LedgerTime};
+use ipseity_domain::{BURST_LIMIT, KeyFlags, KeyState, KeyStatus, LimitLevel, Restrictions, Scope};
+use ipseity_ledger::{KeyCounts, KeySnapshot, LedgerTime};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::key_status::reader::RestrictedStatus;
 
 /// The state of a key that has expired. It is neither deactivated nor paused.
-pub(crate) const EXPIRED: &str = "expired";
+pub(crate) const EXPIRED: &str = KeyStatus::Expired.name();
 
 #[derive(Serialize)]
 pub(crate) struct KeyStatusBody {
@@ -26,6 +26,8 @@ pub(crate) struct KeyStatusBody {
 /// What only the owner's programs get.
 #[derive(Serialize)]
 struct DetailsBody {
+    /// With the words of the portal. It shows how much is used, which the state does not.
+    key_status: &'static str,
     limits: LimitsBody,
     usage: UsageBody,
     expires_at: Option<String>,
@@ -56,14 +58,19 @@ impl KeyStatusBody {
     /// The body without details is for a page in a browser, and for callers that the restrictions of the key reject. The first
     /// includes every key with allowed origins. They would show a stranger how many requests pause the key.
     pub(crate) fn new(status: &RestrictedStatus, without_details: bool, now: LedgerTime) -> Self {
-        let RestrictedStatus { status: KeyStatus { scope, flags, daily_limit, burst_limit, counts, .. }, versioned } =
+        let RestrictedStatus { status: KeySnapshot { scope, flags, daily_limit, burst_limit, counts, .. }, versioned } =
             status;
         let Restrictions { origins, networks, expires_at_s, caller_limit, tickets_only, .. } = &versioned.restrictions;
+        let is_expired = expires_at_s.is_some_and(|at_s| now.as_secs() >= at_s);
         let state = match flags.state() {
-            KeyState::Active if expires_at_s.is_some_and(|at_s| now.as_secs() >= at_s) => EXPIRED,
+            KeyState::Active if is_expired => EXPIRED,
             state @ (KeyState::Active | KeyState::Paused | KeyState::Inactive) => state.name(),
         };
+        let level = |count: Option<u64>, limit| count.map_or(LimitLevel::Normal, |count| LimitLevel::of(count, limit));
+        let day = level(counts.map(|counts| counts.day), *daily_limit);
+        let burst = level(counts.map(|counts| counts.burst), *burst_limit as u64);
         let details = (!without_details && origins.is_empty()).then(|| DetailsBody {
+            key_status: KeyStatus::of(flags.state(), is_expired, day, burst).name(),
             limits: LimitsBody { day: *daily_limit, burst: *burst_limit as u64 },
             usage: UsageBody { day: counts.map(|counts| counts.day), burst: counts.map(|counts| counts.burst) },
             expires_at: expires_at_s
@@ -84,6 +91,6 @@ impl KeyStatusBody {
 pub(crate) fn sample_status(scope: Scope) -> RestrictedStatus {
     let (flags, counts) = (KeyFlags::default(), Some(KeyCounts { day: 1, burst: 1 }));
     let (daily_limit, burst_limit) = (FREE_DAILY_LIMIT, BURST_LIMIT);
-    let status = KeyStatus { scope, flags, daily_limit, burst_limit, restriction_version: 0, counts };
+    let status = KeySnapshot { scope, flags, daily_limit, burst_limit, restriction_version: 0, counts };
     RestrictedStatus { status, versioned: Arc::default() }
 }

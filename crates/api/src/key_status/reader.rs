@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{Address, ApiKey, KeyDigest, VersionedRestrictions};
-use ipseity_ledger::KeyStatus;
+use ipseity_ledger::KeySnapshot;
 use quick_cache::sync::Cache;
 
 use crate::admission::Admission;
@@ -19,7 +19,7 @@ const CACHE_TTL: Duration = Duration::from_secs(1);
 /// The status of a key, and its restrictions.
 #[derive(Clone)]
 pub(crate) struct RestrictedStatus {
-    pub(crate) status: KeyStatus,
+    pub(crate) status: KeySnapshot,
     /// Not copied, because there can be many.
     pub(crate) versioned: Arc<VersionedRestrictions>,
 }

@@ -29,9 +29,8 @@ pub(crate) struct OpenApiDocuments {
 }
 
 impl OpenApiDocuments {
-    pub(crate) fn new(public_urls: &PublicUrls) -> Self {
-        let document = openapi_document(public_urls);
-        Self { json: format!("{document}\n").into(), yaml: yaml::to_yaml(&document).into() }
+    pub(crate) fn new(document: &Value) -> Self {
+        Self { json: format!("{document}\n").into(), yaml: yaml::to_yaml(document).into() }
     }
 }
 
@@ -83,19 +82,24 @@ fn path_item(operation: Operation, public_urls: &PublicUrls) -> Value {
         let (head_id, summary) = (format!("head{capitalized}"), "Like GET, without the body");
         json!({ "get": with_body, "head": operation_object(operation, public_urls, &head_id, summary, false) })
     };
-    item["options"] = json!({
-            "operationId": format!("preflight{capitalized}"),
-            "tags": [tag(operation)],
-            "summary": "CORS preflight",
-            "description": "The request that a browser sends before a call from another origin. Free.",
-            "security": [],
-            "responses": {
-                "204": { "description": "Allowed. Browsers may cache this for a day.", "headers": header_references(preflight_response(&HeaderMap::new())) },
-                "414": refusal_response_object(StatusCode::URI_TOO_LONG, operation, public_urls, true),
-                "500": refusal_response_object(StatusCode::INTERNAL_SERVER_ERROR, operation, public_urls, true),
-            },
-    });
+    item["options"] = preflight_object(&capitalized, tag(operation), operation, public_urls);
     item
+}
+
+/// The CORS preflight, which every path answers. Its errors are those of `like`.
+pub(super) fn preflight_object(id: &str, tag: &str, like: Operation, public_urls: &PublicUrls) -> Value {
+    json!({
+        "operationId": format!("preflight{id}"),
+        "tags": [tag],
+        "summary": "CORS preflight",
+        "description": "The request that a browser sends before a call from another origin. Free.",
+        "security": [],
+        "responses": {
+            "204": { "description": "Allowed. Browsers may cache this for a day.", "headers": header_references(preflight_response(&HeaderMap::new())) },
+            "414": refusal_response_object(StatusCode::URI_TOO_LONG, like, public_urls, true),
+            "500": refusal_response_object(StatusCode::INTERNAL_SERVER_ERROR, like, public_urls, true),
+        },
+    })
 }
 
 const fn tag(operation: Operation) -> &'static str {
@@ -190,7 +194,7 @@ fn pair_parameter() -> Value {
 }
 
 /// The response object for all refusals with this status.
-fn refusal_response_object(
+pub(super) fn refusal_response_object(
     status: StatusCode,
     operation: Operation,
     public_urls: &PublicUrls,
@@ -211,7 +215,7 @@ fn refusal_response_object(
 }
 
 /// The headers of a response, as references to their descriptions.
-fn header_references(mut response: Response) -> Value {
+pub(super) fn header_references(mut response: Response) -> Value {
     let headers = response.headers_mut();
     insert_common_headers(headers, EXAMPLE_REQUEST_ID);
     insert_cross_origin_headers(headers);

@@ -1,5 +1,6 @@
 //! `GET /api/v1/openapi.json` and `.yaml`: the API as OpenAPI 3.1.
 
+pub(crate) mod additions;
 pub(crate) mod document;
 mod example;
 mod header;

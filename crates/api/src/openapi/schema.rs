@@ -1,7 +1,7 @@
 //! The schemas of response bodies. They allow additional properties, so that a client generated from the document
 //! accepts a field that a later version adds.
 
-use ipseity_domain::{Field, FieldSet, Scope};
+use ipseity_domain::{Field, FieldSet, KeyStatus, Scope};
 use serde_json::{Map, Value, json};
 
 use crate::key_status::body::EXPIRED;
@@ -76,6 +76,10 @@ fn key_status_schema() -> Value {
             "status": { "type": "string", "const": "success", "description": "Always `success`." },
             "scope": { "type": "string", "enum": Scope::ALL.map(Scope::name), "description": "Scope of the key." },
             "state": { "type": "string", "enum": ["active", "paused", "inactive", EXPIRED], "description": "State of the key." },
+            "key_status": {
+                "type": "string", "enum": KeyStatus::ALL.map(KeyStatus::name),
+                "description": "What the next request can expect: the status that the portal and emails show.",
+            },
             "limits": {
                 "type": "object", "required": ["day", "burst"], "description": "Limits of the key.",
                 "properties": { "day": number("Requests per day."), "burst": number("Requests in any 60 seconds.") },

@@ -38,6 +38,8 @@ const LOOKUP_LABEL: &str = Operation::Lookup.label();
 
 /// The label of requests for pages.
 pub(crate) const PAGE_LABEL: &str = "page";
+/// The label of requests to the management API. Their outcomes are not counted.
+pub(crate) const MANAGE_LABEL: &str = "manage";
 /// The label of requests that match no route.
 pub(crate) const NO_OPERATION_LABEL: &str = "unmatched";
 
@@ -211,7 +213,7 @@ impl ApiMetrics {
             drop(self.request_duration.get_or_create(&OperationLabels { operation: operation.label() }));
             outcome_labels(operation).for_each(|outcome| self.create_series(operation.label(), outcome));
         }
-        for operation in [PAGE_LABEL, NO_OPERATION_LABEL, TEST_LABEL] {
+        for operation in [PAGE_LABEL, MANAGE_LABEL, NO_OPERATION_LABEL, TEST_LABEL] {
             drop(self.request_duration.get_or_create(&OperationLabels { operation }));
         }
         for reason in ["stale", "pending", "not_open", "in_flight", "restricted"] {

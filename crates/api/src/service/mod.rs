@@ -28,7 +28,7 @@ use crate::lookup::test_key::is_test_response;
 use crate::operation::Operation;
 use crate::response::preflight::preflight_response;
 use crate::response::{insert_common_headers, insert_cross_origin_headers, insert_server_timing};
-use crate::service::metrics::{NO_OPERATION_LABEL, PAGE_LABEL, TEST_LABEL};
+use crate::service::metrics::{MANAGE_LABEL, NO_OPERATION_LABEL, PAGE_LABEL, TEST_LABEL};
 use crate::service::request_id::RequestId;
 use crate::state::Api;
 use crate::trace::TRACE_TARGET;
@@ -36,6 +36,9 @@ use crate::trace::TRACE_TARGET;
 /// Methods that appear in logs and traces. Others are logged as `other`, because a client can put any text there.
 static LABELED_METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// The start of the paths of the management API, whose operations are not part of this crate.
+const MANAGE_PATH: &str = "/api/v1/manage/";
 
 /// Half a year.
 const HSTS: HeaderValue = HeaderValue::from_static("max-age=15552000");
@@ -127,6 +130,7 @@ impl PublicServiceInner {
         let (start, method) = (Instant::now(), method_label(request.method()));
         request_path::decode_unreserved(request.uri_mut());
         let matched = Operation::at_path(request.uri().path());
+        let is_management = request.uri().path().starts_with(MANAGE_PATH);
         let id = RequestId::generate();
         let span = tracing::info_span!(target: TRACE_TARGET, "request", "otel.kind" = "server", method, operation = Empty, status = Empty);
         let dispatched = pin!(self.dispatch(client, request, matched));
@@ -136,6 +140,7 @@ impl PublicServiceInner {
             Some(_) if is_test_response(&response) => TEST_LABEL,
             Some(operation) => operation.label(),
             None if response.extensions().get::<Unmatched>().is_some() => NO_OPERATION_LABEL,
+            None if is_management => MANAGE_LABEL,
             None => PAGE_LABEL,
         };
         self.api.metrics.observe_request_duration(operation, elapsed);
@@ -154,7 +159,7 @@ impl PublicServiceInner {
         }
         insert_cross_origin_headers(response.headers_mut());
         // Not on pages: the duration of a sign-in could reveal something about the password.
-        if matched.is_some() {
+        if matched.is_some() || is_management {
             insert_server_timing(response.headers_mut(), elapsed);
         }
         response
@@ -276,7 +281,7 @@ mod tests {
             admission: Arc::new(Admission::unreachable(metrics.clone())),
             renderer: Renderer::new(Arc::new(atlas), 1),
             key_status_reader: KeyStatusReader::new(MinuteLimits::for_test()),
-            openapi_documents: OpenApiDocuments::new(&urls),
+            openapi_documents: OpenApiDocuments::new(&Value::Null),
             error_bodies: ErrorBodies::new(urls),
             metrics,
             has_https_url: true,

@@ -137,7 +137,8 @@ pub fn id_of(key: &PlaintextKey) -> KeyId {
 }
 
 fn open_store(url: String, timeout: Duration) -> Store {
-    let options = StoreOptions { url, application_name: "test", operator: None, connections_max: 10, timeout };
+    let options =
+        StoreOptions { url, application_name: "test", operator: None, token: None, connections_max: 10, timeout };
     Store::new(&options).expect("options are valid")
 }
 

@@ -129,7 +129,13 @@ pub fn assert_in_effect(committed: CommittedChange) {
 }
 
 fn open_store(url: String) -> Store {
-    let options =
-        StoreOptions { url, application_name: "test", operator: None, connections_max: 10, timeout: TEST_TIMEOUT };
+    let options = StoreOptions {
+        url,
+        application_name: "test",
+        operator: None,
+        token: None,
+        connections_max: 10,
+        timeout: TEST_TIMEOUT,
+    };
     Store::new(&options).expect("options are valid")
 }

@@ -195,9 +195,11 @@ pub async fn wait_for_replica(primary: &Redis) {
 pub async fn sweep(ledger: &Ledger, interval: Duration) -> Option<Sweep> {
     let mut found = None;
     for owner in ledger.owners() {
-        if let Some(sweep) = ledger.sweep(&owner, interval).await.expect("Redis answers") {
+        for part in ledger.claim_sweep(&owner, interval).await.expect("Redis answers").into_iter().flatten() {
+            let sweep = ledger.sweep(&part).await.expect("Redis answers");
             let all = found.get_or_insert_with(Sweep::default);
             all.usage.extend(sweep.usage);
+            all.near_burst_limit.extend(sweep.near_burst_limit);
             all.pauses.extend(sweep.pauses);
             // A slot that has moved meanwhile can be swept twice.
             all.pauses.dedup();
@@ -209,7 +211,7 @@ pub async fn sweep(ledger: &Ledger, interval: Duration) -> Option<Sweep> {
 /// Sweeps all servers, without waiting for the interval. Returns key, day and count, sorted.
 pub async fn swept_usage(fixture: &LedgerFixture) -> Vec<(KeyId, u32, u64)> {
     let owner = fixture.ledger.owners().remove(0);
-    let swept = fixture.ledger.sweep_rest(&owner).await.expect("Redis answers");
+    let swept = fixture.ledger.sweep(&fixture.ledger.all_parts(&owner)).await.expect("Redis answers");
     let counts = swept.usage.iter().flat_map(|usage| usage.days.iter().map(|day| (usage.key, day.day.0, day.count)));
     let mut counts: Vec<_> = counts.collect();
     counts.sort_unstable();

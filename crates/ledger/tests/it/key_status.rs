@@ -1,9 +1,9 @@
 //! The status of a key: what Redis counts, read without a write.
 
-use ipseity_domain::KeyChange;
+use ipseity_domain::{DailyUsage, KeyChange, LimitLevel};
 use ipseity_ledger::{FoundStatus, KeyCounts};
 
-use crate::fixture::{DAY_MS, LedgerFixture, NOON, new_key};
+use crate::fixture::{DAY_MS, LedgerFixture, NOON, TODAY, new_key};
 
 /// Number of writes that Redis has processed.
 async fn write_count(fixture: &LedgerFixture) -> String {
@@ -58,4 +58,32 @@ async fn status_needs_a_record_and_its_secret() {
     let wrong = ipseity_domain::ApiKey { id: key.id, digest: unknown.digest };
     assert_eq!(fixture.ledger.key_status(&unknown).await.expect("Redis answers"), FoundStatus::NoRecord);
     assert_eq!(fixture.ledger.key_status(&wrong).await.expect("Redis answers"), FoundStatus::WrongSecret);
+}
+
+#[tokio::test]
+async fn key_is_near_its_burst_limit_while_80_percent_are_within_60_seconds() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(100).await;
+    let ((idle, _), (unknown, _)) = (fixture.filled_key(10).await, new_key(10));
+    let read = async || {
+        let keys = [(idle.id, 300), (unknown.id, 300), (key.id, 300)];
+        let [idle, unknown, busy] =
+            <[_; 3]>::try_from(fixture.ledger.recent_use_of(&keys).await.expect("Redis answers")).expect("three");
+        assert_eq!((idle.burst, unknown.burst, unknown.usage), (LimitLevel::Normal, LimitLevel::Normal, None));
+        busy
+    };
+    // The daily limit rejects most of them. They count nevertheless.
+    for _ in 0..239 {
+        fixture.charge(&key).await;
+    }
+    let writes = write_count(&fixture).await;
+    assert_eq!(read().await.burst, LimitLevel::Normal);
+    assert_eq!(write_count(&fixture).await, writes);
+    fixture.charge(&key).await;
+    assert_eq!(read().await.usage, Some(DailyUsage { day: TODAY, count: 100 }));
+    for (after_ms, expected) in [(0, LimitLevel::Near), (59_000, LimitLevel::Near), (61_000, LimitLevel::Normal)] {
+        clock.freeze_at_ms(i64::try_from(NOON.0 + after_ms).expect("time fits into i64"));
+        assert_eq!(read().await.burst, expected, "after {after_ms} ms");
+    }
+    assert!(fixture.ledger.recent_use_of(&[]).await.expect("read succeeds").is_empty());
 }

@@ -66,7 +66,7 @@ async fn demoted_redis_applies_nothing_until_it_is_promoted() {
         fixture.ledger.delete_key_record(key.id).await,
         fixture.ledger.invalidate_key_record(key.id).await,
         fixture.ledger.mark_pause_recorded(&pause).await,
-        fixture.ledger.sweep(&fixture.ledger.owner_of(key.id), TIMEOUT).await.map(drop),
+        fixture.ledger.claim_sweep(&fixture.ledger.owner_of(key.id), TIMEOUT).await.map(drop),
         fixture.ledger.charge_demo_with_stored_usage(DEMO_DAILY_LIMIT, None).await.map(drop),
     ] {
         assert!(matches!(outcome, Err(LedgerError::NotApplied(_))), "{outcome:?}");

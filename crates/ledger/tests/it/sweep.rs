@@ -49,6 +49,34 @@ async fn counts_of_a_killed_node_are_found_by_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sweep_finds_keys_near_their_burst_limit_whichever_node_received_the_requests() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let ((key, _), (paused, _)) = (fixture.filled_key(1_000).await, fixture.filled_key(1_000).await);
+    let other_node = ledger_on(&fixture.redis);
+    let sweep_near = async || {
+        clock.advance_ms(100);
+        let swept = sweep(&fixture.ledger, INTERVAL).await.expect("interval is over");
+        fixture.ledger.confirm_flush(&swept.usage).await.expect("Redis answers");
+        swept.near_burst_limit
+    };
+    for _ in 0..120 {
+        let charged = other_node.charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default()).await;
+        charged.expect("charge succeeds");
+    }
+    for _ in 120..239 {
+        fixture.charge_admitted(&key).await;
+    }
+    assert_eq!(sweep_near().await, []);
+    assert_eq!(fixture.charge_admitted(&key).await, 240);
+    assert_eq!(sweep_near().await, [key.id]);
+    assert_eq!(sweep_near().await, [], "the key made no request since the last sweep");
+    clock.advance_ms(61_000);
+    fixture.charge_admitted(&key).await;
+    fixture.charge_until_paused(&paused).await;
+    assert_eq!(sweep_near().await, [paused.id], "the requests of the first are over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lease_of_a_clock_that_was_ahead_does_not_stop_later_sweeps() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (interval, step_ms) = (Duration::from_secs(2), 400 * DAY_MS as i64);
@@ -134,7 +162,7 @@ async fn one_sweep_finds_the_counts_of_all_keys() {
 /// Sweeps as if PostgreSQL has stored the counts.
 async fn flush(fixture: &LedgerFixture) {
     let owner = fixture.ledger.owners().remove(0);
-    let swept = fixture.ledger.sweep_rest(&owner).await.expect("Redis answers");
+    let swept = fixture.ledger.sweep(&fixture.ledger.all_parts(&owner)).await.expect("Redis answers");
     assert!(!swept.has_more);
     fixture.ledger.confirm_flush(&swept.usage).await.expect("Redis answers");
 }

@@ -63,6 +63,19 @@ async fn charge_before_the_clock_was_set_back_is_unverifiable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn charge_is_unverifiable_if_a_clock_that_was_days_ahead_hides_that_it_was_set_back() {
+    const TWO_DAYS_MS: i64 = 2 * 86_400_000;
+    let (fixture, clock, key, _, sent, id) = key_with_a_lost_reply().await;
+    clock.advance_ms(TWO_DAYS_MS);
+    fixture.charge_admitted(&key).await;
+    clock.advance_ms(-TWO_DAYS_MS - 30_000);
+    fixture.charge_admitted(&key).await;
+    clock.advance_ms(31_101);
+    // The count of the wrong day is discarded.
+    assert_eq!(fixture.reconcile(&fixture.unconfirmed_batch(&key, sent, id)).await, (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn charge_before_the_clock_was_set_back_and_a_resume_is_unverifiable() {
     let (fixture, clock, key, key_record, sent, id) = key_with_a_lost_reply().await;
     clock.advance_ms(-30_000);

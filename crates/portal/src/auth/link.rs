@@ -6,8 +6,8 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::HeaderMap;
-use ipseity_domain::Client;
 use ipseity_domain::account::EmailAddress;
+use ipseity_domain::{BURST_LIMIT, Client, Restrictions};
 use ipseity_store::{EmailToken, EmailTokenKind, SessionStart, StoreError, StoreRefusal};
 
 use crate::account::WRONG_PASSWORD;
@@ -19,11 +19,15 @@ use crate::auth::session::email_digest;
 use crate::auth::session_cookie::SecretToken;
 use crate::auth::signup::EMAIL_TAKEN;
 use crate::error::PortalError;
+use crate::keys::new_key::RESTRICTIONS_NOT_ENABLED;
 use crate::page::{Visitor, redirect_with_notice};
 use crate::state::Portal;
+use crate::time;
 use crate::view::auth::{LinkAction, LinkPage};
 use crate::view::frame::Tab;
+use crate::view::keys::PresetFields;
 
+const INVALID_FIRST_KEY: &str = "Nothing was created. Correct the marked entries.";
 const WRONG_SIGNUP_PASSWORD: &str =
     "Incorrect password. Enter the one you signed up with. Didn’t sign up? Close this page.";
 
@@ -34,7 +38,12 @@ pub(crate) async fn link_form(
     visitor: Visitor,
 ) -> Result<Response, PortalError> {
     let (_, email_token) = portal.find_email_token(&token, &client).await?;
-    Ok(link_page(&portal, &visitor, &email_token, token, None))
+    let first_key = if portal.creates_first_key(&email_token) {
+        Some(PresetFields::new(portal.first_visitor_limit().await?))
+    } else {
+        None
+    };
+    Ok(link_page(&portal, &visitor, &email_token, token, first_key, None))
 }
 
 fn link_page(
@@ -42,6 +51,7 @@ fn link_page(
     visitor: &Visitor,
     email_token: &EmailToken,
     token: String,
+    first_key: Option<PresetFields>,
     form_error: Option<String>,
 ) -> Response {
     let action = link_action(email_token, visitor);
@@ -56,7 +66,7 @@ fn link_page(
     let is_signed_in = action == LinkAction::ConfirmNewEmail { needs_password: false };
     let needs_code = email_token.second_factor_account.is_some() && !is_signed_in;
     let email = email_token.email.to_string();
-    visitor.render(portal, &LinkPage { frame, action, email, token, needs_code, form_error })
+    visitor.render(portal, &LinkPage { frame, action, email, token, first_key, needs_code, form_error })
 }
 
 /// Confirming a sign-up in another browser than the one that signed up requires the password. Otherwise the owner of an address
@@ -86,27 +96,50 @@ pub(crate) async fn redeem_link(
 ) -> Result<Response, PortalError> {
     let (digest, email_token) = portal.find_email_token(&token, &client).await?;
     let show_error =
-        |message: &str| Ok(link_page(&portal, &visitor, &email_token, token.clone(), Some(message.to_owned())));
+        |message: &str| Ok(link_page(&portal, &visitor, &email_token, token.clone(), None, Some(message.to_owned())));
     let password_input = form.field("password");
     let action = link_action(&email_token, &visitor);
     match action {
         LinkAction::ConfirmSignup { needs_password } => {
+            // A form that was opened before an upgrade has no choice.
+            let creates_key = portal.creates_first_key(&email_token) && !form.field("preset").is_empty();
+            let (mut fields, mut restrictions) = (None, None);
+            if creates_key {
+                let (mut entered, preset) = PresetFields::entered(&form, portal.first_visitor_limit().await?);
+                restrictions = preset.and_then(|preset| preset.restrictions(&mut entered, time::now_s()));
+                fields = Some(entered);
+            }
+            let show_error = |fields, message: &str| {
+                let message = Some(message.to_owned());
+                Ok(link_page(&portal, &visitor, &email_token, token.clone(), fields, message))
+            };
+            if creates_key && restrictions.is_none() {
+                return show_error(fields, INVALID_FIRST_KEY);
+            }
+            if restrictions.as_ref().is_some_and(|restrictions| *restrictions != Restrictions::default())
+                && !portal.store.keys().are_restrictions_enabled().await?
+            {
+                return show_error(fields, RESTRICTIONS_NOT_ENABLED);
+            }
             if needs_password {
                 portal.subnet_throttle.record_attempt(client.address.subnet())?;
-                let Some(password) = Password::parse(password_input) else { return show_error(WRONG_SIGNUP_PASSWORD) };
+                let Some(password) = Password::parse(password_input) else {
+                    return show_error(fields, WRONG_SIGNUP_PASSWORD);
+                };
                 if !portal
                     .password_pool
                     .verify(Requester::Stranger, password, email_token.password_hash.clone())
                     .await?
                     .is_correct()
                 {
-                    return show_error(WRONG_SIGNUP_PASSWORD);
+                    return show_error(fields, WRONG_SIGNUP_PASSWORD);
                 }
             }
             match portal.store.email_tokens().redeem_signup(&digest).await {
-                Ok(account) => {
-                    portal.open_session(account.id, &headers, SessionStart::Link, &NextPath::default()).await
-                }
+                Ok(account) => match restrictions {
+                    Some(restrictions) => portal.welcome_with_key(account, &headers, &restrictions).await,
+                    None => portal.open_session(account.id, &headers, SessionStart::Link, &NextPath::default()).await,
+                },
                 Err(StoreError::Refused(StoreRefusal::AccountExists)) => Err(PortalError::LinkExpired),
                 Err(error) => Err(error.into()),
             }
@@ -168,6 +201,16 @@ pub fn generate_invitation() -> (String, [u8; 32]) {
 }
 
 impl Portal {
+    /// Whether redeeming a link creates the first key. Not if the owner needs two-factor authentication before using the portal.
+    fn creates_first_key(&self, email_token: &EmailToken) -> bool {
+        email_token.kind == EmailTokenKind::SignUp && !self.settings.requires_two_factor
+    }
+
+    /// Requests per minute of one visitor, for the first key of an account. New accounts have the limits of the contract.
+    async fn first_visitor_limit(&self) -> Result<u32, PortalError> {
+        self.visitor_limit(BURST_LIMIT).await
+    }
+
     async fn find_email_token(&self, token: &str, client: &Client) -> Result<([u8; 32], EmailToken), PortalError> {
         let digest = SecretToken::parse(token).ok_or(PortalError::LinkExpired)?.digest();
         let lookup = self.store.email_tokens().find(&digest);

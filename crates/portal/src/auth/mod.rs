@@ -1,4 +1,4 @@
-//! Sign-up, sign-in, sessions, passkeys, passwords and second factors.
+//! Sign-up, sign-in, sessions, passkeys, passwords, other providers and second factors.
 
 pub(crate) mod common_passwords;
 pub(crate) mod confirm;
@@ -9,6 +9,7 @@ pub(crate) mod link;
 pub(crate) mod next_path;
 pub(crate) mod passkeys;
 pub(crate) mod password;
+pub(crate) mod providers;
 pub(crate) mod recovery_codes;
 pub(crate) mod second_factor;
 pub(crate) mod secret_lookups;

@@ -44,7 +44,7 @@ impl From<serde_json::Error> for PortalError {
     }
 }
 
-fn json_response(value: &Value) -> Response {
+pub(crate) fn json_response(value: &Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
@@ -67,6 +67,13 @@ pub(crate) async fn begin_registration(
     Ok(json_response(&options))
 }
 
+/// The name that a form gives a new passkey.
+pub(crate) fn passkey_name(form: &CsrfForm) -> String {
+    let name: String =
+        form.field("name").trim().chars().filter(|c| !c.is_control()).take(PASSKEY_NAME_CHARS_MAX).collect();
+    if name.is_empty() { "Passkey".to_owned() } else { name }
+}
+
 pub(crate) async fn finish_registration(
     State(portal): State<Arc<Portal>>,
     member: CurrentMember,
@@ -76,12 +83,10 @@ pub(crate) async fn finish_registration(
     let response: RegistrationResponse = serde_json::from_str(form.field("credential"))?;
     let state: RegistrationState = portal.take_webauthn_state(&member.session_cookie().digest()).await?;
     let NewPasskey { credential_id, record } = portal.relying_party()?.finish_registration(state, &response)?;
-    let name: String =
-        form.field("name").trim().chars().filter(|c| !c.is_control()).take(PASSKEY_NAME_CHARS_MAX).collect();
-    let name = if name.is_empty() { "Passkey" } else { &name };
+    let name = passkey_name(&form);
     let stored_passkey = record.to_json(&credential_id);
     let (account_id, session_id) = (member.account.id, member.session_id);
-    match portal.store.passkeys().add(account_id, session_id, &credential_id, name, &stored_passkey).await {
+    match portal.store.passkeys().add(account_id, session_id, &credential_id, &name, &stored_passkey).await {
         Ok(()) => Ok(redirect_with_notice("/account", "passkey")),
         Err(StoreError::Refused(StoreRefusal::PasskeyLimitReached)) => Err(PortalError::PasskeyLimitReached),
         Err(error) => Err(error.into()),

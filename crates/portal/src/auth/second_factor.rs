@@ -52,8 +52,8 @@ pub(crate) async fn verify(
 }
 
 impl Portal {
-    /// Continues after a correct password: with the second step if the account has one.
-    pub(crate) async fn finish_password(
+    /// Continues after a correct password or a linked identity: with the second step if the account has one.
+    pub(crate) async fn finish_first_factor(
         &self,
         account_id: i64,
         headers: &HeaderMap,
@@ -61,13 +61,13 @@ impl Portal {
         next: &NextPath,
     ) -> Result<Response, PortalError> {
         if !self.store.two_factor().factors(account_id).await?.is_enabled {
-            return self.open_session(account_id, headers, SessionStart::PasswordOnly, next).await;
+            return self.open_session(account_id, headers, SessionStart::OneFactor, next).await;
         }
         self.store.two_factor().save_pending(&visitor.session_cookie.digest(), account_id).await?;
         Ok(Redirect::to(&next.append_to("/signin/verify")).into_response())
     }
 
-    /// The account whose password this browser has entered.
+    /// The account whose first factor this browser has shown.
     async fn pending_account(&self, visitor: &Visitor, client: &Client) -> Result<i64, PortalError> {
         if visitor.session_cookie.is_new() {
             return Err(PortalError::NotSignedIn);

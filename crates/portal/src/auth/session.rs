@@ -12,9 +12,22 @@ use crate::auth::sign_in_counts::SignInOutcome;
 use crate::error::PortalError;
 use crate::state::Portal;
 
+/// A session that a response opens in its browser.
+pub(crate) struct OpenedSession {
+    pub(crate) id: i64,
+    pub(crate) cookie: SessionCookie,
+    device_token: SecretToken,
+}
+
+impl OpenedSession {
+    /// Sets the device cookie. The session cookie is set by the page, like that of every new visitor.
+    pub(crate) fn set_device_cookie(&self, response: &mut Response) {
+        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(&self.device_token));
+    }
+}
+
 impl Portal {
-    /// Opens a session with a new cookie and redirects to `next` or to the keys. The previous session ends, which prevents session fixation.
-    /// After a link the browser gets a new device token too, because others may have the old one.
+    /// Opens a session and redirects to `next` or to the keys.
     pub(crate) async fn open_session(
         &self,
         account_id: i64,
@@ -22,24 +35,36 @@ impl Portal {
         start: SessionStart,
         next: &NextPath,
     ) -> Result<Response, PortalError> {
+        let session = self.start_session(account_id, headers, start).await?;
+        let mut response = Redirect::to(next.as_deref().unwrap_or("/keys")).into_response();
+        response.headers_mut().append(SET_COOKIE, session.cookie.to_set_cookie(self.session_idle_timeout_s()));
+        session.set_device_cookie(&mut response);
+        Ok(response)
+    }
+
+    /// Opens a session with a new cookie. The previous session ends, which prevents session fixation. After a link the browser gets a
+    /// new device token too, because others may have the old one.
+    pub(crate) async fn start_session(
+        &self,
+        account_id: i64,
+        headers: &HeaderMap,
+        start: SessionStart,
+    ) -> Result<OpenedSession, PortalError> {
         let known_device = session_cookie::device_token(headers).filter(|_| start != SessionStart::Link);
         let device_token = known_device.unwrap_or_else(SecretToken::generate);
-        let session_cookie = SessionCookie::generate();
+        let cookie = SessionCookie::generate();
         self.store.sessions().end_by_digest(&SessionCookie::from_headers(headers).digest()).await?;
         let session = NewSession {
             account_id,
-            digest: &session_cookie.digest(),
+            digest: &cookie.digest(),
             label: &session_label(headers),
             device_digest: &device_token.digest(),
             start,
         };
-        self.store.sessions().open(&session).await?;
+        let id = self.store.sessions().open(&session).await?;
         self.sign_in_counts.inc(SignInOutcome::Succeeded);
-        self.secret_lookups.remember(session_cookie.digest());
-        let mut response = Redirect::to(next.as_deref().unwrap_or("/keys")).into_response();
-        response.headers_mut().append(SET_COOKIE, session_cookie.to_set_cookie(self.session_idle_timeout_s()));
-        response.headers_mut().append(SET_COOKIE, session_cookie::device_set_cookie(&device_token));
-        Ok(response)
+        self.secret_lookups.remember(cookie.digest());
+        Ok(OpenedSession { id, cookie, device_token })
     }
 
     /// Makes the browser that gets this response a known device of the account, with a new token.

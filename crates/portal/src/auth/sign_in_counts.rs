@@ -12,6 +12,7 @@ pub(crate) enum SignInOutcome {
     WrongPassword,
     WrongCode,
     PasskeyRejected,
+    ProviderRejected,
     Throttled,
 }
 
@@ -21,8 +22,14 @@ struct SignInLabel {
 }
 
 impl SignInOutcome {
-    const ALL: [Self; 5] =
-        [Self::Succeeded, Self::WrongPassword, Self::WrongCode, Self::PasskeyRejected, Self::Throttled];
+    const ALL: [Self; 6] = [
+        Self::Succeeded,
+        Self::WrongPassword,
+        Self::WrongCode,
+        Self::PasskeyRejected,
+        Self::ProviderRejected,
+        Self::Throttled,
+    ];
 
     const fn label(self) -> SignInLabel {
         let outcome = match self {
@@ -30,6 +37,7 @@ impl SignInOutcome {
             Self::WrongPassword => "wrong_password",
             Self::WrongCode => "wrong_code",
             Self::PasskeyRejected => "passkey_rejected",
+            Self::ProviderRejected => "provider_rejected",
             Self::Throttled => "throttled",
         };
         SignInLabel { outcome }

@@ -45,7 +45,10 @@ pub(crate) async fn signin_form(
 
 fn signin_page(portal: &Portal, visitor: &Visitor, form: SignInForm) -> Response {
     let frame = visitor.frame(&portal.public_pages, "Sign in", Tab::None);
-    visitor.render(portal, &SignInPage { frame, form, passkeys_available: portal.webauthn.is_some() })
+    visitor.render(
+        portal,
+        &SignInPage { frame, form, passkeys_available: portal.webauthn.is_some(), providers: portal.providers.names() },
+    )
 }
 
 pub(crate) async fn sign_in(
@@ -67,7 +70,7 @@ pub(crate) async fn sign_in(
         return wrong_credentials(next);
     };
     match portal.verify_login(&client, &headers, &email, password).await? {
-        Some(account_id) => portal.finish_password(account_id, &headers, &visitor, &next).await,
+        Some(account_id) => portal.finish_first_factor(account_id, &headers, &visitor, &next).await,
         None => wrong_credentials(next),
     }
 }

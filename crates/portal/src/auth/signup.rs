@@ -79,7 +79,9 @@ pub(crate) async fn sign_up(
         ));
     }
     match portal.store.accounts().create_with_password(&email, &hash).await {
-        Ok(account) => portal.open_session(account.id, &headers, SessionStart::Link, &NextPath::default()).await,
+        Ok(account) => {
+            portal.open_session(account.id, &headers, SessionStart::Link, &NextPath::parse("/keys/new")).await
+        }
         Err(StoreError::Refused(StoreRefusal::AccountExists)) => {
             Ok(signup_page(&portal, &visitor, email_input, Some(EMAIL_TAKEN)))
         }

@@ -17,7 +17,7 @@ use crate::console::path_part::PathPart;
 use crate::console::state::Console;
 use crate::console::view::accounts::{AccountKeyItem, ConsoleAccountPage, ConsoleDeleteAccountPage, LimitFields};
 use crate::console::view::frame::ConsoleTab;
-use crate::keys::list::{key_badge, key_usage_today};
+use crate::keys::list::{key_status, load_activities};
 use crate::page::{redirect_with_notice, render_page};
 use crate::time;
 
@@ -45,20 +45,20 @@ pub(super) async fn show(
         store.plans().list(),
         store.audit_log().list(&filter, EVENTS_MAX),
     )?;
-    let used = key_usage_today(&console.ledger, &keys).await;
-    let key_item = |(row, used): (&ipseity_store::KeySummary, u64)| AccountKeyItem {
+    let activities = load_activities(&console.ledger, &keys).await;
+    let key_item = |(row, activity): (&ipseity_store::KeySummary, ipseity_keys::KeyActivity)| AccountKeyItem {
         id: row.id.to_string(),
         name: row.name.clone(),
         scope: row.scope.name(),
-        badge: key_badge(row, used),
-        used_today: used,
+        status: key_status(row, activity),
+        used_today: activity.used_today,
         daily_limit: row.daily_limit,
     };
     Ok(render_page(&ConsoleAccountPage {
         frame: operator.frame(&account.email, ConsoleTab::Search),
         created: time::format_date(account.created_s),
         has_two_factor: factors.is_enabled,
-        keys: keys.iter().zip(used).map(key_item).collect(),
+        keys: keys.iter().zip(activities).map(key_item).collect(),
         plans: plans.into_iter().map(|plan| plan.name).collect(),
         limits: LimitFields::new(overrides),
         events: events.into_iter().map(event_item).collect(),
@@ -74,9 +74,7 @@ pub(super) async fn send_password_reset(
 ) -> Result<Response, ConsoleError> {
     let account = console.find_account(id).await?;
     let email = EmailAddress::parse(&account.email).ok_or(ConsoleError::NotFound)?;
-    if !console.settings.email_enabled {
-        return Err(ConsoleError::Rejected("This service sends no email: [mail] smtp_url is empty.".to_owned()));
-    }
+    console.require_email()?;
     let stores = console.stores_of(&operator.operator)?;
     let requests = stores.store.email_requests(console.settings.emails_per_address_per_hour_max);
     if !requests.request_password_reset(&email).await? {

@@ -4,8 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::Response;
 use ipseity_domain::KeyId;
 use ipseity_store::{AuditEvent, AuditFilter};
 use serde::Deserialize;
@@ -15,12 +14,14 @@ use crate::console::operator::CurrentOperator;
 use crate::console::state::Console;
 use crate::console::view::frame::ConsoleTab;
 use crate::console::view::overview::{AuditEventItem, AuditPage};
+use crate::keys::csv::{csv_attachment, quote_cell};
 use crate::page::render_page;
 use crate::time;
 
 const EVENTS_PER_PAGE: i64 = 100;
 /// Maximum number of events of an export.
 const EXPORT_EVENTS_MAX: i64 = 10_000;
+const CSV_HEADER: &str = "id,time,action,actor,operator,account,key,subject,token\r\n";
 
 /// What a person enters. Empty fields do not filter.
 #[derive(Clone, Default, Deserialize)]
@@ -92,61 +93,36 @@ pub(super) async fn export_csv(
     Query(query): Query<AuditQuery>,
 ) -> Result<Response, ConsoleError> {
     let events = console.store.audit_log().list(&query.filter()?, EXPORT_EVENTS_MAX).await?;
-    let mut text = "id,time,action,actor,operator,account,key,subject\n".to_owned();
+    let mut text = CSV_HEADER.to_owned();
     for event in events {
-        let fields = [
-            event.id.to_string(),
+        let _ = write!(
+            text,
+            "{},{},{},{},{},{},{},{},{}\r\n",
+            event.id,
             time::format_rfc3339(event.at_s),
             event.action,
             event.actor,
-            event.operator.unwrap_or_default(),
+            quote_cell(event.operator.as_deref().unwrap_or_default()),
             event.account_id.map(|id| id.to_string()).unwrap_or_default(),
             event.key_id.unwrap_or_default(),
-            event.subject.unwrap_or_default(),
-        ];
-        let line: Vec<_> = fields.iter().map(|field| csv_field(field)).collect();
-        let _ = writeln!(text, "{}", line.join(","));
+            quote_cell(event.subject.as_deref().unwrap_or_default()),
+            quote_cell(event.token.as_deref().unwrap_or_default()),
+        );
     }
-    let disposition = "attachment; filename=\"ipseity-audit.csv\"";
-    Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8"), (CONTENT_DISPOSITION, disposition)], text).into_response())
-}
-
-/// Quotes a field, and keeps spreadsheets from taking it for a formula.
-fn csv_field(field: &str) -> String {
-    let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    let field = if is_formula { format!("'{field}") } else { field.to_owned() };
-    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+    Ok(csv_attachment("ipseity-audit.csv", text))
 }
 
 pub(super) fn event_item(event: AuditEvent) -> AuditEventItem {
     AuditEventItem {
         at: time::format_second(event.at_s),
         action: event.action.replace('_', " "),
-        actor: match event.operator {
-            Some(name) if event.actor == "operator" => name,
+        actor: match (event.operator, event.token) {
+            (Some(name), _) if event.actor == "operator" => name,
+            (_, Some(token)) => format!("{} (token {token})", event.actor),
             _ => event.actor,
         },
         account: event.account_id.map(|id| (id, event.email.unwrap_or_else(|| format!("account {id}, deleted")))),
         key: event.key_id,
         subject: event.subject,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exported_fields_are_quoted_and_no_formulas() {
-        for (field, expected) in [
-            ("ada", "ada"),
-            ("a,b", "\"a,b\""),
-            ("a\"b", "\"a\"\"b\""),
-            ("=1+1", "'=1+1"),
-            ("@SUM(A1)", "'@SUM(A1)"),
-            ("-1", "'-1"),
-        ] {
-            assert_eq!(csv_field(field), expected);
-        }
     }
 }

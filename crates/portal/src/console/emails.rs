@@ -43,6 +43,7 @@ pub(super) async fn retry(
     operator: CurrentOperator,
     form: CsrfForm,
 ) -> Result<Response, ConsoleError> {
+    console.require_email()?;
     let queue = UnsentQueue::find(form.field("queue")).ok_or(ConsoleError::NotFound)?;
     let stores = console.stores_of(&operator.operator)?;
     if !stores.store.console().retry_email(queue, form.field("id")).await? {

@@ -9,6 +9,8 @@ use ipseity_store::{OperatorRole, StoreError, StoreRefusal};
 
 use crate::auth::throttle::RetryAfter;
 use crate::auth::webauthn::WebauthnError;
+use crate::error_page::format_minutes;
+use crate::view::filters::capitalize;
 
 /// Why a page could not be shown or a form was rejected.
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl ConsoleError {
             Self::NotFound => ("Page not found", "It may have been deleted, or the address has a typing error.".to_owned()),
             Self::LinkExpired => (
                 "This link has expired or was already used",
-                "Links work once, for a limited time. Ask an admin for another one.".to_owned(),
+                "Links work once, for a limited time. Ask an admin for another one, or run `ipseity operator link`.".to_owned(),
             ),
             Self::PasskeyRefused => (
                 "Passkey not accepted",
@@ -79,7 +81,7 @@ impl ConsoleError {
             Self::Rejected(reason) => ("Nothing changed", reason.clone()),
             Self::Throttled(RetryAfter(wait)) => (
                 "Too many attempts",
-                format!("Try again in {} minutes. Nothing changed.", wait.as_secs().div_ceil(60)),
+                format!("Try again in {}. Nothing changed.", format_minutes(wait.as_secs())),
             ),
             Self::Unavailable => (
                 "Stores unavailable",
@@ -107,14 +109,9 @@ impl From<StoreError> for ConsoleError {
         } else if *refusal == StoreRefusal::PasskeyLimitReached {
             Self::Rejected("You have ten of these. Remove one first.".to_owned())
         } else {
-            Self::Rejected(capitalized(&refusal.to_string()))
+            Self::Rejected(capitalize(&refusal.to_string()))
         }
     }
-}
-
-fn capitalized(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
 }
 
 impl From<RetryAfter> for ConsoleError {

@@ -11,12 +11,12 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::passkeys::json_response;
 use crate::auth::session_cookie::SecretToken;
 use crate::auth::webauthn::{NewPasskey, PasskeyUser, RegistrationResponse, RegistrationState};
 use crate::console::error::ConsoleError;
 use crate::console::operator::ConsoleVisitor;
 use crate::console::path_part::PathPart;
-use crate::console::sign_in::json_response;
 use crate::console::state::Console;
 use crate::console::view::frame::ConsoleTab;
 use crate::console::view::pages::JoinPage;
@@ -42,7 +42,7 @@ pub(super) async fn show(
         token,
         operator: link.operator,
         passkeys_available: console.webauthn.is_some(),
-        providers: console.provider_names(),
+        providers: console.providers.names(),
     };
     Ok(visitor.render(&console, &page))
 }

@@ -18,8 +18,8 @@ use crate::console::state::Console;
 use crate::console::view::accounts::{ConsoleKeyPage, LimitFields};
 use crate::console::view::frame::ConsoleTab;
 use crate::keys::detail::history_entry;
-use crate::keys::list::{key_card, key_usage_today};
-use crate::keys::usage::{first_day, usage_view};
+use crate::keys::list::{key_card, load_activity};
+use crate::keys::usage::{last_days, usage_view};
 use crate::page::{redirect_with_notice, render_page};
 use crate::state::change_notice;
 use crate::time;
@@ -40,25 +40,24 @@ impl Console {
         let (account, row) = self.find_key(id).await?;
         let store = &self.store;
         let (usage, history, overrides, nodes) = tokio::try_join!(
-            store.usage().list(account.id, Some(row.id), first_day()),
+            store.usage().list(account.id, Some(row.id), last_days()),
             store.audit_log().list_for_key(account.id, row.id, HISTORY_ROWS_MAX),
             store.keys().overrides(row.id),
             store.deployment().node_count(),
         )?;
-        let used_today = key_usage_today(&self.ledger, std::slice::from_ref(&row)).await;
-        let used_today = used_today.first().copied().unwrap_or(0);
+        let activity = load_activity(&self.ledger, &row).await;
         let (daily_limit, burst_limit) = (row.daily_limit, row.burst_limit);
         let context = RestrictionContext { daily_limit, burst_limit, nodes, now_s: time::now_s() };
         Ok(ConsoleKeyPage {
             frame: operator.frame(&row.name, ConsoleTab::Search),
             base_url: self.settings.base_url.clone(),
-            card: key_card(&row, used_today),
+            card: key_card(&row, activity),
             account_id: account.id,
             email: account.email,
-            usage: usage_view(usage.iter(), used_today),
+            usage: usage_view(usage.iter(), activity.used_today),
             restrictions: RestrictionsPanel {
                 fields: RestrictionFields::saved(&row.restrictions, &context),
-                has_tickets: true,
+                has_tickets: self.settings.has_tickets,
                 version: row.restriction_version,
                 error: None,
             },

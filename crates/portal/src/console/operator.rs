@@ -87,7 +87,6 @@ impl FromRequestParts<Arc<Console>> for ConsoleVisitor {
 }
 
 /// The signed-in operator, whose role the guard has checked.
-#[derive(Clone)]
 pub(crate) struct CurrentOperator {
     pub(crate) visitor: ConsoleVisitor,
     pub(crate) operator: Operator,

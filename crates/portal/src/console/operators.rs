@@ -53,11 +53,11 @@ pub(super) async fn renew_link(
     State(console): State<Arc<Console>>,
     PathPart(id): PathPart<i64>,
     operator: CurrentOperator,
-    form: CsrfForm,
+    _: CsrfForm,
 ) -> Result<Response, ConsoleError> {
     let (url, digest) = generate_operator_link(&console.settings.url);
-    console.stores_of(&operator.operator)?.store.operators().renew_link(id, &digest).await?;
-    Ok(link_page(&operator, form.field("name"), url))
+    let name = console.stores_of(&operator.operator)?.store.operators().renew_link(id, &digest).await?;
+    Ok(link_page(&operator, &name, url))
 }
 
 fn link_page(operator: &CurrentOperator, name: &str, url: String) -> Response {

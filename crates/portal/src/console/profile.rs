@@ -7,18 +7,16 @@ use axum::response::Response;
 use ipseity_store::NewCredential;
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::passkeys::{json_response, passkey_name};
 use crate::auth::webauthn::{NewPasskey, PasskeyUser, RegistrationResponse, RegistrationState};
 use crate::console::error::ConsoleError;
 use crate::console::operator::CurrentOperator;
 use crate::console::path_part::PathPart;
-use crate::console::sign_in::json_response;
 use crate::console::state::Console;
 use crate::console::view::frame::ConsoleTab;
 use crate::console::view::pages::{CredentialItem, ProfilePage};
 use crate::page::{redirect_with_notice, render_page};
 use crate::time;
-
-const PASSKEY_NAME_CHARS_MAX: usize = 60;
 
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
@@ -35,7 +33,7 @@ pub(super) async fn show(
         frame: operator.frame("Your sign-in", ConsoleTab::None),
         credentials: credentials.collect(),
         passkeys_available: console.webauthn.is_some(),
-        providers: console.provider_names(),
+        providers: console.providers.names(),
     }))
 }
 
@@ -61,11 +59,9 @@ pub(super) async fn finish_passkey(
     let state: RegistrationState = console.take_state(&operator.visitor.session_cookie).await?;
     let response: RegistrationResponse = serde_json::from_str(form.field("credential"))?;
     let NewPasskey { credential_id, record } = console.relying_party()?.finish_registration(state, &response)?;
-    let name: String =
-        form.field("name").trim().chars().filter(|c| !c.is_control()).take(PASSKEY_NAME_CHARS_MAX).collect();
-    let name = if name.is_empty() { "Passkey" } else { &name };
+    let name = passkey_name(&form);
     let passkey = record.to_json(&credential_id);
-    let credential = NewCredential::Passkey { id: &credential_id, name, passkey: &passkey };
+    let credential = NewCredential::Passkey { id: &credential_id, name: &name, passkey: &passkey };
     console.store.operators().add_credential(operator.operator.id, &credential).await?;
     Ok(redirect_with_notice("/profile", "passkey"))
 }

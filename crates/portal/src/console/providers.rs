@@ -8,12 +8,10 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::HeaderMap;
-use ipseity_domain::causes;
 use ipseity_store::{NewCredential, Redemption};
 use serde::{Deserialize, Serialize};
 
 use crate::auth::csrf_form::CsrfForm;
-use crate::auth::session_cookie::SessionCookie;
 use crate::console::error::ConsoleError;
 use crate::console::join::{generate_handle, parse_name};
 use crate::console::operator::{ConsoleVisitor, CurrentOperator};
@@ -21,10 +19,9 @@ use crate::console::path_part::PathPart;
 use crate::console::state::Console;
 use crate::console::view::frame::ConsoleTab;
 use crate::console::view::pages::ContinuePage;
-use crate::oidc::{ExternalIdentity, OidcError, PendingSignIn, SignInCallback, SignInProvider};
+use crate::identity_providers::{ProviderFailure, ProviderVisit, label_of};
+use crate::oidc::ExternalIdentity;
 use crate::page::{redirect_with_notice, render_page};
-
-const LABEL_CHARS_MAX: usize = 254;
 
 /// What happens after the provider has identified the person.
 #[derive(Serialize, Deserialize)]
@@ -39,13 +36,6 @@ enum Purpose {
     Link {
         operator_id: i64,
     },
-}
-
-/// The state of a sign-in between its two requests.
-#[derive(Serialize, Deserialize)]
-struct ProviderState {
-    purpose: Purpose,
-    pending: PendingSignIn,
 }
 
 pub(super) async fn begin_sign_in(
@@ -88,19 +78,13 @@ pub(super) async fn finish(
     headers: HeaderMap,
     visitor: ConsoleVisitor,
 ) -> Result<Response, ConsoleError> {
-    let ProviderState { purpose, pending } = console.take_provider_state(&visitor.session_cookie).await?;
-    let provider = console.providers.iter().find(|provider| provider.issuer() == pending.issuer());
-    let provider = provider.filter(|provider| provider.redirect_url().ends_with(&format!("/signin/callback/{path}")));
-    let provider = provider.ok_or(ConsoleError::NotFound)?;
-    let callback = SignInCallback::parse(query.as_deref().unwrap_or_default());
-    let identity = match callback {
-        Ok(callback) => console.in_time(provider, provider.finish(pending, &callback)).await?,
-        Err(error) => return Err(rejection(provider, &error)),
-    };
+    let state = console.store.webauthn_states().take(&visitor.session_cookie.digest()).await?;
+    let visit = ProviderVisit::<Purpose>::read(state)?;
+    let (purpose, identity) = console.providers.finish(visit, &path, query.as_deref()).await?;
     match purpose {
         Purpose::SignIn => {
             let found = console.store.operators().find_identity(&identity.issuer, &identity.subject).await?;
-            let operator_id = found.ok_or_else(|| not_linked(provider))?;
+            let operator_id = found.ok_or_else(|| not_linked(&console.providers.name_of(&identity.issuer)))?;
             console.sign_in_throttle.reset(&());
             console.open_session(operator_id, &headers).await
         }
@@ -136,61 +120,33 @@ impl Console {
         purpose: Purpose,
     ) -> Result<Response, ConsoleError> {
         self.sign_in_throttle.record_attempt(())?;
-        let provider = self.providers.get(index).ok_or(ConsoleError::NotFound)?;
-        let (url, pending) = self.in_time(provider, provider.begin()).await?;
-        let state = serde_json::to_value(ProviderState { purpose, pending })?;
+        let (link, state) = self.providers.begin(index, purpose).await?;
         self.store.webauthn_states().save(&visitor.session_cookie.digest(), &state).await?;
         let frame = visitor.frame("Continue", ConsoleTab::None);
-        Ok(render_page(&ContinuePage { frame, provider: provider.name().to_owned(), url: url.into() }))
-    }
-
-    /// Waits for a provider, but not as long as for a page.
-    async fn in_time<T>(
-        &self,
-        provider: &SignInProvider,
-        call: impl Future<Output = Result<T, OidcError>>,
-    ) -> Result<T, ConsoleError> {
-        let outcome = tokio::time::timeout(self.settings.page_timeout * 3 / 4, call).await;
-        let outcome = outcome.map_err(|_elapsed| {
-            let name = provider.name();
-            tracing::warn!(provider = name, "sign-in of an operator failed: no answer in time");
-            ConsoleError::ProviderRefused(format!("{name} didn’t answer in time. Try again."))
-        })?;
-        outcome.map_err(|error| rejection(provider, &error))
-    }
-
-    /// Takes the state that was saved when the sign-in began. It can be used once, by the same browser.
-    async fn take_provider_state(&self, session_cookie: &SessionCookie) -> Result<ProviderState, ConsoleError> {
-        let state = self.store.webauthn_states().take(&session_cookie.digest()).await?;
-        state.and_then(|state| serde_json::from_value(state).ok()).ok_or_else(|| {
-            let reason = "The sign-in took longer than five minutes, or was begun in another browser. Try again.";
-            ConsoleError::ProviderRefused(reason.to_owned())
-        })
+        Ok(render_page(&ContinuePage { frame, link }))
     }
 }
 
-fn rejection(provider: &SignInProvider, error: &OidcError) -> ConsoleError {
-    let name = provider.name();
-    if matches!(error, OidcError::Denied(_)) {
-        return ConsoleError::ProviderRefused(format!("The sign-in with {name} was canceled."));
+impl From<ProviderFailure> for ConsoleError {
+    fn from(failure: ProviderFailure) -> Self {
+        match &failure {
+            ProviderFailure::UnknownProvider => Self::NotFound,
+            ProviderFailure::NotConfirmed(_) => {
+                Self::ProviderRefused(format!("{} The log of the node says why.", failure.message()))
+            }
+            ProviderFailure::NothingBegun | ProviderFailure::Canceled(_) | ProviderFailure::NoAnswer(_) => {
+                Self::ProviderRefused(failure.message())
+            }
+        }
     }
-    tracing::warn!(provider = name, error = %causes(error), "sign-in of an operator failed");
-    ConsoleError::ProviderRefused(format!("{name} did not confirm who you are. The log of the node says why."))
 }
 
-fn not_linked(provider: &SignInProvider) -> ConsoleError {
-    let name = provider.name();
+fn not_linked(provider: &str) -> ConsoleError {
     ConsoleError::ProviderRefused(format!(
-        "No operator signs in with this {name} account. Use the link of your invitation, or link the account on your profile."
+        "No operator signs in with this {provider} account. Use the link of your invitation, or link the account on your profile."
     ))
 }
 
 fn credential_of<'a>(identity: &'a ExternalIdentity, label: &'a str) -> NewCredential<'a> {
     NewCredential::Identity { issuer: &identity.issuer, subject: &identity.subject, label }
-}
-
-/// What the profile calls the account.
-fn label_of(identity: &ExternalIdentity) -> String {
-    let label = identity.email.as_deref().or(identity.name.as_deref()).unwrap_or(&identity.subject);
-    label.chars().filter(|character| !character.is_control()).take(LABEL_CHARS_MAX).collect()
 }

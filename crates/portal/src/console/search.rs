@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use ipseity_domain::{KEY_PREFIX, KeyId};
+use ipseity_keys::{KeyActivity, StoredKey};
 use ipseity_store::FoundAccount;
 use serde::Deserialize;
 
@@ -43,12 +44,16 @@ pub(super) async fn show(
         let search = console.store.console();
         tokio::try_join!(search.search_accounts(&text, RESULTS_MAX), search.search_keys(&text, RESULTS_MAX))?
     };
+    let stored: Vec<StoredKey> = keys.iter().map(StoredKey::from).collect();
+    let now_s = time::now_s();
+    let activities = KeyActivity::read_or_last_flush(&console.ledger, &stored, now_s).await;
+    let statuses = stored.iter().zip(activities).map(|(key, activity)| key.status(activity, now_s));
     let is_cut = [accounts.len(), keys.len()].contains(&usize::try_from(RESULTS_MAX).unwrap_or(usize::MAX));
     Ok(render_page(&ConsoleSearchPage {
         frame: operator.frame("Search", ConsoleTab::Search),
         text,
         accounts: accounts.into_iter().map(account_item).collect(),
-        keys: keys.iter().map(FoundKeyItem::new).collect(),
+        keys: keys.iter().zip(statuses).map(|(key, status)| FoundKeyItem::new(key, status)).collect(),
         is_cut,
     }))
 }

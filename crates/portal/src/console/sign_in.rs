@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
-use http::header::{CONTENT_TYPE, SET_COOKIE};
+use http::header::SET_COOKIE;
 use ipseity_store::{AuthenticatedOperator, OperatorPasskey};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::auth::csrf_form::CsrfForm;
+use crate::auth::passkeys::json_response;
 use crate::auth::session::session_label;
 use crate::auth::session_cookie::SessionCookie;
 use crate::auth::webauthn::{AuthenticationResponse, AuthenticationState, KnownPasskey, PasskeyRecord, RelyingParty};
@@ -30,7 +30,7 @@ pub(super) async fn show(State(console): State<Arc<Console>>, visitor: ConsoleVi
         &ConsoleSignInPage {
             frame,
             passkeys_available: console.webauthn.is_some(),
-            providers: console.provider_names(),
+            providers: console.providers.names(),
         },
     )
 }
@@ -73,10 +73,6 @@ pub(super) async fn sign_out(
 ) -> Result<Response, ConsoleError> {
     console.store.operators().end_session(&operator.visitor.session_cookie.digest()).await?;
     Ok(console.redirect_with_new_cookie("/signin").1)
-}
-
-pub(super) fn json_response(value: &Value) -> Response {
-    ([(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
 impl Console {

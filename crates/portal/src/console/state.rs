@@ -11,6 +11,7 @@ use crate::auth::throttle::Throttle;
 use crate::auth::webauthn::RelyingParty;
 use crate::console::error::ConsoleError;
 use crate::console::host::{ConsoleHost, OperatorStores};
+use crate::identity_providers::IdentityProviders;
 use crate::oidc::SignInProvider;
 
 /// How long sign-in attempts and actions count.
@@ -21,12 +22,14 @@ const OPERATORS_MAX: usize = 1000;
 /// Settings of the console.
 #[derive(Clone, Debug)]
 pub struct ConsoleSettings {
-    /// URL at which operators open the console, without a trailing slash.
+    /// URL at which operators open the console.
     pub url: Url,
     /// Public URL of the service, for links in messages to owners.
     pub base_url: String,
     /// Whether emails can be sent.
     pub email_enabled: bool,
+    /// Whether servers can create tickets for pages.
+    pub has_tickets: bool,
     /// Maximum number of password reset emails per address per hour.
     pub emails_per_address_per_hour_max: u32,
     /// How long sessions last.
@@ -48,7 +51,7 @@ pub struct Console {
     pub(crate) settings: ConsoleSettings,
     pub(crate) host: Box<dyn ConsoleHost>,
     /// Where operators can sign in besides passkeys.
-    pub(crate) providers: Vec<SignInProvider>,
+    pub(crate) providers: IdentityProviders,
     /// `None` if passkeys cannot be bound to the host of the URL.
     pub(crate) webauthn: Option<RelyingParty>,
     pub(crate) sign_in_throttle: Throttle<()>,
@@ -67,19 +70,21 @@ impl Console {
         host: Box<dyn ConsoleHost>,
     ) -> Self {
         Self {
+            providers: IdentityProviders::new(providers, settings.page_timeout, "operators"),
             webauthn: RelyingParty::from_base_url(settings.url.as_str()),
             sign_in_throttle: Throttle::new(settings.sign_in_attempts_max, THROTTLE_PERIOD, 1),
             action_throttle: Throttle::new(settings.actions_per_operator_max, THROTTLE_PERIOD, OPERATORS_MAX),
             store,
             ledger,
             settings,
-            providers,
             host,
         }
     }
 
-    pub(crate) fn provider_names(&self) -> Vec<String> {
-        self.providers.iter().map(|provider| provider.name().to_owned()).collect()
+    /// Rejects a form that would queue an email, if none can be sent.
+    pub(crate) fn require_email(&self) -> Result<(), ConsoleError> {
+        let reason = "This service sends no email: [mail] smtp_url is empty.";
+        if self.settings.email_enabled { Ok(()) } else { Err(ConsoleError::Rejected(reason.to_owned())) }
     }
 
     /// Stores for a change of this operator.

@@ -1,6 +1,6 @@
 //! Syntax highlighting of comments, strings, keys and numbers: the syntax that all languages of the documentation share.
 
-use crate::html::escape_html;
+use crate::html::escape_text;
 
 /// Highlights code as HTML, with a class for each kind of token.
 pub(crate) fn highlight_code(code: &str, language: &str) -> String {
@@ -10,7 +10,7 @@ pub(crate) fn highlight_code(code: &str, language: &str) -> String {
         _ => Some("//"),
     };
     if matches!(language, "text" | "http" | "") {
-        return escape_html(code);
+        return escape_text(code);
     }
     let mut html = String::with_capacity(2 * code.len());
     let mut rest = code;
@@ -33,9 +33,9 @@ pub(crate) fn highlight_code(code: &str, language: &str) -> String {
         };
         let (piece, after) = rest.split_at(length);
         if class.is_empty() {
-            html.push_str(&escape_html(piece));
+            html.push_str(&escape_text(piece));
         } else {
-            html.push_str(&format!("<span class=\"{class}\">{}</span>", escape_html(piece)));
+            html.push_str(&format!("<span class=\"{class}\">{}</span>", escape_text(piece)));
         }
         is_word_start = piece.ends_with(|last: char| last.is_whitespace() || "([{,=;".contains(last));
         rest = after;
@@ -72,9 +72,9 @@ mod tests {
         let html = highlight_code("{ \"a\": \"<b>\", \"c\": -1.5, \"d\": null }", "json");
         assert_eq!(
             html,
-            "{ <span class=\"code-key\">&quot;a&quot;</span>: <span class=\"code-text\">&quot;&lt;b&gt;&quot;</span>, \
-             <span class=\"code-key\">&quot;c&quot;</span>: <span class=\"code-number\">-1.5</span>, \
-             <span class=\"code-key\">&quot;d&quot;</span>: <span class=\"code-number\">null</span> }"
+            "{ <span class=\"code-key\">\"a\"</span>: <span class=\"code-text\">\"&lt;b&gt;\"</span>, \
+             <span class=\"code-key\">\"c\"</span>: <span class=\"code-number\">-1.5</span>, \
+             <span class=\"code-key\">\"d\"</span>: <span class=\"code-number\">null</span> }"
         );
     }
 

@@ -3,8 +3,9 @@
 use ipseity_domain::{Field, FieldSet, Scope};
 
 use crate::docs::article::DocsArticle;
+use crate::docs::changelog_feed::changelog_feed;
 use crate::docs::markdown::{DocsSection, render_markdown};
-use crate::docs::{sample, search};
+use crate::docs::{sample, search, snippets};
 use crate::host::DataAttribution;
 use crate::html::escape_html;
 use crate::static_file::StaticFile;
@@ -24,8 +25,10 @@ sources! {
         "authentication" "docs/site/authentication.md"
         "samples"        "docs/site/samples.md"
         "web-page"       "docs/site/web-page.md"
+        "recipes"        "docs/site/recipes.md"
         "demo"           "docs/site/demo.md"
         "test-keys"      "docs/site/test-keys.md"
+        "migrate"        "docs/site/migrate.md"
     }
     "API" {
         "scopes"         "docs/site/scopes.md"
@@ -33,8 +36,10 @@ sources! {
         "errors"         "docs/site/errors.md"
         "paused-keys"    "docs/site/paused-keys.md"
         "key-status"     "docs/site/key-status.md"
+        "alerts"         "docs/site/alerts.md"
         "restrictions"   "docs/site/restrictions.md"
         "tickets"        "docs/site/tickets.md"
+        "management"     "docs/site/management.md"
         "versioning"     "docs/site/versioning.md"
         "changelog"      "CHANGELOG.md"
     }
@@ -47,19 +52,27 @@ sources! {
     }
 }
 
-/// Old and new slugs of pages that were merged into others. Their anchors are the same.
-const MOVED_PAGES: [(&str, &str); 1] = [("browsers", "web-page")];
+/// Other slugs of pages: what readers guess, and pages that were merged into others, whose anchors are the same.
+const MOVED_PAGES: [(&str, &str); 2] = [("index", ""), ("browsers", "web-page")];
 
 const ERRORS_SOURCE: &str = include_str!("../../../../docs/site/errors.md");
 const WEB_PAGE_SERVER: &str = include_str!("../../../../samples/web-page/server.mjs");
 const WEB_PAGE_PAGE: &str = include_str!("../../../../samples/web-page/index.html");
 const CREATE_TICKET: &str = include_str!("../../../../samples/web-page/create_ticket.sh");
+/// Placeholder, language and file of each recipe.
+const RECIPES: [(&str, &str, &str); 4] = [
+    ("{{recipe_currency}}", "javascript", include_str!("../../../../samples/recipes/currency.mjs")),
+    ("{{recipe_consent}}", "javascript", include_str!("../../../../samples/recipes/consent.mjs")),
+    ("{{recipe_time_zone}}", "javascript", include_str!("../../../../samples/recipes/time_zone.mjs")),
+    ("{{recipe_dynamic_dns}}", "bash", include_str!("../../../../samples/recipes/dynamic_dns.sh")),
+];
 const ATTRIBUTIONS_PLACEHOLDER: &str = "{{attributions}}";
 
 /// All pages of the documentation.
 pub(crate) struct DocsIndex {
     groups: Vec<(&'static str, Vec<DocsArticle>)>,
     search_json: StaticFile,
+    changelog_feed: StaticFile,
 }
 
 impl DocsIndex {
@@ -80,7 +93,13 @@ impl DocsIndex {
         let groups: Vec<_> =
             SOURCES.iter().map(|(group, pages)| (*group, pages.iter().map(page).collect::<Vec<_>>())).collect();
         let search_json = search::search_index_json(groups.iter().flat_map(|(_, pages)| pages));
-        Self { groups, search_json: StaticFile::new("application/json", search_json) }
+        let changelog = groups.iter().flat_map(|(_, pages)| pages).find(|page| page.slug == "changelog");
+        let feed = changelog.map(|page| changelog_feed(page, base_url)).unwrap_or_default();
+        Self {
+            groups,
+            search_json: StaticFile::new("application/json", search_json),
+            changelog_feed: StaticFile::new("application/atom+xml; charset=utf-8", feed),
+        }
     }
 
     pub(crate) fn groups(&self) -> &[(&'static str, Vec<DocsArticle>)] {
@@ -102,6 +121,11 @@ impl DocsIndex {
         (index.checked_sub(1).map(|previous| articles[previous]), articles.get(index + 1).copied())
     }
 
+    /// The changelog as an Atom feed.
+    pub(crate) fn changelog_feed(&self) -> &StaticFile {
+        &self.changelog_feed
+    }
+
     /// All sections as JSON, for the search in the browser.
     pub(crate) fn search_json(&self) -> &StaticFile {
         &self.search_json
@@ -121,13 +145,17 @@ pub(super) fn moved_path(slug: &str, suffix: &str) -> Option<String> {
 /// Replaces the placeholders of a source.
 fn expand_placeholders(source: &str, base_url: &str) -> String {
     let field_count = |field_set: FieldSet| field_set.fields().count().to_string();
-    source
-        .replace("{{base_url}}", base_url)
+    let mut text = source.to_owned();
+    for (placeholder, language, file) in RECIPES {
+        text = text.replace(placeholder, &sample::code_markdown(language, file, base_url));
+    }
+    text.replace("{{base_url}}", base_url)
         .replace("{{fields}}", &fields_table())
         .replace("{{geo_field_count}}", &field_count(FieldSet::Scope(Scope::Geo)))
         .replace("{{full_field_count}}", &field_count(FieldSet::Scope(Scope::Full)))
         .replace("{{demo_field_count}}", &field_count(FieldSet::Demo))
         .replace("{{errors}}", &errors_table())
+        .replace("{{first_request}}", &snippets::snippets_markdown(base_url))
         .replace("{{samples}}", &sample::samples_markdown(base_url))
         .replace("{{web_page_server}}", &sample::code_markdown("javascript", WEB_PAGE_SERVER, base_url))
         .replace("{{web_page_page}}", &sample::code_markdown("html", WEB_PAGE_PAGE, base_url))
@@ -142,6 +170,7 @@ fn rewrite_links(source: &str, target: impl Fn(&str) -> String) -> String {
         let file = if slug.is_empty() { "index" } else { slug };
         text = text.replace(&format!("]({file}.md"), &format!("]({}", target(slug)));
     }
+    text = text.replace("](samples)", &format!("]({})", target("samples")));
     text.replace("](../../CHANGELOG.md", &format!("]({}", target("changelog")))
 }
 
@@ -186,7 +215,7 @@ fn errors_table() -> String {
 }
 
 /// Inserts the current data attributions into Markdown.
-pub(super) fn with_attributions(markdown: &str, attributions: &[DataAttribution]) -> String {
+pub(crate) fn with_attributions(markdown: &str, attributions: &[DataAttribution]) -> String {
     let item = |DataAttribution { text, url }: &DataAttribution| match url {
         Some(url) => format!("- [{text}]({url})\n"),
         None => format!("- {text}\n"),

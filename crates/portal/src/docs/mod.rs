@@ -1,11 +1,13 @@
 //! The documentation: Markdown files of the project as HTML and as Markdown, with a search. Reading it sets no cookie.
 
 pub(crate) mod article;
+pub(crate) mod changelog_feed;
 pub(crate) mod highlight;
 pub(crate) mod index;
-mod markdown;
-mod sample;
+pub(crate) mod markdown;
+pub(crate) mod sample;
 pub(crate) mod search;
+pub(crate) mod snippets;
 
 use axum::extract::{Path, RawQuery};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -75,6 +77,11 @@ pub(crate) async fn show_search(pages: PublicPages, visitor: Visitor, RawQuery(q
     let frame = visitor.frame(&pages, "Search", Tab::Docs);
     let hits = search::search(pages.docs_index.articles(), &search_text, HITS_MAX);
     render_page(&SearchPage { frame, groups: pages.docs_index.groups(), query: search_text, hits })
+}
+
+/// `/changelog.xml`
+pub(crate) async fn serve_changelog_feed(pages: PublicPages, headers: HeaderMap) -> Response {
+    pages.docs_index.changelog_feed().respond(&headers, "public, max-age=3600")
 }
 
 /// `/docs/search.json`: the index for the search in the browser.

@@ -12,21 +12,33 @@ const SAMPLES: &[CodeSample] = include!(concat!(env!("OUT_DIR"), "/samples.rs"))
 const BEGIN_MARKER: &str = "[docs]";
 const END_MARKER: &str = "[/docs]";
 
-/// Placeholder for the base URL in the files.
+/// Placeholders in the files, so that they are valid programs.
 const PLACEHOLDER_BASE_URL: &str = "https://ip.example";
+const PLACEHOLDER_KEY: &str = "ips_…";
+/// What the documentation shows for the reader's key.
+pub(super) const DOCS_KEY: &str = "<API_KEY>";
 
-/// All samples as Markdown sections, with the base URL of this service.
+/// All samples as Markdown code blocks that become tabs, with the base URL of this service.
 pub(super) fn samples_markdown(base_url: &str) -> String {
-    let section = |sample: &CodeSample| {
-        let CodeSample { id, title, language, text } = sample;
-        format!("## {title} {{#{id}}}\n\n{}\n\n", code_markdown(language, text, base_url))
+    let block = |CodeSample { id, title, language, text }: &CodeSample| {
+        tab_markdown(language, id, title, &program(text, base_url, DOCS_KEY))
     };
-    SAMPLES.iter().map(section).collect()
+    SAMPLES.iter().map(block).collect()
+}
+
+/// A program as a Markdown code block. Successive blocks with an id and a title become tabs.
+pub(super) fn tab_markdown(language: &str, id: &str, title: &str, program: &str) -> String {
+    format!("```{language} tab={id} title={title}\n{program}```\n\n")
 }
 
 /// A sample as a Markdown code block, with the base URL of this service.
 pub(super) fn code_markdown(language: &str, text: &str, base_url: &str) -> String {
-    format!("```{language}\n{}```", marked_lines(text).replace(PLACEHOLDER_BASE_URL, base_url))
+    format!("```{language}\n{}```", program(text, base_url, DOCS_KEY))
+}
+
+/// The lines of a file that are shown, with a key and the base URL of this service.
+pub(super) fn program(text: &str, base_url: &str, key: &str) -> String {
+    marked_lines(text).replace(PLACEHOLDER_BASE_URL, base_url).replace(PLACEHOLDER_KEY, key)
 }
 
 /// The lines between the markers, or all lines if there are no markers.

@@ -1,38 +1,19 @@
-//! Usage as CSV (RFC 4180).
+//! CSV files (RFC 4180): their cells and their response.
 
-use std::fmt::Write;
-
-use ipseity_store::{KeySummary, UsageRow};
-
-use crate::time;
-
-const HEADER: &str = "day,key,name,admitted,rejected_burst,rejected_paused,rejected_inactive,rejected_day,rejected_wrong_secret,rejected_restricted\r\n";
-
-/// One line for each key and day with requests, newest first.
-pub(crate) fn usage_csv(keys: &[KeySummary], rows: &[UsageRow]) -> String {
-    let mut rows: Vec<_> = rows.iter().collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.day), row.key));
-    let mut text = HEADER.to_owned();
-    for row in rows {
-        let name = keys.iter().find(|key| key.id == row.key).map_or("", |key| key.name.as_str());
-        let refused = row.refused.map(|count| count.to_string()).join(",");
-        let _ = write!(
-            text,
-            "{},{},{},{},{refused}\r\n",
-            time::format_day(row.day),
-            row.key,
-            quote_cell(name),
-            row.admitted
-        );
-    }
-    text
-}
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 
 /// Characters that start a formula in a spreadsheet. Some programs also accept them in full width, or after a line break.
 const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n'];
 
+/// A response that browsers save as a file.
+pub(crate) fn csv_attachment(file_name: &str, text: String) -> Response {
+    let disposition = format!("attachment; filename=\"{file_name}\"");
+    ([(CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()), (CONTENT_DISPOSITION, disposition)], text).into_response()
+}
+
 /// Quotes a cell, and prevents spreadsheets from reading it as a formula.
-fn quote_cell(name: &str) -> String {
+pub(crate) fn quote_cell(name: &str) -> String {
     let formula_guard = if name.starts_with(FORMULA_STARTS) { "'" } else { "" };
     format!("\"{formula_guard}{}\"", name.replace('"', "\"\""))
 }

@@ -12,14 +12,15 @@ use ipseity_store::{HistoryRow, KeySummary, StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
-use crate::keys::list::key_card;
+use crate::keys::code_tabs::code_tabs;
+use crate::keys::list::{key_card, load_activity};
 use crate::keys::new_key::{INVALID_KEY_NAME, random_byte};
 use crate::keys::single_use::form_token;
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::{Portal, change_notice};
 use crate::time;
 use crate::view::frame::Tab;
-use crate::view::keys::{DeleteKeyPage, KeyHistoryRow, KeyPage, NewSecretPage, RotateNowPage};
+use crate::view::keys::{DeleteKeyPage, FirstRequest, KeyHistoryRow, KeyPage, RotateNowPage};
 use crate::view::restrictions::{RestrictionFields, RestrictionsPanel};
 
 /// Maximum number of history rows on the page.
@@ -68,10 +69,9 @@ async fn key_page(
 /// The page of a key as it is saved.
 pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &str) -> Result<KeyPage, PortalError> {
     let row = portal.find_own_key(member, id).await?;
-    let used_today = portal.key_usage_today(std::slice::from_ref(&row)).await;
-    let used_today = used_today.first().copied().unwrap_or(0);
+    let activity = load_activity(&portal.ledger, &row).await;
     let history = portal.store.audit_log().list_for_key(member.account.id, row.id, HISTORY_ROWS_MAX).await?;
-    let usage = portal.key_usage_view(member, row.id, used_today).await?;
+    let usage = portal.key_usage_view(member, row.id, activity.used_today).await?;
     let context = RestrictionContext {
         daily_limit: row.daily_limit,
         burst_limit: row.burst_limit,
@@ -79,10 +79,17 @@ pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &
         now_s: time::now_s(),
     };
     let fields = RestrictionFields::saved(&row.restrictions, &context);
+    let card = key_card(&row, activity);
+    let age_s = i64::try_from(time::now_s()).unwrap_or(i64::MAX) - row.created_s;
+    let first_request = FirstRequest::of(card.last_used.is_some(), age_s);
+    // The page does not know the secret.
+    let code = || code_tabs(&portal.settings.base_url, &format!("ips_{}…", row.id), &row.restrictions);
     Ok(KeyPage {
         frame: member.frame(portal, &row.name, Tab::Keys),
         form_token: form_token(),
-        card: key_card(&row, used_today),
+        first_request,
+        code: (first_request == FirstRequest::Waiting).then(code),
+        card,
         usage,
         restrictions: RestrictionsPanel {
             fields,
@@ -101,7 +108,7 @@ pub(crate) fn history_entry(row: &HistoryRow) -> KeyHistoryRow {
         "renamed" => "Renamed",
         "deactivated" => "Deactivated",
         "reactivated" => "Reactivated",
-        "paused" => "Paused: more than 300 requests in 60 seconds",
+        "paused" => "Paused: more requests in 60 seconds than the burst limit",
         "resumed" => "Resumed",
         "rolled" => "Rotated",
         "retired" => "Old secret revoked",
@@ -222,14 +229,9 @@ pub(crate) async fn rotate(
     let plaintext = PlaintextKey::rotate(parse_key_id(&id)?, random_byte);
     let _ = portal.key_service.rotate(member.actor(), &plaintext.to_api_key(), overlap_s).await?;
     let row = portal.find_own_key(&member, &id).await?;
-    Ok(render_page(&NewSecretPage {
-        frame: member.frame(&portal, "Key rotated", Tab::Keys),
-        id,
-        name: row.name,
-        curl_command: portal.curl_command(&plaintext, &row.restrictions),
-        plaintext_key: plaintext.expose().to_owned(),
-        rotated: Some(row.previous_until_s.map(time::format_minute)),
-    }))
+    let frame = member.frame(&portal, "Key rotated", Tab::Keys);
+    let rotated = Some(row.previous_until_s.map(time::format_minute));
+    Ok(render_page(&portal.new_secret_page(frame, &plaintext, &row.name, &row.restrictions, rotated)))
 }
 
 pub(crate) async fn delete_form(
@@ -239,18 +241,36 @@ pub(crate) async fn delete_form(
 ) -> Result<Response, PortalError> {
     let row = portal.find_own_key(&member, &id).await?;
     member.require_recent(&format!("/keys/{}/delete", row.id))?;
-    let frame = member.frame(&portal, "Delete key", Tab::Keys);
-    Ok(render_page(&DeleteKeyPage { frame, id: row.id.to_string(), name: row.name }))
+    Ok(delete_page(&portal, &member, row, None))
 }
 
-/// Not throttled, like every revocation.
+fn delete_page(portal: &Portal, member: &CurrentMember, row: KeySummary, form_error: Option<String>) -> Response {
+    let frame = member.frame(portal, "Delete key", Tab::Keys);
+    render_page(&DeleteKeyPage { frame, id: row.id.to_string(), name: row.name, form_error })
+}
+
+/// Whether the typed text names the key: by its name, as the page shows it, or by its ID, which is easier to type than some names.
+fn names_key(typed: &str, row: &KeySummary) -> bool {
+    let shown = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let id = row.id.as_str();
+    let typed_id = typed.trim().strip_prefix("ips_").unwrap_or(typed.trim());
+    typed_id == id || (!row.name.trim().is_empty() && shown(typed) == shown(&row.name))
+}
+
+/// Not throttled, like every revocation. The member types the key's name, so that no other key is deleted by mistake.
 pub(crate) async fn delete(
     State(portal): State<Arc<Portal>>,
     Path(id): KeyIdPath,
     member: CurrentMember,
-    _: CsrfForm,
+    form: CsrfForm,
 ) -> Result<Response, PortalError> {
     member.require_recent(&format!("/keys/{}/delete", parse_key_id(&id)?))?;
+    let row = portal.find_own_key(&member, &id).await?;
+    if !names_key(form.field("typed"), &row) {
+        let message =
+            format!("That isn’t the name of this key. Nothing was deleted. Type “{}” to delete it.", row.name);
+        return Ok(delete_page(&portal, &member, row, Some(message)));
+    }
     let committed = portal.key_service.delete(member.actor(), parse_key_id(&id)?).await?;
     Ok(redirect_with_notice("/keys", change_notice(&committed, "deleted")))
 }

@@ -4,55 +4,68 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use ipseity_domain::{DAY_S, KeyId, KeyState, UtcDay, causes};
+use ipseity_domain::{DAY_S, KeyStatus, UtcDay};
+use ipseity_keys::{KeyActivity, StoredKey, has_expired};
 use ipseity_ledger::Ledger;
-use ipseity_store::{KeySummary, PauseEvidence};
+use ipseity_store::{EXPIRY_ALERT_DAYS, KeySummary, PauseEvidence};
 use sha2::{Digest, Sha256};
 
 use crate::error::PortalError;
+use crate::keys::recent_days::RecentDays;
 use crate::page::{CurrentMember, render_page};
 use crate::state::Portal;
 use crate::time;
 use crate::view::chart::pause_chart;
 use crate::view::frame::Tab;
-use crate::view::key_badge::KeyBadge;
 use crate::view::keys::{KeyCard, KeysPage, PauseView, QuotaReset};
 
 pub(crate) async fn list(State(portal): State<Arc<Portal>>, member: CurrentMember) -> Result<Response, PortalError> {
     let rows = portal.store.keys().list(member.account.id).await?;
-    let used = portal.key_usage_today(&rows).await;
-    let keys = rows.iter().zip(used).map(|(row, used)| key_card(row, used)).collect();
+    let activities = load_activities(&portal.ledger, &rows).await;
+    let recent_days = RecentDays::load(&portal, member.account.id).await?;
+    let card = |(row, activity): (&KeySummary, &KeyActivity)| KeyCard {
+        recent_days: recent_days.of_key(row.id, activity.used_today),
+        ..key_card(row, *activity)
+    };
+    let keys = rows.iter().zip(&activities).map(card).collect();
     Ok(render_page(&KeysPage {
         frame: member.frame(&portal, "Your keys", Tab::Keys),
         keys,
         keys_max: member.account.keys_max,
-        version: key_list_version(&rows),
+        version: key_list_version(&rows, &activities),
     }))
 }
 
-/// Version of what the list shows, without usage, which changes all the time.
-pub(crate) fn key_list_version(rows: &[KeySummary]) -> String {
+/// Version of what a page shows of the keys. A page with another version reads them again when its live updates start.
+pub(crate) fn key_list_version(rows: &[KeySummary], activities: &[KeyActivity]) -> String {
     let mut digest = Sha256::new();
-    for row in rows {
+    for (row, activity) in rows.iter().zip(activities) {
         let paused_ms = row.pause.as_ref().map(|pause| pause.paused_at_ms);
-        let shown = (key_badge(row, 0), row.restrictions.restricts(), row.daily_limit);
+        let shown = (
+            key_status(row, *activity),
+            expires_soon(row),
+            row.restrictions.restricts(),
+            row.daily_limit,
+            activity.used_today,
+        );
         digest.update(format!("{:?}", (row.id, &row.name, shown, row.previous_until_s, paused_ms)));
     }
     hex::encode(&digest.finalize()[..8])
 }
 
-/// The badge of a key with the given usage of today. If several apply, it is the one of the API's error.
-pub(crate) fn key_badge(row: &KeySummary, used_today: u64) -> KeyBadge {
-    match row.state {
-        KeyState::Inactive => KeyBadge::Deactivated,
-        KeyState::Paused => KeyBadge::Paused,
-        KeyState::Active if is_expired(row) => KeyBadge::Expired,
-        KeyState::Active => KeyBadge::of_usage(used_today, row.daily_limit),
-    }
+/// The status of a key with these requests.
+pub(crate) fn key_status(row: &KeySummary, activity: KeyActivity) -> KeyStatus {
+    StoredKey::from(row).status(activity, time::now_s())
+}
+
+/// Whether a key has not expired yet, but does so soon. Its owner gets an alert at the same time.
+fn expires_soon(row: &KeySummary) -> bool {
+    let soon_s = time::now_s() + u64::from(EXPIRY_ALERT_DAYS.unsigned_abs()) * DAY_S;
+    row.restrictions.expires_at_s.is_some_and(|expires_at_s| expires_at_s <= soon_s) && !is_expired(row)
 }
 
 fn is_expired(row: &KeySummary) -> bool {
-    row.restrictions.expires_at_s.is_some_and(|expires_at_s| expires_at_s <= time::now_s())
+    has_expired(row, time::now_s())
 }
 
 fn expiry(row: &KeySummary) -> Option<String> {
@@ -71,7 +84,8 @@ fn quota_reset() -> QuotaReset {
 }
 
 /// A key for display.
-pub(crate) fn key_card(row: &KeySummary, used_today: u64) -> KeyCard {
+pub(crate) fn key_card(row: &KeySummary, activity: KeyActivity) -> KeyCard {
+    let used_today = activity.used_today;
     let last_used = if used_today > 0 {
         Some("today".to_owned())
     } else {
@@ -81,12 +95,14 @@ pub(crate) fn key_card(row: &KeySummary, used_today: u64) -> KeyCard {
         id: row.id.to_string(),
         name: row.name.clone(),
         scope: row.scope.name(),
-        badge: key_badge(row, used_today),
+        status: key_status(row, activity),
+        expires_soon: expires_soon(row),
         is_restricted: row.restrictions.restricts(),
         expiry: expiry(row),
         created: time::format_date(row.created_s),
         last_used,
         used_today,
+        recent_days: Vec::new(),
         daily_limit: row.daily_limit,
         reset: quota_reset(),
         previous_valid_until: row.previous_until_s.map(time::format_minute),
@@ -105,23 +121,13 @@ pub(super) fn pause_view(pause: &PauseEvidence) -> PauseView {
     }
 }
 
-impl Portal {
-    pub(crate) async fn key_usage_today(&self, rows: &[KeySummary]) -> Vec<u64> {
-        key_usage_today(&self.ledger, rows).await
-    }
+/// The requests of keys, in the order of `rows`.
+pub(crate) async fn load_activities(ledger: &Ledger, rows: &[KeySummary]) -> Vec<KeyActivity> {
+    let keys: Vec<StoredKey> = rows.iter().map(StoredKey::from).collect();
+    KeyActivity::read_or_last_flush(ledger, &keys, time::now_s()).await
 }
 
-/// Today's usage of each key, from Redis; from the last usage flush if Redis is unavailable.
-pub(crate) async fn key_usage_today(ledger: &Ledger, rows: &[KeySummary]) -> Vec<u64> {
-    let today = time::today();
-    let ids: Vec<KeyId> = rows.iter().map(|row| row.id).collect();
-    let live = ledger.usage_of(&ids).await.unwrap_or_else(|error| {
-        tracing::warn!(error = %causes(&error), "live usage unavailable; showing the last flush");
-        vec![None; ids.len()]
-    });
-    let if_today = |day: UtcDay, highest_count| if day == today { highest_count } else { 0 };
-    let highest_count = |(row, live): (&KeySummary, Option<ipseity_domain::DailyUsage>)| {
-        row.used_today.max(live.map_or(0, |used| if_today(used.day, used.count)))
-    };
-    rows.iter().zip(live).map(highest_count).collect()
+/// The requests of one key.
+pub(crate) async fn load_activity(ledger: &Ledger, row: &KeySummary) -> KeyActivity {
+    load_activities(ledger, std::slice::from_ref(row)).await.pop().unwrap_or_default()
 }

@@ -10,29 +10,25 @@ use ipseity_store::{StoreError, StoreRefusal};
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::error::PortalError;
-use crate::keys::preset::{KeyPreset, web_page_caller_limit};
+use crate::keys::code_tabs::code_tabs;
+use crate::keys::preset::web_page_caller_limit;
 use crate::keys::single_use::form_token;
 use crate::page::{CurrentMember, redirect_with_notice, render_page};
 use crate::state::Portal;
 use crate::time;
-use crate::view::frame::Tab;
-use crate::view::keys::{NewKeyPage, NewSecretPage, ScopeChoice};
-use crate::view::restrictions::RestrictionField;
+use crate::view::frame::{PageFrame, Tab};
+use crate::view::keys::{NewKeyPage, NewSecretPage, PresetFields, ScopeChoice};
 
 pub(crate) const INVALID_KEY_NAME: &str = "Enter a name of 1 to 100 characters, without control characters.";
 const INVALID_RESTRICTIONS: &str = "The key was not created. Correct the marked entries.";
-const RESTRICTIONS_NOT_ENABLED: &str = "The operator of this service has not enabled restrictions yet. \
+pub(crate) const RESTRICTIONS_NOT_ENABLED: &str = "The operator of this service has not enabled restrictions yet. \
     Choose “No restrictions”, or ask the operator to upgrade all nodes and run `ipseity key enable-restrictions`.";
 
 /// What the member entered.
 struct NewKeyForm {
     name: String,
     scope: Scope,
-    preset: KeyPreset,
-    origins: RestrictionField,
-    networks: RestrictionField,
-    /// Requests per minute of one visitor, if the key is for a page.
-    caller_limit: u32,
+    presets: PresetFields,
 }
 
 impl NewKeyForm {
@@ -42,10 +38,7 @@ impl NewKeyForm {
             form_token: form_token(),
             name: self.name,
             scopes: Scope::ALL.into_iter().map(|scope| scope_choice(scope, self.scope)).collect(),
-            preset: self.preset.name(),
-            origins: self.origins,
-            networks: self.networks,
-            caller_limit: self.caller_limit,
+            presets: self.presets,
             form_error: form_error.map(str::to_owned),
         })
     }
@@ -56,15 +49,8 @@ pub(crate) async fn new_key_form(
     member: CurrentMember,
 ) -> Result<Response, PortalError> {
     member.require_recent("/keys/new")?;
-    let form = NewKeyForm {
-        name: String::new(),
-        scope: Scope::Full,
-        preset: KeyPreset::default(),
-        origins: RestrictionField::default(),
-        networks: RestrictionField::default(),
-        caller_limit: portal.visitor_limit(&member).await?,
-    };
-    Ok(form.page(&portal, &member, None))
+    let presets = PresetFields::new(portal.visitor_limit(member.account.burst_limit).await?);
+    Ok(NewKeyForm { name: String::new(), scope: Scope::Full, presets }.page(&portal, &member, None))
 }
 
 fn scope_choice(scope: Scope, selected: Scope) -> ScopeChoice {
@@ -84,15 +70,10 @@ pub(crate) async fn create(
     form: CsrfForm,
 ) -> Result<Response, PortalError> {
     member.require_recent("/keys/new")?;
-    let (scope, preset) = (Scope::parse(form.field("scope")), KeyPreset::parse(form.field("preset")));
-    let mut entered = NewKeyForm {
-        name: form.field("name").to_owned(),
-        scope: scope.unwrap_or(Scope::Full),
-        preset: preset.unwrap_or_default(),
-        origins: RestrictionField::entered(&form, "origins"),
-        networks: RestrictionField::entered(&form, "networks"),
-        caller_limit: portal.visitor_limit(&member).await?,
-    };
+    let scope = Scope::parse(form.field("scope"));
+    let caller_limit = portal.visitor_limit(member.account.burst_limit).await?;
+    let (presets, preset) = PresetFields::entered(&form, caller_limit);
+    let mut entered = NewKeyForm { name: form.field("name").to_owned(), scope: scope.unwrap_or(Scope::Full), presets };
     let Some(scope) = scope else {
         return Ok(entered.page(&portal, &member, Some("Choose a scope.")));
     };
@@ -102,9 +83,7 @@ pub(crate) async fn create(
     let Some(name) = KeyName::parse(&entered.name) else {
         return Ok(entered.page(&portal, &member, Some(INVALID_KEY_NAME)));
     };
-    let restrictions =
-        preset.restrictions(&mut entered.origins, &mut entered.networks, entered.caller_limit, time::now_s());
-    let Some(restrictions) = restrictions else {
+    let Some(restrictions) = preset.restrictions(&mut entered.presets, time::now_s()) else {
         return Ok(entered.page(&portal, &member, Some(INVALID_RESTRICTIONS)));
     };
     portal.record_key_action(&member)?;
@@ -124,35 +103,36 @@ pub(crate) async fn create(
         }
         Err(error) => return Err(error.into()),
     }
-    Ok(render_page(&NewSecretPage {
-        frame: member.frame(&portal, "Your new key", Tab::Keys),
-        id: key.id.to_string(),
-        name: name.as_str().to_owned(),
-        curl_command: portal.curl_command(&plaintext, &restrictions),
-        plaintext_key: plaintext.expose().to_owned(),
-        rotated: None,
-    }))
+    let frame = member.frame(&portal, "Your new key", Tab::Keys);
+    Ok(render_page(&portal.new_secret_page(frame, &plaintext, name.as_str(), &restrictions, None)))
 }
 
 impl Portal {
     /// Requests per minute of one visitor, for a new key in a page.
-    async fn visitor_limit(&self, member: &CurrentMember) -> Result<u32, PortalError> {
+    pub(crate) async fn visitor_limit(&self, burst_limit: usize) -> Result<u32, PortalError> {
         let nodes = self.store.deployment().node_count().await?;
-        Ok(web_page_caller_limit(member.account.burst_limit, nodes))
+        Ok(web_page_caller_limit(burst_limit, nodes))
     }
 
-    /// A curl command that uses the key.
-    pub(crate) fn curl_command(&self, plaintext: &PlaintextKey, restrictions: &Restrictions) -> String {
-        let authorization = format!("-H 'Authorization: Bearer {}'", plaintext.expose());
-        let origin = origin_option(restrictions).unwrap_or_default();
-        format!("curl {authorization}{origin} {}/api/v1/ip", self.settings.base_url)
+    /// The page that shows a secret once.
+    pub(crate) fn new_secret_page(
+        &self,
+        frame: PageFrame,
+        plaintext: &PlaintextKey,
+        name: &str,
+        restrictions: &Restrictions,
+        rotated: Option<Option<String>>,
+    ) -> NewSecretPage {
+        NewSecretPage {
+            frame,
+            id: plaintext.to_api_key().id.to_string(),
+            name: name.to_owned(),
+            plaintext_key: plaintext.expose().to_owned(),
+            code: code_tabs(&self.settings.base_url, plaintext.expose(), restrictions),
+            is_for_pages: !restrictions.origins.is_empty(),
+            rotated,
+        }
     }
-}
-
-/// The option of curl without which a key with allowed origins is rejected.
-fn origin_option(restrictions: &Restrictions) -> Option<String> {
-    let origin = restrictions.origins.first()?.as_str().replacen("*.", "www.", 1);
-    Some(format!(" -H 'Origin: {origin}'"))
 }
 
 /// A byte from the system's random number generator.
@@ -164,8 +144,6 @@ pub(crate) fn random_byte() -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use ipseity_domain::restrictions::origin::AllowedOrigin;
-
     use super::*;
 
     #[test]
@@ -174,16 +152,5 @@ mod tests {
         assert_eq!(ip.fields, [("status", true), ("ip", true), ("ipv6", true)]);
         assert!(geo.fields.contains(&("ip", false)) && geo.fields.contains(&("city", true)) && geo.is_selected);
         assert_eq!((full.fields.len(), full.is_selected), (Field::ALL.len(), false));
-    }
-
-    #[test]
-    fn curl_command_has_an_allowed_origin() {
-        let option = |entry| {
-            let origins = vec![AllowedOrigin::parse(entry).expect("origin is valid")];
-            origin_option(&Restrictions { origins, ..Restrictions::default() })
-        };
-        assert_eq!(option("https://example.com").as_deref(), Some(" -H 'Origin: https://example.com'"));
-        assert_eq!(option("https://*.example.com").as_deref(), Some(" -H 'Origin: https://www.example.com'"));
-        assert_eq!(origin_option(&Restrictions::default()), None);
     }
 }

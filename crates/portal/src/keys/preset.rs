@@ -3,7 +3,9 @@
 use ipseity_domain::restrictions::warning::safe_caller_limit;
 use ipseity_domain::{DAY_S, Restrictions};
 
+use crate::auth::csrf_form::CsrfForm;
 use crate::keys::restriction_form::field_error;
+use crate::view::keys::PresetFields;
 use crate::view::restrictions::RestrictionField;
 
 /// Requests per minute of one visitor of a page. With many nodes it is lower, so that one visitor cannot pause the key.
@@ -50,13 +52,8 @@ impl KeyPreset {
 
     /// The restrictions of the new key, with the origins or networks that the preset asks for. Returns `None` if they are
     /// invalid, and records why.
-    pub(crate) fn restrictions(
-        self,
-        origins: &mut RestrictionField,
-        networks: &mut RestrictionField,
-        caller_limit: u32,
-        now_s: u64,
-    ) -> Option<Restrictions> {
+    pub(crate) fn restrictions(self, fields: &mut PresetFields, now_s: u64) -> Option<Restrictions> {
+        let PresetFields { origins, networks, caller_limit, .. } = fields;
         let restrictions = match self {
             Self::Unrestricted => Restrictions::default(),
             Self::WebPage => {
@@ -64,7 +61,7 @@ impl KeyPreset {
                 if allowed.is_empty() && origins.errors.is_empty() {
                     origins.errors = field_error("Enter the origin of your page");
                 }
-                Restrictions { origins: allowed, caller_limit: Some(caller_limit), ..Restrictions::default() }
+                Restrictions { origins: allowed, caller_limit: Some(*caller_limit), ..Restrictions::default() }
             }
             Self::Server => Restrictions { networks: networks.parse_networks(), ..Restrictions::default() },
             Self::Trial => Restrictions {
@@ -77,13 +74,38 @@ impl KeyPreset {
     }
 }
 
+impl PresetFields {
+    /// The fields of a new form.
+    pub(crate) fn new(caller_limit: u32) -> Self {
+        Self {
+            selected: KeyPreset::default().name(),
+            origins: RestrictionField::default(),
+            networks: RestrictionField::default(),
+            caller_limit,
+        }
+    }
+
+    /// The fields of a form that was sent, and its preset if it is known.
+    pub(crate) fn entered(form: &CsrfForm, caller_limit: u32) -> (Self, Option<KeyPreset>) {
+        let preset = KeyPreset::parse(form.field("preset"));
+        let fields = Self {
+            selected: preset.unwrap_or_default().name(),
+            origins: RestrictionField::entered(form, "origins"),
+            networks: RestrictionField::entered(form, "networks"),
+            caller_limit,
+        };
+        (fields, preset)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn restrictions(preset: KeyPreset, origins: &str, networks: &str) -> Option<Restrictions> {
         let field = |value: &str| RestrictionField { value: value.to_owned(), ..RestrictionField::default() };
-        preset.restrictions(&mut field(origins), &mut field(networks), 30, 1_000)
+        let mut fields = PresetFields { origins: field(origins), networks: field(networks), ..PresetFields::new(30) };
+        preset.restrictions(&mut fields, 1_000)
     }
 
     #[test]

@@ -8,13 +8,13 @@ use crate::page::CurrentMember;
 use crate::state::Portal;
 
 /// The token of a new form, for its field `form`.
-pub(super) fn form_token() -> String {
+pub(crate) fn form_token() -> String {
     SecretToken::generate().expose().to_owned()
 }
 
 impl Portal {
     /// Whether a form is sent for the first time, to any node.
-    pub(super) async fn use_form_once(&self, member: &CurrentMember, form: &CsrfForm) -> Result<bool, PortalError> {
+    pub(crate) async fn use_form_once(&self, member: &CurrentMember, form: &CsrfForm) -> Result<bool, PortalError> {
         let token = SecretToken::parse(form.field("form")).ok_or(PortalError::StaleForm)?;
         Ok(self.store.sessions().use_form(member.session_id, &token.digest()).await?)
     }

@@ -1,4 +1,4 @@
-//! The world map in the Equal Earth projection, with a marker and its accuracy circle.
+//! The world map in the Equal Earth projection, or the part around a marker and its accuracy circle.
 //!
 //! `tools/art/draw.mjs` draws the paths with the same projection. The circle has a size on the ground and uses map units. The dot
 //! and its label have a size on the screen and are positioned in percent, so that they stay the same size on narrow screens.
@@ -13,8 +13,47 @@ const TOP_LATITUDE: f64 = 84.0;
 const EARTH_RADIUS_KM: f64 = 6371.0;
 /// Number of points that approximate the circle.
 const CIRCLE_POINTS: u32 = 72;
-/// Smaller circles are hidden by the dot.
-const VISIBLE_RADIUS_MIN: f64 = 14.0;
+/// Circles with a smaller part of the view as their radius are hidden by the dot.
+const VISIBLE_RADIUS_MIN: f64 = 0.007;
+/// Width of the part around a marker, about that of a continent.
+const CONTINENT_WIDTH: f64 = 560.0;
+/// The circle takes at most this part of the width and of the height of the view, except at the edge of the map.
+const CIRCLE_WIDTH_MAX: f64 = 0.5;
+const CIRCLE_HEIGHT_MAX: f64 = 0.8;
+
+/// The part of the map that is shown, with the proportions of the whole.
+struct MapView {
+    left: f64,
+    top: f64,
+    width: f64,
+}
+
+impl MapView {
+    const WORLD: Self = Self { left: 0.0, top: 0.0, width: WIDTH };
+
+    /// The part around a point, wide enough for a circle with these edges.
+    fn around((x, y): (f64, f64), circle: &[(f64, f64)]) -> Self {
+        let reach_x = circle.iter().map(|(edge, _)| (edge - x).abs()).fold(0.0, f64::max);
+        let reach_y = circle.iter().map(|(_, edge)| (edge - y).abs()).fold(0.0, f64::max);
+        let for_height = 2.0 * reach_y / CIRCLE_HEIGHT_MAX * WIDTH / HEIGHT;
+        let width = CONTINENT_WIDTH.max(2.0 * reach_x / CIRCLE_WIDTH_MAX).max(for_height).min(WIDTH);
+        let view = Self { left: 0.0, top: 0.0, width };
+        Self {
+            left: (x - width / 2.0).clamp(0.0, WIDTH - width),
+            top: (y - view.height() / 2.0).clamp(0.0, HEIGHT - view.height()),
+            width,
+        }
+    }
+
+    fn height(&self) -> f64 {
+        self.width * HEIGHT / WIDTH
+    }
+
+    /// A point in percent of the view.
+    fn percent(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        (100.0 * (x - self.left) / self.width, 100.0 * (y - self.top) / self.height())
+    }
+}
 
 /// A location to mark on the map.
 pub(super) struct MapMarker<'a> {
@@ -46,35 +85,39 @@ impl MapMarker<'_> {
     /// Whether the circle is larger than the dot.
     pub(super) fn is_circle_visible(&self) -> bool {
         self.accuracy_km.is_some_and(|km| {
-            let (_, center_y) = to_map_point(self.longitude, self.latitude);
+            let (x, center_y) = to_map_point(self.longitude, self.latitude);
+            let view = MapView::around((x, center_y), &self.accuracy_circle());
             let (_, edge_y) = to_map_point(self.longitude, self.latitude - to_degrees(f64::from(km) / EARTH_RADIUS_KM));
-            edge_y - center_y >= VISIBLE_RADIUS_MIN
+            edge_y - center_y >= VISIBLE_RADIUS_MIN * view.width
         })
     }
 }
 
-/// Draws the map as two SVGs, one over the other.
+/// Draws the map as two SVGs, one over the other. With a marker, only the part around it is in view.
 pub(super) fn draw_map(marker: Option<&MapMarker<'_>>, aria_label: &str) -> String {
+    let circle = marker.map_or_else(Vec::new, MapMarker::accuracy_circle);
+    let center = marker.map(|marker| to_map_point(marker.longitude, marker.latitude));
+    let view = center.map_or(MapView::WORLD, |center| MapView::around(center, &circle));
+    let view_box = format!("{:.0} {:.0} {:.0} {:.0}", view.left, view.top, view.width, view.height());
     let mut svg = format!(
-        "<div class=\"map-box\"><svg class=\"world-map\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{aria_label}\"><path class=\"land\" d=\"{}\"/>",
+        "<div class=\"map-box{}\"><svg class=\"world-map\" viewBox=\"{view_box}\" role=\"img\" aria-label=\"{aria_label}\"><path class=\"land\" d=\"{}\"/>",
+        if marker.is_some() { " zoomed" } else { "" },
         svg_path("land")
     );
     if let Some(country) = marker.and_then(|marker| marker.country) {
         push_fmt(&mut svg, format_args!("<path class=\"visitor-country\" d=\"{}\"/>", svg_path(country)));
     }
     push_fmt(&mut svg, format_args!("<path class=\"borders\" d=\"{}\"/>", svg_path("borders")));
-    let circle = marker.map_or_else(Vec::new, MapMarker::accuracy_circle);
     if !circle.is_empty() {
         let points: Vec<_> = circle.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         push_fmt(&mut svg, format_args!("<path class=\"accuracy-circle\" d=\"M{}Z\"/>", points.join("L")));
     }
     svg.push_str("</svg>");
-    if let Some(marker) = marker {
-        let (x, y) = to_map_point(marker.longitude, marker.latitude);
-        let (left, top) = (100.0 * x / WIDTH, 100.0 * y / HEIGHT);
+    if let Some((marker, (x, y))) = marker.zip(center) {
+        let (left, top) = view.percent((x, y));
         // The label is next to the circle, toward the middle of the map.
         let distances = circle.iter().map(|(edge, _)| (edge - x).abs());
-        let circle_radius = 100.0 * distances.fold(0.0, f64::max) / WIDTH;
+        let circle_radius = 100.0 * distances.fold(0.0, f64::max) / view.width;
         let (anchor, shift, label_x) =
             if left > 62.0 { ("end", -12, left - circle_radius) } else { ("start", 12, left + circle_radius) };
         push_fmt(
@@ -198,9 +241,55 @@ mod tests {
         assert!(at_equator.is_circle_visible() && !marker(48.0, 10).is_circle_visible());
     }
 
+    fn view(latitude: f64, longitude: f64, km: Option<u16>) -> (MapView, Vec<(f64, f64)>) {
+        let marker = MapMarker { latitude, longitude, accuracy_km: km, country: None, label: "" };
+        let circle = marker.accuracy_circle();
+        (MapView::around(to_map_point(longitude, latitude), &circle), circle)
+    }
+
+    #[test]
+    fn view_is_a_continent_around_the_marker_with_its_whole_circle() {
+        for (latitude, longitude) in
+            [(48.9, 2.4), (40.7, -74.0), (-33.9, 151.2), (1.3, 103.8), (64.1, -21.9), (-23.5, -46.6)]
+        {
+            for km in [None, Some(10), Some(500), Some(1500)] {
+                let (view, circle) = view(latitude, longitude, km);
+                assert!((CONTINENT_WIDTH..WIDTH).contains(&view.width), "{latitude} {km:?}: {}", view.width);
+                assert!(view.left >= 0.0 && view.left + view.width <= WIDTH + 1e-6, "{latitude} {km:?}");
+                assert!(view.top >= 0.0 && view.top + view.height() <= HEIGHT + 1e-6, "{latitude} {km:?}");
+                let is_inside = |point| {
+                    let (left, top) = view.percent(point);
+                    (0.0..=100.0).contains(&left) && (0.0..=100.0).contains(&top)
+                };
+                assert!(is_inside(to_map_point(longitude, latitude)), "{latitude} {km:?}");
+                let on_map = circle.iter().filter(|(x, y)| (0.0..=WIDTH).contains(x) && (0.0..=HEIGHT).contains(y));
+                assert!(on_map.copied().all(is_inside), "{latitude} {km:?}");
+            }
+        }
+        // Paris to Athens, Lisbon and Helsinki.
+        let europe = view(48.9, 2.4, Some(10)).0;
+        for (latitude, longitude) in [(38.0, 23.7), (38.7, -9.1), (60.2, 24.9)] {
+            let (left, top) = europe.percent(to_map_point(longitude, latitude));
+            assert!((0.0..=100.0).contains(&left) && (0.0..=100.0).contains(&top), "{latitude}");
+        }
+    }
+
+    #[test]
+    fn view_stays_on_the_map_at_its_edges_and_for_any_circle() {
+        for (latitude, longitude) in [(90.0, 0.0), (-90.0, 180.0), (65.0, -179.9), (-17.7, 178.0), (0.0, 0.0)] {
+            for km in [None, Some(0), Some(20_000), Some(u16::MAX)] {
+                let (view, _) = view(latitude, longitude, km);
+                assert!((CONTINENT_WIDTH..=WIDTH).contains(&view.width), "{latitude} {km:?}: {}", view.width);
+                assert!((0.0..=WIDTH - view.width + 1e-6).contains(&view.left), "{latitude} {km:?}");
+                assert!((0.0..=HEIGHT - view.height() + 1e-6).contains(&view.top), "{latitude} {km:?}");
+            }
+        }
+    }
+
     #[test]
     fn map_without_location_has_no_marker() {
         let map = draw_map(None, "World map");
+        assert!(map.contains("viewBox=\"0 0 2000 868\""), "the whole world");
         assert!(
             map.contains("class=\"land\"")
                 && !map.contains("class=\"pin\"")

@@ -64,8 +64,8 @@ impl SelfView {
     pub(super) fn map_svg(&self) -> String {
         let label = escape_html(self.city.as_deref().or(self.country_name.as_deref()).unwrap_or("You"));
         let aria_label = match (self.marker(""), self.location_name()) {
-            (Some(_), Some(location)) => format!("World map with {} marked.", escape_html(&location)),
-            (Some(_), None) => "World map with one location marked.".to_owned(),
+            (Some(_), Some(location)) => format!("Map with {} marked.", escape_html(&location)),
+            (Some(_), None) => "Map with one location marked.".to_owned(),
             (None, _) => "World map without a marker.".to_owned(),
         };
         draw_map(self.marker(&label).as_ref(), &aria_label)

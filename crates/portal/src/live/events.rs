@@ -11,19 +11,22 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::Uri;
 use http::header::CONTENT_TYPE;
-use ipseity_domain::{DailyUsage, KeyId};
+use ipseity_domain::KeyStatus;
+use ipseity_keys::{KeyActivity, StoredKey};
+use ipseity_store::KeySummary;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::error::PortalError;
-use crate::keys::list::key_list_version;
+use crate::keys::list::{key_list_version, load_activities};
 use crate::live::feed::ChangeSubscription;
 use crate::page::CurrentMember;
 use crate::permits::Permit;
 use crate::state::Portal;
+use crate::time;
 
-/// How often today's usage is polled.
-const USAGE_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the usage and the status of keys are polled. A page shows the first request of a key within two seconds.
+const USAGE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a heartbeat is sent and the session is checked.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -37,8 +40,9 @@ struct EventStream {
     subscription: ChangeSubscription,
     usage_poll: Interval,
     heartbeat_at: Instant,
-    keys: Vec<KeyId>,
-    last_usage: Vec<Option<DailyUsage>>,
+    keys: Vec<StoredKey>,
+    /// The requests and the status of each key, as of the last poll. Empty before the first one that succeeds.
+    last_seen: Vec<(KeyActivity, KeyStatus)>,
     /// The page was rendered before the latest change.
     is_page_stale: bool,
     has_ended: bool,
@@ -62,15 +66,14 @@ pub(crate) async fn stream(
         usage_poll,
         heartbeat_at: Instant::now(),
         keys: Vec::new(),
-        last_usage: Vec::new(),
+        last_seen: Vec::new(),
         is_page_stale: false,
         has_ended: false,
         _permits: (account_permit, permit),
         portal,
     };
     // After subscribing: later changes arrive as events, earlier ones show in the version.
-    event_stream.is_page_stale = event_stream.reload_keys().await.is_none_or(|version| version != page_version);
-    event_stream.last_usage = event_stream.portal.ledger.usage_of(&event_stream.keys).await.unwrap_or_default();
+    event_stream.is_page_stale = event_stream.open_keys().await.is_none_or(|version| version != page_version);
     let events = stream::unfold(event_stream, async |mut event_stream| {
         let event = event_stream.next_event().await?;
         Some((Ok::<_, Infallible>(Bytes::from_static(event.as_bytes())), event_stream))
@@ -102,7 +105,7 @@ impl EventStream {
                 self.reload_keys().await;
                 return Some(CHANGED_EVENT);
             }
-            if self.has_new_usage().await {
+            if self.has_new_activity().await {
                 return Some(CHANGED_EVENT);
             }
             if is_heartbeat_due {
@@ -112,22 +115,36 @@ impl EventStream {
         None
     }
 
-    /// Reloads the list of keys and returns its version. While PostgreSQL is unavailable, the list stays as it was.
-    async fn reload_keys(&mut self) -> Option<String> {
-        let rows = self.portal.store.keys().list(self.member.account.id).await.ok()?;
-        self.keys = rows.iter().map(|row| row.id).collect();
-        Some(key_list_version(&rows))
+    /// Loads the list of keys and their requests for the first time, and returns its version.
+    async fn open_keys(&mut self) -> Option<String> {
+        let rows = self.reload_keys().await?;
+        let activities = load_activities(&self.portal.ledger, &rows).await;
+        let version = key_list_version(&rows, &activities);
+        self.last_seen = self.with_status(activities, time::now_s());
+        Some(version)
     }
 
-    /// Whether a key was used since the last poll; `false` while Redis is unavailable.
-    async fn has_new_usage(&mut self) -> bool {
-        match self.portal.ledger.usage_of(&self.keys).await {
-            Ok(usage) if usage != self.last_usage => {
-                self.last_usage = usage;
-                true
-            }
-            Ok(_) | Err(_) => false,
-        }
+    /// Reloads the list of keys. While PostgreSQL is unavailable, the list stays as it was.
+    async fn reload_keys(&mut self) -> Option<Vec<KeySummary>> {
+        let rows = self.portal.store.keys().list(self.member.account.id).await.ok()?;
+        self.keys = rows.iter().map(StoredKey::from).collect();
+        Some(rows)
+    }
+
+    /// Whether a key was used or has another status since the last poll: the burst window ends without a request, and so do the day and
+    /// the time of a key. `false` while Redis is unavailable.
+    async fn has_new_activity(&mut self) -> bool {
+        let now_s = time::now_s();
+        let Ok(activities) = KeyActivity::read(&self.portal.ledger, &self.keys, now_s).await else { return false };
+        let seen = self.with_status(activities, now_s);
+        let is_new = seen != self.last_seen;
+        self.last_seen = seen;
+        is_new
+    }
+
+    fn with_status(&self, activities: Vec<KeyActivity>, now_s: u64) -> Vec<(KeyActivity, KeyStatus)> {
+        let status = |(key, activity): (&StoredKey, KeyActivity)| (activity, key.status(activity, now_s));
+        self.keys.iter().zip(activities).map(status).collect()
     }
 
     async fn is_signed_out(&mut self) -> bool {

@@ -2,6 +2,7 @@
 
 use ipseity_store::{AlertKind, QueuedAlert, QueuedEmailKind, QueuedNotice, RESTORE_EMAIL_DAYS, SecurityEvent};
 
+use crate::alerts::message::{headline, page_url, sentence};
 use crate::auth::session_cookie::SecretToken;
 
 /// Subject and text of an email.
@@ -75,6 +76,17 @@ impl EmailContent {
                 "A passkey was removed from your Ipseity account",
                 format!("A passkey was removed from your Ipseity account: {subject}."),
             ),
+            SecurityEvent::IdentityLinked => (
+                "An account was linked to your Ipseity account",
+                format!("An account of another provider was linked to your Ipseity account: {subject}. It can be used to sign in."),
+            ),
+            SecurityEvent::IdentityUnlinked => (
+                "An account was unlinked from your Ipseity account",
+                format!(
+                    "An account of another provider was unlinked from your Ipseity account: {subject}. It can no longer be used \
+                     to sign in."
+                ),
+            ),
             SecurityEvent::TwoFactorEnabled => (
                 "Two-factor authentication is on for your Ipseity account",
                 "Two-factor authentication was turned on for your Ipseity account. Keep your recovery codes in a safe place."
@@ -115,31 +127,34 @@ impl EmailContent {
                      secret still works.\n\nRemove the old one from where it was published."
                 ),
             ),
+            SecurityEvent::AlertChannelChanged => (
+                "Alerts about your Ipseity keys go to a new address",
+                format!("Alerts about your keys now go to {subject}. See where they go:\n\n{base_url}/account/alerts"),
+            ),
+            SecurityEvent::AlertChannelOff => (
+                "Alerts about your Ipseity keys are no longer sent to a channel",
+                format!(
+                    "The receiver at {subject} answered that it is gone (410), so its channel gets no more alerts. Turn it on again or \
+                     delete it:\n\n{base_url}/account/alerts"
+                ),
+            ),
+            SecurityEvent::TokenCreated | SecurityEvent::TokenRevoked | SecurityEvent::TokenResumeChanged => {
+                token_text(notice.event, subject, base_url)
+            }
             SecurityEvent::AccountDeleted => (
                 "Your Ipseity account was deleted",
                 "Your Ipseity account was deleted with its keys. This cannot be undone.".to_owned(),
             ),
         };
-        let advice = if notice.event == SecurityEvent::EmailRestored {
-            "Wasn't it you? Someone with access to the previous address did it.".to_owned()
-        } else if notice.event == SecurityEvent::AccountDeleted {
-            "Wasn't it you? Contact the administrator of the site.".to_owned()
-        } else if notice.event == SecurityEvent::TwoFactorEnabled {
-            "Wasn't it you? Contact the administrator of the site, who can turn it off. Then reset your password."
-                .to_owned()
-        } else {
-            format!(
-                "Wasn't it you? Reset your password. This also removes all passkeys and signs out all devices:\n\n{base_url}/forgot"
-            )
-        };
+        let advice = notice_advice(notice.event, base_url);
         Self { subject: title.to_owned(), text: format!("{text}\n\n{advice}{SIGNATURE}") }
     }
 
     fn for_email_change(base_url: &str, token: &SecretToken) -> Self {
         let text = format!(
             "Your Ipseity account has a new email address. Emails no longer go to this one.\n\n\
-             Wasn't it you? Open this link to restore this address and choose a new password. This also removes all passkeys and \
-             signs out all devices. It works once, for at least {RESTORE_EMAIL_DAYS} days:\n\n{base_url}/link/{}{SIGNATURE}",
+             Wasn't it you? Open this link to restore this address and choose a new password. This also removes all passkeys, \
+             linked accounts and personal tokens, and signs out all devices. It works once, for at least {RESTORE_EMAIL_DAYS} days:\n\n{base_url}/link/{}{SIGNATURE}",
             token.expose()
         );
         Self { subject: "The email of your Ipseity account was changed".to_owned(), text }
@@ -147,32 +162,61 @@ impl EmailContent {
 
     /// An alert about a key.
     pub(crate) fn for_alert(alert: &QueuedAlert, base_url: &str) -> Self {
-        let QueuedAlert { key, key_name: name, day, burst_epoch, used, limit, .. } = alert;
-        let key_url = format!("{base_url}/keys/{key}");
-        let (subject, text) = match alert.kind {
-            AlertKind::Paused => (
-                format!("Ipseity: {name} was paused"),
-                format!(
-                    "Your key \"{name}\" (ips_{key}) made more than 300 requests in 60 seconds and was paused. Its requests are rejected until you resume it.\n\n\
-                     See the requests second by second:\n\n{key_url}/pauses/{burst_epoch}\n\nResume the key:\n\n{key_url}\n\n\
-                     To avoid this, spread requests out or cache responses for a few minutes. IP addresses rarely change sooner."
-                ),
+        let page = page_url(alert, base_url).unwrap_or_else(|| format!("{base_url}/keys"));
+        let more = match alert.kind {
+            AlertKind::Paused => format!(
+                "See the requests second by second:\n\n{page}\n\nResume the key:\n\n{base_url}/keys/{}\n\n\
+                 To avoid this, spread requests out or cache responses for a few minutes. IP addresses rarely change sooner.",
+                alert.key_id
             ),
-            AlertKind::NearQuota => (
-                format!("Ipseity: {name} is near its daily limit (80% used)"),
-                format!(
-                    "Your key \"{name}\" (ips_{key}) has used {used} of its {limit} requests for {day}. It resets at 00:00 UTC.\n\n{key_url}"
-                ),
+            AlertKind::NearBurstLimit => format!(
+                "To avoid a pause, spread requests out or cache responses for a few minutes. IP addresses rarely change \
+                 sooner.\n\n{page}"
             ),
-            AlertKind::QuotaExhausted => (
-                format!("Ipseity: {name} reached its daily limit"),
-                format!(
-                    "Your key \"{name}\" (ips_{key}) has used all {limit} requests for {day}. Its requests are rejected until the daily limit resets at 00:00 UTC.\n\n\
-                     {key_url}\n\nNeed a higher limit?\n\n{base_url}/enterprise"
-                ),
-            ),
+            AlertKind::DailyLimitReached => format!("{page}\n\nNeed a higher limit?\n\n{base_url}/account/limits"),
+            AlertKind::Expiring => format!("Remove or change the date:\n\n{page}"),
+            AlertKind::Resumed
+            | AlertKind::NearDailyLimit
+            | AlertKind::Created
+            | AlertKind::Rotated
+            | AlertKind::Deleted
+            | AlertKind::Test => page,
         };
-        let unsubscribe_text = format!("\n\nTurn these alerts off: {base_url}/account");
-        Self { subject, text: text + &unsubscribe_text + SIGNATURE }
+        let settings_text = format!("\n\nChoose your alerts: {base_url}/account/alerts");
+        Self { subject: headline(alert), text: format!("{}\n\n{more}{settings_text}{SIGNATURE}", sentence(alert)) }
+    }
+}
+
+/// What to do if it was somebody else.
+fn notice_advice(event: SecurityEvent, base_url: &str) -> String {
+    if event == SecurityEvent::EmailRestored {
+        "Wasn't it you? Someone with access to the previous address did it.".to_owned()
+    } else if event == SecurityEvent::AccountDeleted {
+        "Wasn't it you? Contact the administrator of the site.".to_owned()
+    } else if event == SecurityEvent::AlertChannelOff {
+        "Emails and your other channels are not affected.".to_owned()
+    } else if event == SecurityEvent::TwoFactorEnabled {
+        "Wasn't it you? Contact the administrator of the site, who can turn it off. Then reset your password."
+            .to_owned()
+    } else {
+        format!(
+            "Wasn't it you? Reset your password. This also removes all passkeys, linked accounts and personal tokens, and signs out all devices:\n\n{base_url}/forgot"
+        )
+    }
+}
+
+/// The title and the text of a notice about personal tokens.
+fn token_text(event: SecurityEvent, subject: &str, base_url: &str) -> (&'static str, String) {
+    let page = format!("{base_url}/account/tokens");
+    if event == SecurityEvent::TokenCreated {
+        let title = "A personal token of your Ipseity account was created";
+        let text = "Programs with it can use the management API. See or revoke your tokens:";
+        (title, format!("A personal token was created: {subject}. {text}\n\n{page}"))
+    } else if event == SecurityEvent::TokenRevoked {
+        let title = "A personal token of your Ipseity account was revoked";
+        (title, format!("A personal token was revoked: {subject}. Programs with it no longer have access."))
+    } else {
+        let title = "What personal tokens of your Ipseity account can do was changed";
+        (title, format!("Personal tokens {subject} resume paused keys of your account. Change it:\n\n{page}"))
     }
 }

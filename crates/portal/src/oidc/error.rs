@@ -119,7 +119,7 @@ pub enum IdTokenError {
     /// It belongs to another sign-in.
     #[error("it belongs to another sign-in (nonce)")]
     WrongNonce,
-    /// The subject is empty or too long.
+    /// The subject is empty, too long, or contains NUL.
     #[error("the subject is invalid (sub)")]
     InvalidSubject,
 }

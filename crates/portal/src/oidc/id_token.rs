@@ -102,7 +102,8 @@ impl<'a> UnverifiedIdToken<'a> {
         let claims: TokenClaims = serde_json::from_slice(&self.claims).map_err(|_| IdTokenError::Malformed)?;
         claims.verify(expected)?;
         let profile: ProfileClaims = serde_json::from_slice(&self.claims).map_err(|_| IdTokenError::Malformed)?;
-        if !(1..=SUBJECT_BYTES_MAX).contains(&profile.sub.len()) {
+        // PostgreSQL stores no NUL.
+        if !(1..=SUBJECT_BYTES_MAX).contains(&profile.sub.len()) || profile.sub.contains('\0') {
             return Err(IdTokenError::InvalidSubject);
         }
         Ok(profile)

@@ -20,6 +20,7 @@ use crate::auth::throttle::SubnetThrottle;
 use crate::docs::index::DocsIndex;
 use crate::error::PortalError;
 use crate::host::HostServices;
+use crate::legal::text::{LegalPages, LegalTexts};
 
 /// How often expired counts of lookups and attempts are removed.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -40,6 +41,8 @@ pub struct PublicPagesSettings {
     pub contact: String,
     /// Contact for vulnerability reports in security.txt. If empty, security.txt points to the privacy page.
     pub security_contact: String,
+    /// The operator's terms of service and privacy policy.
+    pub legal_texts: LegalTexts,
     /// Demo requests per day that all clients share.
     pub demo_daily_limit: u64,
     /// Whether anyone may sign up.
@@ -55,6 +58,7 @@ pub struct PublicPagesSettings {
 pub(crate) struct PublicPages {
     pub(crate) settings: Arc<PublicPagesSettings>,
     pub(crate) docs_index: Arc<DocsIndex>,
+    pub(crate) legal_pages: Arc<LegalPages>,
     pub(crate) self_lookup_throttle: Arc<SubnetThrottle>,
     pub(crate) host: Arc<dyn HostServices>,
 }
@@ -64,6 +68,7 @@ impl PublicPages {
     pub(crate) fn new(settings: PublicPagesSettings, host: Box<dyn HostServices>, subnets_max: usize) -> Self {
         Self {
             docs_index: Arc::new(DocsIndex::build(&settings.base_url)),
+            legal_pages: Arc::new(LegalPages::render(&settings.legal_texts)),
             self_lookup_throttle: Arc::new(SubnetThrottle::new(
                 settings.self_lookups_per_subnet_per_min_max,
                 SELF_LOOKUPS_PERIOD,

@@ -1,5 +1,6 @@
 //! Tests of the router of a remote node.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, ORIGIN, SET_COOKIE};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION, ORIGIN, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use ipseity_domain::{Address, Client, ConnectionFacts};
 use serde_json::{Value, json};
@@ -15,7 +16,8 @@ use tower::ServiceExt;
 use url::Url;
 
 use crate::assets;
-use crate::host::{DataAttribution, HostServices, VisitorLookup};
+use crate::host::{DataAttribution, HostServices, ProbeState, ServiceHealth, VisitorLookup};
+use crate::legal::text::LegalTexts;
 use crate::public_pages::home_redirect::redirect_to_home;
 use crate::public_pages::{PublicPages, PublicPagesSettings};
 use crate::routes::{PORTAL_ROUTES, PortalRoute, public_pages_router};
@@ -27,6 +29,17 @@ struct TestHost(Value);
 impl HostServices for TestHost {
     fn banner(&self) -> String {
         String::new()
+    }
+
+    fn health(&self) -> ServiceHealth {
+        ServiceHealth {
+            answers_lookups: true,
+            is_degraded: true,
+            database: ProbeState::Elsewhere,
+            counting: ProbeState::Failed,
+            geo_age_days: Some(3),
+            sites: Vec::new(),
+        }
     }
 
     fn data_attributions(&self) -> Vec<DataAttribution> {
@@ -66,6 +79,7 @@ fn settings() -> PublicPagesSettings {
         require_https: true,
         contact: String::new(),
         security_contact: String::new(),
+        legal_texts: LegalTexts { terms: Some("# The terms\n\nBe kind.".to_owned()), privacy: None },
         demo_daily_limit: 1_000,
         signup_open: true,
         self_lookups_per_subnet_per_min_max: 1,
@@ -130,8 +144,11 @@ fn example_path(route: &PortalRoute) -> String {
 async fn remote_node_serves_the_pages_and_files_without_accounts() {
     let node = remote_node();
     let pages: Vec<_> = PORTAL_ROUTES.iter().filter(|route| route.is_on_every_node).map(example_path).collect();
-    assert_eq!(pages, ["/", "/docs", "/docs/search", "/docs/limits", "/reference", "/enterprise"]);
-    for path in &pages {
+    assert_eq!(
+        pages,
+        ["/", "/docs", "/docs/search", "/docs/limits", "/reference", "/enterprise", "/status", "/terms", "/privacy"]
+    );
+    for path in pages.iter().filter(|path| *path != "/privacy") {
         let response = get_page(&node, path).await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         assert!(response.headers().contains_key(CONTENT_SECURITY_POLICY), "{path}");
@@ -140,11 +157,67 @@ async fn remote_node_serves_the_pages_and_files_without_accounts() {
         assert!(page.contains("href=\"/signin\"") && page.contains("href=\"/signup\""), "{path}");
         assert_eq!(page.contains("Get a free key"), path == "/", "sign-up is open");
     }
+    let status = text(get_page(&node, "/status").await).await;
+    assert!(
+        status.contains("Lookups continue with local limits")
+            && status.contains("href=\"https://home.example/status\""),
+        "{status}"
+    );
     let asset = format!("/assets/{}/app.css", assets::VERSION);
-    for path in ["/robots.txt", "/sitemap.xml", "/llms.txt", "/.well-known/security.txt", "/docs.md", &asset] {
+    for path in [
+        "/robots.txt",
+        "/sitemap.xml",
+        "/llms.txt",
+        "/llms-full.txt",
+        "/.well-known/security.txt",
+        "/status.json",
+        "/changelog.xml",
+        "/docs.md",
+        &asset,
+    ] {
         assert_eq!(get_page(&node, path).await.status(), StatusCode::OK, "{path}");
     }
     assert!(text(get_page(&node, "/sitemap.xml").await).await.contains("<loc>https://remote.example/docs</loc>"));
+    let all_docs = text(get_page(&node, "/llms-full.txt").await).await;
+    assert!(
+        all_docs.contains("# Quick start") && all_docs.contains("# Privacy") && !all_docs.contains("{{"),
+        "{all_docs}"
+    );
+    // A relative link would lead to another page than in the file that it comes from.
+    let links = all_docs.split("](").skip(1).map(|text| text.split(')').next().unwrap_or_default());
+    let relative: Vec<_> = links
+        .filter(|link| !["https://", "http://", "mailto:", "#", "/"].iter().any(|p| link.starts_with(p)))
+        .collect();
+    assert!(relative.is_empty(), "{relative:?}");
+}
+
+#[tokio::test]
+async fn changelog_page_names_its_feed() {
+    let node = remote_node();
+    let link =
+        "<link rel=\"alternate\" type=\"application/atom+xml\" title=\"Ipseity changelog\" href=\"/changelog.xml\">";
+    for (path, has_feed) in [("/docs/changelog", true), ("/docs/limits", false)] {
+        assert_eq!(text(get_page(&node, path).await).await.contains(link), has_feed, "{path}");
+    }
+    let feed = get_page(&node, "/changelog.xml").await;
+    assert_eq!(feed.headers()[CONTENT_TYPE], "application/atom+xml; charset=utf-8");
+    let feed = text(feed).await;
+    assert!(feed.contains("<link rel=\"self\" href=\"https://remote.example/changelog.xml\"/>"), "{feed}");
+}
+
+#[tokio::test]
+async fn every_file_of_the_docs_is_a_page_in_the_sitemap_and_in_llms_txt() {
+    let node = remote_node();
+    let (sitemap, llms) =
+        (text(get_page(&node, "/sitemap.xml").await).await, text(get_page(&node, "/llms.txt").await).await);
+    let dir = format!("{}/../../docs/site", env!("CARGO_MANIFEST_DIR"));
+    for file in fs::read_dir(dir).expect("list the directory") {
+        let name = file.expect("read the directory").file_name().into_string().expect("name is text");
+        let path = if name == "index.md" { "/docs.md".to_owned() } else { format!("/docs/{name}") };
+        assert!(llms.contains(&format!("https://remote.example{path})")), "{path} is not in llms.txt");
+        let page = format!("<loc>https://remote.example{}</loc>", path.trim_end_matches(".md"));
+        assert!(sitemap.contains(&page), "{page} is not in the sitemap");
+    }
 }
 
 #[tokio::test]
@@ -155,6 +228,7 @@ async fn links_to_moved_docs_pages_and_their_anchors_still_work() {
         assert_eq!(response.status(), StatusCode::PERMANENT_REDIRECT);
         assert_eq!(location(&response), format!("/docs/web-page{suffix}"));
     }
+    assert_eq!(location(&get_page(&node, "/docs/index.md").await), "/docs.md");
     let page = text(get_page(&node, "/docs/web-page").await).await;
     for anchor in ["public-keys", "headers", "preflight", "csp"] {
         assert!(page.contains(&format!("id=\"{anchor}\"")), "{anchor}");
@@ -248,6 +322,19 @@ async fn remote_node_ignores_a_session_cookie() {
         assert!(page.contains("href=\"/signin\"") && !page.contains("/signout"), "{path}");
         assert_eq!(page, text(get_page(&node, path).await).await, "{path}");
     }
+}
+
+#[tokio::test]
+async fn operator_text_is_shown_and_linked_if_it_is_set() {
+    let node = remote_node();
+    let terms = text(get_page(&node, "/terms").await).await;
+    assert!(terms.contains("<h1>The terms</h1>") && terms.contains("<p>Be kind.</p>"), "{terms}");
+    assert!(terms.contains("<a href=\"/terms\">Terms</a>") && terms.contains("<a href=\"/docs/privacy\">"), "{terms}");
+    let sitemap = text(get_page(&node, "/sitemap.xml").await).await;
+    assert!(sitemap.contains("/terms</loc>") && !sitemap.contains("example/privacy</loc>"), "{sitemap}");
+    let missing = get_page(&node, "/privacy").await;
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+    assert!(text(missing).await.contains("<h1>Page not found</h1>"));
 }
 
 #[tokio::test]

@@ -3,9 +3,16 @@
 use serde_json::{Map, Value};
 
 use crate::docs::highlight::highlight_code;
+use crate::reference::code::{curl_command, lookup_code};
+use crate::reference::manage::MANAGE_PREFIX;
+use crate::view::code_tabs::CodeTabs;
 
 /// The schema of errors. The documentation has their examples.
 const ERROR_SCHEMA: &str = "ErrorResponse";
+/// The schema of lookups. Others share fields with it.
+const LOOKUP_SCHEMA: &str = "IpResponse";
+/// The operation that looks up the caller.
+const LOOKUP_ID: &str = "lookup";
 
 /// An operation.
 pub(crate) struct OperationDoc {
@@ -16,11 +23,26 @@ pub(crate) struct OperationDoc {
     pub(crate) summary: String,
     pub(crate) description: String,
     pub(crate) needs_key: bool,
+    pub(crate) parameters: Vec<ParameterDoc>,
     /// Values of the parameter `scope`; empty if there is no such parameter.
     pub(crate) scopes: Vec<String>,
     /// Name of the schema of the request's body; empty if there is none.
     pub(crate) body_schema: String,
+    /// The programs of a lookup.
+    pub(crate) code: Option<CodeTabs>,
+    /// The highlighted command that sends the request.
+    pub(crate) curl_html: String,
     pub(crate) responses: Vec<ResponseDoc>,
+}
+
+/// What a request can contain.
+pub(crate) struct ParameterDoc {
+    pub(crate) name: String,
+    /// `header`, `query` or `body`.
+    pub(crate) place: String,
+    pub(crate) meaning: String,
+    /// The allowed values; empty if there is no list.
+    pub(crate) values: Vec<String>,
 }
 
 /// A response of an operation.
@@ -51,11 +73,14 @@ pub(crate) struct FieldDoc {
 pub(crate) struct SchemaDoc {
     pub(crate) name: String,
     pub(crate) description: String,
+    /// The fields that the page describes here.
     pub(crate) fields: Vec<FieldDoc>,
+    /// The names of fields that are the same in the schema of lookups.
+    pub(crate) lookup_fields: Vec<String>,
 }
 
-/// Every operation. The page describes HEAD and OPTIONS once, for all.
-pub(super) fn operation_docs(document: &Value) -> Vec<OperationDoc> {
+/// Every operation, except those of the management API. The page describes HEAD and OPTIONS once, for all.
+pub(super) fn operation_docs(document: &Value, base_url: &str) -> Vec<OperationDoc> {
     let operation_doc = |(path, item): (&String, &Value)| {
         let (method, operation) =
             if item["post"].is_object() { ("POST", &item["post"]) } else { ("GET", &item["get"]) };
@@ -66,21 +91,77 @@ pub(super) fn operation_docs(document: &Value) -> Vec<OperationDoc> {
             .flat_map(|parameter| array_or_empty(&parameter["schema"]["enum"]))
             .map(string_or_empty)
             .collect();
+        let id = string_or_empty(&operation["operationId"]);
+        let needs_key = !array_or_empty(&operation["security"]).is_empty();
+        let body = content_of(&operation["requestBody"])["example"].clone();
+        let body = if body.is_null() { String::new() } else { body.to_string() };
         OperationDoc {
-            id: string_or_empty(&operation["operationId"]),
+            code: (id == LOOKUP_ID).then(|| lookup_code(base_url)),
+            curl_html: curl_command(&format!("{base_url}{path}"), needs_key, &body),
+            parameters: parameter_docs(document, operation),
+            id,
             method,
             path: path.clone(),
             summary: string_or_empty(&operation["summary"]),
             description: string_or_empty(&operation["description"]),
-            needs_key: !array_or_empty(&operation["security"]).is_empty(),
+            needs_key,
             scopes,
             body_schema: schema_name(&operation["requestBody"]).to_owned(),
-            responses: object_entries(&operation["responses"]).map(response_doc).collect(),
+            responses: object_entries(&operation["responses"])
+                .map(|response| response_doc(response, base_url))
+                .collect(),
         }
     };
-    let mut operations: Vec<OperationDoc> = object_entries(&document["paths"]).map(operation_doc).collect();
+    let paths = object_entries(&document["paths"]).filter(|(path, _)| !path.starts_with(MANAGE_PREFIX));
+    let mut operations: Vec<OperationDoc> = paths.map(operation_doc).collect();
     hide_common_headers(&mut operations);
     operations
+}
+
+/// Removes the errors that every operation has, and returns them.
+pub(super) fn take_common_errors(operations: &mut [OperationDoc]) -> Vec<ResponseDoc> {
+    let Some((first, others)) = operations.split_first_mut() else { return Vec::new() };
+    let has = |operation: &OperationDoc, error: &ResponseDoc| {
+        operation.responses.iter().any(|other| other.status == error.status && other.errors == error.errors)
+    };
+    let is_common =
+        |error: &ResponseDoc| !error.errors.is_empty() && others.iter().all(|operation| has(operation, error));
+    let common: Vec<_> = first.responses.extract_if(.., |error| is_common(error)).collect();
+    for operation in others {
+        operation.responses.retain(|response| !common.iter().any(|error| error.errors == response.errors));
+    }
+    common
+}
+
+/// The ways to send the key, the parameters, and the fields of the body.
+fn parameter_docs(document: &Value, operation: &Value) -> Vec<ParameterDoc> {
+    let key = |scheme: &Value| {
+        let is_header = scheme["type"] == "http";
+        ParameterDoc {
+            name: if is_header { "Authorization".to_owned() } else { string_or_empty(&scheme["name"]) },
+            place: if is_header { "header".to_owned() } else { string_or_empty(&scheme["in"]) },
+            meaning: string_or_empty(&scheme["description"]),
+            values: Vec::new(),
+        }
+    };
+    let parameter = |parameter: &Value| ParameterDoc {
+        name: string_or_empty(&parameter["name"]),
+        place: string_or_empty(&parameter["in"]),
+        meaning: string_or_empty(&parameter["description"]),
+        values: array_or_empty(&parameter["schema"]["enum"]).iter().map(string_or_empty).collect(),
+    };
+    let components = &document["components"];
+    let schemes = array_or_empty(&operation["security"]).iter().flat_map(object_entries);
+    let mut parameters: Vec<_> = schemes.map(|(name, _)| key(&components["securitySchemes"][name])).collect();
+    parameters.extend(array_or_empty(&operation["parameters"]).iter().map(parameter));
+    let body = &components["schemas"][schema_name(&operation["requestBody"])];
+    parameters.extend(field_docs(&body["properties"]).into_iter().map(|FieldDoc { name, meaning, .. }| ParameterDoc {
+        name,
+        place: "body".to_owned(),
+        meaning,
+        values: Vec::new(),
+    }));
+    parameters
 }
 
 /// Removes the headers that every response has.
@@ -96,7 +177,7 @@ fn hide_common_headers(operations: &mut [OperationDoc]) {
     }
 }
 
-fn response_doc((status, response): (&String, &Value)) -> ResponseDoc {
+fn response_doc((status, response): (&String, &Value), base_url: &str) -> ResponseDoc {
     let (schema, content) = (schema_name(response), content_of(response));
     let is_error = schema == ERROR_SCHEMA;
     let examples = || object_entries(&content["examples"]).map(|(name, example)| (name.clone(), &example["value"]));
@@ -106,8 +187,17 @@ fn response_doc((status, response): (&String, &Value)) -> ResponseDoc {
         schema: schema.to_owned(),
         headers: object_entries(&response["headers"]).map(|(name, _)| name.clone()).collect(),
         examples: examples().filter(|_| !is_error).map(|(name, value)| (name, example_html(value))).collect(),
-        errors: examples().filter(|_| is_error).map(|(name, value)| (name, string_or_empty(&value["docs"]))).collect(),
+        errors: examples()
+            .filter(|_| is_error)
+            .map(|(name, value)| (name, path_of(&value["docs"], base_url)))
+            .collect(),
     }
+}
+
+/// A URL of this service, without its host.
+fn path_of(url: &Value, base_url: &str) -> String {
+    let url = url.as_str().unwrap_or_default();
+    url.strip_prefix(base_url).unwrap_or(url).to_owned()
 }
 
 /// The body of a request or response.
@@ -119,13 +209,28 @@ fn schema_name(message: &Value) -> &str {
     content_of(message)["schema"]["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default()
 }
 
-pub(super) fn schema_docs(document: &Value) -> Vec<SchemaDoc> {
-    let schema_doc = |(name, schema): (&String, &Value)| SchemaDoc {
-        name: name.clone(),
-        description: string_or_empty(&schema["description"]),
-        fields: field_docs(&schema["properties"]),
+/// The schemas that an operation links.
+pub(super) fn schema_docs(document: &Value, operations: &[OperationDoc]) -> Vec<SchemaDoc> {
+    let is_linked = |name: &str| {
+        let links = |operation: &OperationDoc| operation.responses.iter().any(|response| response.schema == name);
+        operations.iter().any(|operation| operation.body_schema == name || links(operation))
     };
-    object_entries(&document["components"]["schemas"]).map(schema_doc).collect()
+    let lookup = field_docs(&document["components"]["schemas"][LOOKUP_SCHEMA]["properties"]);
+    let schema_doc = |(name, schema): (&String, &Value)| {
+        let is_same = |field: &FieldDoc| {
+            let is_this = |other: &FieldDoc| other.name == field.name && other.meaning == field.meaning;
+            name != LOOKUP_SCHEMA && lookup.iter().any(is_this)
+        };
+        let (same, fields): (Vec<_>, _) = field_docs(&schema["properties"]).into_iter().partition(is_same);
+        SchemaDoc {
+            name: name.clone(),
+            description: string_or_empty(&schema["description"]),
+            fields,
+            lookup_fields: same.into_iter().map(|field| field.name).collect(),
+        }
+    };
+    let schemas = object_entries(&document["components"]["schemas"]).filter(|(name, _)| is_linked(name));
+    schemas.map(schema_doc).collect()
 }
 
 pub(super) fn field_docs(properties: &Value) -> Vec<FieldDoc> {
@@ -155,7 +260,7 @@ fn example_html(example: &Value) -> String {
     highlight_code(&serde_json::to_string_pretty(example).unwrap_or_default(), "json")
 }
 
-fn string_or_empty(value: &Value) -> String {
+pub(super) fn string_or_empty(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
@@ -163,7 +268,7 @@ fn array_or_empty(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn object_entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(super) fn object_entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }
 
@@ -188,16 +293,29 @@ mod tests {
                 }, "401": {
                     "description": "Missing.", "headers": { "X-A": {} },
                     "content": { "application/json": {
-                        "schema": { "$ref": "#/x/ErrorResponse" }, "examples": { "missing": { "value": { "docs": "/d#m" } } },
+                        "schema": { "$ref": "#/x/ErrorResponse" }, "examples": { "missing": { "value": { "docs": "https://ip.example/d#m" } } },
                     } },
                 } },
             } }, "/b": { "post": {
-                "operationId": "create",
-                "requestBody": { "content": { "application/json": { "schema": { "$ref": "#/x/Options" } } } },
+                "operationId": "create", "security": [{ "bearer": [] }, { "query": [] }],
+                "requestBody": { "content": { "application/json": { "schema": { "$ref": "#/x/Options" }, "example": { "o": 1 } } } },
             } } },
-            "components": { "schemas": { "Body": { "description": "B", "properties": { "b": { "type": ["integer", "null"], "x-scope": "ip", "examples": [1] } } } } },
+            "components": { "securitySchemes": {
+                "bearer": { "type": "http", "description": "K" }, "query": { "type": "apiKey", "in": "query", "name": "key" },
+            }, "schemas": { "Body": { "description": "B", "properties": { "b": { "type": ["integer", "null"], "x-scope": "ip", "examples": [1] } } }, "Options": { "properties": { "o": {} } } } },
         });
-        let [operation, create] = &operation_docs(&document)[..] else { panic!("expected two operations") };
+        let [operation, create] = &operation_docs(&document, "https://ip.example")[..] else {
+            panic!("expected two operations")
+        };
+        let names = |operation: &OperationDoc| {
+            let name = |parameter: &ParameterDoc| format!("{} in {}", parameter.name, parameter.place);
+            operation.parameters.iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(create), ["Authorization in header", "key in query", "o in body"]);
+        assert_eq!(names(operation), ["Authorization in header", "scope in ", "other in "]);
+        assert_eq!(operation.parameters[1].values, ["ip", "geo"]);
+        assert!(operation.code.is_some() && create.code.is_none());
+        assert!(create.curl_html.ends_with("https://ip.example/b"), "{}", create.curl_html);
         assert_eq!((create.method, create.body_schema.as_str()), ("POST", "Options"));
         assert!(
             operation.method == "GET"
@@ -208,10 +326,16 @@ mod tests {
         let response = &operation.responses[0];
         assert_eq!(response.schema, "Body");
         assert!(response.headers.is_empty(), "every response has them");
-        assert!(response.examples[0].1.contains("<span class=\"code-key\">&quot;b&quot;</span>"));
+        assert!(response.examples[0].1.contains("<span class=\"code-key\">\"b\"</span>"));
         let error = &operation.responses[1];
         assert!(error.examples.is_empty() && error.errors == [("missing".to_owned(), "/d#m".to_owned())]);
-        let field = &schema_docs(&document)[0].fields[0];
+        let operations = || operation_docs(&document, "https://ip.example");
+        let mut twice: Vec<_> =
+            [operations(), operations()].into_iter().flat_map(|all| all.into_iter().take(1)).collect();
+        assert_eq!(take_common_errors(&mut twice).iter().map(|error| &*error.status).collect::<Vec<_>>(), ["401"]);
+        assert!(twice.iter().all(|operation| operation.responses.len() == 1), "the success stays");
+        assert!(take_common_errors(&mut operations()).is_empty(), "one operation does not have it");
+        let field = &schema_docs(&document, &operations())[0].fields[0];
         assert_eq!(
             (field.json_type.as_str(), field.scope.as_str(), field.example.as_str()),
             ("integer or null", "ip", "1")

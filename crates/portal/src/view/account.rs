@@ -5,17 +5,6 @@ use askama::Template;
 use crate::view::filters;
 use crate::view::frame::PageFrame;
 
-/// Which alerts the member receives.
-#[derive(Clone, Copy)]
-pub(crate) struct AlertSettings {
-    /// At 80% of the daily quota.
-    pub(crate) near_quota: bool,
-    /// At 100% of the daily quota.
-    pub(crate) quota_exhausted: bool,
-    /// When a key is paused.
-    pub(crate) paused: bool,
-}
-
 /// A session in the list of sessions.
 pub(crate) struct SessionItem {
     pub(crate) id: i64,
@@ -59,13 +48,16 @@ pub(crate) struct AccountPage {
     pub(crate) plan: String,
     pub(crate) daily_limit: u64,
     pub(crate) burst_limit: u64,
-    pub(crate) alerts: AlertSettings,
     /// Whether this service sends email.
     pub(crate) email_enabled: bool,
     pub(crate) sessions: Vec<SessionItem>,
     pub(crate) passkeys: Vec<PasskeyItem>,
     /// Whether passkeys work with the base URL.
     pub(crate) passkeys_available: bool,
+    /// Number of linked accounts of other providers.
+    pub(crate) linked_accounts: usize,
+    /// Whether members can sign in with other providers.
+    pub(crate) providers_available: bool,
     /// Whether the forms ask for the password.
     pub(crate) needs_password: bool,
     pub(crate) has_two_factor: bool,
@@ -83,6 +75,7 @@ pub(crate) struct AccountPage {
 #[template(path = "delete_account.html")]
 pub(crate) struct DeleteAccountPage {
     pub(crate) frame: PageFrame,
+    pub(crate) email: String,
     pub(crate) key_count: usize,
     /// Whether the password is needed.
     pub(crate) needs_password: bool,

@@ -3,7 +3,10 @@
 use askama::Template;
 
 use crate::auth::next_path::NextPath;
+use crate::identity_providers::ProviderLink;
+use crate::view::filters;
 use crate::view::frame::PageFrame;
+use crate::view::keys::PresetFields;
 
 /// `/signup`
 #[derive(Template)]
@@ -59,6 +62,16 @@ pub(crate) struct SignInPage {
     pub(crate) form: SignInForm,
     /// Whether passkeys work at this service's address.
     pub(crate) passkeys_available: bool,
+    /// Names of other providers, by index.
+    pub(crate) providers: Vec<String>,
+}
+
+/// Leads to the page of a provider.
+#[derive(Template)]
+#[template(path = "continue.html")]
+pub(crate) struct ContinueAtProviderPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) link: ProviderLink,
 }
 
 /// `/signin/verify`: the second step of a sign-in.
@@ -123,6 +136,8 @@ pub(crate) struct LinkPage {
     pub(crate) action: LinkAction,
     pub(crate) email: String,
     pub(crate) token: String,
+    /// What the first key is for, if confirming creates one.
+    pub(crate) first_key: Option<PresetFields>,
     /// Whether a second factor is needed.
     pub(crate) needs_code: bool,
     pub(crate) form_error: Option<String>,

@@ -4,18 +4,15 @@
 
 use std::fmt::Write;
 
+use ipseity_domain::LimitLevel;
 use jiff::civil::Date;
 
 use crate::html::escape_html;
 use crate::view::filters::with_commas;
-use crate::view::key_badge::QuotaLevel;
+use crate::view::style_class::StyleClass;
 
 /// Seconds per row of the table below the pause chart.
 const SECONDS_PER_ROW: usize = 10;
-/// Number of days between labels.
-const LABEL_EVERY_DAYS: usize = 7;
-/// Fraction of a column that stays empty.
-const BAR_GAP: f64 = 0.24;
 /// Minimum size of a bar for a number above zero, in percent.
 const VISIBLE_PERCENT_MIN: f64 = 1.2;
 
@@ -24,6 +21,7 @@ macro_rules! push_fmt {
         write!($text, $($piece)+).expect("writing to a String never fails")
     };
 }
+pub(super) use push_fmt;
 
 /// Chart and table of the 60 seconds before a pause, oldest first.
 ///
@@ -65,53 +63,10 @@ fn pause_table(html: &mut String, counts: &[u16]) {
     html.push_str("</table></details>");
 }
 
-/// Chart of days, oldest first: successful requests, with rejected ones on top.
-pub(crate) fn daily_chart(days: &[(String, u64, u64)]) -> String {
-    let highest = days.iter().map(|(_, admitted, rejected)| admitted.saturating_add(*rejected)).max().unwrap_or(0);
-    let admitted: u64 = days.iter().map(|day| day.1).sum();
-    let rejected: u64 = days.iter().map(|day| day.2).sum();
-    let scale = ChartScale::covering(highest);
-    let mut svg = open_svg(
-        "class=\"chart days\"",
-        &format!("Requests per day, last {} days", days.len()),
-        &format!("{} successful and {} rejected in total.", format_count(admitted), format_count(rejected)),
-    );
-    if highest == 0 {
-        svg.push_str(
-            "<text class=\"empty-label\" x=\"50%\" y=\"50%\" text-anchor=\"middle\">No requests in the last 30 days</text>",
-        );
-        svg.push_str("<line class=\"axis\" x2=\"100%\" y1=\"100%\" y2=\"100%\"/>");
-    } else {
-        scale.draw_grid(&mut svg);
-    }
-    for (index, (day, admitted, rejected)) in days.iter().enumerate() {
-        let column = ChartColumn::new(index, days.len());
-        let day = short_day(day);
-        column.open_group(
-            &mut svg,
-            &format!("{day}: {} successful, {} rejected", format_count(*admitted), format_count(*rejected)),
-        );
-        // The minimum applies to the whole bar, so that its parts keep their proportion.
-        let total = admitted.saturating_add(*rejected);
-        let height = scale.height(total);
-        let rejected_height = if total == 0 { 0.0 } else { height * *rejected as f64 / total as f64 };
-        column.draw_bar(&mut svg, "admitted", 0.0, height - rejected_height);
-        column.draw_bar(&mut svg, "rejected", height - rejected_height, rejected_height);
-        svg.push_str("</g>");
-        let from_end = days.len() - 1 - index;
-        if from_end.is_multiple_of(LABEL_EVERY_DAYS) {
-            let (x, anchor) = if from_end == 0 { (100.0, "end") } else { (column.middle(), "middle") };
-            axis_label(&mut svg, x, anchor, &day);
-        }
-    }
-    svg.push_str("</svg>");
-    svg
-}
-
 /// A bar of today's usage and the daily limit. The page shows the numbers next to it.
 pub(crate) fn usage_bar(used: u64, limit: u64) -> String {
     let fraction = if limit == 0 { 1.0 } else { (used as f64 / limit as f64).min(1.0) };
-    let level = QuotaLevel::of(used, limit).class();
+    let level = LimitLevel::of(used, limit).class();
     let width = if used == 0 { 0.0 } else { (fraction * 100.0).max(VISIBLE_PERCENT_MIN) };
     format!(
         "<svg class=\"usage-bar {level}\" aria-hidden=\"true\"><rect width=\"{width:.1}%\" height=\"100%\" rx=\"3\"/></svg>"
@@ -119,14 +74,14 @@ pub(crate) fn usage_bar(used: u64, limit: u64) -> String {
 }
 
 /// The vertical axis: from zero to a round number, in equal steps.
-struct ChartScale {
-    max: u64,
+pub(super) struct ChartScale {
+    pub(super) max: u64,
     step: u64,
 }
 
 impl ChartScale {
     /// The smallest round scale of at most five steps that covers a number.
-    fn covering(highest: u64) -> Self {
+    pub(super) fn covering(highest: u64) -> Self {
         let highest = highest.max(4);
         let mut power_of_ten: u64 = 1;
         let step = loop {
@@ -140,11 +95,11 @@ impl ChartScale {
         Self { max: highest.div_ceil(step) * step, step }
     }
 
-    fn height(&self, count: u64) -> f64 {
+    pub(super) fn height(&self, count: u64) -> f64 {
         if count == 0 { 0.0 } else { (count as f64 / self.max as f64 * 100.0).max(VISIBLE_PERCENT_MIN) }
     }
 
-    fn draw_grid(&self, svg: &mut String) {
+    pub(super) fn draw_grid(&self, svg: &mut String) {
         for tick in (0..=self.max).step_by(usize::try_from(self.step).unwrap_or(usize::MAX)) {
             let y = 100.0 - tick as f64 / self.max as f64 * 100.0;
             let class = if tick == 0 { "axis" } else { "grid" };
@@ -158,54 +113,16 @@ impl ChartScale {
     }
 }
 
-/// The position of one bar.
-struct ChartColumn {
-    left: f64,
-    width: f64,
-}
-
-impl ChartColumn {
-    fn new(index: usize, count: usize) -> Self {
-        let width = 100.0 / count as f64;
-        Self { left: index as f64 * width, width }
-    }
-
-    fn middle(&self) -> f64 {
-        self.left + self.width / 2.0
-    }
-
-    /// Opens the group of a column: its tooltip, and a hover area of full height.
-    fn open_group(&self, svg: &mut String, title: &str) {
-        let Self { left, width } = self;
-        push_fmt!(
-            svg,
-            "<g><title>{}</title><rect class=\"hover-area\" x=\"{left:.2}%\" width=\"{width:.2}%\" height=\"100%\"/>",
-            escape_html(title)
-        );
-    }
-
-    fn draw_bar(&self, svg: &mut String, class: &str, base: f64, height: f64) {
-        if height > 0.0 {
-            let (left, width) = (self.left + self.width * BAR_GAP / 2.0, self.width * (1.0 - BAR_GAP));
-            let top = 100.0 - base - height;
-            push_fmt!(
-                svg,
-                "<rect class=\"{class}\" x=\"{left:.2}%\" y=\"{top:.2}%\" width=\"{width:.2}%\" height=\"{height:.2}%\"/>"
-            );
-        }
-    }
-}
-
 /// Opens a chart. `charts.js` reads the numbers of its columns from `data-counts` or from the titles of groups.
-fn open_svg(attributes: &str, title: &str, desc: &str) -> String {
+pub(super) fn open_svg(attributes: &str, title: &str, desc: &str) -> String {
     format!("<svg {attributes} role=\"img\"><title>{title}</title><desc>{desc}</desc>")
 }
 
-fn axis_label(svg: &mut String, x: f64, anchor: &str, text: &str) {
+pub(super) fn axis_label(svg: &mut String, x: f64, anchor: &str, text: &str) {
     push_fmt!(svg, "<text x=\"{x:.2}%\" y=\"100%\" dy=\"20\" text-anchor=\"{anchor}\">{}</text>", escape_html(text));
 }
 
-fn format_count(number: u64) -> String {
+pub(super) fn format_count(number: u64) -> String {
     with_commas(&number.to_string())
 }
 
@@ -220,17 +137,13 @@ fn format_axis_number(number: u64) -> String {
 }
 
 /// Formats `2026-11-05` as `5 Nov`; returns other text unchanged.
-fn short_day(day: &str) -> String {
+pub(super) fn short_day(day: &str) -> String {
     day.parse::<Date>().map_or_else(|_| day.to_owned(), |date| date.strftime("%-d %b").to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn day(text: &str, admitted: u64, rejected: u64) -> (String, u64, u64) {
-        (text.to_owned(), admitted, rejected)
-    }
 
     #[test]
     fn chart_scale_is_round_and_covers_the_maximum() {
@@ -259,38 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn daily_chart_stacks_rejected_on_successful() {
-        let svg = daily_chart(&[day("2026-11-14", 0, 0), day("2026-11-15", 3, 1)]);
-        assert!(svg.contains("<title>15 Nov: 3 successful, 1 rejected</title>"));
-        assert!(svg.contains("class=\"admitted\" x=\"56.00%\" y=\"25.00%\" width=\"38.00%\" height=\"75.00%\""));
-        assert!(svg.contains("class=\"rejected\" x=\"56.00%\" y=\"0.00%\" width=\"38.00%\" height=\"25.00%\""));
-    }
-
-    #[test]
-    fn small_bar_keeps_the_proportion_of_its_parts() {
-        let svg = daily_chart(&[day("2026-11-14", 313, 2), day("2026-11-15", 30_000, 0)]);
-        assert!(
-            svg.contains("y=\"98.81%\" width=\"38.00%\" height=\"1.19%\"") && svg.contains("height=\"0.01%\""),
-            "{svg}"
-        );
-        let full = daily_chart(&[day("2026-11-15", 9_999, 1)]);
-        assert!(
-            full.contains("height=\"0.01%\"") && !full.contains("y=\"-"),
-            "no bar is higher than the chart: {full}"
-        );
-    }
-
-    #[test]
-    fn empty_charts_are_valid_svg() {
-        for svg in [daily_chart(&[]), pause_chart(&[])] {
-            assert!(svg.starts_with("<svg") && svg.contains("</svg>") && !svg.contains("NaN"));
-        }
-    }
-
-    #[test]
-    fn charts_escape_text_and_have_no_inline_styles() {
-        let svg = daily_chart(&[day("<b>", u64::from(u32::MAX), 7)]);
-        assert!(!svg.contains("style=") && !svg.contains("<b>") && svg.contains("&lt;b&gt;"));
+    fn empty_chart_is_valid_svg() {
+        let svg = pause_chart(&[]);
+        assert!(svg.starts_with("<svg") && svg.contains("</svg>") && !svg.contains("NaN"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use askama::filters::Safe;
 
 use crate::html::escape_html;
+use crate::time::machine_readable;
 
 /// Formats a whole number with thousands separators: `1,234,567`.
 #[askama::filter_fn]
@@ -16,9 +17,27 @@ pub(crate) fn thousands(number: impl Display, _: &dyn askama::Values) -> askama:
 /// Capitalizes the first letter.
 #[askama::filter_fn]
 pub(crate) fn uppercase_first(word: impl Display, _: &dyn askama::Values) -> askama::Result<String> {
-    let word = word.to_string();
-    let mut characters = word.chars();
-    Ok(characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect()))
+    Ok(capitalize(&word.to_string()))
+}
+
+/// Capitalizes the first letter.
+pub(crate) fn capitalize(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
+}
+
+/// Marks a time such as `15 Nov 2026, 14:03 UTC`, which may follow a word. `local_time.js` shows it in the reader's time zone.
+#[askama::filter_fn]
+pub(crate) fn utc_time(text: impl Display, _: &dyn askama::Values) -> askama::Result<Safe<String>> {
+    Ok(Safe(time_to_html(&text.to_string())))
+}
+
+fn time_to_html(text: &str) -> String {
+    let mut parts = [Some(("", text)), text.split_once(' ')].into_iter().flatten();
+    let found = parts.find_map(|(word, time)| Some((word, time, machine_readable(time)?)));
+    let Some((word, time, datetime)) = found else { return escape_html(text) };
+    let separator = if word.is_empty() { "" } else { " " };
+    format!("{}{separator}<time datetime=\"{datetime}\">{time}</time>", escape_html(word))
 }
 
 /// Escapes text for HTML, and shows what is between backticks as code.
@@ -67,6 +86,16 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(code_to_html(text), html);
+        }
+    }
+
+    #[test]
+    fn times_are_marked_and_other_text_is_escaped() {
+        let marked = "<time datetime=\"2026-11-03T14:03Z\">3 Nov 2026, 14:03 UTC</time>";
+        assert_eq!(time_to_html("3 Nov 2026, 14:03 UTC"), marked);
+        assert_eq!(time_to_html("Expires 3 Nov 2026, 14:03 UTC"), format!("Expires {marked}"));
+        for (text, html) in [("today", "today"), ("<b> soon", "&lt;b&gt; soon"), ("", "")] {
+            assert_eq!(time_to_html(text), html);
         }
     }
 

@@ -1,8 +1,15 @@
 //! Every page, rendered with edge cases: no data, ten keys, names that contain markup.
 
+mod alerts;
 mod console;
+mod linked_accounts;
+mod new_key;
+mod status;
+mod tokens;
+mod usage;
 
 use askama::Template;
+use ipseity_domain::KeyStatus;
 
 use crate::auth::next_path::NextPath;
 use crate::docs::article::DocsArticle;
@@ -10,21 +17,20 @@ use crate::docs::index::DocsIndex;
 use crate::docs::search::search;
 use crate::host::DataAttribution;
 use crate::landing::self_view::SelfViewSummary;
-use crate::reference::openapi::{FieldDoc, OperationDoc, ResponseDoc, SchemaDoc};
-use crate::view::account::{
-    AccountPage, AlertSettings, DeleteAccountPage, DeviceItem, EventItem, PasskeyItem, SessionItem,
-};
+use crate::reference::openapi::{FieldDoc, OperationDoc, ParameterDoc, ResponseDoc, SchemaDoc};
+use crate::view::account::{AccountPage, DeleteAccountPage, DeviceItem, EventItem, PasskeyItem, SessionItem};
 use crate::view::auth::{
-    ConfirmPage, EmailSentPage, ForgotPage, LinkAction, LinkPage, SecondFactorPage, SignInForm, SignInPage,
-    SignInReason, SignUpPage,
+    ConfirmPage, EmailSentPage, ForgotPage, LinkAction, SecondFactorPage, SignInForm, SignInPage, SignInReason,
+    SignUpPage,
 };
-use crate::view::chart::{daily_chart, pause_chart};
+use crate::view::bar_chart::daily_chart;
+use crate::view::chart::pause_chart;
 use crate::view::frame::{Notice, PageFrame, SeoMetadata, Tab};
-use crate::view::key_badge::KeyBadge;
 use crate::view::keys::{
-    DeleteKeyPage, KeyCard, KeyHistoryRow, KeyPage, KeysPage, NewKeyPage, NewSecretPage, PausePage, PauseView,
-    QuotaReset, RotateNowPage, ScopeChoice,
+    DeleteKeyPage, FirstRequest, KeyCard, KeyHistoryRow, KeyPage, KeysPage, PausePage, PauseView, QuotaReset,
+    RotateNowPage,
 };
+use crate::view::legal::LegalPage;
 use crate::view::limit_request::{LastLimitRequest, LimitRequestPage};
 use crate::view::public::{DocsPage, LandingLookup, LandingPage, ReferencePage, SearchPage};
 use crate::view::restrictions::{
@@ -32,9 +38,10 @@ use crate::view::restrictions::{
 };
 use crate::view::static_pages::{EnterprisePage, ErrorPage, ReportKeyPage};
 use crate::view::two_factor::{RecoveryCodesPage, TotpSetupPage, TwoFactorPage};
-use crate::view::usage::{KeyUsageRow, UsageDayRow, UsagePage, UsageView};
+use crate::view::usage::{UsageDayRow, UsageView};
 
 pub(super) use console::{console_key_page, console_pages, console_visitor_pages};
+pub(super) use usage::usage_page;
 
 const BASE: &str = "https://ip.example";
 const NAME: &str = "<i>Web & \"shop\"</i>";
@@ -57,6 +64,8 @@ fn frame(member: Option<&str>) -> PageFrame {
         notice: Some(Notice("Saved.")),
         banner: "Maintenance on Sunday.".to_owned(),
         contact: "mailto:support@ipseity.example".to_owned(),
+        has_terms: true,
+        has_privacy: true,
         signup_open: true,
         seo: None,
     }
@@ -76,17 +85,19 @@ fn form_error() -> Option<String> {
     Some("An error.".to_owned())
 }
 
-pub(super) fn key_card(id: usize, badge: KeyBadge, is_paused: bool) -> KeyCard {
+pub(super) fn key_card(id: usize, status: KeyStatus, is_paused: bool) -> KeyCard {
     KeyCard {
         id: format!("{id:010}"),
         name: NAME.to_owned(),
         scope: "geo",
-        badge,
+        status,
         is_restricted: id > 0,
+        expires_soon: false,
         expiry: (id > 0).then(|| "Expires 25 Nov 2026, 14:03 UTC".to_owned()),
         created: "3 Sep 2026".to_owned(),
         last_used: (id > 0).then(|| "today".to_owned()),
         used_today: 8_420,
+        recent_days: (0..30).map(|day| day * 300).collect(),
         daily_limit: 10_000,
         reset: QuotaReset { at: "2026-11-16T00:00Z".to_owned(), remaining: "in 5 h 12 min".to_owned() },
         previous_valid_until: Some("16 Nov 2026, 14:03 UTC".to_owned()),
@@ -140,6 +151,8 @@ pub(super) fn key_page_with(card: KeyCard, restrictions: RestrictionsPanel) -> S
     render(&KeyPage {
         frame: member_frame(),
         form_token: "t".to_owned(),
+        first_request: if card.last_used.is_some() { FirstRequest::Received } else { FirstRequest::Waiting },
+        code: card.last_used.is_none().then(new_key::code_tabs),
         card,
         usage: usage_view(),
         restrictions,
@@ -178,7 +191,7 @@ fn restricted_key_pages() -> Vec<String> {
         RestrictionsError::NotEnabled,
     ]
     .map(|error| RestrictionsPanel { fields: fields.clone(), has_tickets: false, version: 0, error: Some(error) })
-    .map(|restrictions| key_page_with(key_card(1, KeyBadge::Expired, false), restrictions))
+    .map(|restrictions| key_page_with(key_card(1, KeyStatus::Expired, false), restrictions))
     .into()
 }
 
@@ -206,10 +219,10 @@ fn search_pages() -> Vec<String> {
     ["", "<i>", "missing_api_key"].map(render_search).into()
 }
 
-fn landing_page() -> String {
+pub(super) fn landing_page(signup_open: bool) -> String {
     let two_lines = |first: &str| [first.to_owned(), "<i>".to_owned()];
     render(&LandingPage {
-        frame: public_frame(),
+        frame: PageFrame { signup_open, ..public_frame() },
         demo_daily_limit: 1_000,
         base_url: BASE,
         lookup: Some(LandingLookup {
@@ -247,6 +260,8 @@ pub(super) fn reference_page() -> String {
     };
     render(&ReferencePage {
         frame: public_frame(),
+        common_errors: Vec::new(),
+        manage_operations: vec![tokens::manage_operation()],
         base_url: BASE,
         operations: vec![OperationDoc {
             id: "lookup".to_owned(),
@@ -257,31 +272,37 @@ pub(super) fn reference_page() -> String {
             needs_key: true,
             scopes: vec!["ip".to_owned()],
             body_schema: String::new(),
+            parameters: vec![ParameterDoc {
+                name: NAME.to_owned(),
+                place: "query".to_owned(),
+                meaning: "Always `success`.".to_owned(),
+                values: vec![NAME.to_owned()],
+            }],
+            code: Some(new_key::code_tabs()),
+            curl_html: "curl".to_owned(),
             responses: vec![response],
         }],
-        schemas: vec![SchemaDoc { name: "Body".to_owned(), description: NAME.to_owned(), fields: vec![field("a")] }],
+        schemas: vec![SchemaDoc {
+            name: "Body".to_owned(),
+            description: NAME.to_owned(),
+            fields: vec![field("a")],
+            lookup_fields: vec!["b".to_owned()],
+        }],
         headers: vec![field("X-A")],
     })
 }
 
 fn public_pages() -> Vec<String> {
     let email = || "ada@example.org".to_owned();
-    let signup = |open| SignUpPage {
-        frame: frame(None),
-        email: email(),
-        form_error: form_error(),
-        signup_open: open,
-        needs_email_confirmation: open,
-    };
     let forgot =
         |email_enabled| ForgotPage { frame: frame(None), email: email(), form_error: form_error(), email_enabled };
     let mut pages = vec![
-        render(&signup(true)),
-        render(&signup(false)),
+        signup_page(true, "ada@example.org"),
+        signup_page(false, ""),
         render(&EmailSentPage { frame: frame(None), email: email(), message: "Open the link.", retry_href: "/signup" }),
-        signin_page(None),
-        signin_page(Some(SignInReason::SessionEnded)),
-        signin_page(Some(SignInReason::MembersOnly)),
+        signin_page(None, "ada@example.org"),
+        signin_page(Some(SignInReason::SessionEnded), "ada@example.org"),
+        signin_page(Some(SignInReason::MembersOnly), "ada@example.org"),
         render(&SecondFactorPage {
             frame: frame(None),
             next: NextPath::parse("/keys"),
@@ -299,21 +320,16 @@ fn public_pages() -> Vec<String> {
         }),
         enterprise_page("mailto:support@ipseity.example"),
         enterprise_page(""),
+        status::status_page(),
+        render(&LegalPage { frame: public_frame(), title: NAME, html: "<p>Text.</p>" }),
         render(&ReportKeyPage { frame: frame(None), outcome: Some("Thank you."), email_enabled: true }),
-        landing_page(),
+        linked_accounts::continue_page(),
+        landing_page(true),
+        landing_page(false),
         reference_page(),
     ];
     pages.extend(docs_pages().into_iter().map(|(_, page)| page).chain(search_pages()));
-    pages.extend(LINK_ACTIONS.map(|action| {
-        render(&LinkPage {
-            frame: frame(None),
-            action,
-            email: email(),
-            token: "t".to_owned(),
-            needs_code: true,
-            form_error: form_error(),
-        })
-    }));
+    pages.extend(new_key::link_pages());
     pages
 }
 
@@ -321,10 +337,22 @@ pub(super) fn enterprise_page(contact: &str) -> String {
     render(&EnterprisePage { frame: PageFrame { contact: contact.to_owned(), ..frame(None) } })
 }
 
-fn signin_page(reason: Option<SignInReason>) -> String {
-    let (email, next) = ("ada@example.org".to_owned(), NextPath::parse("/keys"));
+/// As after an error, with this email.
+pub(super) fn signup_page(signup_open: bool, email: &str) -> String {
+    render(&SignUpPage {
+        frame: PageFrame { signup_open, ..frame(None) },
+        email: email.to_owned(),
+        form_error: form_error(),
+        signup_open,
+        needs_email_confirmation: signup_open,
+    })
+}
+
+/// The same for the sign-in page.
+pub(super) fn signin_page(reason: Option<SignInReason>, email: &str) -> String {
+    let (email, next) = (email.to_owned(), NextPath::parse("/keys"));
     let form = SignInForm { email, next, reason, form_error: Some("An error.") };
-    render(&SignInPage { frame: frame(None), form, passkeys_available: true })
+    render(&SignInPage { frame: frame(None), form, passkeys_available: true, providers: linked_accounts::providers() })
 }
 
 fn account_page(needs_password: bool) -> AccountPage {
@@ -341,11 +369,12 @@ fn account_page(needs_password: bool) -> AccountPage {
         plan: "free".to_owned(),
         daily_limit: 10_000,
         burst_limit: 300,
-        alerts: AlertSettings { near_quota: true, quota_exhausted: false, paused: true },
         email_enabled: true,
         sessions: vec![session(1, true), session(2, false)],
         passkeys: vec![PasskeyItem { id: 1, name: NAME.to_owned(), created: "3 Sep 2026".to_owned() }],
         passkeys_available: true,
+        linked_accounts: usize::from(needs_password),
+        providers_available: true,
         needs_password,
         has_two_factor: !needs_password,
         devices: vec![DeviceItem { id: 1, label: NAME.to_owned(), signed_in_at: "3 Sep 2026".to_owned() }],
@@ -361,48 +390,12 @@ fn account_page(needs_password: bool) -> AccountPage {
 }
 
 pub(super) fn member_pages() -> Vec<String> {
-    let scope = |name, chosen| ScopeChoice {
-        name,
-        description: "A description.",
-        fields: vec![("ip", true)],
-        is_selected: chosen,
-    };
-    let new_secret_page = |rotated| NewSecretPage {
-        frame: member_frame(),
-        id: "0123456789".to_owned(),
-        name: NAME.to_owned(),
-        plaintext_key: "ips_plaintext".to_owned(),
-        curl_command: "curl 'ips_plaintext'".to_owned(),
-        rotated,
-    };
-    let key_usage = KeyUsageRow {
-        id: "0123456789".to_owned(),
-        name: NAME.to_owned(),
-        badge: KeyBadge::Paused,
-        used_today: 1,
-        daily_limit: 10,
-        admitted: 1,
-        rejected: 0,
-    };
     let mut pages = vec![
         keys_page(Vec::new()),
-        keys_page((0..10).map(|id| key_card(id, KeyBadge::Paused, true)).collect()),
-        key_page(key_card(1, KeyBadge::Active, false)),
-        key_page(key_card(1, KeyBadge::Deactivated, true)),
-        render(&NewKeyPage {
-            frame: member_frame(),
-            form_token: "t".to_owned(),
-            name: NAME.to_owned(),
-            scopes: vec![scope("ip", false), scope("geo", true)],
-            preset: "web",
-            origins: invalid_field(),
-            networks: invalid_field(),
-            caller_limit: 12,
-            form_error: form_error(),
-        }),
-        render(&new_secret_page(None)),
-        render(&new_secret_page(Some(None))),
-        render(&new_secret_page(Some(Some("16 Nov 2026, 14:03 UTC".to_owned())))),
+        keys_page((0..10).map(|id| key_card(id, KeyStatus::Paused, true)).collect()),
+        keys_page(KeyStatus::ALL.into_iter().enumerate().map(|(id, status)| key_card(id, status, false)).collect()),
+        key_page(key_card(1, KeyStatus::Active, false)),
+        key_page(key_card(1, KeyStatus::Deactivated, true)),
         pause_page(true, None),
         pause_page(false, None),
         pause_page(false, Some(("15 Nov 2026, 14:10:00 UTC".to_owned(), "you"))),
@@ -412,11 +405,16 @@ pub(super) fn member_pages() -> Vec<String> {
             name: NAME.to_owned(),
             form_token: "t".to_owned(),
         }),
-        render(&DeleteKeyPage { frame: member_frame(), id: "0123456789".to_owned(), name: NAME.to_owned() }),
-        render(&UsagePage { frame: member_frame(), total: usage_view(), keys: vec![key_usage] }),
+        render(&DeleteKeyPage {
+            frame: member_frame(),
+            id: "0123456789".to_owned(),
+            name: NAME.to_owned(),
+            form_error: form_error(),
+        }),
         render(&account_page(true)),
         render(&account_page(false)),
         render(&DeleteAccountPage {
+            email: "ada@example.org".to_owned(),
             frame: member_frame(),
             key_count: 1,
             needs_password: true,
@@ -443,7 +441,12 @@ pub(super) fn member_pages() -> Vec<String> {
             form_error: form_error(),
         }),
     ];
+    pages.extend(new_key::new_key_pages());
     pages.extend(restricted_key_pages());
+    pages.extend(alerts::alert_pages());
+    pages.extend(linked_accounts::linked_accounts_pages());
+    pages.extend(usage::usage_pages());
+    pages.extend(tokens::token_pages());
     pages
 }
 

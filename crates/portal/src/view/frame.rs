@@ -36,6 +36,10 @@ pub(crate) struct PageFrame {
     pub(crate) banner: String,
     /// URL where people reach the operator; empty if there is none.
     pub(crate) contact: String,
+    /// Whether the operator has set terms of service.
+    pub(crate) has_terms: bool,
+    /// Whether the operator has set a privacy policy.
+    pub(crate) has_privacy: bool,
     /// Whether anyone may sign up.
     pub(crate) signup_open: bool,
     /// `None` for pages that search engines should not index.

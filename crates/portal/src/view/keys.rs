@@ -1,12 +1,15 @@
 //! The pages of keys.
 
 use askama::Template;
+use ipseity_domain::KeyStatus;
 
 use crate::view::chart::usage_bar;
+use crate::view::code_tabs::CodeTabs;
 use crate::view::filters;
 use crate::view::frame::PageFrame;
-use crate::view::key_badge::KeyBadge;
 use crate::view::restrictions::{RestrictionField, RestrictionsError, RestrictionsPanel};
+use crate::view::sparkline::sparkline;
+use crate::view::style_class::StyleClass;
 use crate::view::usage::UsageView;
 
 /// A key in the list, or at the top of its page.
@@ -14,8 +17,10 @@ pub(crate) struct KeyCard {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) scope: &'static str,
-    pub(crate) badge: KeyBadge,
+    pub(crate) status: KeyStatus,
     pub(crate) is_restricted: bool,
+    /// Whether it expires within the days before which its owner gets an alert.
+    pub(crate) expires_soon: bool,
     /// Such as `Expires 25 Nov 2026, 14:03 UTC`.
     pub(crate) expiry: Option<String>,
     /// Such as `15 Nov 2026`.
@@ -23,6 +28,8 @@ pub(crate) struct KeyCard {
     /// Such as `today`, `yesterday` or `12 Nov 2026`; `None` when never.
     pub(crate) last_used: Option<String>,
     pub(crate) used_today: u64,
+    /// Requests of each of the last days, oldest first. Only the list shows them.
+    pub(crate) recent_days: Vec<u64>,
     pub(crate) daily_limit: u64,
     pub(crate) reset: QuotaReset,
     /// When the previous secret expires, such as `16 Nov 2026, 14:03 UTC`.
@@ -38,12 +45,34 @@ impl KeyCard {
         usage_bar(self.used_today, self.daily_limit)
     }
 
+    /// The last days as a small chart, in SVG.
+    fn sparkline(&self) -> String {
+        sparkline(&self.recent_days)
+    }
+
     pub(crate) fn is_deactivated(&self) -> bool {
-        self.badge == KeyBadge::Deactivated
+        self.status == KeyStatus::Deactivated
     }
 
     fn has_reached_daily_limit(&self) -> bool {
-        self.badge == KeyBadge::DailyLimitReached
+        self.status == KeyStatus::DailyLimitReached
+    }
+
+    fn is_near_burst_limit(&self) -> bool {
+        self.status == KeyStatus::NearBurstLimit
+    }
+
+    /// Whether requests are rejected, or will be soon, and its owner can change that. A deactivated key is as its owner wants it.
+    fn needs_attention(&self) -> bool {
+        match self.status {
+            KeyStatus::Active => self.expires_soon,
+            KeyStatus::NearDailyLimit
+            | KeyStatus::NearBurstLimit
+            | KeyStatus::DailyLimitReached
+            | KeyStatus::Expired
+            | KeyStatus::Paused => true,
+            KeyStatus::Deactivated => false,
+        }
     }
 }
 
@@ -78,6 +107,13 @@ pub(crate) struct KeysPage {
     pub(crate) version: String,
 }
 
+impl KeysPage {
+    /// The keys above the list.
+    fn attention(&self) -> Vec<&KeyCard> {
+        self.keys.iter().filter(|card| card.needs_attention()).collect()
+    }
+}
+
 /// A scope in the form.
 pub(crate) struct ScopeChoice {
     pub(crate) name: &'static str,
@@ -96,15 +132,20 @@ pub(crate) struct NewKeyPage {
     pub(crate) form_token: String,
     pub(crate) name: String,
     pub(crate) scopes: Vec<ScopeChoice>,
+    pub(crate) presets: PresetFields,
+    pub(crate) form_error: Option<String>,
+}
+
+/// What a new key is for, with the fields that it needs.
+pub(crate) struct PresetFields {
     /// `unrestricted`, `web`, `server` or `trial`.
-    pub(crate) preset: &'static str,
+    pub(crate) selected: &'static str,
     /// Of the preset `web`.
     pub(crate) origins: RestrictionField,
     /// Of the preset `server`.
     pub(crate) networks: RestrictionField,
-    /// Of the preset `web`.
+    /// Of the preset `web`: requests per minute of one visitor.
     pub(crate) caller_limit: u32,
-    pub(crate) form_error: Option<String>,
 }
 
 /// A key in plain text, shown once after it was created or rotated.
@@ -115,10 +156,31 @@ pub(crate) struct NewSecretPage {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) plaintext_key: String,
-    /// A command to paste into a shell.
-    pub(crate) curl_command: String,
+    pub(crate) code: CodeTabs,
+    /// Whether it works only on pages of its owner.
+    pub(crate) is_for_pages: bool,
     /// After a rotation: when the old secret expires; `Some(None)` if it was revoked.
     pub(crate) rotated: Option<Option<String>>,
+}
+
+/// Whether a new key was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstRequest {
+    Waiting,
+    /// The key is less than a day old.
+    Received,
+    /// The key is older.
+    LongAgo,
+}
+
+impl FirstRequest {
+    pub(crate) const fn of(is_used: bool, age_s: i64) -> Self {
+        match (is_used, age_s < 86_400) {
+            (false, _) => Self::Waiting,
+            (true, true) => Self::Received,
+            (true, false) => Self::LongAgo,
+        }
+    }
 }
 
 /// An event in the history of a key.
@@ -141,6 +203,9 @@ pub(crate) struct KeyPage {
     /// The form that rotates the key works once.
     pub(crate) form_token: String,
     pub(crate) card: KeyCard,
+    pub(crate) first_request: FirstRequest,
+    /// Until the first request.
+    pub(crate) code: Option<CodeTabs>,
     pub(crate) usage: UsageView,
     pub(crate) restrictions: RestrictionsPanel,
     pub(crate) history: Vec<KeyHistoryRow>,
@@ -178,4 +243,5 @@ pub(crate) struct DeleteKeyPage {
     pub(crate) frame: PageFrame,
     pub(crate) id: String,
     pub(crate) name: String,
+    pub(crate) form_error: Option<String>,
 }

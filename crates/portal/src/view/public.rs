@@ -6,7 +6,8 @@ use crate::docs::article::DocsArticle;
 use crate::docs::search::SearchHit;
 use crate::host::DataAttribution;
 use crate::landing::self_view::SelfViewSummary;
-use crate::reference::openapi::{FieldDoc, OperationDoc, SchemaDoc};
+use crate::reference::manage::ManageOperationDoc;
+use crate::reference::openapi::{FieldDoc, OperationDoc, ResponseDoc, SchemaDoc};
 use crate::view::filters;
 use crate::view::frame::PageFrame;
 
@@ -63,6 +64,9 @@ pub(crate) struct ReferencePage<'a> {
     pub(crate) frame: PageFrame,
     pub(crate) base_url: &'a str,
     pub(crate) operations: Vec<OperationDoc>,
+    /// Errors of every operation.
+    pub(crate) common_errors: Vec<ResponseDoc>,
+    pub(crate) manage_operations: Vec<ManageOperationDoc>,
     pub(crate) schemas: Vec<SchemaDoc>,
     pub(crate) headers: Vec<FieldDoc>,
 }

@@ -3,15 +3,16 @@
 use std::collections::HashSet;
 use std::fs;
 
+use ipseity_domain::KeyStatus;
 use ipseity_store::OperatorRole;
 
 use crate::console::{CONSOLE_ROUTES, ConsoleRoute};
 use crate::docs::index::{DocsIndex, ErrorSection, error_sections};
 use crate::view::fixtures::{
     all_pages, console_key_page, console_pages, console_visitor_pages, docs_pages, enterprise_page, invalid_field,
-    key_card, key_page, key_page_with, keys_page, member_pages, reference_page,
+    key_card, key_page, key_page_with, keys_page, landing_page, member_pages, reference_page, signin_page, signup_page,
+    usage_page,
 };
-use crate::view::key_badge::KeyBadge;
 use crate::view::restrictions::{RestrictionFields, RestrictionsError, RestrictionsPanel};
 
 /// The complete tags of a page that start with a prefix.
@@ -34,9 +35,17 @@ fn all_pages_and_console() -> Vec<String> {
 
 #[test]
 fn every_page_has_a_fixture() {
-    for (dir, fixtures) in
-        [("view", include_str!("fixtures.rs")), ("console/view", include_str!("fixtures/console.rs"))]
-    {
+    let parts = [
+        include_str!("fixtures.rs"),
+        include_str!("fixtures/alerts.rs"),
+        include_str!("fixtures/linked_accounts.rs"),
+        include_str!("fixtures/new_key.rs"),
+        include_str!("fixtures/tokens.rs"),
+        include_str!("fixtures/status.rs"),
+        include_str!("fixtures/usage.rs"),
+    ];
+    let view_fixtures = parts.concat();
+    for (dir, fixtures) in [("view", &*view_fixtures), ("console/view", include_str!("fixtures/console.rs"))] {
         let dir = format!("{}/src/{dir}", env!("CARGO_MANIFEST_DIR"));
         for file in fs::read_dir(dir).expect("list the directory") {
             let path = file.expect("read the directory").path();
@@ -87,6 +96,16 @@ fn pages_contain_nothing_that_the_csp_blocks() {
 }
 
 #[test]
+fn theme_is_applied_before_the_page_is_drawn_and_offered_once() {
+    for page in all_pages_and_console() {
+        let (head, body) = page.split_once("</head>").expect("page has a head");
+        let script = head.find("/theme.js\"></script>").expect("the script blocks");
+        assert!(head.find("<link rel=\"stylesheet\"").is_some_and(|styles| script < styles), "{head}");
+        assert_eq!(body.matches("<div class=\"theme-choice\" hidden>").count(), 1, "hidden without the script");
+    }
+}
+
+#[test]
 fn every_form_posts_its_csrf_token() {
     for page in all_pages_and_console() {
         for form in page.split("<form").skip(1) {
@@ -133,7 +152,7 @@ fn descriptions_of_fields_exist() {
 fn invalid_restrictions_are_shown_with_their_reasons() {
     let fields = RestrictionFields { origins: invalid_field(), ..RestrictionFields::default() };
     let panel = RestrictionsPanel { fields, has_tickets: true, version: 0, error: Some(RestrictionsError::Invalid) };
-    let page = key_page_with(key_card(1, KeyBadge::Active, false), panel);
+    let page = key_page_with(key_card(1, KeyStatus::Active, false), panel);
     assert!(page.contains("Nothing was saved. Correct the marked fields.") && page.contains("<li>Has a defect.</li>"));
     assert_eq!(page.matches("aria-invalid=\"true\"").count(), 1);
     assert_eq!(page.matches("</code> has a defect.</li>").count(), 1);
@@ -142,22 +161,22 @@ fn invalid_restrictions_are_shown_with_their_reasons() {
 #[test]
 fn expired_and_restricted_keys_are_marked() {
     for page in
-        [keys_page(vec![key_card(1, KeyBadge::Expired, false)]), key_page(key_card(1, KeyBadge::Expired, false))]
+        [keys_page(vec![key_card(1, KeyStatus::Expired, false)]), key_page(key_card(1, KeyStatus::Expired, false))]
     {
         assert!(page.contains("<span class=\"badge expired\">Expired</span>") && page.contains("Restricted"));
     }
-    assert!(!keys_page(vec![key_card(0, KeyBadge::Active, false)]).contains("Restricted"));
+    assert!(!keys_page(vec![key_card(0, KeyStatus::Active, false)]).contains("Restricted"));
 }
 
 #[test]
 fn reached_daily_limit_is_shown_with_its_reset() {
-    let card = || key_card(1, KeyBadge::DailyLimitReached, false);
+    let card = || key_card(1, KeyStatus::DailyLimitReached, false);
     for page in [keys_page(vec![card()]), key_page(card())] {
         assert!(page.contains("<span class=\"badge limit-reached\">Daily limit reached</span>"), "{page}");
         assert!(page.contains("<code>429</code>") && page.contains("href=\"/enterprise\">Need a higher limit?"));
         assert!(page.contains("<time datetime=\"2026-11-16T00:00Z\" data-countdown>in 5 h 12 min</time>"));
     }
-    assert!(!key_page(key_card(1, KeyBadge::NearDailyLimit, false)).contains("<code>429</code>"));
+    assert!(!key_page(key_card(1, KeyStatus::NearDailyLimit, false)).contains("<code>429</code>"));
 }
 
 #[test]
@@ -235,11 +254,11 @@ fn console_pages_lead_only_where_the_role_may_go() {
 #[test]
 fn console_shows_the_forms_of_the_role() {
     let forms = |page: &str| page.matches("method=\"post\"").count();
-    let pages = OperatorRole::ALL.map(|role| console_key_page(role, KeyBadge::Paused, true));
+    let pages = OperatorRole::ALL.map(|role| console_key_page(role, KeyStatus::Paused, true));
     // Sign out, restrictions, resume, deactivate, old secret, limits.
     assert_eq!(pages.each_ref().map(|page| forms(page)), [2, 5, 6]);
     assert!(pages.iter().all(|page| page.contains("by the owner") && page.contains("by Ipseity")));
-    let deactivated = console_key_page(OperatorRole::Support, KeyBadge::Deactivated, false);
+    let deactivated = console_key_page(OperatorRole::Support, KeyStatus::Deactivated, false);
     assert!(deactivated.contains("/reactivate\"") && !deactivated.contains("/deactivate\""), "{deactivated}");
     let tabs = OperatorRole::ALL.map(|role| console_pages(role)[0].contains("href=\"/operators\""));
     assert_eq!(tabs, [false, false, true]);
@@ -247,26 +266,81 @@ fn console_shows_the_forms_of_the_role() {
 
 #[test]
 fn paused_key_shows_its_chart_and_one_resume_button() {
-    for page in [keys_page(vec![key_card(1, KeyBadge::Paused, true)]), key_page(key_card(1, KeyBadge::Paused, true))] {
-        assert!(page.contains("Paused on 15 Nov 2026, 14:03:22 UTC"));
+    for page in [keys_page(vec![key_card(1, KeyStatus::Paused, true)]), key_page(key_card(1, KeyStatus::Paused, true))]
+    {
+        assert!(page.contains("Paused on <time datetime=\"2026-11-15T14:03:22Z\">15 Nov 2026, 14:03:22 UTC</time>"));
         assert!(page.contains("<strong>301 requests</strong>") && page.contains("busiest second: 6"));
         assert!(page.contains("class=\"chart seconds\" data-counts=\"5,5,"));
         assert_eq!(page.matches("action=\"/keys/0000000001/resume\"").count(), 1);
     }
-    assert!(!key_page(key_card(1, KeyBadge::Active, false)).contains("/resume"));
+    assert!(!key_page(key_card(1, KeyStatus::Active, false)).contains("/resume"));
+}
+
+/// The section above the list. Empty without one.
+fn attention_of(page: &str) -> String {
+    let (_, section) = page.split_once("<section class=\"attention\"").unwrap_or_default();
+    section.split("</section>").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn keys_that_need_attention_are_listed_above_the_others() {
+    for status in KeyStatus::ALL {
+        let mut card = key_card(1, status, false);
+        let page = keys_page(vec![key_card(2, KeyStatus::Active, false), card]);
+        let attention = attention_of(&page);
+        let needs_attention = !matches!(status, KeyStatus::Active | KeyStatus::Deactivated);
+        assert_eq!(attention.contains("href=\"/keys/0000000001\""), needs_attention, "{status:?}: {attention}");
+        assert!(!attention.contains("0000000002") && page.contains("<div id=\"attention\" data-live>"), "{page}");
+        assert_eq!(attention.contains(&format!(">{}</span>", status.label())), needs_attention, "{attention}");
+        let has_countdown = matches!(status, KeyStatus::DailyLimitReached | KeyStatus::NearDailyLimit);
+        assert_eq!(attention.contains("data-countdown"), has_countdown, "{attention}");
+        card = key_card(1, status, false);
+        card.expires_soon = true;
+        let attention = attention_of(&keys_page(vec![card]));
+        assert_eq!(
+            attention.contains("14:03 UTC</time>. <a href=\"/keys/0000000001#restrictions\">"),
+            status != KeyStatus::Deactivated,
+            "{status:?}: {attention}"
+        );
+    }
+    let page = keys_page(vec![key_card(1, KeyStatus::Paused, true)]);
+    assert!(attention_of(&page).contains("href=\"#key-0000000001\"") && page.contains("id=\"key-0000000001\""));
+}
+
+#[test]
+fn each_key_in_the_list_has_a_chart_and_a_menu_of_its_actions() {
+    let page = keys_page(vec![key_card(1, KeyStatus::Active, false), key_card(2, KeyStatus::Deactivated, false)]);
+    assert_eq!(page.matches("<title>130,500 requests in 30 days, at most 8,700 in one day</title>").count(), 2);
+    let menus: Vec<_> =
+        page.split("<details class=\"row-menu\"").skip(1).filter_map(|rest| rest.split("</details>").next()).collect();
+    assert_eq!(menus.len(), 2);
+    for (menu, id, action) in [(menus[0], "0000000001", "deactivate"), (menus[1], "0000000002", "reactivate")] {
+        for part in [
+            format!("href=\"/keys/{id}#today\">Usage"),
+            format!("data-copy=\"key-id-{id}\" hidden"),
+            format!("href=\"/keys/{id}#rotate-heading\">Rotate"),
+            format!("action=\"/keys/{id}/{action}\""),
+            format!("href=\"/keys/{id}/delete\">Delete"),
+        ] {
+            assert!(menu.contains(&part), "{part}: {menu}");
+        }
+        assert!(page.contains(&format!("<code id=\"key-id-{id}\">ips_{id}</code>")));
+    }
+    let key_page = key_page(key_card(1, KeyStatus::Active, false));
+    assert!(key_page.contains("id=\"today\"") && key_page.contains("id=\"rotate-heading\""), "the menu leads there");
 }
 
 #[test]
 fn new_key_link_is_hidden_at_ten_keys() {
-    assert!(keys_page(vec![key_card(1, KeyBadge::Active, false)]).contains("href=\"/keys/new\""));
-    let full = keys_page((0..10).map(|id| key_card(id, KeyBadge::Active, false)).collect());
+    assert!(keys_page(vec![key_card(1, KeyStatus::Active, false)]).contains("href=\"/keys/new\""));
+    let full = keys_page((0..10).map(|id| key_card(id, KeyStatus::Active, false)).collect());
     assert!(!full.contains("href=\"/keys/new\"") && full.contains("Delete one to add another."));
 }
 
 #[test]
 fn key_page_offers_deactivate_or_reactivate_by_state() {
     let (active, inactive) =
-        (key_page(key_card(1, KeyBadge::Active, false)), key_page(key_card(1, KeyBadge::Deactivated, false)));
+        (key_page(key_card(1, KeyStatus::Active, false)), key_page(key_card(1, KeyStatus::Deactivated, false)));
     assert!(active.contains("/deactivate\"") && !active.contains("/reactivate\""));
     assert!(inactive.contains("/reactivate\"") && !inactive.contains("/deactivate\""));
 }
@@ -326,6 +400,33 @@ fn enterprise_page_links_to_the_contact() {
 }
 
 #[test]
+fn closed_sign_up_offers_no_free_key() {
+    let [open, closed] = [true, false].map(landing_page);
+    assert!(open.contains("Get a free key") && !closed.contains("Get a free key"));
+    assert!(closed.contains("Get an invitation"), "{closed}");
+    let page = signup_page(false, "");
+    assert!(page.contains("href=\"mailto:support@ipseity.example\"") && !page.contains("<form"), "{page}");
+}
+
+#[test]
+fn forms_with_a_password_focus_the_first_empty_field_and_can_show_it() {
+    for page in [signup_page(true, ""), signin_page(None, "")] {
+        let email = tags(&page, "<input id=\"email\"").next().expect("the form asks for the email");
+        assert!(email.contains("autofocus") && page.contains("data-show-password=\"password\""), "{page}");
+    }
+    for page in [signup_page(true, "a@b.example"), signin_page(None, "a@b.example")] {
+        let password = tags(&page, "<input id=\"password\"").next().expect("the form asks for the password");
+        assert!(password.contains("autofocus") && page.matches("autofocus").count() == 1, "{page}");
+    }
+}
+
+/// A dot that grows looks like a circle of the accuracy.
+#[test]
+fn nothing_on_the_map_is_animated() {
+    assert!(!include_str!("../../assets/public.css").contains("animation"));
+}
+
+#[test]
 fn reference_shows_no_backticks() {
     let page = reference_page();
     assert!(page.contains("Always <code>success</code>.") && !page.contains('`'), "{page}");
@@ -341,7 +442,44 @@ fn docs_describe_every_field() {
 }
 
 #[test]
+fn migration_tables_name_existing_fields() {
+    let source = include_str!("../../../../docs/site/migrate.md");
+    let tables =
+        source.split("\n\n").filter(|part| part.lines().next().is_some_and(|head| head.contains(" | Ipseity | ")));
+    let mut field_count = 0;
+    for row in tables.flat_map(|table| table.lines().skip(2)) {
+        let cell = row.split('|').nth(2).unwrap_or_default().trim();
+        for name in cell.split(", ").filter(|name| *name != "–") {
+            let is_field = ipseity_domain::Field::ALL.iter().any(|field| format!("`{}`", field.name()) == name);
+            assert!(is_field, "{name} in {row}");
+            field_count += 1;
+        }
+    }
+    assert!(field_count > 30, "{field_count}");
+}
+
+#[test]
 fn list_of_ten_paused_keys_stays_under_80_kb() {
-    let page = keys_page((0..10).map(|id| key_card(id, KeyBadge::Paused, true)).collect());
+    let page = keys_page((0..10).map(|id| key_card(id, KeyStatus::Paused, true)).collect());
     assert!(page.len() < 80_000, "{} bytes", page.len());
+}
+
+#[test]
+fn usage_page_names_the_line_of_the_limit_only_if_it_is_drawn() {
+    for (limit, has_line) in [(Some(5_000_000), false), (Some(1_300_000), true), (None, false)] {
+        let page = usage_page(1, true, (true, true), limit);
+        assert_eq!(page.contains("<li class=\"limit\">"), has_line, "{limit:?}");
+        assert_eq!(page.contains("<line class=\"limit\""), has_line, "{limit:?}");
+    }
+}
+
+#[test]
+fn usage_files_have_the_filter_of_the_page() {
+    let page = usage_page(2, false, (true, true), None);
+    for file in ["/usage.csv", "/usage.json"] {
+        assert!(page.contains(&format!("href=\"{file}?range=7d&#38;outcome=burst\" download")), "{page}");
+    }
+    assert!(page.contains("data-live=\"/usage?range=7d&#38;outcome=burst\""), "live updates keep the filter");
+    let empty = usage_page(0, false, (true, true), None);
+    assert!(empty.contains("No requests in this range") && empty.contains("No keys yet."), "{empty}");
 }

@@ -1,10 +1,14 @@
 //! The stores that administrative commands work on.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use ipseity_domain::KeyStatus;
 use ipseity_domain::account::EmailAddress;
-use ipseity_keys::{CommittedChange, DeploymentGuard, DeploymentStatus, KeyMetrics, KeyService};
+use ipseity_keys::{
+    CommittedChange, DeploymentGuard, DeploymentStatus, KeyActivity, KeyMetrics, KeyService, StoredKey,
+};
 use ipseity_ledger::Ledger;
 use ipseity_store::{Account, Store};
 
@@ -39,6 +43,13 @@ impl AdminContext {
         Ok(self.store.accounts().get_by_email(&parse_email(email)?).await?)
     }
 
+    /// The statuses of keys with the requests that they follow from, in the order of `keys`.
+    pub(super) async fn read_statuses(&self, keys: &[StoredKey]) -> Result<Vec<(KeyStatus, KeyActivity)>> {
+        let now_s = unix_now_s()?;
+        let activities = KeyActivity::read_or_last_flush(&self.ledger, keys, now_s).await;
+        Ok(keys.iter().zip(activities).map(|(key, activity)| (key.status(activity, now_s), activity)).collect())
+    }
+
     /// The service that changes keys. Fails if PostgreSQL and Redis belong to different deployments: a change would reach
     /// the wrong database. If nodes use another Redis, or one of both is unreachable, the change itself reports it.
     pub(super) async fn service_for_change(&self) -> Result<&KeyService> {
@@ -56,6 +67,11 @@ impl AdminContext {
             "saved, but not in effect yet: {reason}. A running node applies the change as soon as it can."
         ))
     }
+}
+
+/// Unix time in seconds by this machine's clock.
+pub(super) fn unix_now_s() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
 pub(super) fn parse_email(text: &str) -> Result<EmailAddress> {

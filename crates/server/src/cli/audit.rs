@@ -160,13 +160,15 @@ fn event_json(event: &AuditEvent) -> serde_json::Value {
         "account": event.email,
         "account_id": event.account_id,
         "subject": event.subject,
+        "token": event.token,
     })
 }
 
 fn event_row(event: &AuditEvent) -> [String; 6] {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let account = event.email.clone().or_else(|| event.account_id.map(|id| id.to_string()));
-    let actor = event.operator.as_ref().map_or(event.actor.clone(), |name| format!("{} {name}", event.actor));
+    let name = event.operator.clone().or_else(|| event.token.as_ref().map(|token| format!("(token {token})")));
+    let actor = name.map_or(event.actor.clone(), |name| format!("{} {name}", event.actor));
     [
         output::format_utc(event.at_s),
         event.action.clone(),

@@ -9,7 +9,7 @@ use crate::cli::explain_client::ExplainClient;
 use crate::cli::output;
 use crate::config::Config;
 use crate::geo::update::GeoUpdater;
-use crate::node::console::sign_in_providers;
+use crate::node::sign_in_providers::operator_providers;
 use crate::node::{self, PreparedNode};
 use crate::tasks::acme;
 use crate::telemetry::log;
@@ -27,7 +27,7 @@ pub(super) fn run(config: &Config, explain: &ExplainClient, json: bool) -> Resul
     let prepared = PreparedNode::open(config)?;
     GeoUpdater::open(&config.geo)?;
     prepared.check_portal(config)?;
-    sign_in_providers(config)?;
+    operator_providers(config)?;
     node::check_home(config)?;
     acme::acme_options(&config.acme)?;
     if let Some(deviation) = contract::demo_deviation(config) {

@@ -1,15 +1,13 @@
 //! `ipseity key …`
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use anyhow::{Result, bail, ensure};
 use clap::Subcommand;
-use ipseity_domain::{KeyChange, KeyId, PlaintextKey};
-use ipseity_keys::CommittedChange;
+use ipseity_domain::{KeyChange, KeyId, KeyStatus, LimitLevel, PlaintextKey};
+use ipseity_keys::{CommittedChange, KeyActivity, StoredKey};
 use ipseity_store::{Actor, KeySummary};
 use serde_json::json;
 
-use crate::cli::admin_context::AdminContext;
+use crate::cli::admin_context::{AdminContext, unix_now_s};
 use crate::cli::issue::{IssueCommand, print_plaintext_key, random_byte};
 use crate::cli::limits::KeyLimitsCommand;
 use crate::cli::parse::parse_key_id;
@@ -40,7 +38,7 @@ pub(super) enum KeyCommand {
         /// An ID, or part of a name or an email address. Case is ignored.
         text: String,
     },
-    /// Show a key: owner, state, usage, and the reason for a pause.
+    /// Show a key: owner, status, usage, and the reason for a pause.
     Show {
         /// Key ID: the ten characters after `ips_`.
         #[arg(value_parser = parse_key_id)]
@@ -132,7 +130,11 @@ impl KeyCommand {
             Self::Issue(issue) => issue.run(admin, json).await,
             Self::Search { text } => key_search::search_keys(admin, &text, json).await,
             Self::Show { id } => key_search::show_key(admin, id, json).await,
-            Self::List { account } => print_keys(&keys.list(admin.find_account(&account).await?.id).await?, json),
+            Self::List { account } => {
+                let rows = keys.list(admin.find_account(&account).await?.id).await?;
+                let stored: Vec<StoredKey> = rows.iter().map(StoredKey::from).collect();
+                print_keys(&rows, &admin.read_statuses(&stored).await?, json)
+            }
             Self::Deactivate { id } => {
                 let service = admin.service_for_change().await?;
                 print_state(admin, id, &service.deactivate(Actor::Operator, id).await?, json)
@@ -183,7 +185,7 @@ impl KeyCommand {
 /// Fails while the previous secret of a key works. Clients may still use it, and another rotation would end it.
 async fn ensure_not_in_overlap(admin: &AdminContext, id: KeyId) -> Result<()> {
     let previous = admin.store.keys().find_record(id).await?.and_then(|record| record.previous);
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let now_s = unix_now_s()?;
     if let Some(previous) = previous.filter(|previous| previous.expires_at_s > now_s) {
         let until = output::format_rfc3339(i64::try_from(previous.expires_at_s)?);
         bail!(
@@ -196,23 +198,33 @@ async fn ensure_not_in_overlap(admin: &AdminContext, id: KeyId) -> Result<()> {
 
 fn print_state(admin: &AdminContext, id: KeyId, committed: &CommittedChange, json: bool) -> Result<()> {
     admin.warn_unless_in_effect(committed)?;
-    let state = match &committed.change {
-        KeyChange::Updated(key_record) => key_record.flags.state().name(),
-        KeyChange::Deleted(_) => "deleted",
+    let (state, label) = match &committed.change {
+        KeyChange::Updated(key_record) => {
+            let (state, now_s) = (key_record.flags.state(), unix_now_s()?);
+            let is_expired = key_record
+                .restrictions
+                .as_ref()
+                .and_then(|versioned| versioned.restrictions.expires_at_s)
+                .is_some_and(|at_s| at_s <= now_s);
+            (state.name(), KeyStatus::of(state, is_expired, LimitLevel::Normal, LimitLevel::Normal).label())
+        }
+        KeyChange::Deleted(_) => ("deleted", "Deleted"),
     };
     let value = json!({ "id": id.as_str(), "state": state, "in_effect": committed.publish_error.is_none() });
-    output::print_result(json, &value, &format!("Key {id} is {state}."))
+    output::print_result(json, &value, &format!("Key {id} is {}.", label.to_ascii_lowercase()))
 }
 
-fn print_keys(keys: &[KeySummary], json: bool) -> Result<()> {
+fn print_keys(keys: &[KeySummary], statuses: &[(KeyStatus, KeyActivity)], json: bool) -> Result<()> {
+    let mut keys = keys.iter().zip(statuses);
     if json {
-        return keys.iter().try_for_each(|key| {
+        return keys.try_for_each(|(key, (status, _))| {
             let (day, count) = key.last_used.clone().unzip();
             output::print_json(&json!({
                 "id": key.id.as_str(),
                 "name": key.name,
                 "scope": key.scope.name(),
                 "state": key.state.name(),
+                "status": status.name(),
                 "created_at": output::format_rfc3339(key.created_s),
                 "last_day": day,
                 "last_day_admitted": count,
@@ -220,19 +232,18 @@ fn print_keys(keys: &[KeySummary], json: bool) -> Result<()> {
         });
     }
     let rows: Vec<_> = keys
-        .iter()
-        .map(|key| {
+        .map(|(key, (status, _))| {
             let last_used =
                 key.last_used.as_ref().map_or_else(|| "never".to_owned(), |(day, count)| format!("{day}: {count}"));
             [
                 key.id.to_string(),
                 key.name.clone(),
                 key.scope.to_string(),
-                key.state.name().to_owned(),
+                status.label().to_owned(),
                 output::format_utc(key.created_s),
                 last_used,
             ]
         })
         .collect();
-    output::print_table(["ID", "NAME", "SCOPE", "STATE", "CREATED (UTC)", "LAST USED"], &rows)
+    output::print_table(["ID", "NAME", "SCOPE", "STATUS", "CREATED (UTC)", "LAST USED"], &rows)
 }

@@ -1,7 +1,8 @@
 //! `ipseity key search` and `ipseity key show`.
 
 use anyhow::{Context, Result};
-use ipseity_domain::KeyId;
+use ipseity_domain::{KeyId, KeyStatus};
+use ipseity_keys::{KeyActivity, StoredKey};
 use ipseity_store::{FoundKey, KeySummary, StoreRefusal};
 use serde_json::{Value, json};
 
@@ -15,31 +16,35 @@ pub(super) async fn search_keys(admin: &AdminContext, text: &str, as_json: bool)
     // An ID may be given with its prefix `ips_`.
     let id = KeyId::parse(text);
     let matches = admin.store.keys().search(id.as_ref().map_or(text, KeyId::as_str), RESULTS_MAX).await?;
+    let keys: Vec<StoredKey> = matches.iter().map(StoredKey::from).collect();
+    let mut matches = matches.iter().zip(admin.read_statuses(&keys).await?);
     if as_json {
-        return matches.iter().try_for_each(|key| output::print_json(&key_summary_json(key)));
+        return matches.try_for_each(|(key, (status, _))| output::print_json(&key_summary_json(key, status)));
     }
-    let row = |key: &FoundKey| {
-        let (scope, state) = (key.scope.to_string(), key.state.name().to_owned());
-        [key.id.to_string(), key.name.clone(), scope, state, key.email.clone()]
+    let row = |(key, (status, _)): (&FoundKey, (KeyStatus, KeyActivity))| {
+        let (scope, status) = (key.scope.to_string(), status.label().to_owned());
+        [key.id.to_string(), key.name.clone(), scope, status, key.email.clone()]
     };
-    output::print_table(["ID", "NAME", "SCOPE", "STATE", "ACCOUNT"], &matches.iter().map(row).collect::<Vec<_>>())
+    output::print_table(["ID", "NAME", "SCOPE", "STATUS", "ACCOUNT"], &matches.map(row).collect::<Vec<_>>())
 }
 
 pub(super) async fn show_key(admin: &AdminContext, id: KeyId, as_json: bool) -> Result<()> {
     let matches = admin.store.keys().search(id.as_str(), RESULTS_MAX).await?;
     let key = matches.into_iter().find(|key| key.id == id).ok_or(StoreRefusal::UnknownKey)?;
     let row = admin.store.keys().find(key.account_id, id).await?.context(StoreRefusal::UnknownKey)?;
+    let (status, activity) =
+        admin.read_statuses(&[StoredKey::from(&row)]).await?.pop().context(StoreRefusal::UnknownKey)?;
     if as_json {
-        return output::print_json(&key_detail_json(&key, &row));
+        return output::print_json(&key_detail_json(&key, &row, (status, activity)));
     }
     let lines = [
         ("ID", key.id.to_string()),
         ("name", row.name),
         ("account", key.email),
         ("scope", row.scope.to_string()),
-        ("state", row.state.name().to_owned()),
+        ("status", status.label().to_owned()),
         ("created", format!("{} UTC", output::format_utc(row.created_s))),
-        ("today", format!("{} requests, as of the last usage flush", row.used_today)),
+        ("today", format!("{} requests", activity.used_today)),
         ("limits", format!("{} requests per day, {} in any 60 seconds", row.daily_limit, row.burst_limit)),
         ("last used", row.last_used.map_or_else(|| "never".to_owned(), |(day, count)| format!("{day}: {count}"))),
         (
@@ -63,20 +68,21 @@ pub(super) async fn show_key(admin: &AdminContext, id: KeyId, as_json: bool) -> 
     Ok(())
 }
 
-fn key_summary_json(key: &FoundKey) -> Value {
+fn key_summary_json(key: &FoundKey, status: KeyStatus) -> Value {
     json!({
         "id": key.id.as_str(),
         "name": key.name,
         "scope": key.scope.name(),
         "state": key.state.name(),
+        "status": status.name(),
         "account": key.email,
     })
 }
 
-fn key_detail_json(key: &FoundKey, row: &KeySummary) -> Value {
-    let mut detail = key_summary_json(key);
+fn key_detail_json(key: &FoundKey, row: &KeySummary, (status, activity): (KeyStatus, KeyActivity)) -> Value {
+    let mut detail = key_summary_json(key, status);
     detail["created_at"] = json!(output::format_rfc3339(row.created_s));
-    detail["today"] = json!(row.used_today);
+    detail["today"] = json!(activity.used_today);
     detail["limits"] = json!({ "daily_limit": row.daily_limit, "burst_limit": row.burst_limit });
     detail["last_day"] = json!(row.last_used.as_ref().map(|(day, _)| day));
     detail["previous_secret_until"] = json!(row.previous_until_s.map(output::format_rfc3339));

@@ -12,7 +12,7 @@ const PREFIX: &str = "IPSEITY__";
 /// What errors call the source of a value.
 const ORIGIN: &str = "the environment";
 /// Settings whose variable is a comma-separated list.
-const LIST_SETTINGS: [&str; 12] = [
+const LIST_SETTINGS: [&str; 13] = [
     "edge.http",
     "edge.https",
     "edge.trusted_proxies",
@@ -21,6 +21,7 @@ const LIST_SETTINGS: [&str; 12] = [
     "acme.contact",
     "home.advertised_urls",
     "home.urls",
+    "alerts.allowed_networks",
     "geo.files",
     "geo.hosting_asn_lists",
     "geo.proxy_asn_lists",

@@ -1,10 +1,12 @@
 //! Configuration: `default.toml`, overridden by a file and then by environment variables.
 
+mod admin;
 mod choice;
 mod defaults;
 pub(crate) mod edge;
 mod environment;
 mod listen_address;
+mod manage;
 pub(crate) mod public_urls;
 pub(crate) mod secrets;
 mod unknown_settings;
@@ -16,12 +18,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use config::{File, FileFormat};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::config::admin::AdminConfig;
 use crate::config::choice::parse_choice;
 use crate::config::defaults::DEFAULT_TOML;
 use crate::config::edge::EdgeConfig;
 use crate::config::environment::EnvironmentSettings;
+use crate::config::manage::ManageConfig;
 use crate::config::secrets::{read_secret, redact_setting};
 use crate::config::unknown_settings::reject_unknown_in_file;
 
@@ -38,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) geo: GeoConfig,
     pub(crate) portal: PortalConfig,
     pub(crate) mail: MailConfig,
+    pub(crate) alerts: AlertsConfig,
+    pub(crate) manage: ManageConfig,
     pub(crate) retention: RetentionConfig,
     pub(crate) ops: OpsConfig,
     pub(crate) admin: AdminConfig,
@@ -239,10 +246,18 @@ impl GeoSourceConfig {
 pub(crate) struct PortalConfig {
     pub(crate) enabled: bool,
     pub(crate) banner: String,
+    pub(crate) terms_file: PathBuf,
+    pub(crate) privacy_file: PathBuf,
     pub(crate) signup: SignupMode,
     pub(crate) session_idle_days: u32,
     pub(crate) session_days_max: u32,
     pub(crate) recent_sign_in_s: u64,
+    pub(crate) oidc_name: String,
+    pub(crate) oidc_issuer: String,
+    pub(crate) oidc_client_id: String,
+    pub(crate) oidc_client_secret_file: PathBuf,
+    pub(crate) github_client_id: String,
+    pub(crate) github_client_secret_file: PathBuf,
     pub(crate) github_keys_url: String,
     pub(crate) require_two_factor: bool,
     pub(crate) second_factor_attempts_per_account_max: u32,
@@ -293,8 +308,20 @@ pub(crate) struct MailConfig {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct AlertsConfig {
+    pub(crate) allowed_networks: Vec<IpNet>,
+    pub(crate) channels_per_account_max: u32,
+    pub(crate) requests_max: usize,
+    pub(crate) requests_per_channel_max: usize,
+    pub(crate) requests_per_account_max: usize,
+    pub(crate) timeout_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct RetentionConfig {
     pub(crate) usage_days: u16,
+    pub(crate) hourly_usage_days: u16,
     pub(crate) history_days: u16,
     pub(crate) interval_s: u64,
 }
@@ -309,34 +336,6 @@ pub(crate) struct OpsConfig {
     pub(crate) probe_interval_ms: u64,
     pub(crate) probe_timeout_ms: u64,
     pub(crate) heartbeat_interval_s: u64,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AdminConfig {
-    pub(crate) listen: String,
-    pub(crate) url: String,
-    pub(crate) oidc_name: String,
-    pub(crate) oidc_issuer: String,
-    pub(crate) oidc_client_id: String,
-    pub(crate) oidc_client_secret_file: PathBuf,
-    pub(crate) github_client_id: String,
-    pub(crate) github_client_secret_file: PathBuf,
-    pub(crate) session_idle_min: u64,
-    pub(crate) session_hours_max: u64,
-    pub(crate) sign_in_attempts_per_10_min_max: u32,
-    pub(crate) actions_per_operator_per_10_min_max: u32,
-    pub(crate) connections_max: usize,
-    pub(crate) postgres_connections_max: u32,
-    pub(crate) query_timeout_ms: u64,
-}
-
-impl AdminConfig {
-    /// The address of the admin console. `None` if there is none.
-    pub(crate) fn listen_address(&self) -> Result<Option<SocketAddr>> {
-        let parsed = Some(&*self.listen).filter(|listen| !listen.is_empty()).map(str::parse).transpose();
-        parsed.context("[admin] listen must be an address with a port, such as 127.0.0.1:9470")
-    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

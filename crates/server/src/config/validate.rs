@@ -53,6 +53,10 @@ impl Config {
             "[retention] usage_days must be at least 31, because the portal shows 31 days"
         );
         ensure!(
+            self.retention.hourly_usage_days >= 30,
+            "[retention] hourly_usage_days must be at least 30, because the portal shows the hours of 30 days"
+        );
+        ensure!(
             self.ledger.outbox_poll_interval_ms <= OUTBOX_POLL_INTERVAL_MS_MAX,
             "[ledger] outbox_poll_interval_ms must be at most {OUTBOX_POLL_INTERVAL_MS_MAX}, because the claim of a node \
              on its Redis lasts 10 s"

@@ -18,8 +18,10 @@ use crate::config::{Config, LedgerConfig, millis};
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Background connections to PostgreSQL: outbox, connect gate, usage flush and readiness check.
 const BACKGROUND_CONNECTIONS_MAX: u32 = 4;
-/// Connections that wait for notifications: outbox and changes of keys, or, for pages, changes of accounts and emails.
+/// Connections that wait for notifications of the outbox and of changes of keys.
 const LISTEN_CONNECTIONS: u32 = 2;
+/// Those of pages: changes of accounts, emails and alerts.
+const PORTAL_LISTEN_CONNECTIONS: u32 = 3;
 
 /// PostgreSQL for background tasks and commands.
 pub(crate) fn background_store(config: &Config, application_name: &'static str) -> Result<Store> {
@@ -79,11 +81,14 @@ pub(crate) fn console_store_of(config: &Config, operator: String) -> Result<Stor
     Store::new(&StoreOptions { operator: Some(operator), ..options }).context("invalid [store] url")
 }
 
-/// Maximum number of PostgreSQL connections of a node: requests, background tasks, pages, the portal's worker, notifications
-/// for each of the two, and the admin console.
+/// Maximum number of PostgreSQL connections of a node: requests, background tasks, pages, changes with personal tokens, the
+/// portal's worker, notifications for each of the two, and the admin console.
 pub(crate) fn postgres_connections_per_node(config: &Config) -> u32 {
     let background = BACKGROUND_CONNECTIONS_MAX + LISTEN_CONNECTIONS;
-    let portal = if config.portal.enabled { config.portal.postgres_connections_max + background } else { 0 };
+    let portal = &config.portal;
+    let pages = portal.postgres_connections_max + config.manage.postgres_connections_max;
+    let portal_worker = BACKGROUND_CONNECTIONS_MAX + PORTAL_LISTEN_CONNECTIONS;
+    let portal = if portal.enabled { pages + portal_worker } else { 0 };
     let console = if config.admin.listen.is_empty() { 0 } else { config.admin.postgres_connections_max };
     config.store.connections_max + background + portal + console
 }
@@ -103,7 +108,14 @@ fn store_options(
     connections_max: u32,
     timeout: Duration,
 ) -> StoreOptions {
-    StoreOptions { url: config.store.url.clone(), application_name, operator: None, connections_max, timeout }
+    StoreOptions {
+        url: config.store.url.clone(),
+        application_name,
+        operator: None,
+        token: None,
+        connections_max,
+        timeout,
+    }
 }
 
 fn open_ledger(options: &LedgerOptions) -> Result<Arc<Ledger>> {

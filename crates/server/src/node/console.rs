@@ -1,8 +1,6 @@
 //! Builds the admin console from the configuration, and serves it.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +15,7 @@ use ipseity_geo::{AtlasReloader, Edition};
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_ledger::Ledger;
 use ipseity_portal::{
-    Console, ConsoleHost, ConsoleSettings, GeoEdition, GithubSettings, HealthCheck, NodeCertificate,
-    OidcProviderSettings, OperatorStores, SignInProvider,
+    Console, ConsoleHost, ConsoleSettings, GeoEdition, HealthCheck, NodeCertificate, OperatorStores, SignInProvider,
 };
 use ipseity_store::OperatorSessionLimits;
 use tower::ServiceExt;
@@ -45,13 +42,13 @@ pub(crate) struct ConsoleSources {
 pub(crate) fn serve_console(
     config: &Config,
     socket: Listener,
+    providers: Vec<SignInProvider>,
     sources: ConsoleSources,
     drain: Drain,
 ) -> Result<impl Future<Output = ()> + use<>> {
     let (store, ledger) = console_backends(config, sources.guard.trusted_stores())?;
     let host = NodeHost { config: config.clone(), ledger: Arc::clone(&ledger), sources };
-    let console =
-        Arc::new(Console::new(store, ledger, console_settings(config)?, sign_in_providers(config)?, Box::new(host)));
+    let console = Arc::new(Console::new(store, ledger, console_settings(config)?, providers, Box::new(host)));
     let connections_max = config.admin.connections_max;
     let limits = EdgeLimits { connections_max, connections_per_subnet_max: connections_max, ..edge_limits(config) };
     let edge = Arc::new(EdgeState::new(limits, Trust::none(), None));
@@ -105,6 +102,7 @@ pub(crate) fn console_settings(config: &Config) -> Result<ConsoleSettings> {
         url,
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         email_enabled: !config.mail.smtp_url.is_empty(),
+        has_tickets: !config.public.sealing_key_file.as_os_str().is_empty(),
         emails_per_address_per_hour_max: config.mail.emails_per_address_per_hour_max,
         session_limits: OperatorSessionLimits {
             idle_timeout: Duration::from_secs(admin.session_idle_min * 60),
@@ -115,42 +113,6 @@ pub(crate) fn console_settings(config: &Config) -> Result<ConsoleSettings> {
         form_bytes_max: config.portal.form_bytes_max,
         page_timeout: millis(config.edge.request_timeout_ms) * 9 / 10,
     })
-}
-
-/// The providers of `[admin]` with which operators can sign in.
-pub(crate) fn sign_in_providers(config: &Config) -> Result<Vec<SignInProvider>> {
-    let admin = &config.admin;
-    let url = console_settings(config)?.url;
-    // Separate paths, so that the response of one is not taken for that of the other.
-    let redirect_url = |path: &str| url.join(path).map(String::from);
-    let mut providers = Vec::new();
-    if !admin.oidc_issuer.is_empty() {
-        let name = if admin.oidc_name.is_empty() { &admin.oidc_issuer } else { &admin.oidc_name };
-        let settings = OidcProviderSettings {
-            name: name.clone(),
-            issuer: admin.oidc_issuer.clone(),
-            client_id: admin.oidc_client_id.clone(),
-            client_secret: read_client_secret("oidc_client_secret_file", &admin.oidc_client_secret_file)?,
-            redirect_url: redirect_url("signin/callback/oidc")?,
-        };
-        providers.push(SignInProvider::oidc(settings).context("invalid [admin] oidc_issuer")?);
-    }
-    if !admin.github_client_id.is_empty() {
-        let settings = GithubSettings {
-            client_id: admin.github_client_id.clone(),
-            client_secret: read_client_secret("github_client_secret_file", &admin.github_client_secret_file)?,
-            redirect_url: redirect_url("signin/callback/github")?,
-        };
-        providers.push(SignInProvider::github(settings).context("invalid [admin] github_client_id")?);
-    }
-    Ok(providers)
-}
-
-fn read_client_secret(setting: &str, file: &Path) -> Result<String> {
-    let secret =
-        fs::read_to_string(file).with_context(|| format!("failed to read [admin] {setting} {}", file.display()))?;
-    ensure!(!secret.trim().is_empty(), "[admin] {setting} {} is empty", file.display());
-    Ok(secret.trim().to_owned())
 }
 
 fn is_local(url: &Url) -> bool {

@@ -16,8 +16,10 @@ pub(crate) mod readiness;
 pub(crate) mod remote;
 pub(crate) mod scanner_keys;
 pub(crate) mod sealed_tokens;
+pub(crate) mod sign_in_providers;
 mod signals;
 pub(crate) mod sockets;
+pub(crate) mod status;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,8 +54,10 @@ use crate::node::ops::OpsState;
 use crate::node::portal_setup::{PageSources, PortalSetup};
 use crate::node::readiness::{Dependencies, Readiness, ReadinessCollector};
 use crate::node::sealed_tokens::{SealedTokens, open_sealed_tokens};
+use crate::node::sign_in_providers::operator_providers;
 use crate::node::signals::{Reloader, Signals};
 use crate::node::sockets::ListenSockets;
+use crate::node::status::NodeStatus;
 use crate::tasks::acme::{self, AcmeWorker};
 use crate::tasks::blocked_networks::{BlockedNetworksWorker, open_blocked_networks};
 use crate::tasks::certificates::{self, CertificateReloadWorker};
@@ -173,7 +177,9 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     };
 
     let (atlas_reloader, cert_resolver) = (Arc::clone(&parts.atlas_reloader), parts.cert_resolver.clone());
-    let console_guard = Arc::clone(&parts.guard);
+    let (console_guard, status) = (Arc::clone(&parts.guard), Arc::clone(&parts.status));
+    // Before the node listens, because the files of secrets may be missing.
+    let providers = operator_providers(config)?;
 
     let mut serving = Serving::start(config, parts, public_service, Arc::clone(&api), dependencies, log_control)?;
     let (drain, tasks) = (serving.drain.clone(), &mut serving.tasks);
@@ -183,7 +189,7 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
     tasks.spawn(recovery::follow_clocks(Arc::clone(&api), drain.clone()));
     tasks.spawn(retention.run(drain.clone()));
     let (readiness, store) = (Arc::clone(&serving.ops.readiness), background.store.clone());
-    let heartbeat = HeartbeatWorker::new(config, store, guard, Arc::clone(&api), readiness, connected_sites);
+    let heartbeat = HeartbeatWorker::new(config, store, guard, Arc::clone(&api), readiness, connected_sites, status);
     tasks.spawn(heartbeat.run(drain.clone()));
     if let Some(portal_setup) = portal_setup {
         tasks.spawn(portal_setup::run_portal_tasks(portal_setup.worker, drain.clone()));
@@ -200,7 +206,7 @@ async fn run_home_node(config: &Config, mut parts: NodeParts, log_control: Arc<L
             cert_resolver,
             readiness,
         };
-        serving.tasks.spawn(serve_console(config, socket, sources, drain.clone())?);
+        serving.tasks.spawn(serve_console(config, socket, providers, sources, drain.clone())?);
     }
     tokio::join!(
         serving.drain_after_signal(config),
@@ -235,6 +241,7 @@ pub(crate) struct NodeParts {
     acme: Option<AcmeWorker>,
     signals: Signals,
     reloader: Reloader,
+    status: Arc<NodeStatus>,
 }
 
 impl NodeParts {
@@ -277,6 +284,7 @@ impl NodeParts {
             acme,
             signals,
             reloader,
+            status: Arc::default(),
         })
     }
 
@@ -285,6 +293,7 @@ impl NodeParts {
             atlas_reloader: Arc::clone(&self.atlas_reloader),
             tokens: self.sealed_tokens.clone(),
             banner: self.reloader.banner(),
+            status: Arc::clone(&self.status),
         }
     }
 
@@ -325,6 +334,7 @@ impl Serving {
         let (drain_switch, drain) = Drain::new();
         let readiness = Readiness::new(dependencies, Arc::clone(&api));
         parts.registry().register_collector(Box::new(ReadinessCollector(Arc::clone(&readiness))));
+        parts.status.set_readiness(&readiness);
         let ops = Arc::new(OpsState {
             readiness: Arc::clone(&readiness),
             api,
@@ -448,6 +458,7 @@ fn open_api(config: &Config, backend: Backend, parts: &NodeParts, usage_buffer: 
     let SealedTokens { pairing, tickets, .. } = parts.sealed_tokens.clone();
     let api = api.with_https_required(config.public.requires_https()).with_test_keys(config.public.test_keys);
     let api = api.with_blocked_networks(parts.blocked_networks.clone());
+    let api = api.with_openapi_document(&portal_setup::openapi_document(config));
     Arc::new(api.with_pairing(pairing).with_tickets(tickets))
 }
 

@@ -1,10 +1,12 @@
 //! Builds the portal from the configuration.
 
+use std::fs;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use http::HeaderMap;
 use ipseity_api::Pairing;
 use ipseity_domain::Client;
@@ -12,8 +14,8 @@ use ipseity_edge::Drain;
 use ipseity_geo::AtlasReloader;
 use ipseity_keys::{DeploymentGuard, KeyMetrics, KeyService};
 use ipseity_portal::{
-    DataAttribution, HostServices, MailerOptions, PageRouters, Portal, PortalSettings, PortalWorker,
-    PublicPagesSettings, VisitorLookup,
+    AlertOptions, DataAttribution, HostServices, LegalTexts, MailerOptions, ManageSettings, PageRouters, Portal,
+    PortalSettings, PortalWorker, PublicPagesSettings, ServiceHealth, VisitorLookup,
 };
 use ipseity_store::SessionLimits;
 use prometheus_client::registry::Registry;
@@ -25,6 +27,8 @@ use crate::config::{Config, SignupMode, millis};
 use crate::node::backends::{background_store, portal_backends};
 use crate::node::scanner_keys::ScannerKeysSource;
 use crate::node::sealed_tokens::SealedTokens;
+use crate::node::sign_in_providers::member_providers;
+use crate::node::status::NodeStatus;
 
 /// What pages get from the rest of the node.
 #[derive(Clone)]
@@ -33,13 +37,14 @@ pub(crate) struct PageSources {
     pub(crate) tokens: SealedTokens,
     /// `[portal] banner`, which a reload can change.
     pub(crate) banner: watch::Receiver<String>,
+    pub(crate) status: Arc<NodeStatus>,
 }
 
 impl PageSources {
     /// To validate the settings.
     pub(crate) fn without_banner(atlas_reloader: &Arc<AtlasReloader>, tokens: &SealedTokens) -> Self {
         let banner = watch::Sender::new(String::new()).subscribe();
-        Self { atlas_reloader: Arc::clone(atlas_reloader), tokens: tokens.clone(), banner }
+        Self { atlas_reloader: Arc::clone(atlas_reloader), tokens: tokens.clone(), banner, status: Arc::default() }
     }
 }
 
@@ -71,8 +76,15 @@ impl PortalSetup {
         let (store, ledger) = portal_backends(config, guard.trusted_stores())?;
         let key_service = KeyService::new(store.clone(), Arc::clone(&ledger), Arc::clone(guard), key_metrics.clone());
         let host_services = PortalHostServices::open(config, sources)?;
-        let portal =
-            Arc::new(Portal::new(store, ledger, key_service, portal_settings(config), Box::new(host_services)));
+        let providers = member_providers(config)?;
+        let portal = Arc::new(Portal::new(
+            store,
+            ledger,
+            key_service,
+            portal_settings(config)?,
+            providers,
+            Box::new(host_services),
+        ));
         let mail_options = mail_options(config);
         let worker = PortalWorker::open(
             Arc::clone(&portal),
@@ -92,6 +104,7 @@ pub(crate) fn public_pages(config: &Config, sources: PageSources) -> Result<Page
         require_https: config.public.requires_https(),
         contact: config.public.contact.clone(),
         security_contact: config.public.security_contact.clone(),
+        legal_texts: read_legal_texts(config)?,
         demo_daily_limit: config.ledger.demo_daily_limit,
         signup_open: config.portal.signup == SignupMode::Open,
         self_lookups_per_subnet_per_min_max: config.portal.self_lookups_per_subnet_per_min_max,
@@ -114,16 +127,19 @@ struct PortalHostServices {
     pairing: Option<Arc<Pairing>>,
     has_tickets: bool,
     banner: watch::Receiver<String>,
+    status: Arc<NodeStatus>,
 }
 
 impl PortalHostServices {
-    fn open(config: &Config, PageSources { atlas_reloader, tokens, banner }: PageSources) -> Result<Self> {
+    fn open(config: &Config, sources: PageSources) -> Result<Self> {
+        let PageSources { atlas_reloader, tokens, banner, status } = sources;
         Ok(Self {
             has_tickets: tokens.tickets.is_some(),
             pairing: tokens.pairing,
             atlas_reloader,
             banner,
-            openapi: ipseity_api::openapi_document(&public_urls(&config.public)),
+            status,
+            openapi: openapi_document(config),
             scanner_keys: ScannerKeysSource::open(&config.portal.github_keys_url)?,
         })
     }
@@ -132,6 +148,10 @@ impl PortalHostServices {
 impl HostServices for PortalHostServices {
     fn banner(&self) -> String {
         self.banner.borrow().clone()
+    }
+
+    fn health(&self) -> ServiceHealth {
+        self.status.health(&self.atlas_reloader.current())
     }
 
     fn data_attributions(&self) -> Vec<DataAttribution> {
@@ -165,6 +185,17 @@ impl HostServices for PortalHostServices {
     }
 }
 
+/// The OpenAPI document. It describes the management API if this node or home has a portal.
+pub(crate) fn openapi_document(config: &Config) -> Value {
+    let urls = public_urls(&config.public);
+    let document = ipseity_api::openapi_document(&urls);
+    if config.portal.enabled {
+        ipseity_api::with_operations(document, &ipseity_portal::manage_openapi(&urls.base), &urls)
+    } else {
+        document
+    }
+}
+
 /// Runs the portal's worker until the drain starts, then closes the event streams of open pages.
 pub(crate) async fn run_portal_tasks(worker: PortalWorker, drain: Drain) {
     tokio::select! {
@@ -182,13 +213,47 @@ fn mail_options(config: &Config) -> Option<MailerOptions> {
     })
 }
 
-fn portal_settings(config: &Config) -> PortalSettings {
+fn alert_options(config: &Config) -> AlertOptions {
+    let alerts = &config.alerts;
+    AlertOptions {
+        allowed_networks: alerts.allowed_networks.clone(),
+        channels_per_account_max: alerts.channels_per_account_max,
+        requests_max: alerts.requests_max,
+        requests_per_channel_max: alerts.requests_per_channel_max,
+        requests_per_account_max: alerts.requests_per_account_max,
+        timeout: millis(alerts.timeout_ms),
+    }
+}
+
+/// Reads the operator's terms of service and privacy policy.
+fn read_legal_texts(config: &Config) -> Result<LegalTexts> {
+    let read = |setting: &str, file: &Path| {
+        if file.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let path = file.display();
+        let text = fs::read_to_string(file).with_context(|| format!("failed to read [portal] {setting} {path}"))?;
+        ensure!(
+            !text.trim().is_empty(),
+            "[portal] {setting} {path} is empty. Write the text, or leave the setting empty."
+        );
+        Ok(Some(text))
+    };
     let portal = &config.portal;
-    PortalSettings {
+    Ok(LegalTexts {
+        terms: read("terms_file", &portal.terms_file)?,
+        privacy: read("privacy_file", &portal.privacy_file)?,
+    })
+}
+
+fn portal_settings(config: &Config) -> Result<PortalSettings> {
+    let portal = &config.portal;
+    Ok(PortalSettings {
         base_url: config.public.base_url.trim_end_matches('/').to_owned(),
         require_https: config.public.requires_https(),
         contact: config.public.contact.clone(),
         security_contact: config.public.security_contact.clone(),
+        legal_texts: read_legal_texts(config)?,
         demo_daily_limit: config.ledger.demo_daily_limit,
         signup_open: portal.signup == SignupMode::Open,
         email_enabled: !config.mail.smtp_url.is_empty(),
@@ -210,11 +275,18 @@ fn portal_settings(config: &Config) -> PortalSettings {
         emails_per_node_per_hour_max: config.mail.emails_per_node_per_hour_max,
         account_changes_per_account_max: portal.account_changes_per_account_max,
         key_actions_per_account_max: portal.key_actions_per_account_max,
+        alerts: alert_options(config),
+        manage: ManageSettings {
+            tokens_per_account_max: config.manage.tokens_per_account_max,
+            requests_per_token_per_min_max: config.manage.requests_per_token_per_min_max,
+            unknown_tokens_per_subnet_per_min_max: config.manage.unknown_tokens_per_subnet_per_min_max,
+            postgres_connections_max: config.manage.postgres_connections_max,
+        },
         event_streams_max: portal.event_streams_max,
         event_streams_per_account_max: portal.event_streams_per_account_max,
         form_bytes_max: portal.form_bytes_max,
         page_timeout: page_timeout(config),
-    }
+    })
 }
 
 pub(crate) fn session_limits(config: &Config) -> SessionLimits {

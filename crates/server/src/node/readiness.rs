@@ -12,6 +12,7 @@ use ipseity_edge::Drain;
 use ipseity_home::{CallError, HomeClient};
 use ipseity_keys::{DeploymentGuard, DeploymentStatus};
 use ipseity_ledger::Ledger;
+use ipseity_portal::ProbeState;
 use ipseity_store::{SchemaStatus, Store, StoreError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -154,6 +155,40 @@ impl Readiness {
             }
             Dependencies::Home(home) => home.is_ready(),
         }
+    }
+
+    /// Whether requests get answers, from a store, from home or from memory.
+    pub(crate) fn can_answer(&self) -> bool {
+        let is_unprobed = matches!(self.dependencies, Dependencies::Stores { .. })
+            && !(self.store.is_known() && self.ledger.is_known());
+        is_unprobed || self.is_any_available() || self.api.admission().can_serve_degraded()
+    }
+
+    /// Whether this node decides with local limits.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.api.admission().is_degraded()
+    }
+
+    /// Whether PostgreSQL accepts writes.
+    pub(crate) fn database_state(&self) -> ProbeState {
+        match &self.dependencies {
+            Dependencies::Home(_) => ProbeState::Elsewhere,
+            Dependencies::Stores { .. } if !self.store.is_known() => ProbeState::NotProbed,
+            Dependencies::Stores { .. } => {
+                let works = self.store.error().is_none() && !self.is_read_only.load(Ordering::Acquire);
+                if works { ProbeState::Works } else { ProbeState::Failed }
+            }
+        }
+    }
+
+    /// Whether Redis, or on a remote node home, counts requests.
+    pub(crate) fn counting_state(&self) -> ProbeState {
+        let works = match &self.dependencies {
+            Dependencies::Home(home) => home.is_ready(),
+            Dependencies::Stores { .. } if !self.ledger.is_known() => return ProbeState::NotProbed,
+            Dependencies::Stores { guard, .. } => self.ledger.error().is_none() && !guard.status().is_mismatch(),
+        };
+        if works { ProbeState::Works } else { ProbeState::Failed }
     }
 
     fn set_read_only(&self, is_read_only: bool) {

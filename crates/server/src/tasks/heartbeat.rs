@@ -1,4 +1,4 @@
-//! Records in PostgreSQL that this node runs, and which sites are connected to it.
+//! Records in PostgreSQL that this node runs, and which sites are connected to it. Reads the sites of all nodes for the status page.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,6 +12,7 @@ use ipseity_store::{NodeHeartbeat, Store};
 use crate::config::Config;
 use crate::node::home_listener::ConnectedSites;
 use crate::node::readiness::Readiness;
+use crate::node::status::NodeStatus;
 use crate::tasks::periodic::run_every;
 
 /// Limits the load on PostgreSQL.
@@ -23,6 +24,7 @@ pub(crate) struct HeartbeatWorker {
     api: Arc<Api>,
     readiness: Arc<Readiness>,
     connected_sites: Arc<ConnectedSites>,
+    status: Arc<NodeStatus>,
     host_name: String,
     site: String,
     started_s: i64,
@@ -37,6 +39,7 @@ impl HeartbeatWorker {
         api: Arc<Api>,
         readiness: Arc<Readiness>,
         connected_sites: Arc<ConnectedSites>,
+        status: Arc<NodeStatus>,
     ) -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -45,6 +48,7 @@ impl HeartbeatWorker {
             api,
             readiness,
             connected_sites,
+            status,
             host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             site: config.edge.colo.clone(),
             started_s: i64::try_from(started.as_secs()).unwrap_or(i64::MAX),
@@ -70,6 +74,11 @@ impl HeartbeatWorker {
         };
         if let Err(error) = self.store.nodes().heartbeat(&heartbeat).await {
             tracing::warn!(error = %causes(&error), "heartbeat not written");
+            return;
+        }
+        match self.store.nodes().list().await {
+            Ok(nodes) => self.status.set_nodes(nodes),
+            Err(error) => tracing::warn!(error = %causes(&error), "heartbeats not read"),
         }
     }
 }

@@ -34,6 +34,7 @@ impl RetentionWorker {
             store,
             policy: RetentionPolicy {
                 usage_days: settings.usage_days.into(),
+                hourly_usage_days: settings.hourly_usage_days.into(),
                 history_days: settings.history_days.into(),
             },
             session_limits,

@@ -10,12 +10,11 @@ use ipseity_api::{DrainedUsage, UsageBuffer};
 use ipseity_domain::{causes, is_mutant};
 use ipseity_edge::Drain;
 use ipseity_keys::KeyService;
-use ipseity_ledger::{Ledger, Owner, Sweep};
+use ipseity_ledger::{Ledger, Owner, SweepPart};
 use ipseity_store::{KeyDailyUsage, Store};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 use crate::tasks::outcome_counter::{FAILED, OutcomeCounter, SUCCEEDED};
 use crate::tasks::periodic::run_every;
@@ -65,8 +64,7 @@ impl UsageFlushWorker {
             return;
         }
         let flush_all = async |owner: Owner| {
-            let flushed = async { self.flush_sweep(&owner, self.ledger.sweep_rest(&owner).await?).await };
-            self.count_outcome(flushed.await);
+            self.count_outcome(self.flush_part(&self.ledger.all_parts(&owner)).await);
         };
         let _ = timeout(self.interval, join_all(self.ledger.owners().into_iter().map(flush_all))).await;
     }
@@ -77,9 +75,9 @@ impl UsageFlushWorker {
         if self.key_service.deployment_status().is_mismatch() {
             return;
         }
-        // A server that does not answer delays no other, and not the next round.
-        let sweeps = self.ledger.owners().into_iter().filter_map(|owner| self.start_sweep(owner));
-        let _ = timeout(self.interval, join_all(sweeps)).await;
+        for owner in self.ledger.owners() {
+            self.start_sweep(owner);
+        }
     }
 
     async fn flush_buffer(&self) {
@@ -89,17 +87,18 @@ impl UsageFlushWorker {
         self.count_outcome(written);
     }
 
-    /// Sweeps a server in a separate task. Returns `None` if the last sweep of it has not ended yet.
-    fn start_sweep(self: &Arc<Self>, owner: Owner) -> Option<JoinHandle<()>> {
-        let is_first = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.address());
-        is_first.then(|| {
-            let worker = Arc::clone(self);
-            tokio::spawn(async move {
-                let swept = worker.sweep(&owner).await;
-                worker.sweeping.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner.address());
-                worker.count_outcome(swept);
-            })
-        })
+    /// Sweeps a server in a separate task, so that one that does not answer delays no other, and neither the next round nor the
+    /// exit. Does nothing if the last sweep of it has not ended yet.
+    fn start_sweep(self: &Arc<Self>, owner: Owner) {
+        if !self.sweeping.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.address()) {
+            return;
+        }
+        let worker = Arc::clone(self);
+        tokio::spawn(async move {
+            let swept = worker.sweep(&owner).await;
+            worker.sweeping.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner.address());
+            worker.count_outcome(swept);
+        });
     }
 
     fn count_outcome(&self, result: Result<()>) {
@@ -124,16 +123,22 @@ impl UsageFlushWorker {
     }
 
     /// Flushes the counts that Redis has marked, and records pauses that only Redis has. One node at a time does this
-    /// for each server.
+    /// for each server, in parts that are spread evenly: PostgreSQL writes thousands of rows in each interval, and would
+    /// delay requests if it wrote them together.
     async fn sweep(&self, owner: &Owner) -> Result<()> {
-        match self.ledger.sweep(owner, self.interval).await? {
-            Some(sweep) => self.flush_sweep(owner, sweep).await,
-            None => Ok(()),
+        let Some(parts) = self.ledger.claim_sweep(owner, self.interval).await? else { return Ok(()) };
+        // It ends before the claim does, unless PostgreSQL or Redis is slow.
+        let mut tick = interval(self.interval * 4 / 5 / u32::try_from(parts.len())?);
+        for part in &parts {
+            tick.tick().await;
+            self.flush_part(part).await?;
         }
+        Ok(())
     }
 
-    async fn flush_sweep(&self, owner: &Owner, mut sweep: Sweep) -> Result<()> {
+    async fn flush_part(&self, part: &SweepPart) -> Result<()> {
         loop {
+            let sweep = self.ledger.sweep(part).await?;
             let rows = sweep.usage.iter().flat_map(|unflushed| {
                 unflushed.days.iter().map(|usage| KeyDailyUsage { key: unflushed.key, usage: *usage })
             });
@@ -141,12 +146,14 @@ impl UsageFlushWorker {
             if !is_mutant("flush-confirmed-without-writing") {
                 self.write_counts(&rows).await?;
             }
+            for keys in sweep.near_burst_limit.chunks(ROWS_PER_STATEMENT_MAX) {
+                self.store.alert_queue().queue_near_burst_limit(keys).await?;
+            }
             self.ledger.confirm_flush(&sweep.usage).await?;
             self.key_service.record_pauses(&sweep.pauses).await?;
             if !sweep.has_more {
                 return Ok(());
             }
-            sweep = self.ledger.sweep_rest(owner).await?;
         }
     }
 

@@ -136,10 +136,12 @@ async fn reactivated_key_stays_paused_until_resumed() {
     for expected in [200; 300].into_iter().chain([429, 403]) {
         assert_eq!(caller.get("/api/v1/ip", &[("authorization", &bearer)]).await.expect("response").status, expected);
     }
-    for (change, state_name) in [("deactivate", "inactive"), ("reactivate", "paused"), ("resume", "active")] {
+    for (change, state_name, status) in
+        [("deactivate", "inactive", "deactivated"), ("reactivate", "paused", "paused"), ("resume", "active", "active")]
+    {
         assert_eq!(
             run_cli_ok(deployment, &format!("key {change} {}", issued.id)).await.text(),
-            format!("Key {} is {state_name}.\n", issued.id)
+            format!("Key {} is {status}.\n", issued.id)
         );
         assert_eq!(listed_state(deployment, &email, &issued.id).await, state_name);
     }
@@ -304,6 +306,9 @@ fn check_names_the_invalid_setting() {
         ("PUBLIC__ENTERPRISE_URL", "mailto:s3cr3t@example.com", "[public] enterprise_url must be a URL"),
         ("STORE__URL", "mysql://localhost/ipseity", "[store] url: it must start with postgres://"),
         ("STORE__URL", "postgres://h/d?sslmod=s3cr3t", "\"sslmod\" is not a parameter"),
+        ("PORTAL__OIDC_ISSUER", "https://idp.example", "[portal] oidc_client_id is empty"),
+        ("PORTAL__GITHUB_CLIENT_ID", "id", "failed to read [portal] github_client_secret_file"),
+        ("ADMIN__OIDC_ISSUER", "https://idp.example", "[admin] oidc_client_id is empty"),
         ("STORE__URL", "postgres://h/d?sslpassword=s3cr3t", "\"sslpassword\" is not a parameter"),
         ("STORE__URL", "postgres://u:p?s3cr3t@h/d", "Write ? in a password as %3F"),
     ] {

@@ -55,7 +55,7 @@ async fn accounts_and_keys_are_searchable_and_audited() {
         run_cli_ok(deployment, &["key", change, &id]).await;
     }
     let shown = run_cli_ok(deployment, &["key", "show", &id]).await;
-    for words in [&name, &email, "active", "never"] {
+    for words in [&name, &email, "Active", "never"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let actions = |text: &str| json_lines(text).iter().map(|event| event["action"].clone()).collect::<Vec<_>>();

@@ -257,7 +257,7 @@ async fn deactivate_without_redis(deployment: &Deployment, issued: &IssuedKey) {
     let output = deployment.cli(&["key", "deactivate", &issued.id]).await.expect("command runs");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     assert!(output.stderr.starts_with("warning: saved, but not in effect yet"), "{}", output.stderr);
-    assert!(output.text().contains("inactive"), "{}", output.text());
+    assert!(output.text().contains("is deactivated"), "{}", output.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]

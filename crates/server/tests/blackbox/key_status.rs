@@ -30,8 +30,9 @@ async fn status_of(caller: &mut TestClient, key: &IssuedKey) -> Value {
 
 /// Waits until the cached status has expired and the new one is this.
 async fn expect_status(node: &Node, key: &IssuedKey, state: &str, usage: Value) {
+    let key_status = if state == "inactive" { "deactivated" } else { state };
     let expected = json!({
-        "status": "success", "scope": "geo", "state": state, "limits": { "day": 10_000, "burst": 300 }, "usage": usage,
+        "status": "success", "scope": "geo", "state": state, "key_status": key_status, "limits": { "day": 10_000, "burst": 300 }, "usage": usage,
         "expires_at": null, "restrictions": { "origins": [], "networks": [], "caller_limit": null, "tickets_only": false },
     });
     let mut caller = node.client();

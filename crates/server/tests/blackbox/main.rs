@@ -34,6 +34,7 @@ mod lifecycle;
 mod limits;
 mod lookup;
 mod malformed_requests;
+mod manage;
 mod meta;
 mod openapi;
 mod operator_limits;

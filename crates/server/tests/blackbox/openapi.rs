@@ -115,7 +115,10 @@ async fn every_documented_status_occurs_with_its_headers() {
             .await
             .expect("deployment starts");
     let (mut caller, mut observed) = (deployment.nodes[0].client(), ObservedResponses::default());
-    let document = fetch_document(&mut caller).await;
+    let mut document = fetch_document(&mut caller).await;
+    // The tests of the management API and schemathesis check its operations, which need personal tokens.
+    let paths = document["paths"].as_object_mut().expect("document has paths");
+    paths.retain(|path, _| !path.starts_with("/api/v1/manage/"));
     let paths: Vec<String> = document["paths"].as_object().expect("document has paths").keys().cloned().collect();
     let long = format!("?x={}", "x".repeat(5_000));
     let key = fresh_key(&deployment, Scope::Full).await;

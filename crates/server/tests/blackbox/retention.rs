@@ -13,6 +13,7 @@ use crate::fixture::{env_number, relaxed_timeouts};
 const DAY_MS: i64 = 86_400_000;
 /// The minimum, so that the test sees months expire.
 const RETENTION_DAYS: u64 = 31;
+const HOURLY_RETENTION_DAYS: u64 = 30;
 const SESSION_IDLE_DAYS: u64 = 5;
 /// Partitions are dropped as whole months, so the oldest rows may be this much older.
 const MONTH_DAYS: u64 = 31;
@@ -28,6 +29,7 @@ const CONNECTIONS: usize = 8;
 struct StorageUsage {
     day: u32,
     usage: u64,
+    hours: u64,
     partitions: u64,
     sessions: u64,
     tokens_and_alerts: u64,
@@ -44,6 +46,7 @@ async fn start_deployment(clock: &TestClock) -> Deployment {
     env.extend(clock.env().map(|(name, value)| (name.to_owned(), value.display().to_string())));
     for (name, value) in [
         ("RETENTION__USAGE_DAYS", RETENTION_DAYS),
+        ("RETENTION__HOURLY_USAGE_DAYS", HOURLY_RETENTION_DAYS),
         ("RETENTION__HISTORY_DAYS", RETENTION_DAYS),
         ("RETENTION__INTERVAL_S", 1),
         ("PORTAL__SESSION_IDLE_DAYS", SESSION_IDLE_DAYS),
@@ -93,7 +96,9 @@ async fn add_daily_rows(deployment: &Deployment, day: u32, key: &str) {
          insert into pauses (key_id, burst_window, paused_at, counts)
              select '{key}', 1000 + {day}, now(), array_fill(1::smallint, array[60]);
          insert into refusals (key_id, day, reason, count)
-             select id, (now() at time zone 'UTC')::date, 'paused', 1 from keys on conflict do nothing"
+             select id, (now() at time zone 'UTC')::date, 'paused', 1 from keys on conflict do nothing;
+         insert into usage_hours (key_id, day, outcome, starts)
+             select id, (now() at time zone 'UTC')::date, 'paused', '[9:9]={{0}}' from keys on conflict do nothing"
     );
     deployment.postgres.psql("ipseity", &insert_sql).await.expect("run SQL");
     if day.is_multiple_of(CHANGE_INTERVAL_DAYS) {
@@ -130,6 +135,7 @@ async fn measure_storage(deployment: &Deployment, day: u32) -> StorageUsage {
     StorageUsage {
         day,
         usage: count("usage").await + count("refusals").await,
+        hours: count("usage_hours").await,
         partitions: count("pg_inherits i join pg_class c on c.oid = i.inhrelid where c.relkind = 'r'").await,
         sessions: count("sessions").await,
         tokens_and_alerts: count("tickets").await + count("ceremonies").await + count("alerts").await,
@@ -148,6 +154,8 @@ fn assert_storage_bounded(now: &StorageUsage, keys: u64) {
     for (what, count, count_max) in [
         ("usage and refusal rows", now.usage, 2 * keys * kept_days),
         // Two tables: kept months, the current and two future ones, the default partition, and the one from before partitioning.
+        // Today and the days of the retention, for admitted requests and one reason.
+        ("rows of hours", now.hours, 2 * keys * (HOURLY_RETENTION_DAYS + 2)),
         ("partitions", now.partitions, 2 * (kept_days.div_ceil(28) + 1 + 2 + 2)),
         ("sessions", now.sessions, ROWS_PER_DAY * (SESSION_IDLE_DAYS + 2)),
         ("links and alerts", now.tokens_and_alerts, 2 * ROWS_PER_DAY * 3 + keys * 6),
@@ -184,10 +192,12 @@ async fn storage_does_not_grow_over_time() {
             let old =
                 format!("select count(*) from sessions where seen_at < now() - interval '{SESSION_IDLE_DAYS} days'");
             let stale = format!("select count(*) from history where at < now() - interval '{RETENTION_DAYS} days'");
+            let old_hours = format!("select count(*) from usage_hours where day < {today} - {HOURLY_RETENTION_DAYS}");
             let waiting = "select count(*) from outbox";
             eventually("a retention run", RETENTION_TIMEOUT, async || {
                 query_number(&deployment, &old).await
                     + query_number(&deployment, &stale).await
+                    + query_number(&deployment, &old_hours).await
                     + query_number(&deployment, waiting).await
                     == 0
             })

@@ -1,11 +1,11 @@
-//! Passwords, email addresses and alert preferences of accounts.
+//! Passwords and email addresses of accounts.
 
 use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
 
 use crate::access::Accounts;
 use crate::accounts::security_log::{SecurityEvent, record_event};
-use crate::accounts::{lock_account, require_session, two_factor};
+use crate::accounts::{identities, lock_account, personal_tokens, require_session, two_factor};
 use crate::email::notices::queue_email_notice;
 use crate::error::{StoreError, StoreRefusal, violates_constraint};
 
@@ -16,17 +16,6 @@ pub struct Credentials {
     pub account_id: i64,
     /// The password hash. `None` if the account has no password.
     pub password_hash: Option<String>,
-}
-
-/// Which alerts an account receives by email.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
-pub struct AlertPreferences {
-    /// A key has used most of its daily quota.
-    pub near_quota: bool,
-    /// A key has used its daily quota.
-    pub quota_exhausted: bool,
-    /// A key was paused.
-    pub paused: bool,
 }
 
 impl Accounts<'_> {
@@ -54,7 +43,8 @@ impl Accounts<'_> {
     }
 
     /// Changes an account's password. Ends all its sessions except the given one, forgets its devices, and invalidates its
-    /// email tokens. Deletes its passkeys if requested. The session gets a new cookie, because others may have the old one.
+    /// email tokens. Deletes its passkeys, linked identities and personal tokens if requested. The session gets a new cookie, because
+    /// others may have the old one.
     ///
     /// # Errors
     /// If the session has ended.
@@ -64,7 +54,7 @@ impl Accounts<'_> {
         hash: &str,
         session_id: i64,
         new_session_digest: &[u8; 32],
-        delete_passkeys: bool,
+        delete_credentials: bool,
     ) -> Result<(), StoreError> {
         let set = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -75,7 +65,7 @@ impl Accounts<'_> {
                 .bind(new_session_digest.as_slice())
                 .execute(&mut *transaction)
                 .await?;
-            replace_password(&mut transaction, account_id, hash, Some(session_id), delete_passkeys).await?;
+            replace_password(&mut transaction, account_id, hash, Some(session_id), delete_credentials).await?;
             Ok(transaction.commit().await?)
         };
         self.store.with_timeout::<_, StoreError>(set).await
@@ -122,46 +112,17 @@ impl Accounts<'_> {
         };
         self.store.with_timeout::<_, StoreError>(changed).await
     }
-
-    /// The alert preferences of an account. All are off if it does not exist.
-    ///
-    /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn alert_preferences(self, account_id: i64) -> Result<AlertPreferences, StoreError> {
-        let found = sqlx::query_as(
-            "select alert_near as near_quota, alert_spent as quota_exhausted, alert_paused as paused from accounts where id = $1",
-        )
-        .bind(account_id)
-        .fetch_optional(&self.store.pool);
-        let none = AlertPreferences { near_quota: false, quota_exhausted: false, paused: false };
-        Ok(self.store.with_timeout(found).await?.unwrap_or(none))
-    }
-
-    /// Sets the alert preferences of an account.
-    ///
-    /// # Errors
-    /// If PostgreSQL is unavailable.
-    pub async fn set_alert_preferences(self, account_id: i64, preferences: AlertPreferences) -> Result<(), StoreError> {
-        let set = sqlx::query("update accounts set alert_near = $2, alert_spent = $3, alert_paused = $4 where id = $1")
-            .bind(account_id)
-            .bind(preferences.near_quota)
-            .bind(preferences.quota_exhausted)
-            .bind(preferences.paused)
-            .execute(&self.store.pool);
-        self.store.with_timeout(set).await?;
-        Ok(())
-    }
 }
 
 /// Sets the password. Ends sessions, forgets devices and invalidates links that someone with the old password may have
-/// obtained. Passkeys stay unless `delete_passkeys` is set. Then two-factor authentication ends if they were the only second
-/// factor. Links that restore a previous email address stay. Records the event.
+/// obtained. Passkeys and linked identities stay unless `delete_credentials` is set. Then two-factor authentication ends if passkeys
+/// were the only second factor. Links that restore a previous email address stay. Records the event.
 pub(crate) async fn replace_password(
     connection: &mut PgConnection,
     account_id: i64,
     hash: &str,
     keep_session_id: Option<i64>,
-    delete_passkeys: bool,
+    delete_credentials: bool,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "with changed as (update accounts set password_hash = $2 where id = $1 returning id, email),
@@ -178,7 +139,7 @@ pub(crate) async fn replace_password(
     .bind(keep_session_id)
     .execute(&mut *connection)
     .await?;
-    if delete_passkeys {
+    if delete_credentials {
         let deleted: Vec<String> = sqlx::query_scalar("delete from passkeys where account_id = $1 returning name")
             .bind(account_id)
             .fetch_all(&mut *connection)
@@ -186,6 +147,8 @@ pub(crate) async fn replace_password(
         for name in deleted {
             record_event(connection, account_id, SecurityEvent::PasskeyRemoved, Some(&name)).await?;
         }
+        identities::unlink_all(connection, account_id).await?;
+        personal_tokens::revoke_all(connection, account_id).await?;
         two_factor::end_without_factors(connection, account_id).await?;
     }
     record_event(connection, account_id, SecurityEvent::PasswordChanged, None).await

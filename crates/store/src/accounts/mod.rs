@@ -1,7 +1,9 @@
 //! Accounts and plans.
 
 pub(crate) mod credentials;
+pub(crate) mod identities;
 pub(crate) mod passkeys;
+pub(crate) mod personal_tokens;
 pub(crate) mod security_log;
 pub(crate) mod sessions;
 pub(crate) mod two_factor;

@@ -23,6 +23,10 @@ pub enum SecurityEvent {
     PasskeyAdded,
     /// A passkey was removed.
     PasskeyRemoved,
+    /// An account of another provider was linked.
+    IdentityLinked,
+    /// An account of another provider was unlinked.
+    IdentityUnlinked,
     /// Two-factor authentication was turned on.
     TwoFactorEnabled,
     /// Two-factor authentication was turned off.
@@ -41,13 +45,23 @@ pub enum SecurityEvent {
     KeyLeaked,
     /// The previous secret of a rotated key was found in public and revoked.
     PreviousSecretLeaked,
+    /// Alerts go to a new URL.
+    AlertChannelChanged,
+    /// The receiver of an alert channel is gone, so the channel is off.
+    AlertChannelOff,
+    /// A personal token was created.
+    TokenCreated,
+    /// A personal token was revoked.
+    TokenRevoked,
+    /// The owner chose whether personal tokens can resume paused keys.
+    TokenResumeChanged,
     /// The account was deleted. The email also goes to addresses that could have been restored.
     AccountDeleted,
 }
 
 impl SecurityEvent {
     /// Every event.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 24] = [
         Self::SignedIn,
         Self::NewDevice,
         Self::PasswordChanged,
@@ -55,6 +69,8 @@ impl SecurityEvent {
         Self::EmailRestored,
         Self::PasskeyAdded,
         Self::PasskeyRemoved,
+        Self::IdentityLinked,
+        Self::IdentityUnlinked,
         Self::TwoFactorEnabled,
         Self::TwoFactorDisabled,
         Self::RecoveryCodesReplaced,
@@ -64,6 +80,11 @@ impl SecurityEvent {
         Self::KeyDeleted,
         Self::KeyLeaked,
         Self::PreviousSecretLeaked,
+        Self::AlertChannelChanged,
+        Self::AlertChannelOff,
+        Self::TokenCreated,
+        Self::TokenRevoked,
+        Self::TokenResumeChanged,
         Self::AccountDeleted,
     ];
 
@@ -78,6 +99,8 @@ impl SecurityEvent {
             Self::EmailRestored => "email_restored",
             Self::PasskeyAdded => "passkey",
             Self::PasskeyRemoved => "passkey_removed",
+            Self::IdentityLinked => "identity_linked",
+            Self::IdentityUnlinked => "identity_unlinked",
             Self::TwoFactorEnabled => "two_factor_enabled",
             Self::TwoFactorDisabled => "two_factor_disabled",
             Self::RecoveryCodesReplaced => "recovery_codes",
@@ -87,6 +110,11 @@ impl SecurityEvent {
             Self::KeyDeleted => "key_deleted",
             Self::KeyLeaked => "key_leaked",
             Self::PreviousSecretLeaked => "previous_secret_leaked",
+            Self::AlertChannelChanged => "alert_channel",
+            Self::AlertChannelOff => "alert_channel_off",
+            Self::TokenCreated => "token_created",
+            Self::TokenRevoked => "token_revoked",
+            Self::TokenResumeChanged => "token_resume",
             Self::AccountDeleted => "account_deleted",
         }
     }

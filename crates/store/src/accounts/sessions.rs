@@ -47,8 +47,8 @@ pub struct SessionLimits {
 pub enum SessionStart {
     /// A sign-in. An email reports a new device to the owner.
     SignIn,
-    /// The same with a password alone, which the account must still allow.
-    PasswordOnly,
+    /// The same with one factor, a password or a linked identity, which the account must still allow.
+    OneFactor,
     /// A sign-up, an invitation or a password reset, which have separate emails.
     Link,
 }
@@ -121,13 +121,13 @@ impl Sessions<'_> {
     pub async fn open(self, session: &NewSession<'_>) -> Result<i64, StoreError> {
         let opened = async {
             let mut transaction = self.store.pool.begin().await?;
-            // Two-factor authentication may have been turned on since the password was verified.
+            // Two-factor authentication may have been turned on since the first factor was verified.
             let has_two_factor: Option<bool> =
                 sqlx::query_scalar("select two_factor_since is not null from accounts where id = $1 for update")
                     .bind(session.account_id)
                     .fetch_optional(&mut *transaction)
                     .await?;
-            if has_two_factor.is_none_or(|has| has && session.start == SessionStart::PasswordOnly) {
+            if has_two_factor.is_none_or(|has| has && session.start == SessionStart::OneFactor) {
                 return Err(StoreRefusal::SessionEnded.into());
             }
             let id = sqlx::query_scalar(

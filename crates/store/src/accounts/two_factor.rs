@@ -14,7 +14,7 @@ const PENDING_SIGN_IN_MINUTES: i32 = 10;
 /// The second factors of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
 pub struct SecondFactors {
-    /// Whether a password alone is not enough to sign in.
+    /// Whether a password or a linked identity alone is not enough to sign in.
     pub is_enabled: bool,
     /// Whether the account has an authenticator app.
     pub has_totp: bool,
@@ -184,7 +184,7 @@ impl TwoFactor<'_> {
         self.store.with_timeout::<_, StoreError>(used).await
     }
 
-    /// Stores that a browser has entered the password of an account. Replaces a previous sign-in of the browser.
+    /// Stores that a browser has shown the first factor of an account: its password or a linked identity. Replaces a previous sign-in of the browser.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
@@ -202,7 +202,7 @@ impl TwoFactor<'_> {
         Ok(())
     }
 
-    /// The account whose password a browser has entered.
+    /// The account whose first factor a browser has shown.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.

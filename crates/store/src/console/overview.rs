@@ -67,9 +67,8 @@ const SELECT_QUEUES: &str = "
         (select tries >= $1 as failed from tickets
          where mailed_at is null and expires_at > now() order by try_at limit $2)
         union all
-        (select tries >= $1 from alerts where mailed_at is null order by try_at limit $2)
-        union all
-        (select false from notices where mailed_at is null and expires_at > now() limit $2)
+        (select failed_at is not null from notices
+         where mailed_at is null and coalesce(channel_id, 0) = 0 and expires_at > now() limit $2)
     )
     select (select count(*) from accounts where created_at >= date_trunc('day', now(), 'UTC')) as sign_ups_today,
            (select count(*) from accounts where created_at >= date_trunc('day', now(), 'UTC') - interval '6 days')

@@ -6,6 +6,7 @@ use sqlx::FromRow;
 
 use crate::access::ConsoleQueries;
 use crate::error::StoreError;
+use crate::keys::record::key_daily_limit;
 use crate::keys::search::{FoundKey, FoundKeyRow, found_key_columns};
 
 /// An account that a search found.

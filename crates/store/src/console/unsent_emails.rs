@@ -11,14 +11,12 @@ use crate::error::StoreError;
 pub enum UnsentQueue {
     /// Emails with a link: sign-up, password reset, change of the address.
     Links,
-    /// Emails about security events.
+    /// Emails about security events and alerts.
     Notices,
-    /// Emails about keys.
-    Alerts,
 }
 
 impl UnsentQueue {
-    const ALL: [Self; 3] = [Self::Links, Self::Notices, Self::Alerts];
+    const ALL: [Self; 2] = [Self::Links, Self::Notices];
 
     /// The queue with this name.
     #[must_use]
@@ -32,7 +30,6 @@ impl UnsentQueue {
         match self {
             Self::Links => "links",
             Self::Notices => "notices",
-            Self::Alerts => "alerts",
         }
     }
 }
@@ -108,13 +105,8 @@ impl ConsoleQueries<'_> {
                   from tickets where mailed_at is null order by tickets.try_at, tickets.id limit $2)
                  union all
                  (select 'notices', id::text, kind, email, created_at, tries, try_at,
-                         case when expires_at <= now() then 'expired' else 'queued' end
-                  from notices where mailed_at is null order by notices.try_at, notices.id limit $2)
-                 union all
-                 (select 'alerts', concat_ws('/', q.key_id, q.day, q.kind, q.burst_window), q.kind, a.email, q.created_at,
-                         q.tries, q.try_at, case when q.tries >= $1 then 'failed' else 'queued' end
-                  from alerts q join keys k on k.id = q.key_id join accounts a on a.id = k.account_id
-                  where q.mailed_at is null order by q.try_at limit $2)
+                         case when expires_at <= now() then 'expired' when failed_at is not null then 'failed' else 'queued' end
+                  from notices where mailed_at is null and coalesce(channel_id, 0) = 0 order by notices.try_at, notices.id limit $2)
              )
              select queue, id, kind, email, floor(extract(epoch from created_at))::bigint as created_s, tries as attempts,
                     floor(extract(epoch from try_at))::bigint as next_attempt_s, state
@@ -143,20 +135,16 @@ impl ConsoleQueries<'_> {
             UnsentQueue::Notices => {
                 "with retried as (
                      update notices set tries = 0, try_at = now()
-                     where id::text = $1 and mailed_at is null and expires_at > now() returning id)
-                 select pg_notify('ipseity_mail', '') from retried"
-            }
-            UnsentQueue::Alerts => {
-                "with retried as (
-                     update alerts set tries = 0, try_at = now()
-                     where key_id = split_part($1, '/', 1) and concat_ws('/', key_id, day, kind, burst_window) = $1
-                         and mailed_at is null
-                     returning key_id)
+                     where id::text = $1 and mailed_at is null and failed_at is null and expires_at > now() returning id)
                  select pg_notify('ipseity_mail', '') from retried"
             }
         };
         let retried = sqlx::query(statement).bind(id).execute(&self.store.pool);
-        Ok(self.store.with_timeout(retried).await?.rows_affected() == 1)
+        let is_retried = self.store.with_timeout(retried).await?.rows_affected() == 1;
+        if let (true, UnsentQueue::Notices, Ok(id)) = (is_retried, queue, id.parse()) {
+            self.store.alert_queue().refresh_lane(id).await?;
+        }
+        Ok(is_retried)
     }
 }
 

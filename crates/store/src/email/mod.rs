@@ -1,6 +1,5 @@
-//! Email tokens, requests for them, the email queue, notices and alerts.
+//! Email tokens, requests for them, the email queue and notices.
 
-pub(crate) mod alerts;
 pub(crate) mod notices;
 pub(crate) mod queue;
 pub(crate) mod requests;

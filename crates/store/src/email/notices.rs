@@ -1,4 +1,4 @@
-//! Notices: emails that tell the owner of an account about security events. Alerts may use the same queue.
+//! Notices: emails that tell the owner of an account about security events. They share a table with alerts, whose channel is not null.
 
 use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
@@ -42,7 +42,7 @@ impl NoticeQueue<'_> {
         let claimed = sqlx::query_as(
             "with due as (
                  select id from notices
-                 where mailed_at is null and try_at <= now() and expires_at > now() and kind = any($2)
+                 where channel_id is null and mailed_at is null and try_at <= now() and expires_at > now() and kind = any($2)
                  order by try_at, id limit 1
                  for update skip locked
              )

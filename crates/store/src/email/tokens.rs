@@ -158,8 +158,8 @@ impl EmailTokens<'_> {
     }
 
     /// Sets the password of a reset or an invitation, and returns the account's id. Creates the account of an
-    /// invitation if needed. Ends all sessions, forgets devices, deletes passkeys, and invalidates other tokens that set a
-    /// password.
+    /// invitation if needed. Ends all sessions, forgets devices, deletes passkeys and linked identities, and invalidates other tokens
+    /// that set a password.
     ///
     /// # Errors
     /// If the token is invalid.

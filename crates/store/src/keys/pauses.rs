@@ -12,6 +12,8 @@ use crate::keys::summary::PauseEvidence;
 pub struct RecordedPause {
     /// The key's name.
     pub key_name: String,
+    /// The burst epoch that it ended.
+    pub burst_epoch: i64,
     /// The evidence.
     pub evidence: PauseEvidence,
     /// Whether the key is still paused by it.
@@ -23,12 +25,30 @@ pub struct RecordedPause {
 #[derive(FromRow)]
 struct RecordedPauseRow {
     name: String,
+    burst_window: i64,
     pause_ms: i64,
     counts: Vec<i16>,
     is_current: bool,
     resumed_s: Option<i64>,
     resumed_by: Option<String>,
 }
+
+/// The pauses of the key $2 of the account $1: all, or the one that ended the burst epoch $3. The resume of a pause is the next one
+/// after the row that the pause added to the history.
+const SELECT_PAUSES: &str = "
+    select k.name, p.burst_window, floor(extract(epoch from p.paused_at) * 1000)::bigint as pause_ms, p.counts,
+        k.paused_at is not null and k.burst_window = p.burst_window as is_current,
+        floor(extract(epoch from resumed.at))::bigint as resumed_s, resumed.actor as resumed_by
+    from pauses p
+    join keys k on k.id = p.key_id
+    left join lateral (
+        select h.at, h.actor from history h
+        where h.key_id = p.key_id and h.act = 'resumed' and h.id > (
+            select max(id) from history where key_id = p.key_id and act = 'paused' and at = p.paused_at)
+        order by h.id limit 1
+    ) resumed on true
+    where k.account_id = $1 and p.key_id = $2 and ($3::bigint is null or p.burst_window = $3)
+    order by p.burst_window desc limit $4";
 
 impl Keys<'_> {
     /// Finds the pause that ended a burst epoch of one of an account's keys.
@@ -41,32 +61,37 @@ impl Keys<'_> {
         id: KeyId,
         burst_epoch: i64,
     ) -> Result<Option<RecordedPause>, StoreError> {
-        // The resume is the next one after the row that the pause added to the history.
-        let row = sqlx::query_as(
-            "select k.name, floor(extract(epoch from p.paused_at) * 1000)::bigint as pause_ms, p.counts,
-                 k.paused_at is not null and k.burst_window = p.burst_window as is_current,
-                 floor(extract(epoch from resumed.at))::bigint as resumed_s, resumed.actor as resumed_by
-             from pauses p
-             join keys k on k.id = p.key_id
-             left join lateral (
-                 select h.at, h.actor from history h
-                 where h.key_id = p.key_id and h.act = 'resumed' and h.id > (
-                     select max(id) from history where key_id = p.key_id and act = 'paused' and at = p.paused_at)
-                 order by h.id limit 1
-             ) resumed on true
-             where k.account_id = $1 and p.key_id = $2 and p.burst_window = $3",
-        )
-        .bind(account_id)
-        .bind(id.as_str())
-        .bind(burst_epoch)
-        .fetch_optional(&self.store.pool);
-        let row: Option<RecordedPauseRow> = self.store.with_timeout(row).await?;
-        Ok(row.map(|row| RecordedPause {
-            key_name: row.name,
-            evidence: PauseEvidence::from_row(row.pause_ms, row.counts),
-            is_current: row.is_current,
-            resumed: row.resumed_s.zip(row.resumed_by),
-        }))
+        Ok(self.select_pauses(account_id, id, Some(burst_epoch), 1).await?.pop())
+    }
+
+    /// The newest pauses of one of an account's keys, newest first.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn list_pauses(
+        self,
+        account_id: i64,
+        id: KeyId,
+        count_max: i64,
+    ) -> Result<Vec<RecordedPause>, StoreError> {
+        self.select_pauses(account_id, id, None, count_max).await
+    }
+
+    async fn select_pauses(
+        self,
+        account_id: i64,
+        id: KeyId,
+        burst_epoch: Option<i64>,
+        count_max: i64,
+    ) -> Result<Vec<RecordedPause>, StoreError> {
+        let rows = sqlx::query_as(SELECT_PAUSES)
+            .bind(account_id)
+            .bind(id.as_str())
+            .bind(burst_epoch)
+            .bind(count_max)
+            .fetch_all(&self.store.pool);
+        let rows: Vec<RecordedPauseRow> = self.store.with_timeout(rows).await?;
+        Ok(rows.into_iter().map(RecordedPauseRow::into_pause).collect())
     }
 
     /// Records a pause with evidence, history row and alert. Ignores duplicates and pauses of earlier burst epochs.
@@ -82,7 +107,7 @@ impl Keys<'_> {
             "with paused as (
                  update keys set paused_at = to_timestamp($3 / 1000.0), generation = generation + 1
                  where id = $1 and burst_window = $2 and paused_at is null
-                 returning id, account_id, burst_window, paused_at
+                 returning id, burst_window, paused_at
              ), evidence as (
                  insert into pauses (key_id, burst_window, paused_at, counts)
                  select id, burst_window, paused_at, $4 from paused
@@ -90,9 +115,7 @@ impl Keys<'_> {
                  insert into history (key_id, at, act, actor) select id, paused_at, 'paused', 'service' from paused
              )
              insert into alerts (key_id, day, kind, burst_window)
-             select p.id, (p.paused_at at time zone 'UTC')::date, 'paused', p.burst_window
-             from paused p join accounts a on a.id = p.account_id
-             where a.alert_paused
+             select id, (paused_at at time zone 'UTC')::date, 'paused', burst_window from paused
              on conflict do nothing",
         )
         .bind(pause.key.as_str())
@@ -102,5 +125,17 @@ impl Keys<'_> {
         .execute(&self.store.pool);
         self.store.with_timeout(written).await?;
         Ok(())
+    }
+}
+
+impl RecordedPauseRow {
+    fn into_pause(self) -> RecordedPause {
+        RecordedPause {
+            key_name: self.name,
+            burst_epoch: self.burst_window,
+            evidence: PauseEvidence::from_row(self.pause_ms, self.counts),
+            is_current: self.is_current,
+            resumed: self.resumed_s.zip(self.resumed_by),
+        }
     }
 }

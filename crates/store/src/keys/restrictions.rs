@@ -84,6 +84,15 @@ impl Keys<'_> {
         self.store.with_timeout::<_, StoreError>(invalidated).await
     }
 
+    /// Whether keys can be restricted.
+    ///
+    /// # Errors
+    /// If PostgreSQL is unavailable.
+    pub async fn are_restrictions_enabled(self) -> Result<bool, StoreError> {
+        let enabled = sqlx::query_scalar("select restrictions_enabled from deployment").fetch_one(&self.store.pool);
+        self.store.with_timeout(enabled).await
+    }
+
     /// Confirms that all nodes know restrictions.
     ///
     /// # Errors

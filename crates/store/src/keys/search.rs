@@ -6,6 +6,7 @@ use sqlx::FromRow;
 use crate::access::{Accounts, Keys};
 use crate::accounts::{Account, account_columns, select_accounts};
 use crate::error::StoreError;
+use crate::keys::record::key_daily_limit;
 
 /// A key and its owner.
 #[derive(Clone, Debug)]
@@ -20,6 +21,12 @@ pub struct FoundKey {
     pub state: KeyState,
     /// Whether its time is over, in any state.
     pub is_expired: bool,
+    /// Admitted requests of the current UTC day, as of the last usage flush.
+    pub used_today: u64,
+    /// Requests per day.
+    pub daily_limit: u64,
+    /// Requests in any 60 seconds.
+    pub burst_limit: usize,
     /// The id of the account.
     pub account_id: i64,
     /// The owner's email address.
@@ -34,6 +41,9 @@ pub(crate) struct FoundKeyRow {
     deactivated: bool,
     paused: bool,
     is_expired: bool,
+    used_today: i64,
+    daily_limit: i64,
+    burst_limit: i32,
     account_id: i64,
     email: String,
 }
@@ -41,8 +51,17 @@ pub(crate) struct FoundKeyRow {
 /// The columns of [`FoundKeyRow`], from `keys k` and `accounts a`.
 macro_rules! found_key_columns {
     () => {
-        "k.id, k.name, k.scope, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
-         coalesce(k.expires_at <= now(), false) as is_expired, k.account_id, a.email"
+        concat!(
+            "k.id, k.name, k.scope, k.deactivated_at is not null as deactivated, k.paused_at is not null as paused,
+             coalesce(k.expires_at <= now(), false) as is_expired, k.account_id, a.email,
+             coalesce((select u.admitted from usage u
+                 where u.key_id = k.id and u.day = (now() at time zone 'UTC')::date), 0) as used_today,
+             (select ",
+            key_daily_limit!(),
+            " from account_limits l where l.account_id = k.account_id) as daily_limit,
+             (select coalesce(k.burst_limit, l.burst_limit) from account_limits l
+                 where l.account_id = k.account_id) as burst_limit"
+        )
     };
 }
 pub(crate) use found_key_columns;
@@ -91,6 +110,9 @@ impl FoundKeyRow {
             scope: Scope::parse(&self.scope)?,
             state: KeyFlags { deactivated: self.deactivated, paused: self.paused }.state(),
             is_expired: self.is_expired,
+            used_today: self.used_today.unsigned_abs(),
+            daily_limit: self.daily_limit.unsigned_abs(),
+            burst_limit: usize::try_from(self.burst_limit).ok()?,
             name: self.name,
             account_id: self.account_id,
             email: self.email,

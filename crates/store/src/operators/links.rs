@@ -40,15 +40,16 @@ impl Operators<'_> {
         Ok(self.store.with_timeout(created).await?.rows_affected() == 1)
     }
 
-    /// Replaces the link of an operator. It expires after a week.
+    /// Replaces the link of an operator. It expires after a week. Returns the operator's name.
     ///
     /// # Errors
     /// If the operator does not exist.
-    pub async fn renew_link(self, id: i64, digest: &[u8; 32]) -> Result<(), StoreError> {
+    pub async fn renew_link(self, id: i64, digest: &[u8; 32]) -> Result<String, StoreError> {
         let renewed = async {
             let mut transaction = self.store.pool.begin().await?;
-            replace_link(&mut transaction, id, digest).await?;
-            Ok(transaction.commit().await?)
+            let name = replace_link(&mut transaction, id, digest).await?;
+            transaction.commit().await?;
+            Ok(name)
         };
         self.store.with_timeout::<_, StoreError>(renewed).await
     }
@@ -107,15 +108,22 @@ impl Operators<'_> {
     }
 }
 
-pub(crate) async fn replace_link(connection: &mut PgConnection, id: i64, digest: &[u8; 32]) -> Result<(), StoreError> {
+pub(crate) async fn replace_link(
+    connection: &mut PgConnection,
+    id: i64,
+    digest: &[u8; 32],
+) -> Result<String, StoreError> {
     sqlx::query("delete from operator_links where operator_id = $1").bind(id).execute(&mut *connection).await?;
-    let added = sqlx::query(
-        "insert into operator_links (digest, operator_id, expires_at)
-         select $2, id, now() + interval '7 days' from operators where id = $1",
+    let name = sqlx::query_scalar(
+        "with added as (
+             insert into operator_links (digest, operator_id, expires_at)
+             select $2, id, now() + interval '7 days' from operators where id = $1 returning operator_id
+         )
+         select o.name from operators o join added on added.operator_id = o.id",
     )
     .bind(id)
     .bind(digest.as_slice())
-    .execute(connection)
+    .fetch_optional(connection)
     .await?;
-    if added.rows_affected() == 1 { Ok(()) } else { Err(StoreRefusal::UnknownOperator.into()) }
+    name.ok_or_else(|| StoreRefusal::UnknownOperator.into())
 }

@@ -4,7 +4,9 @@ pub(crate) mod credentials;
 pub(crate) mod links;
 pub(crate) mod sessions;
 
-use sqlx::{FromRow, PgConnection};
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryScalar;
+use sqlx::{FromRow, PgConnection, Postgres};
 use uuid::Uuid;
 
 use crate::access::Operators;
@@ -167,23 +169,8 @@ impl Operators<'_> {
     /// # Errors
     /// If the operator does not exist, or is the only admin who can sign in.
     pub async fn set_role(self, id: i64, role: OperatorRole) -> Result<String, StoreError> {
-        let set = async {
-            let mut transaction = self.store.pool.begin().await?;
-            lock_operators(&mut transaction).await?;
-            let had_admin = has_joined_admin(&mut transaction).await?;
-            let name: Option<String> =
-                sqlx::query_scalar("update operators set role = $2 where id = $1 returning name")
-                    .bind(id)
-                    .bind(role.name())
-                    .fetch_optional(&mut *transaction)
-                    .await?;
-            if had_admin && !has_joined_admin(&mut transaction).await? {
-                return Err(StoreRefusal::LastAdmin.into());
-            }
-            transaction.commit().await?;
-            name.ok_or_else(|| StoreRefusal::UnknownOperator.into())
-        };
-        self.store.with_timeout::<_, StoreError>(set).await
+        let set = sqlx::query_scalar("update operators set role = $2 where id = $1 returning name");
+        self.change(set.bind(id).bind(role.name())).await
     }
 
     /// Removes an operator with all sessions. Returns its name.
@@ -191,21 +178,23 @@ impl Operators<'_> {
     /// # Errors
     /// If the operator does not exist, or is the only admin who can sign in.
     pub async fn remove(self, id: i64) -> Result<String, StoreError> {
-        let removed = async {
+        self.change(sqlx::query_scalar("delete from operators where id = $1 returning name").bind(id)).await
+    }
+
+    /// Changes an operator with this statement, unless no admin could sign in any more.
+    async fn change(self, statement: QueryScalar<'_, Postgres, String, PgArguments>) -> Result<String, StoreError> {
+        let changed = async {
             let mut transaction = self.store.pool.begin().await?;
             lock_operators(&mut transaction).await?;
             let had_admin = has_joined_admin(&mut transaction).await?;
-            let name: Option<String> = sqlx::query_scalar("delete from operators where id = $1 returning name")
-                .bind(id)
-                .fetch_optional(&mut *transaction)
-                .await?;
+            let name = statement.fetch_optional(&mut *transaction).await?;
             if had_admin && !has_joined_admin(&mut transaction).await? {
                 return Err(StoreRefusal::LastAdmin.into());
             }
             transaction.commit().await?;
             name.ok_or_else(|| StoreRefusal::UnknownOperator.into())
         };
-        self.store.with_timeout::<_, StoreError>(removed).await
+        self.store.with_timeout::<_, StoreError>(changed).await
     }
 }
 

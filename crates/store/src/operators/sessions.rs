@@ -37,6 +37,18 @@ struct AuthenticatedRow {
     is_stale: bool,
 }
 
+/// Ends the sessions of a condition. A trigger adds the event to the audit log if there are any.
+macro_rules! audited_sql {
+    ($event:literal, $condition:literal) => {
+        concat!(
+            "with event as materialized (select set_config('ipseity.ended_sessions', '",
+            $event,
+            "', true)) delete from operator_sessions using event where ",
+            $condition
+        )
+    };
+}
+
 impl Operators<'_> {
     /// Opens a session.
     ///
@@ -96,7 +108,7 @@ impl Operators<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn end_session(self, digest: &[u8; 32]) -> Result<(), StoreError> {
-        let ended = sqlx::query("delete from operator_sessions where digest = $1").bind(digest.as_slice());
+        let ended = sqlx::query(audited_sql!("operator_signed_out", "digest = $1")).bind(digest.as_slice());
         self.store.with_timeout(ended.execute(&self.store.pool)).await?;
         Ok(())
     }
@@ -106,7 +118,7 @@ impl Operators<'_> {
     /// # Errors
     /// If PostgreSQL is unavailable.
     pub async fn end_other_sessions(self, operator_id: i64, keep_session_id: i64) -> Result<u64, StoreError> {
-        let ended = sqlx::query("delete from operator_sessions where operator_id = $1 and id <> $2")
+        let ended = sqlx::query(audited_sql!("operator_sessions_ended", "operator_id = $1 and id <> $2"))
             .bind(operator_id)
             .bind(keep_session_id)
             .execute(&self.store.pool);

@@ -1,5 +1,7 @@
-//! Admitted and refused requests per key per day.
+//! Admitted and refused requests per key per day and hour.
 
+pub(crate) mod columns;
+pub(crate) mod hours;
 pub(crate) mod rows;
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,6 +12,8 @@ use sqlx::PgConnection;
 use crate::access::Usage;
 use crate::error::StoreError;
 use crate::keys::record::key_daily_limit;
+use crate::usage::columns::{RefusalReason, day_number};
+use crate::usage::hours::{hour_columns, hour_starts, incoming_hour};
 
 /// The absolute count of a key on a day. It can be merged twice or late without effect on the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,38 +22,6 @@ pub struct KeyDailyUsage {
     pub key: KeyId,
     /// The day and the count.
     pub usage: DailyUsage,
-}
-
-/// Why a request with a known key id was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RefusalReason {
-    /// The key is deactivated.
-    Inactive,
-    /// The key is paused.
-    Paused,
-    /// The request paused the key.
-    Burst,
-    /// The daily quota is exhausted.
-    QuotaExhausted,
-    /// The secret is wrong.
-    WrongSecret,
-    /// The restrictions of the key refuse the request.
-    Restricted,
-}
-
-impl RefusalReason {
-    /// The name in the database and in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Inactive => "inactive",
-            Self::Paused => "paused",
-            Self::Burst => "burst",
-            Self::QuotaExhausted => "day",
-            Self::WrongSecret => "wrong_secret",
-            Self::Restricted => "restricted",
-        }
-    }
 }
 
 /// Refused requests since the last usage flush.
@@ -84,20 +56,25 @@ pub(crate) use usage_lock;
 ///
 /// The number of rows is hidden from the planner, which would otherwise scan whole tables instead of using the indexes.
 macro_rules! merge_usage_sql {
-    ($statement:literal) => {
+    ($statement:expr) => {
         concat!(
             "with usage_lock as materialized (",
             usage_lock!(),
-            "), incoming as materialized (
-                 select key_id, date '1970-01-01' + day as day, admitted
-                 from usage_lock, unnest((select $1::text[]), (select $2::int[]), (select $3::bigint[])) input (key_id, day, admitted)
-                 where date '1970-01-01' + day <= (now() at time zone 'UTC')::date + 1
+            "), clock as materialized (
+                 select (now() at time zone 'UTC')::date as today, extract(hour from now() at time zone 'UTC')::int as hour
+             ), incoming as materialized (
+                 select key_id, date '1970-01-01' + day as day, admitted, ",
+            incoming_hour!("date '1970-01-01' + day"),
+            " from usage_lock, unnest((select $1::text[]), (select $2::int[]), (select $3::bigint[])) input (key_id, day, admitted)
+                 where date '1970-01-01' + day <= (select today from clock) + 1
                  order by key_id collate \"C\", day
              ), merged as (",
             $statement,
+            "), hours as (",
+            hour_starts!("'admitted'", "merged"),
             "), near_limit as materialized (
                  select key_id, day, admitted from merged
-                 where day between (now() at time zone 'UTC')::date - 1 and (now() at time zone 'UTC')::date
+                 where day between (select today from clock) - 1 and (select today from clock)
                      and admitted >= (select least(
                          (select min(daily_limit) from plans),
                          (select min(daily_limit) from accounts where daily_limit is not null),
@@ -108,16 +85,15 @@ macro_rules! merge_usage_sql {
                  select near_limit.key_id, near_limit.day, level.kind
                  from near_limit
                  join keys k on k.id = near_limit.key_id
-                 join accounts a on a.id = k.account_id
-                 join account_limits l on l.account_id = a.id
+                 join account_limits l on l.account_id = k.account_id
                  cross join lateral (select ",
             key_daily_limit!(),
             " as daily_limit) key_limit
                  cross join lateral (values
-                     ('near', key_limit.daily_limit - key_limit.daily_limit / 5, a.alert_near),
-                     ('spent', key_limit.daily_limit, a.alert_spent)
-                 ) level (kind, count, wanted)
-                 where level.wanted and near_limit.admitted >= level.count
+                     ('near', key_limit.daily_limit - key_limit.daily_limit / 5),
+                     ('spent', key_limit.daily_limit)
+                 ) level (kind, count)
+                 where near_limit.admitted >= level.count
                  order by near_limit.key_id, near_limit.day, level.kind
                  on conflict do nothing
              )
@@ -131,21 +107,48 @@ macro_rules! merge_usage_sql {
 }
 
 /// Updates existing rows, which are nearly all, in place.
-const UPDATE_EXISTING_COUNTS: &str = merge_usage_sql!(
-    "update usage set admitted = incoming.admitted from incoming
+const UPDATE_EXISTING_COUNTS: &str = merge_usage_sql!(concat!(
+    "update usage set admitted = incoming.admitted, ",
+    hour_columns!("usage", "usage.admitted", "incoming"),
+    " from incoming
      where usage.key_id = incoming.key_id and usage.day = incoming.day and usage.admitted < incoming.admitted
-     returning usage.key_id, usage.day, usage.admitted"
-);
+     returning usage.key_id, usage.day, usage.admitted, usage.hour, usage.hour_start, usage.starts_hour"
+));
 
 /// Inserts missing rows. Keys are locked, so that the concurrent deletion of one does not fail the statement.
-const INSERT_MISSING_COUNTS: &str = merge_usage_sql!(
-    "insert into usage (key_id, day, admitted)
-     select incoming.key_id, incoming.day, incoming.admitted from incoming
+const INSERT_MISSING_COUNTS: &str = merge_usage_sql!(concat!(
+    "insert into usage (key_id, day, admitted, hour, hour_start, starts_hour)
+     select incoming.key_id, incoming.day, incoming.admitted, incoming.hour, 0, true from incoming
      join keys on keys.id = incoming.key_id
      for key share of keys
-     on conflict (key_id, day) do update set admitted = excluded.admitted
-     where usage.admitted < excluded.admitted
-     returning key_id, day, admitted"
+     on conflict (key_id, day) do update set admitted = excluded.admitted, ",
+    hour_columns!("usage", "usage.admitted", "excluded"),
+    " where usage.admitted < excluded.admitted
+     returning key_id, day, admitted, hour, hour_start, starts_hour"
+));
+
+/// Adds refusals, and returns those of existing keys per day and reason.
+const ADD_REFUSALS: &str = concat!(
+    "with clock as materialized (
+         select (now() at time zone 'UTC')::date as today, extract(hour from now() at time zone 'UTC')::int as hour
+     ), refused as materialized (
+         select refused.key_id, date '1970-01-01' + refused.day as day, refused.reason, refused.count, ",
+    incoming_hour!("date '1970-01-01' + refused.day"),
+    " from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
+         join keys on keys.id = refused.key_id
+         where date '1970-01-01' + refused.day <= (select today from clock) + 1
+         order by refused.key_id collate \"C\", refused.day, refused.reason collate \"C\"
+         for key share of keys
+     ), added as (
+         insert into refusals (key_id, day, reason, count, hour, hour_start, starts_hour)
+         select key_id, day, reason, count, hour, 0, true from refused
+         on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count, ",
+    hour_columns!("refusals", "refusals.count", "excluded"),
+    " returning key_id, day, reason, hour, hour_start, starts_hour
+     ), hours as (",
+    hour_starts!("reason", "added"),
+    ")
+     select day - date '1970-01-01', reason, sum(count)::bigint from refused group by day, reason"
 );
 
 impl Usage<'_> {
@@ -203,22 +206,7 @@ impl Usage<'_> {
             let days: Vec<i32> = refusals.iter().map(|row| day_number(row.day)).collect();
             let reasons: Vec<&str> = refusals.iter().map(|row| row.reason.name()).collect();
             let counts: Vec<i64> = refusals.iter().map(|row| saturating_i64(row.count)).collect();
-            let added = sqlx::query_as(
-                "with refused as materialized (
-                     select refused.key_id, date '1970-01-01' + refused.day as day, refused.reason, refused.count
-                     from unnest($1::text[], $2::int[], $3::text[], $4::bigint[]) refused (key_id, day, reason, count)
-                     join keys on keys.id = refused.key_id
-                     where date '1970-01-01' + refused.day <= (now() at time zone 'UTC')::date + 1
-                     order by refused.key_id collate \"C\", refused.day, refused.reason collate \"C\"
-                     for key share of keys
-                 ), added as (
-                     insert into refusals (key_id, day, reason, count)
-                     select key_id, day, reason, count from refused
-                     on conflict (key_id, day, reason) do update set count = refusals.count + excluded.count
-                 )
-                 select day - date '1970-01-01', reason, sum(count)::bigint from refused group by day, reason",
-            );
-            let added = added.bind(keys).bind(days).bind(reasons).bind(counts);
+            let added = sqlx::query_as(ADD_REFUSALS).bind(keys).bind(days).bind(reasons).bind(counts);
             let added: Vec<(i32, String, i64)> = self.store.with_timeout(added.fetch_all(&mut *transaction)).await?;
             for (day, reason, count) in added {
                 *totals.entry((day, reason)).or_insert(0) += count;
@@ -287,10 +275,6 @@ async fn add_to_totals(
     .execute(connection)
     .await?;
     Ok(())
-}
-
-pub(crate) fn day_number(day: UtcDay) -> i32 {
-    i32::try_from(day.0).unwrap_or(i32::MAX)
 }
 
 fn saturating_i64(count: u64) -> i64 {

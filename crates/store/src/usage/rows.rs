@@ -1,11 +1,14 @@
 //! Usage, as pages show it.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
 use ipseity_domain::{KeyId, UtcDay};
 use sqlx::FromRow;
 
 use crate::access::Usage;
 use crate::error::StoreError;
-use crate::usage::day_number;
+use crate::usage::columns::{day_number, reason_index};
 
 /// A key's requests on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,64 +23,70 @@ pub struct UsageRow {
     pub refused: [u64; 6],
 }
 
+/// The days of a key, in arrays: many rows cost more than their numbers.
 #[derive(FromRow)]
-struct UsageCountsRow {
+struct KeyDays {
     key_id: String,
-    day: i32,
-    admitted: i64,
-    burst: i64,
-    paused: i64,
-    inactive: i64,
-    quota_exhausted: i64,
-    wrong_secret: i64,
-    restricted: i64,
+    days: Vec<i32>,
+    admitted: Vec<i64>,
+    refused_days: Vec<i32>,
+    reasons: Vec<String>,
+    refused: Vec<i64>,
 }
 
 impl Usage<'_> {
-    /// The usage of an account's keys, or of one of them, since a day: a row for each key and day with requests.
+    /// The usage of an account's keys, or of one of them, on these days: a row for each key and day with requests.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn list(self, account_id: i64, key: Option<KeyId>, since: UtcDay) -> Result<Vec<UsageRow>, StoreError> {
+    pub async fn list(
+        self,
+        account_id: i64,
+        key: Option<KeyId>,
+        days: RangeInclusive<UtcDay>,
+    ) -> Result<Vec<UsageRow>, StoreError> {
         let query = sqlx::query_as(
-            "select k.id as key_id, counted.day - date '1970-01-01' as day,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'admitted'), 0) as admitted,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'burst'), 0) as burst,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'paused'), 0) as paused,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'inactive'), 0) as inactive,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'day'), 0) as quota_exhausted,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'wrong_secret'), 0) as wrong_secret,
-                    coalesce(max(counted.count) filter (where counted.outcome = 'restricted'), 0) as restricted
+            "select k.id as key_id, coalesce(u.days, '{}') as days, coalesce(u.counts, '{}') as admitted,
+                    coalesce(r.days, '{}') as refused_days, coalesce(r.reasons, '{}') as reasons, coalesce(r.counts, '{}') as refused
              from keys k
              cross join lateral (
-                 select u.day, 'admitted' as outcome, u.admitted as count from usage u
-                 where u.key_id = k.id and u.day >= date '1970-01-01' + $2::int
-                 union all
-                 select r.day, r.reason, r.count from refusals r
-                 where r.key_id = k.id and r.day >= date '1970-01-01' + $2::int
-             ) counted
-             where k.account_id = $1 and ($3::text is null or k.id = $3)
-             group by k.id, counted.day order by counted.day, k.id",
+                 select array_agg(day - date '1970-01-01') as days, array_agg(admitted) as counts from usage
+                 where key_id = k.id and day between date '1970-01-01' + $2::int and date '1970-01-01' + $3::int
+             ) u
+             cross join lateral (
+                 select array_agg(day - date '1970-01-01') as days, array_agg(reason) as reasons, array_agg(count) as counts from refusals
+                 where key_id = k.id and day between date '1970-01-01' + $2::int and date '1970-01-01' + $3::int
+             ) r
+             where k.account_id = $1 and ($4::text is null or k.id = $4)",
         )
         .bind(account_id)
-        .bind(day_number(since))
+        .bind(day_number(*days.start()))
+        .bind(day_number(*days.end()))
         .bind(key.as_ref().map(KeyId::as_str))
         .fetch_all(&self.store.pool);
-        let rows: Vec<UsageCountsRow> = self.store.with_timeout(query).await?;
-        Ok(rows.into_iter().filter_map(UsageCountsRow::into_usage_row).collect())
+        let keys: Vec<KeyDays> = self.store.with_timeout(query).await?;
+        let mut rows: Vec<UsageRow> = keys.iter().flat_map(KeyDays::rows).collect();
+        rows.sort_unstable_by_key(|row| (row.day, row.key));
+        Ok(rows)
     }
 }
 
-impl UsageCountsRow {
-    /// `None` only for a row that violates the checks of the schema.
-    fn into_usage_row(self) -> Option<UsageRow> {
-        let refused =
-            [self.burst, self.paused, self.inactive, self.quota_exhausted, self.wrong_secret, self.restricted];
-        Some(UsageRow {
-            key: KeyId::parse(&self.key_id)?,
-            day: UtcDay(self.day.unsigned_abs()),
-            admitted: self.admitted.unsigned_abs(),
-            refused: refused.map(i64::unsigned_abs),
-        })
+impl KeyDays {
+    /// Each day with requests. Empty only for a key that violates the checks of the schema.
+    fn rows(&self) -> Vec<UsageRow> {
+        let Some(key) = KeyId::parse(&self.key_id) else { return Vec::new() };
+        let mut rows = BTreeMap::new();
+        let empty_row = |day| UsageRow { key, day, admitted: 0, refused: [0; 6] };
+        for (day, count) in self.days.iter().zip(&self.admitted) {
+            let day = UtcDay(day.unsigned_abs());
+            rows.entry(day).or_insert_with(|| empty_row(day)).admitted = count.unsigned_abs();
+        }
+        for ((day, reason), count) in self.refused_days.iter().zip(&self.reasons).zip(&self.refused) {
+            if let Some(index) = reason_index(reason) {
+                let day = UtcDay(day.unsigned_abs());
+                rows.entry(day).or_insert_with(|| empty_row(day)).refused[index] = count.unsigned_abs();
+            }
+        }
+        rows.into_values().collect()
     }
 }

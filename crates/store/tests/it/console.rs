@@ -103,8 +103,8 @@ async fn overview_counts_what_exists_and_what_waits() {
             "update accounts set created_at = now() - interval '8 days' where id = 1;
              update accounts set created_at = now() - interval '6 days' where id = 2;
              insert into limit_requests (account_id, daily_limit, message) values (1, 20000, '');
-             update alerts set tries = 8 where key_id = (select min(key_id) from alerts);
-             delete from notices;
+             update notices set failed_at = now() where id = (select min(id) from notices where kind = 'alert_paused');
+             delete from notices where kind <> 'alert_paused';
              insert into tickets (kind, email, expires_at) values ('reset', 'a@ipseity.example', now() + interval '1 hour'),
                  ('reset', 'a@ipseity.example', now())",
         )

@@ -1,8 +1,8 @@
-//! Passwords, email addresses and alert preferences.
+//! Passwords and email addresses.
 
 use std::time::Duration;
 
-use ipseity_store::{AlertPreferences, SessionLimits, StoreRefusal};
+use ipseity_store::{SessionLimits, StoreRefusal};
 
 use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest, session_limits};
 
@@ -83,8 +83,8 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     }
 
     let cookie = random_digest();
-    let set_password = async |session_id, hash, delete_passkeys| {
-        store.accounts().set_password(account.id, hash, session_id, &cookie, delete_passkeys).await
+    let set_password = async |session_id, hash, delete_credentials| {
+        store.accounts().set_password(account.id, hash, session_id, &cookie, delete_credentials).await
     };
     set_password(kept_session, "new", false).await.expect("password is set");
     assert_eq!(store.accounts().password_hash(account.id).await.expect("query succeeds").as_deref(), Some("new"));
@@ -105,7 +105,17 @@ async fn new_password_ends_other_sessions_and_links_of_that_account() {
     assert_eq!(fixture.sql("select distinct account_id from devices").await, other.id.to_string());
     assert_eq!(fixture.sql("select count(*) from passkeys").await, "2");
 
+    fixture
+        .sql(&format!(
+            "insert into personal_tokens (id, account_id, name, digest, scopes)
+             select lpad(id::text, 10, '0'), id, 'robot', sha256(id::text::bytea), '{{}}' from accounts;
+             update accounts set tokens_may_resume = true where id = {}",
+            account.id
+        ))
+        .await;
     set_password(kept_session, "newer", true).await.expect("password is set");
+    assert_eq!(fixture.sql("select account_id from personal_tokens").await, other.id.to_string());
+    assert!(!store.personal_tokens().may_resume(account.id).await.expect("query succeeds"));
     assert_eq!(store.sessions().list(account.id, LIMITS).await.expect("sessions are listed").len(), 1);
     assert_eq!(fixture.sql("select account_id from passkeys").await, other.id.to_string());
 }
@@ -128,55 +138,4 @@ async fn hash_is_upgraded_only_if_the_old_one_is_stored() {
     assert_eq!(accounts.password_hash(other.id).await.expect("query succeeds").as_deref(), Some("old"));
     let remaining = "select (select count(*) from sessions), (select count(*) from tickets)";
     assert_eq!(fixture.sql(remaining).await, "1|1", "sessions and links stay");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn alert_preferences_default_to_enabled() {
-    let fixture = StoreFixture::open().await;
-    let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
-    let all = AlertPreferences { near_quota: true, quota_exhausted: true, paused: true };
-    assert_eq!(store.accounts().alert_preferences(account.id).await.expect("preferences are stored"), all);
-    for preferences in [
-        AlertPreferences { near_quota: false, ..all },
-        AlertPreferences { quota_exhausted: false, ..all },
-        AlertPreferences { paused: false, ..all },
-    ] {
-        store.accounts().set_alert_preferences(account.id, preferences).await.expect("preferences are stored");
-        assert_eq!(store.accounts().alert_preferences(account.id).await.expect("preferences are stored"), preferences);
-    }
-    assert_eq!(store.accounts().alert_preferences(other.id).await.expect("preferences are stored"), all);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn account_email_can_be_set_unless_taken() {
-    let fixture = StoreFixture::open().await;
-    let (store, account, other) = (&fixture.store, fixture.create_account().await, fixture.create_account().await);
-    let session_id = fixture.open_session_for(&account, random_digest()).await;
-    let taken = store.accounts().set_email(account.id, session_id, &email(&other.email.to_uppercase())).await;
-    assert_eq!(expect_refusal(taken), StoreRefusal::AccountExists);
-    store
-        .email_requests(EMAILS_PER_HOUR_MAX)
-        .request_email_change(account.id, &email("asked-before@ipseity.example"))
-        .await
-        .expect("request is stored");
-    store
-        .email_requests(EMAILS_PER_HOUR_MAX)
-        .request_email_change(other.id, &email("asked@ipseity.example"))
-        .await
-        .expect("request is stored");
-    store
-        .accounts()
-        .set_email(account.id, session_id, &email("new@ipseity.example"))
-        .await
-        .expect("email address is set");
-    assert_eq!(
-        fixture.sql("select email from accounts order by id").await,
-        format!("new@ipseity.example\n{}", other.email)
-    );
-    assert_eq!(
-        fixture.sql("select email from tickets").await,
-        "asked@ipseity.example",
-        "links to other addresses are removed"
-    );
-    assert!(!fixture.postgres.log().expect("log is readable").contains("@ipseity.example"));
 }

@@ -5,15 +5,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ipseity_domain::{DailyUsage, UtcDay};
-use ipseity_store::{Account, Actor, KeyDailyUsage, RefusalCount, RefusalReason};
+use ipseity_store::{Account, Actor, KeyDailyUsage, NewIdentity, RefusalCount, RefusalReason};
 use tokio::task::JoinSet;
 
 use crate::fixture::{DATABASE, EMAILS_PER_HOUR_MAX, StoreFixture, email, pause, random_digest, session_limits};
 use crate::key_summaries::wait_past_midnight;
 
-const TABLES: [&str; 12] = [
-    "accounts", "keys", "pauses", "usage", "refusals", "history", "sessions", "devices", "tickets", "alerts",
-    "passkeys", "notices",
+const TABLES: [&str; 14] = [
+    "accounts",
+    "keys",
+    "pauses",
+    "usage",
+    "refusals",
+    "history",
+    "sessions",
+    "devices",
+    "tickets",
+    "alerts",
+    "passkeys",
+    "identities",
+    "notices",
+    "usage_hours",
 ];
 const DAY: UtcDay = UtcDay(20_400);
 
@@ -32,6 +44,9 @@ async fn create_account_in_every_table(fixture: &StoreFixture) -> Account {
     fixture.open_session_for(&account, random_digest()).await;
     store.devices().remember(account.id, &random_digest(), "Firefox").await.expect("device is recorded");
     fixture.add_passkey(&account, &random_digest()).await;
+    let session = fixture.open_session_for(&account, random_digest()).await;
+    let identity = NewIdentity { issuer: "https://idp.example", subject: &account.email, label: &account.email };
+    store.identities().link(account.id, session, &identity).await.expect("identity is linked");
     let address = email(&account.email.to_uppercase());
     store
         .email_requests(EMAILS_PER_HOUR_MAX)
@@ -78,10 +93,18 @@ async fn deleted_account_leaves_only_queues_and_the_security_log() {
         .collect();
     keys.sort_unstable();
     fixture.sql("delete from outbox").await;
+    let id = deleted_account.id;
+    let add_alerts = format!(
+        "insert into notices (account_id, kind, key_id, channel_id, message_id, mailed_at, expires_at)
+         select {id}, 'alert_paused', '', 0, gen_random_uuid(), mailed_at, now() + interval '1 day'
+         from unnest(array[null, now()]) mailed_at"
+    );
+    fixture.sql(&add_alerts).await;
 
     assert_eq!(fixture.store.accounts().delete(deleted_account.id, None).await.expect("account is deleted"), keys);
     let notices = format!("from notices where account_id = {}", deleted_account.id);
     assert_eq!(fixture.sql(&format!("select count(*) {notices} and kind = 'account_deleted'")).await, "1");
+    assert_eq!(fixture.sql(&format!("select count(*) {notices} and channel_id is not null")).await, "0");
     fixture.sql(&format!("delete {notices}")).await;
     assert_eq!(row_counts(&fixture).await, before);
     assert!(fixture.store.accounts().find(kept_account.id).await.expect("query succeeds").is_some());
@@ -159,6 +182,14 @@ async fn only_expired_rows_are_deleted() {
                 account.id
             );
             fixture.sql(&insert_notice).await;
+            let insert_alerts = format!(
+                "insert into notices (account_id, kind, key_id, channel_id, message_id, mailed_at, expires_at)
+                 select {}, 'alert_paused', age, channel, gen_random_uuid(), case when channel > 0 then now() end,
+                     now() - make_interval(days => age) + interval '{minutes} minutes'
+                 from unnest(array[0, 30]) age, unnest(array[0, 1]) channel",
+                account.id
+            );
+            fixture.sql(&insert_alerts).await;
             let digest = format!("sha256('{minutes}')");
             let insert_state =
                 format!("insert into ceremonies values ({digest}, 'true', now() + interval '{minutes} minutes')");
@@ -192,6 +223,9 @@ async fn only_expired_rows_are_deleted() {
     let sessions = fixture.sql("select count(*), now()::date - min(created_at)::date from operator_sessions").await;
     assert_eq!(sessions, "1|30");
     assert_eq!(fixture.sql("select email from notices where kind = 'email'").await, "1");
+    // Alerts that could not be sent by email are kept for 2 more days, and the log of a channel for 30.
+    let alerts = "select string_agg(channel_id || '/' || key_id, ' ' order by channel_id, key_id, id) from notices where kind = 'alert_paused'";
+    assert_eq!(fixture.sql(alerts).await, "0/0 0/0 1/0 1/0 1/30");
     assert_eq!(fixture.sql("select count(*), (now() at time zone 'utc')::date - min(day) from alerts").await, "4|3");
     store.keys().deactivate(Actor::Operator, key).await.expect("key still exists");
 }

@@ -27,8 +27,14 @@ async fn identity_is_stable_until_a_dump_is_restored() {
     fixture.postgres.back_up(DATABASE, &dump).await.expect("dump succeeds");
     fixture.postgres.restore("restored", &dump).await.expect("restore succeeds");
     let url = fixture.postgres.url("restored");
-    let options =
-        StoreOptions { url, application_name: "test", operator: None, connections_max: 1, timeout: TEST_TIMEOUT };
+    let options = StoreOptions {
+        url,
+        application_name: "test",
+        operator: None,
+        token: None,
+        connections_max: 1,
+        timeout: TEST_TIMEOUT,
+    };
     let restored = identity(&Store::new(&options).expect("options are valid")).await;
     assert_eq!(restored.deployment_id, original.deployment_id);
     assert_ne!(restored.fingerprint, original.fingerprint, "other oids");

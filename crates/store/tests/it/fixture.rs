@@ -9,7 +9,7 @@ use ipseity_domain::{
 use ipseity_store::{
     Account, Actor, NewSession, SessionLimits, SessionStart, Store, StoreError, StoreOptions, StoreRefusal,
 };
-use ipseity_testkit::{Postgres, PostgresOptions};
+use ipseity_testkit::{Postgres, PostgresOptions, TestClock};
 
 /// Long enough for every statement, even on a busy machine.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -38,8 +38,20 @@ impl StoreFixture {
         fixture
     }
 
+    /// With a clock that the test advances.
+    pub async fn with_clock(clock: &TestClock) -> Self {
+        let options = PostgresOptions { clock: Some(clock.clone()), ..PostgresOptions::default() };
+        let fixture = Self::start(options).await;
+        fixture.store.migrate().await.expect("migrations succeed");
+        fixture
+    }
+
     pub async fn unmigrated() -> Self {
-        let postgres = Postgres::start(PostgresOptions::default()).await.expect("PostgreSQL starts");
+        Self::start(PostgresOptions::default()).await
+    }
+
+    async fn start(options: PostgresOptions) -> Self {
+        let postgres = Postgres::start(options).await.expect("PostgreSQL starts");
         postgres.create_database(DATABASE).await.expect("database is created");
         let store = open_store(&postgres, TEST_TIMEOUT);
         Self { postgres, store }
@@ -55,7 +67,7 @@ impl StoreFixture {
     pub fn store_as(&self, role: &str) -> Store {
         let url = self.postgres.url(DATABASE).replace("postgres@", &format!("{role}@"));
         let (application_name, connections_max, timeout) = ("test", 10, TEST_TIMEOUT);
-        Store::new(&StoreOptions { url, application_name, operator: None, connections_max, timeout })
+        Store::new(&StoreOptions { url, application_name, operator: None, token: None, connections_max, timeout })
             .expect("options are valid")
     }
 
@@ -128,8 +140,15 @@ impl StoreFixture {
 /// Another store with the same database, like that of another node.
 pub fn open_store(postgres: &Postgres, timeout: Duration) -> Store {
     let url = postgres.url(DATABASE);
-    Store::new(&StoreOptions { url, application_name: "test", operator: None, connections_max: 10, timeout })
-        .expect("options are valid")
+    Store::new(&StoreOptions {
+        url,
+        application_name: "test",
+        operator: None,
+        token: None,
+        connections_max: 10,
+        timeout,
+    })
+    .expect("options are valid")
 }
 
 pub fn generate_key() -> ApiKey {

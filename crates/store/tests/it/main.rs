@@ -1,6 +1,7 @@
 //! Tests of the store with a real PostgreSQL server.
 
 mod accounts;
+mod alert_lanes;
 mod alerts;
 mod audit_filter;
 mod console;
@@ -11,6 +12,7 @@ mod deployment;
 mod email_queue;
 mod email_tokens;
 mod fixture;
+mod identities;
 mod key_history;
 mod key_ownership;
 mod key_summaries;
@@ -25,11 +27,13 @@ mod outbox;
 mod partitions;
 mod passkeys;
 mod pauses;
+mod personal_tokens;
 mod refusal_totals;
 mod servers;
 mod sessions;
 mod sites;
 mod token_redemption;
 mod unsent_emails;
+mod usage_hours;
 mod usage_merge;
 mod usage_rows;

@@ -82,6 +82,13 @@ async fn store_can_be_created_while_postgres_is_down() {
     store.check().await.expect("query succeeds");
 
     let url = "nonsense".to_owned();
-    let options = StoreOptions { url, application_name: "test", operator: None, connections_max: 1, timeout: TIMEOUT };
+    let options = StoreOptions {
+        url,
+        application_name: "test",
+        operator: None,
+        token: None,
+        connections_max: 1,
+        timeout: TIMEOUT,
+    };
     assert!(Store::new(&options).is_err());
 }

@@ -6,7 +6,7 @@ use ipseity_domain::{DailyUsage, UtcDay};
 
 use crate::fixture::StoreFixture;
 
-const POLICY: RetentionPolicy = RetentionPolicy { usage_days: 31, history_days: 31 };
+const POLICY: RetentionPolicy = RetentionPolicy { usage_days: 31, hourly_usage_days: 30, history_days: 31 };
 
 /// The partitions of usage, by name.
 async fn usage_partitions(fixture: &StoreFixture) -> Vec<String> {
@@ -22,12 +22,12 @@ async fn partition_migration_keeps_rows_and_old_version_works() {
     // The schema before partitions.
     fixture
         .sql(
-            "drop function tend_months; drop function make_month; drop table usage, refusals;
+            "drop function tend_months; drop function make_month; drop table usage, refusals, usage_hours;
              create table usage (key_id text collate \"C\" not null references keys on delete cascade, day date not null,
                  admitted bigint not null check (admitted >= 0), primary key (key_id, day));
              create table refusals (key_id text collate \"C\" not null references keys on delete cascade, day date not null,
                  reason text not null, count bigint not null check (count > 0), primary key (key_id, day, reason));
-             delete from _sqlx_migrations where version = 3",
+             delete from _sqlx_migrations where version in (3, 24)",
         )
         .await;
     let key = fixture.create_key().await;

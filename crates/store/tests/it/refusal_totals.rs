@@ -88,7 +88,7 @@ async fn totals_are_deleted_after_their_retention() {
         .await;
     fixture
         .store
-        .apply_retention(RetentionPolicy { usage_days: 40, history_days: 400 })
+        .apply_retention(RetentionPolicy { usage_days: 40, hourly_usage_days: 30, history_days: 400 })
         .await
         .expect("retention is applied");
     assert_eq!(fixture.sql("select count(*), max(day) - min(day) from refusal_totals").await, "4|41");

@@ -16,8 +16,15 @@ const FOLLOW_TIME_MAX: Duration = Duration::from_secs(10);
 fn open_store(second: &Postgres, first: &Postgres, timeout: Duration) -> Store {
     let [first, second] = [first, second].map(|server| server.address().to_string());
     let url = format!("postgres://postgres@{first},{second}/{DATABASE}?target_session_attrs=read-write");
-    Store::new(&StoreOptions { url, application_name: "test", operator: None, connections_max: 4, timeout })
-        .expect("options are valid")
+    Store::new(&StoreOptions {
+        url,
+        application_name: "test",
+        operator: None,
+        token: None,
+        connections_max: 4,
+        timeout,
+    })
+    .expect("options are valid")
 }
 
 async fn start_replica(fixture: &StoreFixture) -> Postgres {

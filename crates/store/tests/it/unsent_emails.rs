@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ipseity_store::{UnsentEmailState, UnsentQueue, WakeListener};
+use ipseity_store::{AlertClaim, UnsentEmailState, UnsentQueue, WakeListener};
 
 use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, TEST_TIMEOUT, email, pause, random_digest};
 
@@ -27,19 +27,19 @@ async fn unsent_emails_of_all_queues_are_listed_with_their_state() {
     let listed = console.unsent_emails(10).await.expect("emails are listed");
     let mut kinds: Vec<_> = listed.iter().map(|email| (email.queue.name(), email.kind.as_str())).collect();
     kinds.sort_unstable();
-    assert_eq!(kinds, [("alerts", "paused"), ("links", "signup"), ("notices", "passkey")]);
+    assert_eq!(kinds, [("links", "signup"), ("notices", "alert_paused"), ("notices", "passkey")]);
     assert!(listed.iter().all(|email| email.state == UnsentEmailState::Queued && email.attempts == 0));
     assert!(listed.iter().all(|email| email.next_attempt_s.is_some() && email.email.ends_with("@ipseity.example")));
     assert!(!format!("{listed:?}").contains("password hash"));
 
     fixture
-        .sql("update tickets set expires_at = now(); update alerts set tries = 8; update notices set tries = 8")
+        .sql("update tickets set expires_at = now(); update notices set failed_at = now() where kind = 'alert_paused'")
         .await;
     for email in console.unsent_emails(10).await.expect("emails are listed") {
         let state = match email.queue {
             UnsentQueue::Links => UnsentEmailState::Expired,
+            UnsentQueue::Notices if email.kind == "alert_paused" => UnsentEmailState::Failed,
             UnsentQueue::Notices => UnsentEmailState::Queued,
-            UnsentQueue::Alerts => UnsentEmailState::Failed,
         };
         assert_eq!((email.state, email.next_attempt_s.is_some()), (state, state == UnsentEmailState::Queued));
     }
@@ -52,7 +52,7 @@ async fn retried_emails_are_due_with_all_attempts_and_wake_the_sender() {
     let store = fixture.node_store().await;
     queue_emails(&fixture).await;
     let later = "set tries = 8, try_at = now() + interval '2 hours'";
-    fixture.sql(&format!("update tickets {later}; update alerts {later}; update notices {later}")).await;
+    fixture.sql(&format!("update tickets {later}; update notices {later}")).await;
     let mut listener: WakeListener = store.email_queue().listen().await.expect("listener is open");
     for email in store.console().unsent_emails(10).await.expect("emails are listed") {
         assert!(store.console().retry_email(email.queue, &email.id).await.expect("retry succeeds"), "{email:?}");
@@ -66,7 +66,7 @@ async fn retried_emails_are_due_with_all_attempts_and_wake_the_sender() {
         store.email_queue().claim_next(&random_digest()).await.expect("claim succeeds").expect("an email is due");
     store.email_queue().mark_sent(queued.token_id).await.expect("row is marked");
     assert!(store.notice_queue().claim_next(&random_digest()).await.expect("claim succeeds").is_some());
-    assert!(store.alert_queue().claim_next().await.expect("claim succeeds").is_some());
+    assert_eq!(store.alert_queue().claim(AlertClaim::Email).await.expect("claim succeeds").len(), 1);
 
     let sent = queued.token_id.to_string();
     for (queue, id) in [
@@ -74,8 +74,7 @@ async fn retried_emails_are_due_with_all_attempts_and_wake_the_sender() {
         (UnsentQueue::Links, "0"),
         (UnsentQueue::Links, "x' or true --"),
         (UnsentQueue::Notices, "99"),
-        (UnsentQueue::Alerts, "0123456789/2026-99-99/paused/1"),
-        (UnsentQueue::Alerts, ""),
+        (UnsentQueue::Notices, ""),
     ] {
         assert!(!store.console().retry_email(queue, id).await.expect("retry is answered"), "{id:?}");
     }

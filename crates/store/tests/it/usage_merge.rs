@@ -95,7 +95,7 @@ async fn counts_of_future_days_are_ignored_and_deleted() {
     let record = fixture.key_record(key).await;
     assert_eq!((record.usage, record.previous_usage), (Some(usage(1, 5)), Some(usage(0, 5))));
     assert_eq!(store.usage().find_demo_usage().await.expect("query succeeds"), Some(usage(1, 1)));
-    let policy = RetentionPolicy { usage_days: 31, history_days: 31 };
+    let policy = RetentionPolicy { usage_days: 31, hourly_usage_days: 30, history_days: 31 };
     store.apply_retention(policy).await.expect("retention run succeeds");
     assert_eq!(fixture.sql(row_counts).await, "2|2|2");
 }

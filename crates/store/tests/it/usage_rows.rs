@@ -1,5 +1,6 @@
 //! Usage, as pages show it.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use ipseity_domain::{DailyUsage, KeyId, UtcDay};
@@ -9,6 +10,11 @@ use ipseity_testkit::eventually;
 use crate::fixture::{StoreFixture, TEST_TIMEOUT};
 
 const DAY: UtcDay = UtcDay(20_400);
+
+/// All days from this one.
+fn since(day: UtcDay) -> RangeInclusive<UtcDay> {
+    day..=UtcDay(40_000)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_key_and_day_with_requests_has_a_usage_row() {
@@ -40,10 +46,15 @@ async fn each_key_and_day_with_requests_has_a_usage_row() {
         row(keys[1], DAY, 0, [0, 0, 0, 2, 0, 0]),
         row(keys[1], next, 7, [0; 6]),
     ];
-    assert_eq!(store.usage().list(account.id, None, DAY).await.expect("usage is listed"), expected);
-    assert_eq!(store.usage().list(account.id, Some(keys[1]), DAY).await.expect("usage is listed"), expected[1..]);
-    assert_eq!(store.usage().list(account.id, Some(other_key), DAY).await.expect("usage is listed"), []);
-    assert_eq!(store.usage().list(0, None, DAY).await.expect("usage is listed"), []);
+    assert_eq!(store.usage().list(account.id, None, since(DAY)).await.expect("usage is listed"), expected);
+    assert_eq!(
+        store.usage().list(account.id, Some(keys[1]), since(DAY)).await.expect("usage is listed"),
+        expected[1..]
+    );
+    assert_eq!(store.usage().list(account.id, Some(other_key), since(DAY)).await.expect("usage is listed"), []);
+    let before_next = store.usage().list(account.id, None, DAY..=DAY).await.expect("usage is listed");
+    assert_eq!(before_next, expected[..2]);
+    assert_eq!(store.usage().list(0, None, since(DAY)).await.expect("usage is listed"), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,21 +78,27 @@ async fn long_usage_history_is_read_by_index_only() {
             "insert into refusals select id, current_date - d, reason, d from keys, generate_series(1, {days}) d,
              unnest(array['burst', 'paused', 'inactive', 'day', 'wrong_secret']) reason"
         ),
+        format!(
+            "insert into usage_hours select id, current_date - d, outcome, array_fill(0, array[24], array[0])
+             from keys, generate_series(1, least({days}, 30)) d, unnest(array['admitted', 'burst', 'paused']) outcome"
+        ),
     ] {
         fixture.sql(&insert).await;
     }
     fixture.sql("analyze").await;
 
     let scans = "select bool_and(seq_scan = 0), bool_and(idx_scan > 0) from pg_stat_user_tables
-                 where relname in ('keys', 'usage_before', 'refusals_before')";
+                 where relname in ('keys', 'usage_before', 'refusals_before', 'usage_hours')";
     fixture.sql("select pg_stat_reset()").await;
     let mut shortest = Duration::MAX;
     let read_usage = async || {
         let start = Instant::now();
         assert_eq!(
-            fixture.store.usage().list(account.id, None, UtcDay(0)).await.expect("usage is listed").len(),
+            fixture.store.usage().list(account.id, None, since(UtcDay(0))).await.expect("usage is listed").len(),
             4_000
         );
+        let hours = fixture.store.usage().list_hours(account.id, None, since(UtcDay(0))).await;
+        assert_eq!(hours.expect("hours are listed").len(), 3 * 300, "all requests are in the last hour");
         shortest = shortest.min(start.elapsed());
         fixture.sql(scans).await.ends_with("|t")
     };

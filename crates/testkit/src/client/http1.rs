@@ -104,6 +104,18 @@ impl TestClient {
         self.send_request(Method::POST, path, headers, body.into()).await
     }
 
+    /// Sends a request with a JSON body.
+    pub async fn send_json(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Result<TestResponse> {
+        let kind = [("content-type", "application/json")];
+        self.send_request(method, path, &[&kind, headers].concat(), body.to_string().into()).await
+    }
+
     /// Sends a GET request and returns the response before its body, as a stream.
     pub async fn get_streaming(mut self, path: &str, headers: &[(&str, &str)]) -> Result<StreamingResponse> {
         let request = self.build_request(Method::GET, path, headers, Bytes::new())?;

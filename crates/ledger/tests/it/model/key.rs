@@ -322,10 +322,9 @@ impl KeyModel {
 
 impl RecordModel {
     /// After the log was deleted, charges up to the newest request cannot be proven. A later time comes from a wrong
-    /// clock.
+    /// clock, which hides when the last request before it was charged.
     fn next_log_start_ms(&self, now_ms: u64) -> u64 {
-        let times = [self.newest_ms, self.log_start_ms].into_iter().filter(|time| *time <= now_ms + DAY_MS);
-        times.fold(now_ms, u64::max)
+        now_ms.max(self.newest_ms).max(self.log_start_ms).min(now_ms + DAY_MS)
     }
 
     /// An empty log in the burst window of the newest request has lost entries.

@@ -29,7 +29,7 @@ impl RandomWalk {
         }
         let ledger = self.any_ledger();
         let owner = ledger.owners().remove(0);
-        let swept = ledger.sweep_rest(&owner).await.expect("Redis answers");
+        let swept = ledger.sweep(&ledger.all_parts(&owner)).await.expect("Redis answers");
         // Without the evidence: it is lost with the log.
         let sorted = |pauses: Vec<&KeyPause>| {
             let mut pauses: Vec<_> = pauses.iter().map(|pause| (pause.key, pause.burst_epoch, pause.at_ms)).collect();

@@ -1,15 +1,15 @@
 //! Pages about accounts and keys.
 
 use askama::Template;
-use ipseity_domain::LimitOverrides;
+use ipseity_domain::{KeyStatus, LimitOverrides};
 use ipseity_store::{Account, FoundKey};
 
 use crate::console::view::frame::ConsoleFrame;
 use crate::console::view::overview::AuditEventItem;
 use crate::view::filters;
-use crate::view::key_badge::KeyBadge;
 use crate::view::keys::{KeyCard, KeyHistoryRow};
 use crate::view::restrictions::{RestrictionsError, RestrictionsPanel};
+use crate::view::style_class::StyleClass;
 use crate::view::usage::UsageView;
 
 /// An account in a list.
@@ -26,18 +26,18 @@ pub(crate) struct FoundKeyItem {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) scope: &'static str,
-    pub(crate) badge: KeyBadge,
+    pub(crate) status: KeyStatus,
     pub(crate) account_id: i64,
     pub(crate) email: String,
 }
 
 impl FoundKeyItem {
-    pub(crate) fn new(key: &FoundKey) -> Self {
+    pub(crate) fn new(key: &FoundKey, status: KeyStatus) -> Self {
         Self {
             id: key.id.to_string(),
             name: key.name.clone(),
             scope: key.scope.name(),
-            badge: KeyBadge::of_state(key.state, key.is_expired),
+            status,
             account_id: key.account_id,
             email: key.email.clone(),
         }
@@ -61,7 +61,7 @@ pub(crate) struct AccountKeyItem {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) scope: &'static str,
-    pub(crate) badge: KeyBadge,
+    pub(crate) status: KeyStatus,
     pub(crate) used_today: u64,
     pub(crate) daily_limit: u64,
 }

@@ -4,6 +4,8 @@ use askama::Template;
 use ipseity_store::{Operator, OperatorRole};
 
 use crate::console::view::frame::ConsoleFrame;
+use crate::identity_providers::ProviderLink;
+use crate::view::filters;
 
 /// Any error.
 #[derive(Template)]
@@ -42,8 +44,7 @@ pub(crate) struct JoinPage {
 #[template(path = "console/continue.html")]
 pub(crate) struct ContinuePage {
     pub(crate) frame: ConsoleFrame,
-    pub(crate) provider: String,
-    pub(crate) url: String,
+    pub(crate) link: ProviderLink,
 }
 
 /// A way to sign in.

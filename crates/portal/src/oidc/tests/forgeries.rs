@@ -210,6 +210,7 @@ fn claims_belong_to_this_provider_client_and_sign_in() {
         (json!({ "nonce": "n0nce0" }), IdTokenError::WrongNonce),
         (json!({ "sub": "" }), IdTokenError::InvalidSubject),
         (json!({ "sub": "s".repeat(256) }), IdTokenError::InvalidSubject),
+        (json!({ "sub": "12\u{0}34" }), IdTokenError::InvalidSubject),
         (json!({ "sub": null }), IdTokenError::Malformed),
         (json!({ "sub": 1234 }), IdTokenError::Malformed),
     ] {

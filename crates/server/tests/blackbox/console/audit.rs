@@ -32,9 +32,9 @@ async fn audit_log_is_filtered_paged_and_exported() {
     assert!(count_rows(&removed) == 1 && removed.contains(&format!("{name}1")), "{removed}");
     let export = viewer.browser.get(&format!("/audit.csv?operator={name}")).await;
     assert_eq!(export.header("content-type"), Some("text/csv; charset=utf-8"));
-    let (text, line) = (export.text(), format!(",plan_removed,operator,{name},,,{name}1"));
+    let (text, line) = (export.text(), format!(",plan_removed,operator,\"{name}\",,,\"{name}1\",\"\""));
     assert_eq!(text.lines().count(), 252);
-    assert!(text.lines().next() == Some("id,time,action,actor,operator,account,key,subject"), "{text}");
+    assert!(text.lines().next() == Some("id,time,action,actor,operator,account,key,subject,token"), "{text}");
     assert!(text.lines().nth(1).is_some_and(|first| first.ends_with(&line)), "{text}");
     for (query, status) in [
         ("account=x", 422),

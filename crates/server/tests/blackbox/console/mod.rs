@@ -5,7 +5,7 @@ mod audit;
 mod authorization;
 mod csrf;
 mod first_operator;
-mod fixture;
+pub(crate) mod fixture;
 mod hosts;
 mod invalid_input;
 mod operator_commands;

@@ -71,7 +71,7 @@ async fn operator_joins_by_a_link_and_signs_in_with_the_passkey() {
     let actions: Vec<_> = fixture.audit_events(&["--limit", "1000"]).await.into_iter().rev().collect();
     let actions = actions.iter().filter(|event| event["operator"] == target.operator_name);
     let actions: Vec<_> = actions.filter_map(|event| event["action"].as_str()).collect();
-    let expected = ["operator_passkey_added", "operator_signed_in", "operator_signed_in"];
+    let expected = ["operator_passkey_added", "operator_signed_in", "operator_signed_out", "operator_signed_in"];
     let created = "operator_link_created";
     let found: Vec<_> = actions.into_iter().filter(|action| *action != created).collect();
     assert_eq!(found, expected);

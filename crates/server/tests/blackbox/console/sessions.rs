@@ -2,7 +2,7 @@
 
 use ipseity_store::OperatorRole;
 
-use super::fixture::{TestOperator, shared_fixture};
+use super::fixture::{ConsoleFixture, TestOperator, shared_fixture};
 use crate::portal::browser::{Browser, CONSOLE_COOKIE};
 use crate::portal::fixture::assert_redirects_to;
 
@@ -47,6 +47,13 @@ async fn sign_out_ends_the_session_and_replaces_the_cookie() {
     }
     let sessions = format!("select count(*) from operator_sessions where operator_id = {}", operator.id);
     assert_eq!(fixture.psql(&sessions).await, "0");
+    assert_eq!(count_events(fixture, &operator.name, "operator_signed_out").await, "1");
+}
+
+/// The number of an operator's own events in the audit log.
+async fn count_events(fixture: &ConsoleFixture, name: &str, action: &str) -> String {
+    let sql = "select count(*) from audit_events where operator = subject";
+    fixture.psql(&format!("{sql} and operator = '{name}' and action = '{action}'")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,6 +72,8 @@ async fn operator_ends_other_sessions() {
     for browser in [&mut operator.browser, &mut bystander.browser] {
         assert_eq!(browser.get("/").await.status, 200);
     }
+    operator.browser.post("/profile/sessions/end-others", &[]).await;
+    assert_eq!(count_events(fixture, &operator.name, "operator_sessions_ended").await, "1", "none for no session");
 }
 
 #[tokio::test(flavor = "multi_thread")]

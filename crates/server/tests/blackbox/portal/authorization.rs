@@ -27,7 +27,21 @@ async fn account_snapshot_covers_every_table() {
     assert_eq!(browser.post("/account/passkeys/begin", &[("password", PASSWORD)]).await.status, 200);
     let text = fixture.snapshot(&owner.email, &browser).await;
     let kinds: BTreeSet<_> = text.lines().filter_map(|line| line.split('|').next()).collect();
-    assert_eq!(kinds, ["account", "ceremony", "device", "key", "passkey", "pause", "session", "ticket"].into());
+    let expected = [
+        "account",
+        "ceremony",
+        "channel",
+        "delivery",
+        "device",
+        "identity",
+        "key",
+        "passkey",
+        "pause",
+        "personal-token",
+        "session",
+        "ticket",
+    ];
+    assert_eq!(kinds, expected.into());
     assert_eq!(browser.post(&format!("/keys/{}/deactivate", owner.key), &[]).await.status, 303);
     assert_ne!(fixture.snapshot(&owner.email, &browser).await, text);
 }

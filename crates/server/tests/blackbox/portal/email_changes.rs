@@ -122,7 +122,8 @@ async fn undo_waits_until_the_address_is_free_again() {
     let reply = owner.post(&undo, &[("password", NEW_PASSWORD)]).await;
     assert!(reply.status == 200 && reply.text().contains("already exists"), "{}", reply.text());
     assert_eq!(member.browser.get("/keys").await.status, 200, "nothing changed");
-    assert_redirects_to(&second.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
+    let form = [("email", second.email.as_str()), ("password", PASSWORD)];
+    assert_redirects_to(&second.browser.post("/account/delete", &form).await, "/signin");
     assert_redirects_to(&owner.post(&undo, &[("password", NEW_PASSWORD)]).await, "/keys");
     assert_eq!(email_of(fixture, member.id).await, member.email);
 }

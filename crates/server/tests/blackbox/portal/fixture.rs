@@ -156,12 +156,18 @@ impl PortalFixture {
             format!("select 'session', t::text from sessions t where account_id = {id} or digest = {visit_digest}"),
             format!("select 'device', t::text from devices t where account_id = {id}"),
             format!("select 'passkey', t::text from passkeys t where account_id = {id}"),
+            format!("select 'identity', t::text from identities t where account_id = {id}"),
             format!("select 'ceremony', t::text from ceremonies t where digest = {visit_digest}"),
             format!("select 'code', t::text from recovery_codes t where account_id = {id}"),
             format!(
                 "select 'sign-in', t::text from pending_sign_ins t where account_id = {id} or digest = {visit_digest}"
             ),
             format!("select 'event', t::text from security_events t where account_id = {id}"),
+            format!("select 'channel', t::text from alert_channels t where account_id = {id}"),
+            format!(
+                "select 'personal-token', concat(id, name, scopes, expires_at) from personal_tokens where account_id = {id}"
+            ),
+            format!("select 'delivery', t::text from notices t where account_id = {id} and channel_id > 0"),
             format!("select 'ticket', t::text from tickets t where account_id = {id} or lower(email) = '{email}'"),
         ];
         self.psql(&format!("{} order by 1, 2", parts.join(" union all "))).await

@@ -111,7 +111,7 @@ async fn saved_restrictions_apply_to_the_next_request() {
         "Callers over IPv6 are rejected",
         "Set at most 37.",
         "This has no effect",
-        "Expires 31 Jan 2099, 14:30 UTC",
+        "Expires <time datetime=\"2099-01-31T14:30Z\">31 Jan 2099, 14:30 UTC</time>",
         "of 10,000 today",
         "Restrictions changed <span>by you</span>",
     ] {

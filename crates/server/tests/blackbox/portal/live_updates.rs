@@ -10,6 +10,7 @@ use super::fixture::{PASSWORD, PortalFixture, assert_redirects_to, shared_fixtur
 use crate::lookup::lookup_with_key;
 
 const EVENT_DELAY_MAX: Duration = Duration::from_secs(2);
+const BURST_WINDOW: Duration = Duration::from_secs(60);
 const SESSION_END_TIMEOUT: Duration = Duration::from_secs(20);
 const NODE_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
@@ -120,6 +121,33 @@ async fn open_page_shows_changes_within_two_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn open_page_shows_when_a_key_is_near_its_burst_limit_and_when_it_is_not_any_more() {
+    let fixture = shared_fixture().await;
+    let mut member = fixture.create_member().await;
+    let key = member.create_key("busy", Scope::Ip).await;
+    let mut open = PageEvents::open(&member.browser, fixture.node()).await;
+    let mut caller = fixture.node().client();
+    let first_sent_at = Instant::now();
+    for _ in 0..240 {
+        assert_eq!(lookup_with_key(&mut caller, &key).await.status, 200);
+    }
+    let took = open.wait_until_shown(&mut member.browser, ">Near burst limit<", Instant::now()).await;
+    print_delay("the burst limit that is near", took);
+    assert!(took <= EVENT_DELAY_MAX, "shown after {took:?}");
+    // No request, no change in PostgreSQL: only the window moves on.
+    tokio::time::timeout(STREAM_TIMEOUT * 3, async {
+        while member.browser.get("/keys").await.text().contains(">Near burst limit<") {
+            assert_eq!(open.next_event().await.as_deref(), Some("changed"));
+        }
+    })
+    .await
+    .expect("the key is active again");
+    let took = first_sent_at.elapsed().saturating_sub(BURST_WINDOW);
+    print_delay("the end of the window", took);
+    assert!(took <= EVENT_DELAY_MAX * 2, "shown after {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn open_page_is_notified_when_its_session_ends() {
     let fixture = shared_fixture().await;
     let (mut leaver, mut deleter) = (fixture.create_member().await, fixture.create_member().await);
@@ -130,7 +158,8 @@ async fn open_page_is_notified_when_its_session_ends() {
     let [left, deleted] =
         streams.map(|events| tokio::time::timeout(SESSION_END_TIMEOUT, events.ends_with_signed_out()));
     assert_redirects_to(&leaver.browser.post("/signout", &[]).await, "/signin");
-    assert_redirects_to(&deleter.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
+    let form = [("email", deleter.email.as_str()), ("password", PASSWORD)];
+    assert_redirects_to(&deleter.browser.post("/account/delete", &form).await, "/signin");
     let ended = Instant::now();
     let (left, deleted) = tokio::join!(left, deleted);
     print_delay("the end of a session", ended.elapsed());

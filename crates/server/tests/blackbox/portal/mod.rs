@@ -1,6 +1,6 @@
 //! The portal: access control, sessions, forms, emails and live updates.
 
-mod alert_emails;
+pub(crate) mod alert_emails;
 pub(crate) mod authenticator;
 mod authorization;
 mod banner;
@@ -11,14 +11,19 @@ mod email_changes;
 mod email_limits;
 mod email_links;
 mod enumeration;
+mod first_key;
 pub(crate) mod fixture;
-mod key_badges;
+mod key_deletion;
 mod key_limit_race;
 mod key_restrictions;
 mod key_secrets;
+mod key_statuses;
 mod leaked_keys;
+mod legal_texts;
 mod limit_requests;
+mod linked_accounts;
 mod live_updates;
+mod oidc_provider;
 mod page_performance;
 mod passkeys;
 mod past_pauses;
@@ -28,6 +33,9 @@ mod security_headers;
 mod sessions;
 mod sign_in_redirects;
 mod signin_flood;
+mod status;
 mod throttle;
 mod two_factor;
 mod unknown_paths;
+mod usage_explorer;
+mod webhooks;

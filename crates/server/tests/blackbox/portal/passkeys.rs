@@ -116,7 +116,7 @@ async fn password_change_forgets_devices_and_removes_passkeys_on_request() {
     let known = format!("select digest = sha256('{device}') from devices where account_id = {}", member.id);
     assert_eq!(fixture.psql(&known).await, "t", "only this browser is known");
 
-    let change = [("current", NEW_PASSWORD), ("password", PASSWORD), ("delete_passkeys", "on")];
+    let change = [("current", NEW_PASSWORD), ("password", PASSWORD), ("delete_credentials", "on")];
     assert_redirects_to(&member.browser.post("/account/password", &change).await, "/account");
     assert_eq!(count_rows(fixture, "passkeys", member.id).await, "0");
     assert_eq!(authenticator.sign_in(&mut fixture.browser()).await.status, 403);

@@ -12,7 +12,7 @@ async fn past_pause_opens_from_the_history_and_from_the_email() {
     let key = member.create_key("archive", Scope::Ip).await;
     let key_page = format!("/keys/{}", key.id);
     assert_eq!(send_lookups(fixture, &key, 301).await, 429);
-    let email = fixture.smtp.wait_for_email(&member.email, "archive").await.expect("email arrives");
+    let email = fixture.smtp.wait_for_email(&member.email, "archive: Paused").await.expect("email arrives");
     let pause_page = format!("{key_page}/pauses/1");
     assert!(email.links().iter().any(|link| link.ends_with(&pause_page)), "{}", email.text);
 

@@ -8,6 +8,8 @@ use super::fixture::{NEW_PASSWORD, PASSWORD, PortalFixture, TestMember, digest_s
 
 /// Placeholder for the email of the account under test.
 const EMAIL_PLACEHOLDER: &str = "EMAIL";
+/// Placeholder for the ID of its key.
+const KEY_PLACEHOLDER: &str = "KEY";
 
 /// A route and its form.
 pub(crate) struct RouteCase {
@@ -34,6 +36,10 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     page_case("/docs/{page}"),
     page_case("/reference"),
     page_case("/enterprise"),
+    page_case("/status"),
+    // Without texts of the operator.
+    RouteCase { method: "get", path: "/terms", fields: &[], status: 404 },
+    RouteCase { method: "get", path: "/privacy", fields: &[], status: 404 },
     // Members have no use for it.
     RouteCase { method: "get", path: "/signup", fields: &[], status: 303 },
     form_case("/signup", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 200),
@@ -45,6 +51,10 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/signin/passkey", &[], 200),
     // An invalid passkey gets an error page.
     form_case("/signin/passkey/finish", &[("credential", "{}")], 403),
+    // The node has no other provider.
+    form_case("/signin/provider/{index}", &[], 404),
+    // Without a sign-in at a provider before.
+    RouteCase { method: "get", path: "/signin/callback/{provider}", fields: &[], status: 403 },
     page_case("/forgot"),
     form_case("/forgot", &[("email", EMAIL_PLACEHOLDER)], 200),
     page_case("/link/{token}"),
@@ -66,18 +76,39 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     form_case("/keys/{id}/restrict", &[("origins", "https://example.com")], 303),
     page_case("/keys/{id}/pauses/{epoch}"),
     page_case("/keys/{id}/delete"),
-    form_case("/keys/{id}/delete", &[], 303),
+    form_case("/keys/{id}/delete", &[("typed", KEY_PLACEHOLDER)], 303),
     page_case("/keys/{id}/usage.csv"),
     page_case("/usage"),
     page_case("/usage.csv"),
+    page_case("/usage.json"),
     page_case("/events"),
     page_case("/account"),
     form_case("/account/email", &[("email", "elsewhere@example.com"), ("password", PASSWORD)], 200),
     form_case("/account/password", &[("current", PASSWORD), ("password", NEW_PASSWORD)], 303),
-    form_case("/account/alerts", &[("near_quota", "on")], 303),
+    page_case("/account/alerts"),
+    form_case("/account/alerts", &[("near_daily_limit", "on")], 303),
+    form_case(
+        "/account/alerts/channels",
+        &[("kind", "slack"), ("url", "https://hooks.invalid/"), ("paused", "on")],
+        303,
+    ),
+    page_case("/account/alerts/{id}"),
+    form_case("/account/alerts/{id}", &[("url", "https://hooks.invalid/"), ("paused", "on")], 303),
+    form_case("/account/alerts/{id}/rotate", &[], 200),
+    form_case("/account/alerts/{id}/test", &[], 303),
+    form_case("/account/alerts/{id}/on", &[], 303),
+    form_case("/account/alerts/{id}/deliveries/{delivery}", &[], 303),
+    form_case("/account/alerts/{id}/delete", &[], 303),
+    page_case("/account/tokens"),
+    form_case("/account/tokens", &[("name", "a robot"), ("keys:read", "on"), ("lifetime_days", "30")], 200),
+    form_case("/account/tokens/resume", &[("may_resume", "on")], 303),
+    form_case("/account/tokens/{id}/revoke", &[], 303),
     form_case("/account/sessions/end-others", &[], 303),
     form_case("/account/sessions/{id}/end", &[], 303),
     form_case("/account/devices/{id}/forget", &[], 303),
+    page_case("/account/sign-in"),
+    form_case("/account/sign-in/providers/{index}", &[("password", PASSWORD)], 404),
+    form_case("/account/sign-in/identities/{id}/unlink", &[], 303),
     page_case("/account/two-factor"),
     form_case("/account/two-factor/app", &[("password", PASSWORD)], 200),
     form_case("/account/two-factor/app/confirm", &[("code", "000000")], 200),
@@ -95,7 +126,7 @@ pub(crate) const ROUTE_CASES: &[RouteCase] = &[
     page_case("/account/limits"),
     form_case("/account/limits", &[("daily_limit", "100,000"), ("message", "A larger shop")], 303),
     page_case("/account/delete"),
-    form_case("/account/delete", &[("password", PASSWORD)], 303),
+    form_case("/account/delete", &[("email", EMAIL_PLACEHOLDER), ("password", PASSWORD)], 303),
 ];
 
 impl RouteCase {
@@ -134,7 +165,11 @@ pub(crate) struct AccountFixture {
     key_name: String,
     session: String,
     passkey: String,
+    identity: String,
     device: String,
+    pub(crate) channel: String,
+    delivery: String,
+    /// Of a link.
     token: String,
 }
 
@@ -158,17 +193,33 @@ impl AccountFixture {
              ), passkey as (
                  insert into passkeys (account_id, credential_id, name, passkey)
                  values ({id}, decode('{credential}', 'hex'), '{key_name}', '{passkey}') returning id
+             ), identity as (
+                 insert into identities (account_id, issuer, subject, label)
+                 values ({id}, 'https://idp.example', '{credential}', '{key_name}') returning id
              ), session as (
                  insert into sessions (account_id, digest, label) values ({id}, {digest}, '{key_name}') returning id
              ), device as (
                  insert into devices (account_id, digest, label) values ({id}, {digest}, '{key_name}') returning id
+             ), personal_token as (
+                 -- With the ID of the key.
+                 insert into personal_tokens (id, account_id, name, digest, scopes)
+                 values ('{key}', {id}, '{key_name}', {digest}, '{{keys:read}}')
+             ), channel as (
+                 insert into alert_channels (account_id, kind, url, alerts, secret)
+                 values ({id}, 'webhook', 'https://127.0.0.1/{key_name}', '{{paused}}', {digest}) returning id
+             ), delivery as (
+                 insert into notices (account_id, kind, key_id, channel_id, message_id, details, mailed_at, expires_at)
+                 select {id}, 'alert_test', '', id, gen_random_uuid(),
+                     jsonb_build_object('name', '{key_name}', 'day', '', 'used', 0, 'daily_limit', 0, 'burst_limit', 0), now(), now()
+                 from channel returning id
              )
-             select session.id, passkey.id, device.id from session, passkey, device"
+             select session.id, passkey.id, identity.id, device.id, channel.id, delivery.id
+             from session, passkey, identity, device, channel, delivery"
         );
         let numbers = fixture.psql(&sql).await;
         let ids: Vec<_> = numbers.split('|').map(str::to_owned).collect();
-        let [session, passkey, device] = ids.try_into().expect("query returns three IDs");
-        (Self { email, key, key_name, session, passkey, device, token }, browser)
+        let [session, passkey, identity, device, channel, delivery] = ids.try_into().expect("query returns six IDs");
+        (Self { email, key, key_name, session, passkey, identity, device, channel, delivery, token }, browser)
     }
 
     /// The path of a route, with the IDs of this account.
@@ -176,15 +227,23 @@ impl AccountFixture {
         let id = match row.path {
             path if path.starts_with("/account/sessions/") => &self.session,
             path if path.starts_with("/account/passkeys/") => &self.passkey,
+            path if path.starts_with("/account/sign-in/identities/") => &self.identity,
             path if path.starts_with("/account/devices/") => &self.device,
+            path if path.starts_with("/account/alerts/") => &self.channel,
+            path if path.starts_with("/account/tokens/") => &self.key,
             _ => &self.key,
         };
-        row.path.replace("{id}", id).replace("{token}", &self.token).replace("{page}", "errors").replace("{epoch}", "1")
+        let path = row.path.replace("{id}", id).replace("{delivery}", &self.delivery).replace("{token}", &self.token);
+        path.replace("{page}", "errors").replace("{epoch}", "1").replace("{index}", "0").replace("{provider}", "oidc")
     }
 
-    /// The fields of a route, with the email of this account.
+    /// The fields of a route, with the email and the key of this account.
     pub(crate) fn fields_for<'a>(&'a self, row: &RouteCase) -> Vec<(&'static str, &'a str)> {
-        let substitute = |value: &'static str| if value == EMAIL_PLACEHOLDER { self.email.as_str() } else { value };
+        let substitute = |value: &'static str| match value {
+            EMAIL_PLACEHOLDER => self.email.as_str(),
+            KEY_PLACEHOLDER => self.key.as_str(),
+            value => value,
+        };
         row.fields.iter().map(|(name, value)| (*name, substitute(value))).collect()
     }
 

@@ -49,7 +49,10 @@ async fn every_security_event_sends_one_email() {
             .status,
         200
     );
-    assert_redirects_to(&member.browser.post(&format!("/keys/{}/delete", key.id), &[]).await, "/keys");
+    assert_redirects_to(
+        &member.browser.post(&format!("/keys/{}/delete", key.id), &[("typed", "my key")]).await,
+        "/keys",
+    );
     authenticator.register_for(&mut member, PASSWORD).await;
     let codes_page = member.browser.post("/account/two-factor/passkeys", &[("password", PASSWORD)]).await;
     assert_eq!(codes_page.status, 200);
@@ -102,7 +105,8 @@ async fn deleted_account_sends_its_queued_emails_and_one_about_the_deletion() {
     let restore_link = fixture.emailed_link_path(&email, "changed").await;
     fixture.smtp.set_offline(true);
     member.create_key("my key", Scope::Ip).await;
-    assert_redirects_to(&member.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
+    let form = [("email", new_email.as_str()), ("password", PASSWORD)];
+    assert_redirects_to(&member.browser.post("/account/delete", &form).await, "/signin");
     fixture.smtp.set_offline(false);
     fixture.psql("update notices set try_at = now()").await;
     wait_until_sent(fixture, member.id).await;

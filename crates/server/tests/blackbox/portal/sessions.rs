@@ -185,7 +185,13 @@ async fn deleted_account_leaves_no_sessions_or_rows() {
     let link = fixture.create_reset_link(&member.email).await;
     assert_eq!(member.browser.post("/account/delete", &[("password", "not the password")]).await.status, 200);
     assert_eq!(second.get("/keys").await.status, 200);
-    assert_redirects_to(&member.browser.post("/account/delete", &[("password", PASSWORD)]).await, "/signin");
+    for email in ["", "other@example.com"] {
+        let reply = member.browser.post("/account/delete", &[("email", email), ("password", PASSWORD)]).await;
+        assert!(reply.status == 200 && reply.text().contains("isn’t the email address of your account"), "{email}");
+    }
+    assert_eq!(second.get("/keys").await.status, 200);
+    let form = [("email", member.email.as_str()), ("password", PASSWORD)];
+    assert_redirects_to(&member.browser.post("/account/delete", &form).await, "/signin");
     assert_cookie_invalid(fixture, &session_cookie(&second), "of a deleted account").await;
     assert_eq!(second.get(&link).await.status, 410);
     assert_eq!(fixture.snapshot(&member.email, &second).await, "", "rows are left after deletion");

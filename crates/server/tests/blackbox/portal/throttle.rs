@@ -156,6 +156,7 @@ async fn sign_in_throttle_applies_per_network() {
             ("/signup", &[("email", "new@example.com"), ("password", PASSWORD)]),
             ("/forgot", &[("email", &member.email)]),
             ("/signin/passkey", &[]),
+            ("/signin/provider/0", &[]),
         ] {
             assert_throttled(&fixture.browser().with_network(same).post(path, fields).await);
         }
@@ -307,7 +308,7 @@ async fn key_actions_are_throttled_but_revocations_are_not() {
     }
     assert_eq!(fixture.psql(&history).await, rows, "a throttled action changes nothing");
     assert_redirects_to(&member.browser.post(&format!("{page}/deactivate"), &[]).await, &page);
-    assert_redirects_to(&member.browser.post(&format!("{page}/delete"), &[]).await, "/keys");
+    assert_redirects_to(&member.browser.post(&format!("{page}/delete"), &[("typed", &key.id)]).await, "/keys");
     neighbor.create_key("another account", Scope::Ip).await;
 }
 

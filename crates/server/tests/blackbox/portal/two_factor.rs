@@ -69,7 +69,7 @@ impl AuthenticatorApp {
     }
 }
 
-fn recovery_codes(page: &TestResponse) -> Vec<String> {
+pub(super) fn recovery_codes(page: &TestResponse) -> Vec<String> {
     let text = page.text();
     let (_, rest) = text.split_once(r#"<code id="recovery-codes">"#).unwrap_or_else(|| panic!("no codes on {text}"));
     let codes = rest.split('<').next().unwrap_or_default();
@@ -365,7 +365,7 @@ async fn key_changes_need_a_recent_sign_in() {
     assert_eq!(member.browser.post(&rotate, &[("overlap_s", "0")]).await.status, 200);
     fixture.psql(&age).await;
     assert_redirects_to(&authenticator.confirm(&mut member.browser).await, "/account");
-    assert_redirects_to(&member.browser.post(&format!("{page}/delete"), &[]).await, "/keys");
+    assert_redirects_to(&member.browser.post(&format!("{page}/delete"), &[("typed", &key.id)]).await, "/keys");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ipseity_domain::Scope;
 
 use super::fixture::{PrivacyFixture, extra_node_env};
+use crate::manage::fixture::token_shown_on;
 use crate::portal::browser::{Browser, DEVICE_COOKIE, SESSION_COOKIE};
 use crate::portal::fixture::{PASSWORD, assert_redirects_to, fresh_email, fresh_secret, key_shown_on};
 use crate::portal::routes::{AccountFixture, ROUTE_CASES};
@@ -15,6 +16,7 @@ const ATTEMPTS_MAX: usize = 5;
 pub(crate) async fn run_member_actions(fixture: &PrivacyFixture) {
     let mut browser = sign_up(fixture).await;
     create_and_use_keys(fixture, &mut browser).await;
+    use_personal_tokens(fixture, &mut browser).await;
     receive_event(fixture, &browser).await;
     visit_every_route(fixture).await;
     submit_invalid_forms(fixture, &mut browser).await;
@@ -80,6 +82,28 @@ async fn create_and_use_keys(fixture: &PrivacyFixture, browser: &mut Browser) {
         change_client_headers(fixture, browser);
         let page = browser.post(&format!("/keys/{}/rotate", made.id), &[("overlap_s", "3600")]).await;
         fixture.canaries.register_key(&key_shown_on(&page).expect("page shows the key").key);
+    }
+}
+
+/// Programs use tokens that a page shows once, in the right place and in wrong ones.
+async fn use_personal_tokens(fixture: &PrivacyFixture, browser: &mut Browser) {
+    change_client_headers(fixture, browser);
+    let fields = [("name", "robot"), ("keys:read", "on"), ("keys:write", "on"), ("lifetime_days", "30")];
+    let page = browser.post("/account/tokens", &fields).await;
+    let token = token_shown_on(&page).expect("page shows the token");
+    fixture.canaries.register_secret(&token);
+    let mut program = fixture.deployment().nodes[0].client();
+    let address = fixture.canaries.next_address().to_string();
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str()), ("x-forwarded-for", &address)];
+    let body = serde_json::json!({ "name": "made by a robot", "scope": "ip" });
+    let reply = program.send_json(http::Method::POST, "/api/v1/manage/keys", &headers, &body).await;
+    let reply = reply.expect("response arrives");
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    fixture.canaries.register_key(reply.json().expect("valid JSON")["secret"].as_str().expect("text"));
+    for path in ["/api/v1/ip".to_owned(), format!("/api/v1/ip?key={token}"), format!("/api/v1/manage/keys?key={token}")]
+    {
+        fixture.record_status(program.get(&path, &headers).await.expect("response arrives").status);
     }
 }
 

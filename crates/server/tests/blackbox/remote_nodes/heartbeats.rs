@@ -29,6 +29,13 @@ async fn nodes_and_connected_sites_are_listed_with_their_state() {
     let mut other = sites.deployment.start_node(&settings).await.expect("node starts");
     let version = env!("CARGO_PKG_VERSION");
     wait_for_nodes(&sites, &format!("home {version} f, home {version} f, remote syd f")).await;
+    let connected = serde_json::json!([{ "name": "syd", "status": "operational", "message": "Connected." }]);
+    eventually("the status page of home shows the site", Duration::from_secs(30), async || {
+        let reply = sites.deployment.nodes[0].client().get("/status.json", &[]).await;
+        reply.is_ok_and(|reply| reply.json().is_ok_and(|status| status["sites"] == connected))
+    })
+    .await
+    .expect("the site is shown");
 
     let url = format!("http://{}/drain", other.ops());
     curl(&["--silent", "--request", "PUT", "--data", "draining=true", &url]).await.expect("drain is set");

@@ -1,6 +1,9 @@
 //! The status of a key at a remote node, which asks home.
 
+use std::time::Duration;
+
 use ipseity_domain::{KeyId, PlaintextKey, Scope};
+use ipseity_testkit::eventually;
 use serde_json::json;
 
 use super::fixture::{Sites, delayed};
@@ -26,4 +29,27 @@ async fn remote_node_gets_the_status_of_a_key_from_home() {
         let reply = caller.get("/api/v1/key", &[("authorization", &bearer)]).await.expect("response arrives");
         ExpectedError::INVALID_KEY.assert_matches(&reply);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_at_a_remote_node_raise_the_alert_about_the_burst_limit() {
+    let sites = Sites::start(1).await;
+    let remote = sites.start_remote_node("ams", delayed(1)).await;
+    let key = fresh_key(&sites.deployment, Scope::Ip).await;
+    // Half at home.
+    for node in [&remote.node, &sites.deployment.nodes[0]] {
+        let mut caller = node.client();
+        for _ in 0..120 {
+            assert_eq!(lookup_with_key(&mut caller, &key).await.status, 200);
+        }
+    }
+    let mut caller = remote.node.client();
+    let reply = caller.get("/api/v1/key", &[("authorization", &key.bearer())]).await.expect("response arrives");
+    assert_eq!(reply.json().expect("valid JSON")["key_status"], "near_burst_limit");
+    let alerts = format!("select count(*) from alerts where kind = 'near_burst_limit' and key_id = '{}'", key.id);
+    eventually("the alert is raised", Duration::from_secs(20), async || {
+        sites.deployment.postgres.psql("ipseity", &alerts).await.expect("PostgreSQL answers") == "1"
+    })
+    .await
+    .expect("happens in time");
 }

@@ -45,7 +45,7 @@ async fn remote_node_answers_like_a_home_node() {
 async fn remote_node_serves_documentation_and_redirects_account_pages() {
     let sites = Sites::start(1).await;
     let remote = sites.start_remote_node("syd", FaultConfig::none()).await;
-    for path in ["/", "/docs", "/reference", "/robots.txt"] {
+    for path in ["/", "/docs", "/reference", "/status", "/robots.txt"] {
         let reply = remote.node.client().get(path, &[]).await.expect("response arrives");
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
     }
@@ -62,6 +62,10 @@ async fn remote_node_serves_documentation_and_redirects_account_pages() {
             "{method}"
         );
     }
+    // A redirect would send the token to another host.
+    let headers = [("authorization", "Bearer ipm_x")];
+    let reply = remote.node.client().get("/api/v1/manage/keys", &headers).await.expect("response arrives");
+    assert!(reply.status == 421 && reply.text().contains(PORTAL_URL), "{}", reply.text());
     let ready = TestClient::new(remote.node.ops()).get("/ready", &[]).await.expect("response arrives");
     let ready = ready.json().expect("valid JSON");
     assert_eq!((&ready["ready"], &ready["home"], &ready["degraded"]), (&true.into(), &"ok".into(), &false.into()));

@@ -4,6 +4,9 @@ use super::{occurrences, rust_files, text_files};
 use std::path::Path;
 
 const LINES_MAX: usize = 500;
+/// The one file in which operators find every setting.
+const SETTINGS: &str = "crates/server/src/config/default.toml";
+const SETTINGS_LINES_MAX: usize = 600;
 const SOURCE_EXTENSIONS: [&str; 11] = ["rs", "lua", "sql", "py", "sh", "toml", "html", "css", "ts", "js", "mjs"];
 
 #[test]
@@ -11,8 +14,9 @@ fn source_files_have_at_most_500_lines() {
     let long: Vec<_> = text_files()
         .into_iter()
         .filter(|(path, text)| {
+            let lines_max = if path == SETTINGS { SETTINGS_LINES_MAX } else { LINES_MAX };
             SOURCE_EXTENSIONS.iter().any(|ending| path.ends_with(&format!(".{ending}")))
-                && text.lines().count() > LINES_MAX
+                && text.lines().count() > lines_max
         })
         .map(|(path, _)| path)
         .collect();
