@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use ipseity_domain::{KEYS_PER_ACCOUNT_MAX, PlaintextKey, Scope};
+use ipseity_domain::{ApiKey, KEYS_PER_ACCOUNT_MAX, PlaintextKey, Scope};
 use ipseity_testkit::Postgres;
 use ipseity_testkit::deployment::DATABASE;
 
@@ -51,6 +51,11 @@ impl CallerPool {
     /// Public IDs of the keys.
     pub(crate) fn key_ids(&self) -> impl Iterator<Item = &str> {
         self.callers.iter().filter_map(|(key, _)| key.get(4..14))
+    }
+
+    /// Digests of the keys, in hexadecimal.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = String> {
+        self.callers.iter().filter_map(|(key, _)| Some(hex::encode(ApiKey::parse(key)?.digest.as_bytes())))
     }
 }
 

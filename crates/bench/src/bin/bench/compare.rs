@@ -8,13 +8,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use ipseity_domain::DEMO_DAILY_LIMIT;
 use ipseity_testkit::deployment::node::Env;
-use ipseity_testkit::{Redis, RedisOptions};
 
-use crate::comparison_server::{BenchPrograms, ComparisonServer};
-use crate::fixture::{BenchFixture, seed_records};
+use crate::comparison_server::{BenchPrograms, OtherServers};
+use crate::fixture::BenchFixture;
 use crate::instructions;
+use crate::load;
 use crate::load::paced::PacedLoad;
-use crate::load::{self, SEEDED_KEYS};
 use crate::measure::{BenchMeasurement, median};
 use crate::process_stats::machine_info;
 use crate::progress::progress;
@@ -45,11 +44,9 @@ pub(crate) async fn run_compare(is_short: bool) -> Result<ExitCode> {
     let fixture =
         BenchFixture::open(size.keys, CONNECTIONS, databases.clone(), Env::new(), &BenchPrograms::find()?).await?;
     fixture.warm_up_all().await?;
-    let nginx = ComparisonServer::start_nginx(&databases).await?;
-    let script_redis = Redis::start(RedisOptions::default()).await?;
-    seed_records(&script_redis, (0..SEEDED_KEYS).map(|number| format!("key{number:012}"))).await?;
+    let others = OtherServers::start(&databases, &fixture.pools.full).await?;
 
-    let mut rows = run_rounds(&fixture, &nginx, &script_redis, &size).await?;
+    let mut rows = run_rounds(&fixture, &others, &size).await?;
     rows.push(SubjectRow { name: DEMO, measurement: measure_demo(&fixture).await? });
     rows.extend(measure_at_half_capacity(&fixture, &rows, &size).await?);
 
@@ -64,7 +61,7 @@ pub(crate) async fn run_compare(is_short: bool) -> Result<ExitCode> {
         keys: size.keys,
         rounds: size.rounds,
         seconds: size.seconds,
-        targets: targets::evaluate_targets(&by_name)?,
+        targets: targets::evaluate_targets(&by_name, &instructions)?,
         instructions,
         rows,
     };
@@ -81,13 +78,8 @@ pub(crate) fn geo_databases() -> Result<Vec<PathBuf>> {
     files.context("no GeoLite2 databases; run `just geo-data` to download them")
 }
 
-async fn run_rounds(
-    fixture: &BenchFixture,
-    nginx: &ComparisonServer,
-    script_redis: &Redis,
-    size: &CompareSize,
-) -> Result<Vec<SubjectRow>> {
-    let subjects = fixture.all_subjects(nginx, script_redis);
+async fn run_rounds(fixture: &BenchFixture, others: &OtherServers, size: &CompareSize) -> Result<Vec<SubjectRow>> {
+    let subjects = fixture.all_subjects(others);
     for subject in &subjects {
         progress(&format!("warming up: {}", subject.name));
         subject.load.run(1, fixture.dir.path()).await?;

@@ -9,9 +9,20 @@ use std::time::Duration;
 use anyhow::Result;
 use ipseity_testkit::certificate::TestCertificate;
 use ipseity_testkit::deployment::node::{find_service_binary, find_test_binary};
-use ipseity_testkit::{ChildProcess, Redis, ReservedPort, TestDir, eventually};
+use ipseity_testkit::{ChildProcess, Redis, RedisOptions, ReservedPort, TestDir, eventually};
 use tokio::net::TcpStream;
 
+use crate::caller_pool::CallerPool;
+use crate::fixture::seed_records;
+use crate::load::SEEDED_KEYS;
+
+const LUA_MODULES: &str = "load_module /usr/lib/nginx/modules/ndk_http_module.so;
+load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;";
+const LUA_SETTINGS: &str = "lua_package_path '/usr/share/lua/5.1/?.lua;/usr/share/lua/5.1/resty/?.lua;;';
+init_by_lua_file DIR/alternative.lua;";
+/// The body is a variable, so that nginx renders it like that of the other subject.
+const LUA_RESPONSE: &str =
+    "set $body 'BODY'; access_by_lua_block { charge() } content_by_lua_block { ngx.print(ngx.var.body) }";
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Programs under test.
@@ -62,9 +73,38 @@ impl ComparisonServer {
 
     /// nginx, which renders a similar response from the same City and ASN databases.
     pub(crate) async fn start_nginx(databases: &[PathBuf]) -> Result<Self> {
+        Self::start_nginx_with(databases, None).await
+    }
+
+    /// The same nginx, which first authenticates and charges the key with Lua.
+    pub(crate) async fn start_alternative(databases: &[PathBuf], redis: &Redis) -> Result<Self> {
+        let mut load_script = redis::cmd("SCRIPT");
+        load_script.arg("LOAD").arg(include_str!("../reference_server/charge.lua"));
+        let script_hash: String = load_script.query_async(&mut redis.connect().await?).await?;
+        let address = redis.address();
+        let program = include_str!("alternative.lua")
+            .replace("REDIS_HOST", &address.ip().to_string())
+            .replace("REDIS_PORT", &address.port().to_string())
+            .replace("SCRIPT_HASH", &script_hash);
+        Self::start_nginx_with(databases, Some(&program)).await
+    }
+
+    /// `lua` is the program of the alternative, which defines `charge`.
+    async fn start_nginx_with(databases: &[PathBuf], lua: Option<&str>) -> Result<Self> {
         Self::start(|dir, http, _| {
             let [city, asn] = databases else { anyhow::bail!("nginx needs two databases") };
+            let (modules, settings, response) = match lua {
+                None => ("", "", "return 200 'BODY';"),
+                Some(program) => {
+                    fs::write(dir.join("alternative.lua"), program)?;
+                    (LUA_MODULES, LUA_SETTINGS, LUA_RESPONSE)
+                }
+            };
             let conf = include_str!("nginx.conf")
+                .replace("LUA_MODULES", modules)
+                .replace("LUA_SETTINGS", settings)
+                .replace("RESPONSE", response)
+                .replace("BODY", include_str!("nginx_body.json").trim_end())
                 .replace("DIR", &dir.display().to_string())
                 .replace("PLACES", &city.display().to_string())
                 .replace("NETWORKS", &asn.display().to_string())
@@ -104,6 +144,31 @@ impl ComparisonServer {
     /// Address of the TLS and QUIC listener.
     pub(crate) fn https(&self) -> SocketAddr {
         self.https_port.address()
+    }
+}
+
+/// The servers that only the comparison measures.
+pub(crate) struct OtherServers {
+    pub(crate) nginx: ComparisonServer,
+    pub(crate) alternative: ComparisonServer,
+    pub(crate) alternative_redis: Redis,
+    /// For the script alone.
+    pub(crate) script_redis: Redis,
+}
+
+impl OtherServers {
+    /// Starts them. The alternative knows the keys of a pool.
+    pub(crate) async fn start(databases: &[PathBuf], pool: &CallerPool) -> Result<Self> {
+        let alternative_redis = Redis::start(RedisOptions::default()).await?;
+        seed_records(&alternative_redis, pool.digests()).await?;
+        let script_redis = Redis::start(RedisOptions::default()).await?;
+        seed_records(&script_redis, (0..SEEDED_KEYS).map(|number| format!("key{number:012}"))).await?;
+        Ok(Self {
+            nginx: ComparisonServer::start_nginx(databases).await?,
+            alternative: ComparisonServer::start_alternative(databases, &alternative_redis).await?,
+            alternative_redis,
+            script_redis,
+        })
     }
 }
 

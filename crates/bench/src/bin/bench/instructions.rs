@@ -33,7 +33,7 @@ const RESTRICTED_TO_UNRESTRICTED: f64 = 1.08;
 pub(crate) async fn run_instructions() -> Result<ExitCode> {
     let counts = count_instructions().await?;
     print_counts(&counts);
-    let bound = Some(TargetBound::AtMost(RESTRICTED_TO_UNRESTRICTED));
+    let bound = TargetBound::AtMost(RESTRICTED_TO_UNRESTRICTED);
     let target = PerformanceTarget::new("restricted key : key", [counts[RESTRICTED], counts[PAGE]], bound);
     print_targets(std::slice::from_ref(&target));
     Ok(ExitCode::from(u8::from(!target.is_met)))

@@ -12,8 +12,8 @@ use crate::load::{BenchLoad, BenchLoadResult};
 use crate::process_stats::process_tree_cpu_us;
 use crate::progress::progress;
 
-/// Longer than the interval of usage flushes, whose cost belongs to the requests.
-pub(crate) const USAGE_FLUSH_WAIT: Duration = Duration::from_millis(2_200);
+/// Longer than until the last part of the next usage flush, whose cost belongs to the requests.
+pub(crate) const USAGE_FLUSH_WAIT: Duration = Duration::from_millis(4_000);
 /// Processes are idle if they use little CPU time for the first duration. The second is a timeout.
 const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);

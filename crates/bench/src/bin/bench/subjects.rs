@@ -2,10 +2,8 @@
 
 use std::net::SocketAddr;
 
-use ipseity_testkit::Redis;
-
 use crate::caller_pool::CallerPool;
-use crate::comparison_server::ComparisonServer;
+use crate::comparison_server::{ComparisonServer, OtherServers};
 use crate::fixture::BenchFixture;
 use crate::load::BenchLoad;
 use crate::measure::{MeasuredProcesses, Subject};
@@ -13,6 +11,7 @@ use crate::measure::{MeasuredProcesses, Subject};
 pub(crate) const STATIC: &str = "static";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const NGINX: &str = "nginx";
+pub(crate) const ALTERNATIVE: &str = "alternative";
 pub(crate) const REDIS_ONLY: &str = "Redis script";
 pub(crate) const IP: &str = "ip";
 pub(crate) const GEO: &str = "geo";
@@ -81,7 +80,8 @@ impl BenchFixture {
     }
 
     /// All subjects in the order of the table, each after the one it is compared with.
-    pub(crate) fn all_subjects(&self, nginx: &ComparisonServer, script_redis: &Redis) -> Vec<Subject> {
+    pub(crate) fn all_subjects(&self, others: &OtherServers) -> Vec<Subject> {
+        let OtherServers { nginx, alternative, alternative_redis, script_redis } = others;
         let pools = &self.pools;
         let full_pool = || pools.full.clone();
         let authority = || self.deployment.certificate.ca_file.clone();
@@ -97,6 +97,15 @@ impl BenchFixture {
             self.static_subject(),
             self.floor_subject(),
             Subject { name: NGINX, load: nginx_load, processes: server_only(nginx) },
+            Subject {
+                name: ALTERNATIVE,
+                load: self.wrk_load("http", alternative.http(), &pools.full),
+                processes: MeasuredProcesses {
+                    servers: vec![alternative.pid()],
+                    redis: alternative_redis.pid().into_iter().collect(),
+                    expected_outcome: None,
+                },
+            },
             Subject {
                 name: REDIS_ONLY,
                 load: redis_load,

@@ -84,7 +84,7 @@ pub(crate) async fn run_scale(is_short: bool) -> Result<ExitCode> {
     }
 
     let total_cpu_us = |row: &ScaleRow| row.measurement.server_us + row.measurement.redis_us;
-    let most = |bound| Some(TargetBound::AtMost(bound));
+    let most = TargetBound::AtMost;
     let targets = vec![
         PerformanceTarget::new(
             "server and Redis CPU (µs), most keys : fewest keys",
