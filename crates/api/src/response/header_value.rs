@@ -34,4 +34,18 @@ impl HeaderValueBuilder {
             headers.insert(name, value);
         }
     }
+
+    /// Inserts a value that differs in nearly every response.
+    pub(crate) fn insert_volatile(&self, headers: &mut HeaderMap, name: HeaderName) {
+        if let Ok(value) = HeaderValue::from_bytes(&self.bytes[..self.length]) {
+            headers.insert(name, volatile(value));
+        }
+    }
+}
+
+/// Marks a value that differs in nearly every response. HTTP/2 does not keep such a value in its compression table, where it would
+/// push out the constant headers, which then would have to be sent again.
+pub(crate) fn volatile(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
 }

@@ -15,7 +15,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 
-use crate::response::header_value::HeaderValueBuilder;
+use crate::response::header_value::{HeaderValueBuilder, volatile};
 
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Server-Timing, Ipseity-Test, Ipseity-Pair-Unused",
@@ -61,7 +61,7 @@ pub(crate) fn insert_common_headers(headers: &mut HeaderMap, request_id: &str) {
     // A cache must never give one client's address to another client.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
-        headers.insert(X_REQUEST_ID, request_id);
+        headers.insert(X_REQUEST_ID, volatile(request_id));
     }
 }
 
@@ -79,5 +79,5 @@ pub(crate) fn insert_server_timing(headers: &mut HeaderMap, elapsed: Duration) {
     let fraction_digits = [us / 100 % 10, us / 10 % 10, us % 10];
     let mut timing = HeaderValueBuilder::new();
     timing.push_str("total;dur=").push_u64(us / 1000).push_str(".");
-    fraction_digits.into_iter().fold(&mut timing, HeaderValueBuilder::push_u64).insert_into(headers, SERVER_TIMING);
+    fraction_digits.into_iter().fold(&mut timing, HeaderValueBuilder::push_u64).insert_volatile(headers, SERVER_TIMING);
 }

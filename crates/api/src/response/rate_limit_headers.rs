@@ -6,7 +6,7 @@ use ipseity_domain::{BURST_WINDOW_S, DAY_S};
 use ipseity_ledger::{LedgerTime, Quota};
 
 use crate::pairing::pair_throttle::{PairLimit, WINDOW_S};
-use crate::response::header_value::HeaderValueBuilder;
+use crate::response::header_value::{HeaderValueBuilder, volatile};
 
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -130,7 +130,7 @@ impl RateLimitHeaders {
             RateLimitPolicy::Pair => ("pair", WINDOW_S),
         };
         headers.insert(X_RATELIMIT_LIMIT, self.limit.into());
-        headers.insert(X_RATELIMIT_REMAINING, self.remaining.into());
+        headers.insert(X_RATELIMIT_REMAINING, volatile(self.remaining.into()));
         headers.insert(X_RATELIMIT_RESET, self.reset_s.into());
         let (mut policy, mut left) = (HeaderValueBuilder::new(), HeaderValueBuilder::new());
         policy.push_str("\"").push_str(name).push_str("\";q=").push_u64(self.limit).push_str(";w=").push_u64(window_s);
@@ -143,7 +143,7 @@ impl RateLimitHeaders {
             }
         }
         policy.insert_into(headers, RATELIMIT_POLICY);
-        left.insert_into(headers, RATELIMIT);
+        left.insert_volatile(headers, RATELIMIT);
     }
 
     /// Writes the headers of a refusal: the limit and `Retry-After`.
