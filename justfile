@@ -278,7 +278,7 @@ geo-memory: geo-data build release
     IPSEITY_BIN="$(realpath "{{ release_bin }}")" IPSEITY_FULL_DATABASES="$(realpath {{ geo_dir }})" \
         cargo test --quiet {{ blackbox_flags }} -- --nocapture geo_memory
 
-# Needs wrk, h2load, nginx with geoip2, valgrind and an idle machine. Writes docs/bench.*; `--short` writes nothing and
+# Needs wrk, h2load, nginx with geoip2 and Lua, valgrind, perf and an idle machine. Writes docs/bench.*; `--short` writes nothing and
 # takes two minutes.
 # Measure what a request costs, compared with servers that do less: CPU time, rates, latencies and targets.
 [group('measurements')]
@@ -293,7 +293,7 @@ bench-instructions: geo-data release
     cargo build --quiet --release -p ipseity-bench
     "{{ target }}/release/bench" instructions
 
-# Check the cost of a request against its budget, relative to bare servers of the same debug build.
+# Check the cost of a request against its budget: instructions relative to bare servers of the same debug build; needs valgrind.
 [group('measurements')]
 bench-budget: build
     "{{ target }}/debug/bench" budget

@@ -13,12 +13,13 @@ use crate::comparison_server::{BenchPrograms, OtherServers};
 use crate::fixture::BenchFixture;
 use crate::instructions;
 use crate::load;
-use crate::load::paced::PacedLoad;
+use crate::load::paced::{self, PacedLoad};
 use crate::measure::{BenchMeasurement, median};
 use crate::process_stats::machine_info;
+use crate::profile::profile;
 use crate::progress::progress;
 use crate::report::{CompareReport, SubjectRow};
-use crate::subjects::{DEMO, FLOOR, FLOOR_HALF, FULL, FULL_HALF, LOOKUP_SUCCESS};
+use crate::subjects::{DEMO, FLOOR, FLOOR_HALF, FULL, FULL_H2, FULL_H3, FULL_HALF, LOOKUP_SUCCESS};
 use crate::targets;
 
 const GEO_DATABASES: [&str; 2] = ["data/GeoLite2-City.mmdb", "data/GeoLite2-ASN.mmdb"];
@@ -50,6 +51,13 @@ pub(crate) async fn run_compare(is_short: bool) -> Result<ExitCode> {
     rows.push(SubjectRow { name: DEMO, measurement: measure_demo(&fixture).await? });
     rows.extend(measure_at_half_capacity(&fixture, &rows, &size).await?);
 
+    let mut profiles = BTreeMap::new();
+    for subject in fixture.all_subjects(&others) {
+        if [FULL, FULL_H2, FULL_H3].contains(&subject.name) {
+            profiles.insert(subject.name, profile(&subject, size.seconds, fixture.dir.path()).await?);
+        }
+    }
+
     // The short run skips this, because it takes as long as everything else.
     let instructions = if is_short { BTreeMap::new() } else { instructions::count_instructions().await? };
     let by_name: HashMap<_, _> = rows.iter().map(|row| (row.name, row.measurement)).collect();
@@ -64,6 +72,7 @@ pub(crate) async fn run_compare(is_short: bool) -> Result<ExitCode> {
         targets: targets::evaluate_targets(&by_name, &instructions)?,
         instructions,
         rows,
+        profiles,
     };
     report.print();
     if !is_short {
@@ -116,6 +125,7 @@ async fn measure_demo(fixture: &BenchFixture) -> Result<BenchMeasurement> {
         pool: Arc::new(fixture.pools.no_key.clone()),
         requests: DEMO_REQUESTS,
         rate: Some(DEMO_PER_S),
+        connections: paced::CONNECTIONS,
     };
     fixture.node_processes(("demo", "success")).measure(&fixture.deployment, load.run()).await
 }
@@ -144,6 +154,7 @@ async fn measure_at_half_capacity(
                 pool: Arc::clone(&pool),
                 requests,
                 rate: Some(rate),
+                connections: paced::CONNECTIONS,
             };
             let figures = processes.measure(&fixture.deployment, load.run()).await?;
             log_round(round, size.rounds, name, &figures);

@@ -81,7 +81,7 @@ pub(crate) async fn count_instructions() -> Result<BTreeMap<&'static str, f64>> 
 }
 
 /// Wraps the programs in scripts that run them under callgrind.
-fn under_callgrind(programs: &BenchPrograms, dir: &Path) -> Result<BenchPrograms> {
+pub(crate) fn under_callgrind(programs: &BenchPrograms, dir: &Path) -> Result<BenchPrograms> {
     let trace = |name: &str, program: &Path| -> Result<PathBuf> {
         let script = dir.join(name);
         let counts = dir.join("counts.%p");
@@ -98,7 +98,7 @@ fn under_callgrind(programs: &BenchPrograms, dir: &Path) -> Result<BenchPrograms
 }
 
 /// Makes callgrind write its counts since the last dump and reset them.
-async fn dump_counts(pid: u32, dir: &Path) -> Result<u64> {
+pub(crate) async fn dump_counts(pid: u32, dir: &Path) -> Result<u64> {
     let control = Command::new("callgrind_control").arg("--dump").arg(pid.to_string()).output().await;
     let output = control.context("failed to run callgrind_control; install valgrind")?;
     ensure!(output.status.success(), "callgrind_control failed: {}", String::from_utf8_lossy(&output.stderr));

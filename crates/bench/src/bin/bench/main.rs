@@ -11,6 +11,7 @@ mod instructions;
 mod load;
 mod measure;
 mod process_stats;
+mod profile;
 mod progress;
 mod report;
 mod scale;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::chart;
 use crate::measure::BenchMeasurement;
+use crate::profile::{Profile, REST};
 use crate::targets::PerformanceTarget;
 
 const JSON_FILE: &str = "docs/bench.json";
@@ -35,6 +36,7 @@ pub(crate) struct CompareReport {
     /// Instructions per request, where they were counted.
     pub(crate) instructions: BTreeMap<&'static str, f64>,
     pub(crate) targets: Vec<PerformanceTarget>,
+    pub(crate) profiles: BTreeMap<&'static str, Profile>,
 }
 
 impl CompareReport {
@@ -68,6 +70,10 @@ impl CompareReport {
         }
         println!();
         print_targets(&self.targets);
+        for (name, parts) in &self.profiles {
+            println!("\n{name}:");
+            parts.iter().for_each(|(part, share)| println!("{share:5.1}%  {part}"));
+        }
         println!("\n{} subjects, {} failed", self.rows.len(), self.failed_count());
     }
 
@@ -80,7 +86,35 @@ impl CompareReport {
     pub(crate) fn write(&self) -> Result<()> {
         fs::write(JSON_FILE, serde_json::to_string_pretty(self)? + "\n")?;
         fs::write(CHART_FILE, chart::render_svg(&self.rows))?;
-        replace_section(PAGE_FILE, "figures", &self.markdown()?)
+        replace_section(PAGE_FILE, "figures", &self.markdown()?)?;
+        replace_section(PAGE_FILE, "profile", &self.profile_markdown())
+    }
+
+    /// A table with a column for each profile, in the order of the first.
+    fn profile_markdown(&self) -> String {
+        let mut parts: Vec<&str> = Vec::new();
+        for (part, _) in self.profiles.values().flatten() {
+            if part != REST && !parts.contains(&part.as_str()) {
+                parts.push(part);
+            }
+        }
+        parts.push(REST);
+        let mut text = format!(
+            "| Part | {} |\n|---{}|\n",
+            self.profiles.keys().copied().collect::<Vec<_>>().join(" | "),
+            "|--:".repeat(self.profiles.len())
+        );
+        for part in parts {
+            let shares = self.profiles.values().map(|profile| {
+                profile
+                    .iter()
+                    .find(|(name, _)| name == part)
+                    .map(|(_, share)| format!("{share:.1}%"))
+                    .unwrap_or_default()
+            });
+            text += &format!("| {part} | {} |\n", shares.collect::<Vec<_>>().join(" | "));
+        }
+        text
     }
 
     fn markdown(&self) -> Result<String> {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::result::{BenchLoadResult, percentile};
 use crate::caller_pool::CallerPool;
 
-const CONNECTIONS: usize = 64;
+pub(crate) const CONNECTIONS: usize = 64;
 const WARM_UP_ATTEMPTS: usize = 5;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -28,13 +28,22 @@ pub(crate) struct PacedLoad {
     pub(crate) requests: usize,
     /// Requests per second; as fast as possible if absent.
     pub(crate) rate: Option<f64>,
+    /// Each waits for its response before its next request.
+    pub(crate) connections: usize,
 }
 
 impl PacedLoad {
     /// One request per caller.
     pub(crate) fn each_caller_once(address: SocketAddr, pool: &CallerPool) -> Self {
         let (requests, pool) = (pool.callers.len(), Arc::new(pool.clone()));
-        Self { addresses: vec![address], path: super::LOOKUP_PATH, pool, requests, rate: None }
+        Self {
+            addresses: vec![address],
+            path: super::LOOKUP_PATH,
+            pool,
+            requests,
+            rate: None,
+            connections: CONNECTIONS,
+        }
     }
 
     /// Makes one successful request per caller, so that Redis has its record. Retries on a busy machine.
@@ -60,7 +69,7 @@ impl PacedLoad {
         let load = &self;
         let results = thread::scope(|scope| {
             let run_connection = |number| scope.spawn(move || PacedConnection::open(load, number)?.run(begin, offset));
-            let threads: Vec<_> = (0..CONNECTIONS).map(run_connection).collect();
+            let threads: Vec<_> = (0..load.connections).map(run_connection).collect();
             let ended = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
             ended.collect::<Result<Vec<_>>>()
         })?;
@@ -93,7 +102,7 @@ impl<'a> PacedConnection<'a> {
 
     fn run(mut self, begin: Instant, offset: usize) -> Result<(Vec<u32>, u64)> {
         let (mut latencies_us, mut refused) = (Vec::new(), 0);
-        for request_number in (self.number..self.load.requests).step_by(CONNECTIONS) {
+        for request_number in (self.number..self.load.requests).step_by(self.load.connections) {
             let due = match self.load.rate {
                 Some(rate) => begin + Duration::from_secs_f64(request_number as f64 / rate),
                 None => Instant::now(),

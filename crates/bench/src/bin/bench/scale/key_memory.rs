@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::seeded_deployment::{SeededDeployment, redis_used_memory};
 use crate::caller_pool::CallerPool;
 use crate::load::LOOKUP_PATH;
-use crate::load::paced::PacedLoad;
+use crate::load::paced::{self, PacedLoad};
 use crate::progress::progress;
 
 /// Number of keys at their burst limit; enough to outweigh other changes in Redis.
@@ -108,7 +108,8 @@ async fn burst_log_bytes(seeded: &SeededDeployment) -> Result<(f64, f64)> {
     let pool = Arc::new(CallerPool { file: seeded.pool.file.clone(), callers, origin: None });
     let requests = BURST_KEYS * BURST_LIMIT;
     let addresses = vec![seeded.deployment.nodes[0].http()];
-    let result = PacedLoad { addresses, path: LOOKUP_PATH, pool, requests, rate: None }.run().await?;
+    let load = PacedLoad { addresses, path: LOOKUP_PATH, pool, requests, rate: None, connections: paced::CONNECTIONS };
+    let result = load.run().await?;
     ensure!(result.refused == 0, "{} requests were rejected before the burst limit", result.refused);
     let bytes = redis_used_memory(redis).await?.saturating_sub(before) as f64 / BURST_KEYS as f64;
     let mut connection = redis.connect().await?;

@@ -13,7 +13,7 @@ use ipseity_testkit::deployment::node::Env;
 use ipseity_testkit::{Node, TestDir};
 
 use crate::compare::CONNECTIONS;
-use crate::load::paced::PacedLoad;
+use crate::load::paced::{self, PacedLoad};
 use crate::load::{BenchLoad, LOOKUP_PATH};
 use crate::measure::{BenchMeasurement, MeasuredProcesses, median};
 use crate::process_stats::{machine_info, resident_bytes};
@@ -130,6 +130,7 @@ impl SeededDeployment {
             pool: Arc::clone(&self.pool),
             requests: REQUESTS_PER_SECOND as usize * seconds,
             rate: Some(REQUESTS_PER_SECOND),
+            connections: paced::CONNECTIONS,
         };
         let mut processes = MeasuredProcesses::for_nodes(&self.deployment, LOOKUP_SUCCESS);
         if let Some(cluster) = &self.cluster {
