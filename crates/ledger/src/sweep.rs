@@ -30,6 +30,7 @@ const LAST: Column = column("yesterday_count");
 /// Read before and after the counts, to find keys near their burst limit.
 const NEWEST_MS: Column = column("newest_ms");
 const BURST_LIMIT_COLUMN: Column = column("burst_limit");
+const DAILY_LIMIT_COLUMN: Column = column("daily_limit");
 
 /// What a sweep has found.
 #[derive(Default)]
@@ -133,7 +134,7 @@ impl Ledger {
         let read_columns = |key: &KeyId| {
             let bucket = Bucket::of(*key);
             // GETRANGE includes its end.
-            let (first, last) = (NEWEST_MS.start as isize, BURST_LIMIT_COLUMN.end() as isize - 1);
+            let (first, last) = (NEWEST_MS.start as isize, DAILY_LIMIT_COLUMN.end() as isize - 1);
             (bucket.slot(), Cmd::getrange(bucket.record_key(*key), first, last))
         };
         for keys in keys.chunks(KEYS_PER_CALL_MAX) {
@@ -231,7 +232,10 @@ fn parse_busy_key(key: KeyId, columns: &[u8], days: &[DailyUsage]) -> Option<Bus
     };
     let (newest, burst_limit) = (LedgerTime(number_at(NEWEST_MS)?), burst_limit_of(number_at(BURST_LIMIT_COLUMN)?));
     let requests: u64 = days.iter().map(|usage| usage.count).sum();
-    (requests >= near_limit(burst_limit as u64)).then_some(BusyKey { key, burst_limit, newest })
+    // Requests above the daily limit are not in the counts, but count toward the burst limit.
+    let daily_limit = number_at(DAILY_LIMIT_COLUMN)?;
+    let is_busy = requests >= near_limit(burst_limit as u64) || days.iter().any(|usage| usage.count >= daily_limit);
+    is_busy.then_some(BusyKey { key, burst_limit, newest })
 }
 
 /// Parses `<key id>:<day>` and the count.

@@ -77,6 +77,26 @@ async fn sweep_finds_keys_near_their_burst_limit_whichever_node_received_the_req
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sweep_finds_keys_near_their_burst_limit_by_requests_above_their_daily_limit() {
+    let (fixture, clock) = LedgerFixture::at_noon().await;
+    let (key, _) = fixture.filled_key(100).await;
+    let mut requests = 0;
+    let mut sweep_after = async |count| {
+        while requests < count {
+            let charged = fixture.ledger.charge(&key, ChargeId::next(), arrived_now(), AppliedRestrictions::default());
+            charged.await.expect("charge succeeds");
+            requests += 1;
+        }
+        clock.advance_ms(100);
+        let swept = sweep(&fixture.ledger, INTERVAL).await.expect("interval is over");
+        fixture.ledger.confirm_flush(&swept.usage).await.expect("Redis answers");
+        swept.near_burst_limit
+    };
+    assert_eq!(sweep_after(239).await, []);
+    assert_eq!(sweep_after(240).await, [key.id]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lease_of_a_clock_that_was_ahead_does_not_stop_later_sweeps() {
     let (fixture, clock) = LedgerFixture::at_noon().await;
     let (interval, step_ms) = (Duration::from_secs(2), 400 * DAY_MS as i64);
