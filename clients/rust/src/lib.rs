@@ -15,8 +15,8 @@ pub use error::{ApiError, ApiErrorKind, Error};
 pub use facts::{Demo, Full, Geo, Ip, KeyScope, LookupScope};
 pub use key_status::{KeyLimits, KeyRestrictions, KeyStatusResponse, KeyUsage};
 pub use manage::{
-    ChangedKey, ChannelUpdate, CreatedChannel, CreatedKey, KeyUpdate, ManagedChannel, ManagedKey, ManagedRestrictions,
-    ManagementClient, NewChannel, NewKey, Pause, UsageDay,
+    ChangedKey, ChannelUpdate, CreatedChannel, CreatedKey, KeyUpdate, ManagedChannel, ManagedKey, ManagedPauseEvidence,
+    ManagedRestrictions, ManagementClient, NewChannel, NewKey, Pause, UsageDay,
 };
 pub use rate_limit::RateLimit;
 pub use reqwest;

@@ -51,6 +51,20 @@ pub struct ManagedKey {
     pub last_used_on: Option<String>,
     /// Who may use it.
     pub restrictions: ManagedRestrictions,
+    /// What the key did before it was paused, if it is paused.
+    pub pause: Option<ManagedPauseEvidence>,
+}
+
+/// What a key did in the 60 seconds before a pause.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct ManagedPauseEvidence {
+    /// When the key was paused, as RFC 3339.
+    pub paused_at: String,
+    /// Requests in the 60 seconds before.
+    pub requests: u64,
+    /// Requests in each of these seconds, oldest first.
+    pub requests_per_second: Vec<u32>,
 }
 
 /// A key after a change.
@@ -119,12 +133,11 @@ pub struct KeyUpdate {
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct Pause {
-    /// When the key was paused, as RFC 3339.
-    pub paused_at: String,
-    /// Requests in the 60 seconds before.
-    pub requests: u64,
-    /// Requests in each of these seconds, oldest first.
-    pub requests_per_second: Vec<u32>,
+    /// What the key did.
+    #[serde(flatten)]
+    pub evidence: ManagedPauseEvidence,
+    /// Number of the key's burst window that it ended.
+    pub epoch: u64,
     /// Whether the key is still paused by it.
     pub is_current: bool,
     /// When the key was resumed, as RFC 3339.
@@ -165,6 +178,8 @@ pub struct ManagedChannel {
     pub failing_since: Option<String>,
     /// Since when the channel is off, because its receiver answered that it is gone, as RFC 3339.
     pub off_since: Option<String>,
+    /// Until when the signing secret before a rotation signs too, as RFC 3339.
+    pub previous_secret_until: Option<String>,
 }
 
 /// A channel with a new signing secret.
@@ -268,14 +283,23 @@ impl ManagementClient {
         self.get(&["keys", id, "pauses"], "pauses").await
     }
 
-    /// Gets the usage of all keys in the last 30 days: each key and day with requests.
-    pub async fn usage(&self) -> Result<Vec<UsageDay>, Error> {
-        self.get(&["usage"], "days").await
+    /// Gets the usage of all keys, or of the one with this id, in the last 30 days: each key and day with requests.
+    pub async fn usage(&self, key: Option<&str>) -> Result<Vec<UsageDay>, Error> {
+        let mut client = self.clone();
+        if let Some(key) = key {
+            client.base.query_pairs_mut().append_pair("key", key);
+        }
+        client.get(&["usage"], "days").await
     }
 
     /// Lists channels of alerts.
     pub async fn list_channels(&self) -> Result<Vec<ManagedChannel>, Error> {
         self.get(&["channels"], "channels").await
+    }
+
+    /// Gets a channel of alerts.
+    pub async fn get_channel(&self, id: i64) -> Result<ManagedChannel, Error> {
+        self.get(&["channels", &id.to_string()], "channel").await
     }
 
     /// Creates a channel of alerts.

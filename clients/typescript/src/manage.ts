@@ -157,13 +157,17 @@ export class ManagementClient {
     return (await this.#send('GET', `keys/${encodeURIComponent(id)}/pauses`)).pauses;
   }
 
-  /** The last 30 days: each key and day with requests. */
-  async usage(): Promise<UsageDay[]> {
-    return (await this.#send('GET', 'usage')).days;
+  /** The last 30 days of all keys, or of the one with this id: each key and day with requests. */
+  async usage(key?: string): Promise<UsageDay[]> {
+    return (await this.#send('GET', key === undefined ? 'usage' : `usage?key=${encodeURIComponent(key)}`)).days;
   }
 
   async listChannels(): Promise<AlertChannel[]> {
     return (await this.#send('GET', 'channels')).channels;
+  }
+
+  async getChannel(id: number): Promise<AlertChannel> {
+    return (await this.#send('GET', `channels/${id}`)).channel;
   }
 
   /** The signing secret of a webhook is returned once. */

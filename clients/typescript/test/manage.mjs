@@ -12,7 +12,7 @@ export function manage(context) {
     const sent = [];
     const fetch = async (url, init) => {
       sent.push([init.method, String(url), init.headers.authorization, init.body]);
-      return json({ status: 'success', key: { id: 'a' }, keys: [], secret: 'ips_x' });
+      return json({ status: 'success', key: { id: 'a' }, keys: [], secret: 'ips_x', days: [], channel: { id: 7 } });
     };
     const client = new ManagementClient({ baseUrl: 'https://ip.example/', token: 'ipm_x', fetch });
     assert.deepEqual(await client.listKeys(), []);
@@ -20,6 +20,8 @@ export function manage(context) {
     assert.equal((await client.updateKey('a', { is_active: false })).key.id, 'a');
     await client.rotateKey('a', 60);
     await client.deleteKey('../channels/7?a');
+    assert.deepEqual(await client.usage('a&b'), []);
+    assert.equal((await client.getChannel(7)).id, 7);
     const base = 'https://ip.example/api/v1/manage/keys';
     assert.deepEqual(sent, [
       ['GET', base, 'Bearer ipm_x', undefined],
@@ -27,6 +29,8 @@ export function manage(context) {
       ['PATCH', `${base}/a`, 'Bearer ipm_x', '{"is_active":false}'],
       ['POST', `${base}/a/rotate`, 'Bearer ipm_x', '{"overlap_s":60}'],
       ['DELETE', `${base}/..%2Fchannels%2F7%3Fa`, 'Bearer ipm_x', undefined],
+      ['GET', 'https://ip.example/api/v1/manage/usage?key=a%26b', 'Bearer ipm_x', undefined],
+      ['GET', 'https://ip.example/api/v1/manage/channels/7', 'Bearer ipm_x', undefined],
     ]);
   });
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipseity_client::{ApiErrorKind, Error, KeyUpdate, ManagedRestrictions, ManagementClient, NewKey};
+use ipseity_client::{ApiErrorKind, Error, KeyUpdate, ManagedRestrictions, ManagementClient, NewChannel, NewKey};
 use ipseity_domain::PlaintextToken;
 use ipseity_testkit::Deployment;
 
@@ -47,7 +47,10 @@ async fn client_creates_changes_rotates_and_deletes_a_key() {
     let rotated = client.rotate_key(&id, Duration::from_secs(60)).await.expect("key is rotated");
     assert_ne!(rotated.secret, created.secret);
     assert_eq!(client.list_keys().await.expect("keys").len(), 1);
-    assert_eq!(client.usage().await.expect("usage").len(), 0);
+    assert_eq!(client.usage(None).await.expect("usage").len(), 0);
+    assert_eq!(client.usage(Some(&id)).await.expect("usage").len(), 0);
+    let Err(Error::Api(error)) = client.usage(Some("a&b")).await else { panic!("the key exists") };
+    assert_eq!(error.status, 404);
     assert_eq!(client.list_pauses(&id).await.expect("pauses").len(), 0);
     assert!(client.delete_key(&id).await.expect("key is deleted"));
     let Err(Error::Api(error)) = client.get_key(&id).await else { panic!("the key exists") };
@@ -58,4 +61,19 @@ async fn client_creates_changes_rotates_and_deletes_a_key() {
     }
     let Err(Error::Api(error)) = client.resume_key(&id).await else { panic!("the scope is missing") };
     assert_eq!(error.code, "insufficient_scope");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_gets_the_channel_that_it_created() {
+    let client = open(deployment().await, "alerts:read,alerts:write").await;
+    let new = NewChannel {
+        kind: "webhook".to_owned(),
+        url: "https://hooks.example/alerts".to_owned(),
+        alerts: vec!["paused".to_owned()],
+    };
+    let created = client.create_channel(&new).await.expect("channel is created");
+    client.rotate_channel_secret(created.channel.id).await.expect("secret is replaced");
+    let channel = client.get_channel(created.channel.id).await.expect("channel");
+    assert_eq!((channel.url, channel.alerts), (new.url, new.alerts));
+    assert!(channel.previous_secret_until.is_some());
 }
