@@ -41,7 +41,7 @@ impl Console {
         let store = &self.store;
         let (usage, history, overrides, nodes) = tokio::try_join!(
             store.usage().list(account.id, Some(row.id), last_days()),
-            store.audit_log().list_for_key(account.id, row.id, HISTORY_ROWS_MAX),
+            store.audit_log().list_for_key(account.id, row.id, None, HISTORY_ROWS_MAX),
             store.keys().overrides(row.id),
             store.deployment().node_count(),
         )?;

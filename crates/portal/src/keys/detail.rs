@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use ipseity_domain::account::KeyName;
 use ipseity_domain::restrictions::warning::RestrictionContext;
@@ -23,8 +23,8 @@ use crate::view::frame::Tab;
 use crate::view::keys::{DeleteKeyPage, FirstRequest, KeyHistoryRow, KeyPage, RotateNowPage};
 use crate::view::restrictions::{RestrictionFields, RestrictionsPanel};
 
-/// Maximum number of history rows on the page.
-const HISTORY_ROWS_MAX: i64 = 50;
+/// Number of history rows on the page.
+const HISTORY_ROWS_MAX: usize = 50;
 /// How long the previous secret stays valid after a rotation: not at all, an hour, a day, a week.
 const OVERLAPS_S: [u32; 4] = [0, 3600, 86_400, 604_800];
 
@@ -35,6 +35,19 @@ impl Portal {
     pub(super) async fn find_own_key(&self, member: &CurrentMember, id: &str) -> Result<KeySummary, PortalError> {
         let id = parse_key_id(id)?;
         self.store.keys().find(member.account.id, id).await?.ok_or(PortalError::NotFound)
+    }
+
+    /// A part of a key's history, newest first, and the id before which the next part starts.
+    async fn load_history(
+        &self,
+        member: &CurrentMember,
+        id: KeyId,
+        before: Option<i64>,
+    ) -> Result<(Vec<KeyHistoryRow>, Option<i64>), PortalError> {
+        let rows_max = i64::try_from(HISTORY_ROWS_MAX).unwrap_or(i64::MAX);
+        let rows = self.store.audit_log().list_for_key(member.account.id, id, before, rows_max).await?;
+        let oldest = rows.get(HISTORY_ROWS_MAX - 1).map(|row| row.id);
+        Ok((rows.iter().map(history_entry).collect(), oldest))
     }
 
     /// Counts a key action, if the account may make another. Each adds rows that are kept for a long time.
@@ -50,9 +63,15 @@ pub(super) fn parse_key_id(id: &str) -> Result<KeyId, PortalError> {
 pub(crate) async fn show(
     State(portal): State<Arc<Portal>>,
     Path(id): KeyIdPath,
+    RawQuery(query): RawQuery,
     member: CurrentMember,
 ) -> Result<Response, PortalError> {
-    key_page(&portal, &member, &id, None).await
+    let mut page = load_key_page(&portal, &member, &id).await?;
+    if let Some(before) = query.as_deref().and_then(|query| query.strip_prefix("before=")?.parse().ok()) {
+        page.history_before = Some(before);
+        (page.history, page.older_history) = portal.load_history(&member, parse_key_id(&id)?, Some(before)).await?;
+    }
+    Ok(render_page(&page))
 }
 
 async fn key_page(
@@ -70,7 +89,7 @@ async fn key_page(
 pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &str) -> Result<KeyPage, PortalError> {
     let row = portal.find_own_key(member, id).await?;
     let activity = load_activity(&portal.ledger, &row).await;
-    let history = portal.store.audit_log().list_for_key(member.account.id, row.id, HISTORY_ROWS_MAX).await?;
+    let (history, older_history) = portal.load_history(member, row.id, None).await?;
     let usage = portal.key_usage_view(member, row.id, activity.used_today).await?;
     let context = RestrictionContext {
         daily_limit: row.daily_limit,
@@ -97,7 +116,9 @@ pub(super) async fn load_key_page(portal: &Portal, member: &CurrentMember, id: &
             version: row.restriction_version,
             error: None,
         },
-        history: history.iter().map(history_entry).collect(),
+        history,
+        history_before: None,
+        older_history,
         form_error: None,
     })
 }

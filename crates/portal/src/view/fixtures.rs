@@ -162,6 +162,8 @@ pub(super) fn key_page_with(card: KeyCard, restrictions: RestrictionsPanel) -> S
             actor: "Ipseity",
             burst_epoch: Some(1),
         }],
+        history_before: None,
+        older_history: Some(7),
         form_error: form_error(),
     })
 }

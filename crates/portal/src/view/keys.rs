@@ -209,6 +209,10 @@ pub(crate) struct KeyPage {
     pub(crate) usage: UsageView,
     pub(crate) restrictions: RestrictionsPanel,
     pub(crate) history: Vec<KeyHistoryRow>,
+    /// The id that the events are older than.
+    pub(crate) history_before: Option<i64>,
+    /// The id of the last event shown, if there may be older ones.
+    pub(crate) older_history: Option<i64>,
     pub(crate) form_error: Option<String>,
 }
 

@@ -35,6 +35,8 @@ impl Actor {
 /// An event in the history of a key.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct HistoryRow {
+    /// The event's id. Later events have greater ones.
+    pub id: i64,
     /// When it happened, as Unix time in seconds.
     pub at_s: i64,
     /// `issued`, `renamed`, `deactivated`, `reactivated`, `paused`, `resumed`, `rolled`, `retired` or `restricted`.
@@ -46,21 +48,28 @@ pub struct HistoryRow {
 }
 
 impl AuditLog<'_> {
-    /// The history of one of an account's keys, newest first.
+    /// The newest events of one of an account's keys, newest first, or those before the event with the id `before`.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn list_for_key(self, account_id: i64, id: KeyId, count_max: i64) -> Result<Vec<HistoryRow>, StoreError> {
+    pub async fn list_for_key(
+        self,
+        account_id: i64,
+        id: KeyId,
+        before: Option<i64>,
+        count_max: i64,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
         let rows = sqlx::query_as(
-            "select floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor, p.burst_window as burst_epoch
+            "select h.id, floor(extract(epoch from h.at))::bigint as at_s, h.act as action, h.actor, p.burst_window as burst_epoch
              from history h
              join keys k on k.id = h.key_id
              left join pauses p on h.act = 'paused' and p.key_id = h.key_id and p.paused_at = h.at
-             where h.key_id = $2 and k.account_id = $1 order by h.id desc limit $3",
+             where h.key_id = $2 and k.account_id = $1 and h.id < coalesce($4, h.id + 1) order by h.id desc limit $3",
         )
         .bind(account_id)
         .bind(id.as_str())
         .bind(count_max)
+        .bind(before)
         .fetch_all(&self.store.pool);
         self.store.with_timeout(rows).await
     }

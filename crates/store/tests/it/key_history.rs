@@ -7,7 +7,7 @@ use crate::fixture::{StoreFixture, key_name, pause, updated_record};
 
 /// Actions and actors, newest first.
 async fn history_entries(fixture: &StoreFixture, account_id: i64, key: KeyId) -> Vec<String> {
-    let rows = fixture.store.audit_log().list_for_key(account_id, key, 100).await.expect("history is read");
+    let rows = fixture.store.audit_log().list_for_key(account_id, key, None, 100).await.expect("history is read");
     rows.iter().map(|row| format!("{} {}", row.action, row.actor)).collect()
 }
 
@@ -47,8 +47,12 @@ async fn each_effective_change_is_recorded_once_in_history() {
     assert_eq!(history_entries(&fixture, account.id, key).await, expected);
     assert_eq!(history_entries(&fixture, account.id, other).await, ["issued owner"]);
 
-    let newest = store.audit_log().list_for_key(account.id, key, 4).await.expect("history is read");
+    let newest = store.audit_log().list_for_key(account.id, key, None, 4).await.expect("history is read");
     assert_eq!(newest.len(), 4);
+    let older =
+        store.audit_log().list_for_key(account.id, key, Some(newest[3].id), 100).await.expect("history is read");
+    let actions: Vec<_> = older.iter().map(|row| row.action.as_str()).collect();
+    assert_eq!(actions, ["reactivated", "deactivated", "renamed", "issued"]);
     assert_eq!(newest[3].at_s, 1_800_000_000, "a pause has its time and not the time of its row");
 
     store.keys().delete(owner, key).await.expect("account is deleted");

@@ -38,7 +38,7 @@ async fn owner_cannot_see_or_change_keys_of_others() {
         }
         assert_eq!(expect_refusal(store.keys().rename(actor, id, &key_name("mine")).await), StoreRefusal::UnknownKey);
         assert!(store.keys().find(other.id, id).await.expect("query succeeds").is_none());
-        assert_eq!(store.audit_log().list_for_key(other.id, id, 10).await.expect("query succeeds"), []);
+        assert_eq!(store.audit_log().list_for_key(other.id, id, None, 10).await.expect("query succeeds"), []);
     }
     assert!(store.keys().list(other.id).await.expect("query succeeds").is_empty());
     assert_eq!(

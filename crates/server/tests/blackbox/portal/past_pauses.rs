@@ -27,6 +27,18 @@ async fn past_pause_opens_from_the_history_and_from_the_email() {
     for other in ["0", "2", "-1", "x", "9999999999999999999"] {
         assert_eq!(member.browser.get(&format!("{key_page}/pauses/{other}")).await.status, 404, "{other}");
     }
+    // It stays reachable after many later events.
+    fixture
+        .psql(&format!(
+            "insert into history (key_id, at, act, actor) select '{}', now(), 'renamed', 'owner' from generate_series(1, 60)",
+            key.id
+        ))
+        .await;
+    let newest = member.browser.get(&key_page).await.text();
+    assert!(!newest.contains(&pause_page), "{newest}");
+    let (_, older) = newest.split_once("id=\"older\" href=\"").expect("there are older events");
+    let older = member.browser.get(older.split_once('"').expect("the link ends").0).await.text();
+    assert!(older.contains(&format!("href=\"{pause_page}\"")) && !older.contains("id=\"older\""), "{older}");
     let mut stranger = fixture.create_member().await;
     assert_eq!(stranger.browser.get(&pause_page).await.status, 404);
 }
