@@ -61,6 +61,7 @@ async fn account_page(
     let events = portal.store.security_log().list(account.id, EVENTS_MAX).await?;
     let passkeys = portal.store.passkeys().list(account.id).await?;
     let identities = portal.store.identities().list(account.id).await?;
+    let tokens = portal.store.personal_tokens().list(account.id).await?;
     Ok(render_page(&AccountPage {
         frame: member.frame(portal, "Your account", Tab::Account),
         email: account.email.clone(),
@@ -72,6 +73,7 @@ async fn account_page(
         passkeys: passkeys.into_iter().map(passkey_item).collect(),
         passkeys_available: portal.webauthn.is_some(),
         linked_accounts: identities.len(),
+        has_tokens: !tokens.is_empty(),
         providers_available: !portal.providers.names().is_empty(),
         needs_password: member.needs_password(),
         has_two_factor: member.has_two_factor,

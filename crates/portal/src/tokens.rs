@@ -180,8 +180,11 @@ pub(crate) async fn set_may_resume(
 ) -> Result<Response, PortalError> {
     require_setup(&portal, &member)?;
     member.require_recent(PAGE)?;
-    portal.record_key_action(&member)?;
     let may_resume = form.is_checked("may_resume");
+    // Not throttled if it only forbids, like every revocation.
+    if may_resume {
+        portal.record_key_action(&member)?;
+    }
     portal.store.personal_tokens().set_may_resume(member.account.id, may_resume).await?;
     Ok(redirect_with_notice(PAGE, if may_resume { "tokens-resume" } else { "tokens-no-resume" }))
 }

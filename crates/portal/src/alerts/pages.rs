@@ -263,7 +263,11 @@ pub(crate) async fn update_channel(
     match input.check(&portal) {
         Ok(url) => {
             portal.record_key_action(&member)?;
-            portal.store.alert_channels().update(member.account.id, channel.id, url.as_str(), &input.alerts).await?;
+            portal
+                .store
+                .alert_channels()
+                .update(member.account.id, channel.id, Some(url.as_str()), Some(&input.alerts))
+                .await?;
             Ok(redirect_with_notice(&page, "channel-saved"))
         }
         Err(error) => {

@@ -10,7 +10,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::HeaderMap;
 use ipseity_domain::Client;
-use ipseity_store::{NewIdentity, StoreError, StoreRefusal};
+use ipseity_store::{NewIdentity, SessionStart, StoreError, StoreRefusal};
 use serde::{Deserialize, Serialize};
 
 use crate::auth::csrf_form::CsrfForm;
@@ -80,9 +80,10 @@ pub(crate) async fn finish(
         Purpose::SignIn { next } => {
             let found = portal.store.identities().find_account(&identity.issuer, &identity.subject).await?;
             let not_linked = || PortalError::IdentityNotLinked(portal.providers.name_of(&identity.issuer));
-            let account_id = found.ok_or_else(|| portal.count_rejected(not_linked()))?;
+            let (account_id, identity_id) = found.ok_or_else(|| portal.count_rejected(not_linked()))?;
             portal.subnet_throttle.give_back(&client.address.subnet());
-            portal.finish_first_factor(account_id, &headers, &visitor, &NextPath::parse(&next)).await
+            let start = SessionStart::Identity(identity_id);
+            portal.finish_first_factor(account_id, start, &headers, &visitor, &NextPath::parse(&next)).await
         }
         Purpose::Link { account_id, session_id } => portal.link_identity(account_id, session_id, &identity).await,
     }

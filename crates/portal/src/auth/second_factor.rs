@@ -56,12 +56,13 @@ impl Portal {
     pub(crate) async fn finish_first_factor(
         &self,
         account_id: i64,
+        start: SessionStart,
         headers: &HeaderMap,
         visitor: &Visitor,
         next: &NextPath,
     ) -> Result<Response, PortalError> {
         if !self.store.two_factor().factors(account_id).await?.is_enabled {
-            return self.open_session(account_id, headers, SessionStart::OneFactor, next).await;
+            return self.open_session(account_id, headers, start, next).await;
         }
         self.store.two_factor().save_pending(&visitor.session_cookie.digest(), account_id).await?;
         Ok(Redirect::to(&next.append_to("/signin/verify")).into_response())

@@ -9,6 +9,7 @@ use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use ipseity_domain::account::EmailAddress;
 use ipseity_domain::{Client, ClientSubnet, causes};
+use ipseity_store::SessionStart;
 
 use crate::auth::csrf_form::CsrfForm;
 use crate::auth::next_path::NextPath;
@@ -70,7 +71,9 @@ pub(crate) async fn sign_in(
         return wrong_credentials(next);
     };
     match portal.verify_login(&client, &headers, &email, password).await? {
-        Some(account_id) => portal.finish_first_factor(account_id, &headers, &visitor, &next).await,
+        Some(account_id) => {
+            portal.finish_first_factor(account_id, SessionStart::OneFactor, &headers, &visitor, &next).await
+        }
         None => wrong_credentials(next),
     }
 }

@@ -195,6 +195,11 @@ fn notice_advice(event: SecurityEvent, base_url: &str) -> String {
         "Wasn't it you? Contact the administrator of the site.".to_owned()
     } else if event == SecurityEvent::AlertChannelOff {
         "Emails and your other channels are not affected.".to_owned()
+    } else if event == SecurityEvent::AlertChannelChanged {
+        format!(
+            "Wasn't it you? Delete the channel there. A password reset does not delete channels, so reset your password first. \
+             This also removes all passkeys, linked accounts and personal tokens, and signs out all devices:\n\n{base_url}/forgot"
+        )
     } else if event == SecurityEvent::TwoFactorEnabled {
         "Wasn't it you? Contact the administrator of the site, who can turn it off. Then reset your password."
             .to_owned()

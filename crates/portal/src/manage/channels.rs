@@ -128,19 +128,19 @@ pub(super) async fn update(
     ChannelPath(id): ChannelPath,
     JsonBody(body): JsonBody<ChannelUpdateBody>,
 ) -> Reply {
-    let channel = portal.channel_of(&token, id).await?;
+    portal.channel_of(&token, id).await?;
     if body.url.is_none() && body.alerts.is_none() {
         return Err(invalid("it changes nothing. Send `url` or `alerts`"));
     }
-    // A URL that is stored may not be allowed any more. It stays as it is.
-    let url = match body.url {
-        Some(text) => portal.parse_channel_url(&text)?.into(),
-        None => channel.url,
-    };
-    let alerts = body.alerts.as_deref().map(parse_alerts).transpose()?.unwrap_or(channel.alerts);
+    let url = body.url.map(|text| portal.parse_channel_url(&text)).transpose()?;
+    let alerts = body.alerts.as_deref().map(parse_alerts).transpose()?;
     portal.count_change(&token)?;
     let services = portal.change_services(&token).await?;
-    services.store.alert_channels().update(token.account.id, id, &url, &alerts).await?;
+    services
+        .store
+        .alert_channels()
+        .update(token.account.id, id, url.as_ref().map(Url::as_str), alerts.as_deref())
+        .await?;
     drop(services);
     portal.channel_reply(&token, id, StatusCode::OK, None).await
 }

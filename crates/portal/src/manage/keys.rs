@@ -197,6 +197,10 @@ pub(super) async fn resume(State(portal): PortalState, token: ActingToken, KeyPa
     }
     portal.count_change(&token)?;
     let services = portal.change_services(&token).await?;
+    // The owner may have forbidden it while this waited.
+    if !services.store.personal_tokens().may_resume(token.account.id).await? {
+        return Err(ManageError::ResumeNotAllowed);
+    }
     let committed = services.keys.resume(token.actor(), id).await?;
     drop(services);
     portal.changed_key(&token, id, &committed).await

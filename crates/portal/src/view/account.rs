@@ -56,6 +56,8 @@ pub(crate) struct AccountPage {
     pub(crate) passkeys_available: bool,
     /// Number of linked accounts of other providers.
     pub(crate) linked_accounts: usize,
+    /// Whether there are personal tokens.
+    pub(crate) has_tokens: bool,
     /// Whether members can sign in with other providers.
     pub(crate) providers_available: bool,
     /// Whether the forms ask for the password.

@@ -376,6 +376,7 @@ fn account_page(needs_password: bool) -> AccountPage {
         passkeys: vec![PasskeyItem { id: 1, name: NAME.to_owned(), created: "3 Sep 2026".to_owned() }],
         passkeys_available: true,
         linked_accounts: usize::from(needs_password),
+        has_tokens: true,
         providers_available: true,
         needs_password,
         has_two_factor: !needs_password,

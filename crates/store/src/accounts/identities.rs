@@ -114,13 +114,13 @@ impl Identities<'_> {
         self.store.with_timeout::<_, StoreError>(unlinked).await
     }
 
-    /// Finds the account that signs in with an identity, and records the use.
+    /// Finds the account that signs in with an identity, and the id of the identity, and records the use.
     ///
     /// # Errors
     /// If PostgreSQL is unavailable.
-    pub async fn find_account(self, issuer: &str, subject: &str) -> Result<Option<i64>, StoreError> {
-        let found = sqlx::query_scalar(
-            "update identities set used_at = now() where issuer = $1 and subject = $2 returning account_id",
+    pub async fn find_account(self, issuer: &str, subject: &str) -> Result<Option<(i64, i64)>, StoreError> {
+        let found = sqlx::query_as(
+            "update identities set used_at = now() where issuer = $1 and subject = $2 returning account_id, id",
         )
         .bind(issuer)
         .bind(subject)
@@ -145,6 +145,20 @@ async fn require_own(
         Some(_) => Err(StoreRefusal::IdentityTaken.into()),
         None => Err(StoreRefusal::IdentityLimitReached.into()),
     }
+}
+
+/// Checks that an account still has an identity. The caller holds the lock of the account, as every change of its identities does.
+pub(crate) async fn require_identity(
+    connection: &mut PgConnection,
+    account_id: i64,
+    id: i64,
+) -> Result<(), StoreError> {
+    let found: Option<i64> = sqlx::query_scalar("select id from identities where id = $1 and account_id = $2")
+        .bind(id)
+        .bind(account_id)
+        .fetch_optional(connection)
+        .await?;
+    found.map(drop).ok_or_else(|| StoreRefusal::SessionEnded.into())
 }
 
 /// Unlinks all identities of an account, and notifies its owner.

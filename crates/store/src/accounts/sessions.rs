@@ -6,6 +6,7 @@ use ipseity_domain::account::EmailAddress;
 use sqlx::{FromRow, PgConnection};
 
 use crate::access::{Devices, Sessions};
+use crate::accounts::identities::require_identity;
 use crate::accounts::security_log::{SecurityEvent, record_event};
 use crate::accounts::{Account, account_columns};
 use crate::error::{StoreError, StoreRefusal};
@@ -47,8 +48,10 @@ pub struct SessionLimits {
 pub enum SessionStart {
     /// A sign-in. An email reports a new device to the owner.
     SignIn,
-    /// The same with one factor, a password or a linked identity, which the account must still allow.
+    /// The same with a password alone, which the account must still allow.
     OneFactor,
+    /// The same with the identity that has this id alone. It must still be linked to the account.
+    Identity(i64),
     /// A sign-up, an invitation or a password reset, which have separate emails.
     Link,
 }
@@ -117,7 +120,7 @@ impl Sessions<'_> {
     /// Opens a session, remembers its device, records the events, and returns the session's id.
     ///
     /// # Errors
-    /// If the account does not exist, or now needs a second factor.
+    /// If the account does not exist, now needs a second factor, or no longer has the identity.
     pub async fn open(self, session: &NewSession<'_>) -> Result<i64, StoreError> {
         let opened = async {
             let mut transaction = self.store.pool.begin().await?;
@@ -127,8 +130,12 @@ impl Sessions<'_> {
                     .bind(session.account_id)
                     .fetch_optional(&mut *transaction)
                     .await?;
-            if has_two_factor.is_none_or(|has| has && session.start == SessionStart::OneFactor) {
+            let is_one_factor = matches!(session.start, SessionStart::OneFactor | SessionStart::Identity(_));
+            if has_two_factor.is_none_or(|has| has && is_one_factor) {
                 return Err(StoreRefusal::SessionEnded.into());
+            }
+            if let SessionStart::Identity(id) = session.start {
+                require_identity(&mut transaction, session.account_id, id).await?;
             }
             let id = sqlx::query_scalar(
                 "with surplus as (

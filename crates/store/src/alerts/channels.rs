@@ -143,27 +143,35 @@ impl AlertChannels<'_> {
         self.store.with_timeout::<_, StoreError>(created).await
     }
 
-    /// Changes the URL of a channel and the alerts that it receives. Pending alerts go to the new URL, without a delay. A new
-    /// URL turns the channel on.
+    /// Changes the URL of a channel or the alerts that it receives; `None` stays as it is. Pending alerts go to the new URL,
+    /// without a delay. A new URL turns the channel on.
     ///
     /// # Errors
     /// If the account has no such channel.
-    pub async fn update(self, account_id: i64, id: i64, url: &str, alerts: &[AlertKind]) -> Result<(), StoreError> {
+    pub async fn update(
+        self,
+        account_id: i64,
+        id: i64,
+        url: Option<&str>,
+        alerts: Option<&[AlertKind]>,
+    ) -> Result<(), StoreError> {
         let updated = async {
             let mut transaction = self.store.pool.begin().await?;
             let previous: Option<String> = sqlx::query_scalar(
                 "update alert_channels c
-                 set url = $3, alerts = $4, off_since = case when previous.url = $3 then c.off_since end
+                 set url = coalesce($3, previous.url), alerts = coalesce($4, c.alerts),
+                     off_since = case when previous.url = coalesce($3, previous.url) then c.off_since end
                  from (select id, url from alert_channels where account_id = $1 and id = $2 for update) previous
                  where c.id = previous.id returning previous.url",
             )
             .bind(account_id)
             .bind(id)
             .bind(url)
-            .bind(names(alerts))
+            .bind(alerts.map(names))
             .fetch_optional(&mut *transaction)
             .await?;
-            if previous.ok_or(StoreRefusal::UnknownChannel)? != url {
+            let previous = previous.ok_or(StoreRefusal::UnknownChannel)?;
+            if let Some(url) = url.filter(|url| *url != previous) {
                 let (event, origin) = (SecurityEvent::AlertChannelChanged, origin(url));
                 record_event(&mut transaction, account_id, event, Some(&origin)).await?;
                 make_due(&mut transaction, id, None).await?;

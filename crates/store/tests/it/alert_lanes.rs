@@ -136,7 +136,10 @@ async fn gone_receiver_turns_its_channel_off_until_the_owner_turns_it_on() {
     let state = "select string_agg(coalesce(outcome, 'pending'), ', ' order by id) from notices where channel_id > 0";
 
     // The owner changed the URL while the request was on its way.
-    channels.update(account.id, id, "https://other.example/", &[AlertKind::Resumed]).await.expect("URL is changed");
+    channels
+        .update(account.id, id, Some("https://other.example/"), Some(&[AlertKind::Resumed]))
+        .await
+        .expect("URL is changed");
     queue.mark_gone(&alert, &url, "HTTP 410").await.expect("outcome is stored");
     assert_eq!(fixture.sql(state).await, "HTTP 410, pending");
     let channel = channels.list(account.id, Some(id)).await.expect("list is read").remove(0);
@@ -178,7 +181,10 @@ async fn delay_after_a_failed_attempt_ends_when_the_owner_corrects_the_channel()
     };
     queue_resumptions(&fixture, key, 1).await;
     let failed = fail().await;
-    channels.update(account.id, id, "https://new.example/", &[AlertKind::Resumed]).await.expect("URL is changed");
+    channels
+        .update(account.id, id, Some("https://new.example/"), Some(&[AlertKind::Resumed]))
+        .await
+        .expect("URL is changed");
     let again = claim_one().await;
     assert_eq!(again.message_id, failed);
     queue.mark_sent(again.id, "HTTP 204").await.expect("outcome is stored");
@@ -212,9 +218,12 @@ async fn new_url_turns_a_channel_on() {
     fixture.sql("update alert_channels set off_since = now()").await;
     let is_off = async || channels.list(account.id, Some(id)).await.expect("list is read")[0].off_since_s.is_some();
     let url = fixture.sql("select url from alert_channels").await;
-    channels.update(account.id, id, &url, &[AlertKind::Paused]).await.expect("alerts are changed");
+    channels.update(account.id, id, Some(&url), Some(&[AlertKind::Paused])).await.expect("alerts are changed");
     assert!(is_off().await, "the receiver is the same");
-    channels.update(account.id, id, "https://new.example/", &[AlertKind::Paused]).await.expect("URL is changed");
+    channels
+        .update(account.id, id, Some("https://new.example/"), Some(&[AlertKind::Paused]))
+        .await
+        .expect("URL is changed");
     assert!(!is_off().await);
 }
 

@@ -359,7 +359,7 @@ async fn channels_belong_to_their_account() {
         <[_; 1]>::try_from(channels.deliveries(account.id, id, 50).await.expect("log is read")).expect("one");
     let url = "https://attacker.example/";
     for refused in [
-        channels.update(stranger.id, id, url, &[]).await,
+        channels.update(stranger.id, id, Some(url), Some(&[])).await,
         channels.rotate_secret(stranger.id, id, &[1; 32]).await,
         channels.queue_test(stranger.id, id).await,
         channels.redeliver(stranger.id, id, delivery.id).await,

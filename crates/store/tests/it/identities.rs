@@ -1,6 +1,6 @@
 //! Accounts of other providers: an identity belongs to one account, and only a session of that account links it.
 
-use ipseity_store::{NewIdentity, StoreRefusal};
+use ipseity_store::{NewIdentity, NewSession, SessionStart, StoreRefusal};
 use tokio::task::JoinSet;
 
 use crate::fixture::{EMAILS_PER_HOUR_MAX, StoreFixture, email, expect_refusal, random_digest};
@@ -42,13 +42,20 @@ async fn identity_finds_its_account_until_unlinked() {
         panic!("one identity")
     };
     assert_eq!((unused.issuer.as_str(), unused.label.as_str(), unused.used_s), (ISSUER, "ada@example.com", None));
-    assert_eq!(find(ISSUER, "1").await, Some(account.id));
-    assert_eq!(find(ISSUER, "2").await, Some(other.id));
-    assert_eq!(find("https://other.example", "1").await, Some(other.id));
+    assert_eq!(find(ISSUER, "1").await, Some((account.id, unused.id)));
+    assert_eq!(find(ISSUER, "2").await.map(|(account_id, _)| account_id), Some(other.id));
+    assert_eq!(find("https://other.example", "1").await.map(|(account_id, _)| account_id), Some(other.id));
     assert_eq!(find("https://IDP.example", "1").await, None);
     let used = &store.identities().list(account.id).await.expect("identities are listed")[0];
     assert!(used.used_s >= Some(used.created_s), "{used:?}");
 
+    let open = async |account_id, identity_id| {
+        let (digest, device_digest) = (&random_digest(), &random_digest());
+        let start = SessionStart::Identity(identity_id);
+        store.sessions().open(&NewSession { account_id, digest, label: "Firefox", device_digest, start }).await
+    };
+    open(account.id, used.id).await.expect("session is opened");
+    assert_eq!(expect_refusal(open(other.id, used.id).await), StoreRefusal::SessionEnded);
     let unlink = async |account_id, session_id| store.identities().unlink(account_id, session_id, used.id).await;
     assert!(!unlink(other.id, other_session).await.expect("query succeeds"), "the identity of another account");
     assert_eq!(expect_refusal(unlink(account.id, other_session).await), StoreRefusal::SessionEnded);
@@ -57,6 +64,8 @@ async fn identity_finds_its_account_until_unlinked() {
     store.two_factor().save_pending(&other_waiting, other.id).await.expect("sign-in is saved");
     assert!(unlink(account.id, session).await.expect("identity is unlinked"));
     assert_eq!(find(ISSUER, "1").await, None);
+    // A sign-in that had found the identity before.
+    assert_eq!(expect_refusal(open(account.id, used.id).await), StoreRefusal::SessionEnded);
     assert_eq!(store.two_factor().find_pending(&waiting).await.expect("query succeeds"), None);
     assert_eq!(store.two_factor().find_pending(&other_waiting).await.expect("query succeeds"), Some(other.id));
     let events = format!(

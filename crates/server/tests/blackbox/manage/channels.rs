@@ -70,6 +70,9 @@ async fn channel_that_is_off_says_so_and_a_new_url_turns_it_on() {
     assert!(program.get(&path).await["channel"]["off_since"].is_string());
     let url = json!({ "url": "https://hooks.example/services/OTHER" });
     let changed = program.expect(200, Method::PATCH, &path, &url).await["channel"].clone();
+    let alerts = program.expect(200, Method::PATCH, &path, &json!({ "alerts": ["resumed"] })).await["channel"].clone();
+    assert_eq!(alerts["alerts"], json!(["resumed"]));
+    assert_eq!(fixture.psql("select url from alert_channels").await, "https://hooks.example/services/OTHER");
     assert!(
         changed["off_since"].is_null() && !program.get("/channels").await.to_string().contains("OTHER"),
         "{changed}"

@@ -24,6 +24,8 @@ async fn token_is_shown_once_listed_with_its_use_and_revoked_immediately() {
     let stored = fixture.psql(&format!("select t::text from personal_tokens t where id = '{id}'")).await;
     assert!(!stored.contains(&token[14..]), "only a hash is stored: {stored}");
 
+    let account = member.browser.get("/account").await.text();
+    assert!(account.contains("delete_credentials"), "a new password can revoke it: {account}");
     let program = Program::new(fixture, &token);
     program.get("/keys").await;
     let last_used = format!("select last_used_at from personal_tokens where id = '{id}'");
@@ -38,6 +40,7 @@ async fn token_is_shown_once_listed_with_its_use_and_revoked_immediately() {
     assert_redirects_to(&member.browser.post(&format!("{PAGE}/{id}/revoke"), &[]).await, PAGE);
     program.expect(401, Method::GET, "/keys", &Value::Null).await;
     let log = member.browser.get("/account").await.text();
+    assert!(!log.contains("delete_credentials"), "nothing else to remove with the password: {log}");
     assert!(log.contains("Personal token created") && log.contains("Personal token revoked"), "{log}");
     let events = format!(
         "select string_agg(action || ' ' || subject, ', ' order by id) from audit_events where account_id = {} and action like 'token%'",
