@@ -4,10 +4,10 @@ use std::fs;
 
 use ipseity_domain::Scope;
 use ipseity_testkit::deployment::{DATABASE, STORE_URL_ENV};
-use ipseity_testkit::{Deployment, TestDir};
+use ipseity_testkit::{Deployment, DeploymentOptions, TestDir};
 use serde_json::Value;
 
-use crate::fixture::{fresh_key, shared_deployment};
+use crate::fixture::{fresh_key, relaxed_timeouts, shared_deployment};
 
 /// Commands without a result.
 const WITHOUT_RESULT: [&str; 3] = ["serve", "completions", "man"];
@@ -32,7 +32,10 @@ async fn run_single(deployment: &Deployment, arguments: &[&str]) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_prints_json_objects_line_by_line() {
-    let (deployment, dir) = (shared_deployment().await, TestDir::create().expect("create a directory"));
+    // A separate one, because the last command deletes all counts in Redis.
+    let options = DeploymentOptions { env: relaxed_timeouts(), ..DeploymentOptions::default() };
+    let deployment = &Deployment::start(options).await.expect("deployment starts");
+    let dir = TestDir::create().expect("create a directory");
     let unique = format!("j{:08x}", fastrand::u32(..));
     let (email, plan) = (format!("{unique}@example.com"), unique.as_str());
     let path = |name: &str| dir.path().join(name).display().to_string();

@@ -36,8 +36,13 @@ async fn expect_status(node: &Node, key: &IssuedKey, state: &str, usage: Value) 
         "expires_at": null, "restrictions": { "origins": [], "networks": [], "caller_limit": null, "tickets_only": false },
     });
     let mut caller = node.client();
-    let is_expected = async || status_of(&mut caller, key).await == expected;
-    eventually(&format!("the status is {expected}"), CACHED_MAX, is_expected).await.expect("happens in time");
+    let mut last = Value::Null;
+    let is_expected = async || {
+        last = status_of(&mut caller, key).await;
+        last == expected
+    };
+    let changed = eventually("the status changes", CACHED_MAX, is_expected).await;
+    assert!(changed.is_ok(), "the status is {last} instead of {expected}");
 }
 
 async fn node_with(deployment: &Deployment, setting: &str, value: &str) -> Node {
