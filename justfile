@@ -42,9 +42,10 @@ blackbox *arguments: build
 [group('everyday')]
 check profile="ci": format-check lint (test "--profile" profile)
 
+# The quick start is last, because it builds its clone into the same folder.
 # Full lane of CI.
 [group('everyday')]
-ci: check deny docs suites (fuzz "4") bench-budget interop geo-check (data-report "--short") quickstart (e2e "--short") samples clients oidc (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short")
+ci: check deny docs suites (fuzz "4") bench-budget interop geo-check (data-report "--short") (e2e "--short") samples clients oidc (docs-check "--short") (lighthouse "--short") deploy-check (package-check "--short") quickstart
 
 # Build all programs.
 [group('ci steps')]
