@@ -197,8 +197,8 @@ fn notice_advice(event: SecurityEvent, base_url: &str) -> String {
         "Emails and your other channels are not affected.".to_owned()
     } else if event == SecurityEvent::AlertChannelChanged {
         format!(
-            "Wasn't it you? Delete the channel there. A password reset does not delete channels, so reset your password first. \
-             This also removes all passkeys, linked accounts and personal tokens, and signs out all devices:\n\n{base_url}/forgot"
+            "Wasn't it you? Reset your password. This also removes all passkeys, linked accounts and personal tokens, and signs out all \
+             devices. It does not delete channels, so delete this one afterwards.\n\n{base_url}/forgot"
         )
     } else if event == SecurityEvent::TwoFactorEnabled {
         "Wasn't it you? Contact the administrator of the site, who can turn it off. Then reset your password."
